@@ -1,0 +1,24 @@
+"""One broker's whole configuration: what one properties file feeds."""
+
+from dataclasses import dataclass, field
+
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.config.ours import RmqHaConfig
+from rmq_ha.config.store import MessageStoreConfig
+
+
+@dataclass(slots=True)
+class BrokerConfiguration:
+    """
+    The five objects that a broker properties file feeds, after the start-up rules.
+
+    Spec: store.md, section 13.
+    """
+
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    store: MessageStoreConfig = field(default_factory=MessageStoreConfig)
+    server: NettyServerConfig = field(default_factory=NettyServerConfig)
+    client: NettyClientConfig = field(default_factory=NettyClientConfig)
+    ours: RmqHaConfig = field(default_factory=RmqHaConfig)
+    plugin_options: dict[str, str] = field(default_factory=dict)

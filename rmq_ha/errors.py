@@ -1,0 +1,67 @@
+"""Every exception of rmq-ha.
+
+What a client may see is a status or a response code; these are for the cases that end a connection,
+a start or an operation.
+"""
+
+
+class RmqHaError(Exception):
+    """Base of everything that rmq-ha raises on purpose."""
+
+
+class ConfigurationError(RmqHaError):
+    """A setting does not fit; the message names file, line, key and reason. The start stops."""
+
+
+class PluginNotFound(ConfigurationError):
+    """A configured plugin name is not installed (or is installed twice)."""
+
+
+class ProtocolViolation(RmqHaError):
+    """A peer sent bytes that its protocol does not allow; the shell closes the connection."""
+
+
+class ReplicationError(RmqHaError):
+    """The other end of a replication connection broke its rules; the shell closes it."""
+
+
+class DivergedLog(ReplicationError):
+    """The two commit logs do not continue each other."""
+
+
+class RequestRejected(RmqHaError):
+    """
+    A request that is answered with a response code other than success.
+
+    :param code: the response code.
+    :param remark: what the person who reads it should know and do.
+    """
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
+
+class StoreError(RmqHaError):
+    """The store cannot go on: message says which file and why."""
+
+
+class StoreLocked(StoreError):
+    """Another process has this store open."""
+
+
+class CorruptRecord(StoreError):
+    """Bytes that should be a record, a unit or a header are not one."""
+
+
+class RemotingError(RmqHaError):
+    """A call to a peer got no response."""
+
+
+class RemotingTimeout(RemotingError):
+    """No response within the time allowed."""
+
+
+class RemotingConnectError(RemotingError):
+    """No connection to the address, or it was lost with the call outstanding."""

@@ -1,0 +1,244 @@
+"""The extension points of rmq-ha.
+
+A plugin is an object in `twisted.plugins` that provides one of the `I...Plugin` interfaces; the
+properties file chooses it by its `name`. Guests come in through the same interfaces as the
+built-ins. Plugins see an `IBrokerContext`, never the controller.
+"""
+
+from typing import Any
+
+from twisted.plugin import IPlugin
+from zope.interface import Attribute, Interface
+
+
+class IBrokerContext(Interface):
+    """What a plugin may know of the broker that it serves."""
+
+    host = Attribute("`rmq_ha.seams.Host`: clock, disk, worker, network, random.")
+    configuration = Attribute("`rmq_ha.config.broker_configuration.BrokerConfiguration`.")
+
+    def option(name: str, default: str | None = None) -> str | None:
+        """
+        The plugin's own setting: `<plugin name>.<name>` in the properties file.
+
+        :param name: `<plugin name>.<key>`.
+        """
+
+
+class ICommitLog(Interface):
+    """
+    The log as replication, dispatch and readers see it: bytes by physical offset.
+
+    Spec: store.md, section 2.
+    """
+
+    min_offset = Attribute("Start of the first file; -1 without files.")
+    max_offset = Attribute("End of what may be read; 0 without files.")
+    flushed_offset = Attribute("Everything below is on this disk.")
+    file_size = Attribute("Bytes of one file.")
+
+    def read(physical_offset: int, limit: int) -> bytes:
+        """
+        Bytes from an offset up to `limit`, the end of that file or the end of the log, whichever
+        comes first; empty outside the log.
+        """
+
+    def append_raw(physical_offset: int, data: bytes) -> None:
+        """
+        A slave's append: take bytes as they are, at the end of the log.
+
+        An empty log starts a file at `physical_offset` rounded down to a multiple of
+        `file_size`, even for no bytes.
+
+        :raises DivergedLog: the offset is not the end of this (non-empty) log, or the bytes
+            cross the end of a file.
+        :raises StoreError: the disk refuses.
+        """
+
+
+class IReplication(Interface):
+    """
+    The HA service: feeds slaves, tells when a put is replicated; on a slave, follows the master.
+
+    Spec: ha.md.
+    """
+
+    def start() -> Any:
+        """Listen and, on a slave, connect. May return a Deferred."""
+
+    def stop() -> Any:
+        """Close everything; every waiting put fires. Returns a Deferred."""
+
+    def appended() -> None:
+        """The log grew. Called once a turn, after all appends of that turn."""
+
+    def wait_replicated(next_offset: int) -> Any:
+        """
+        :param next_offset: the end of the record(s) that were put.
+        :returns: a `PutMessageStatus` at once where nothing needs waiting, else a Deferred that
+            fires with one: PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. It never fails.
+        """
+
+    def replicated_offset() -> int:
+        """The highest offset that a connected slave acknowledged; 0 with none."""
+
+    def set_master_address(address: str | None) -> None:
+        """A slave's registration learned `host:port` of the master's HA listener."""
+
+    def statistics() -> dict[str, Any]:
+        """Connections with their lag, for metrics and the log."""
+
+
+class ICommitLogDispatcher(Interface):
+    """Is shown every record once it is in the log (CommitLogDispatcher)."""
+
+    def dispatch(requests: list[Any]) -> None:
+        """
+        :param requests: a list of `rmq_ha.model.message.DispatchRequest`, in log order. After
+            an abnormal stop the last ones may come again.
+        """
+
+
+class IMessageStore(Interface):
+    """
+    Puts and gets. `AbstractPluginMessageStore`'s counterpart wraps one in another.
+
+    Spec: store.md, sections 2.7 and 8.
+    """
+
+    def put_message(message: Any) -> Any:
+        """
+        :param message: a `rmq_ha.model.message.Message`.
+        :returns: a Deferred that fires with a `PutMessageResult` and never fails.
+        """
+
+    def put_batch(batch: Any) -> Any:
+        """As `put_message`, for a `MessageBatch`."""
+
+    def get_message(
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        message_filter: Any,
+    ) -> Any:
+        """
+        :param message_filter: None, or an `IMessageFilter`.
+        :returns: a `GetMessageResult`, or None when the store cannot be read.
+        """
+
+
+class IMessageFilter(Interface):
+    """Decides which messages a pull returns. Spec: store.md, section 8.3."""
+
+    def matches_unit(tags_code: int) -> bool:
+        """By the consume queue's number alone."""
+
+    def matches_record(record: bytes) -> bool:
+        """By the whole record; called only when `matches_unit` said yes."""
+
+
+class ISendMessageHook(Interface):
+    """Around every send (SendMessageHook)."""
+
+    def before_send(context: dict[str, Any]) -> None:
+        """
+        :param context: topic, queue_id, producer_group, born_host, body_size, properties.
+        :raises RequestRejected: the client gets its code and remark; nothing is stored.
+        """
+
+    def after_send(context: dict[str, Any]) -> None:
+        """The same dict with code, msg_id, queue_offset added."""
+
+
+class IConsumeMessageHook(Interface):
+    """Around every pull that found messages (ConsumeMessageHook)."""
+
+    def before_consume(context: dict[str, Any]) -> None:
+        """
+        :param context: topic, queue_id, consumer_group, client_host, count, size.
+        :raises RequestRejected: the client gets its code and remark.
+        """
+
+
+class IAccessValidator(Interface):
+    """Sees every request before its processor does (AccessValidator)."""
+
+    def validate(request: Any, remote_address: str) -> None:
+        """
+        :param request: a `rmq_ha.wire.command.RemotingCommand`.
+        :raises RequestRejected: the request is answered with that code and remark.
+        """
+
+
+class IBrokerPlugin(IPlugin):
+    """Anything that a broker's properties file can choose by name."""
+
+    name = Attribute("What the properties file says; unique for its interface.")
+
+
+class IMessageStorePlugin(IBrokerPlugin):
+    """Chosen by `messageStorePlugIn`."""
+
+    def wrap_store(broker: IBrokerContext, store: IMessageStore) -> IMessageStore:
+        """
+        Put another store around the one below.
+
+        :raises ConfigurationError: the plugin's own options do not fit.
+        """
+
+
+class ICommitLogPlugin(IBrokerPlugin):
+    """Chosen by `commitLogPlugIn` (`default`)."""
+
+    def make_commit_log(broker: IBrokerContext) -> ICommitLog:
+        """
+        The log that the store appends to.
+
+        :raises ConfigurationError: the plugin's own options do not fit.
+        """
+
+
+class IReplicationPlugin(IBrokerPlugin):
+    """Chosen by `haPlugIn` (`default`)."""
+
+    def make_replication(broker: IBrokerContext, log: ICommitLog) -> IReplication:
+        """
+        The HA service of this broker.
+
+        :raises ConfigurationError: the plugin's own options do not fit.
+        """
+
+
+class IDispatcherPlugin(IBrokerPlugin):
+    """Chosen by `dispatcherPlugIn`; comes after consume queue and index."""
+
+    def make_dispatcher(broker: IBrokerContext) -> ICommitLogDispatcher:
+        """
+        One more dispatcher.
+
+        :raises ConfigurationError: the plugin's own options do not fit.
+        """
+
+
+class IHookPlugin(IBrokerPlugin):
+    """Chosen by `hookPlugIn`."""
+
+    def make_hook(broker: IBrokerContext) -> Any:
+        """
+        An object that provides `ISendMessageHook`, `IConsumeMessageHook` or both.
+
+        :raises ConfigurationError: the plugin's own options do not fit.
+        """
+
+
+class IAccessPlugin(IBrokerPlugin):
+    """Chosen by `aclPlugIn`."""
+
+    def make_validator(broker: IBrokerContext) -> IAccessValidator:
+        """
+        An access validator.
+
+        :raises ConfigurationError: the plugin's own options do not fit.
+        """

@@ -1,0 +1,146 @@
+"""A message on its way into the store, and what became of it.
+
+Spec: store.md, sections 2.1, 2.5 and 2.7.
+"""
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from struct import Struct
+from typing import NamedTuple
+
+from rmq_ha.model.status import GetMessageStatus, PutMessageStatus
+
+_PORT_OFFSET = Struct(">iq")
+
+
+class Address(NamedTuple):
+    """A host as RocketMQ stores it: 4 or 16 address bytes and a port."""
+
+    ip: bytes
+    port: int
+
+    @classmethod
+    def parse(cls, host: str, port: int) -> "Address":
+        """From text; IPv4-mapped IPv6 becomes IPv4. Raises ValueError for a host name."""
+        address = ip_address(host.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        return cls((mapped or address).packed, port)
+
+    @property
+    def is_v6(self) -> bool:
+        """The address takes 16 bytes."""
+        return len(self.ip) == 16
+
+    def __str__(self) -> str:
+        """`1.2.3.4:5`, or `[::1]:5`."""
+        text = str(ip_address(self.ip))
+        return f"[{text}]:{self.port}" if self.is_v6 else f"{text}:{self.port}"
+
+
+def offset_msg_id(store_host: Address, physical_offset: int) -> str:
+    """The offsetMsgId: host, port and commit-log offset in upper-case hex."""
+    return (store_host.ip + _PORT_OFFSET.pack(store_host.port, physical_offset)).hex().upper()
+
+
+@dataclass(slots=True)
+class Message:
+    """
+    A message for `IMessageStore.put_message` (MessageExtBrokerInner).
+
+    :ivar properties: what the store reads (TAGS, KEYS, DELAY, ...).
+    :ivar properties_string: what is stored; kept apart because RocketMQ lets the two differ.
+    :ivar wait_store_ok: the put waits for flush and replica (WAIT is not `false`).
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    born_host: Address
+    store_host: Address
+    born_timestamp: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    properties_string: str = ""
+    wait_store_ok: bool = True
+
+
+@dataclass(slots=True)
+class MessageBatch:
+    """
+    Several messages that are stored side by side and share topic, queue and hosts.
+
+    :ivar members: flag, body and stored property string of each.
+    """
+
+    topic: str
+    queue_id: int
+    born_host: Address
+    store_host: Address
+    members: list[tuple[int, bytes, str]]
+    born_timestamp: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    wait_store_ok: bool = True
+
+
+class AppendResult(NamedTuple):
+    """Where an append put its record(s)."""
+
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    queue_offset: int
+    count: int
+    msg_id: str
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that flush and replication have to reach."""
+        return self.physical_offset + self.size
+
+
+class PutMessageResult(NamedTuple):
+    """What a put's Deferred fires with; `append` is None when nothing was stored."""
+
+    status: PutMessageStatus
+    append: AppendResult | None = None
+
+
+class GetMessageResult(NamedTuple):
+    """
+    What `get_message` found.
+
+    :ivar messages: whole records in queue order.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[bytes]
+    suggest_pulling_from_slave: bool = False
+
+
+class DispatchRequest(NamedTuple):
+    """
+    What dispatchers learn of one record.
+
+    :ivar tags_code: hash of the tag, or delivery time in the schedule topic.
+    :ivar properties: as parsed from the record, empty when it has none.
+    """
+
+    topic: str
+    queue_id: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    queue_offset: int
+    keys: str
+    uniq_key: str
+    sys_flag: int
+    prepared_transaction_offset: int
+    properties: dict[str, str]

@@ -1,0 +1,38 @@
+"""The property string of a message: name 0x01 value, pieces separated by 0x02.
+
+Spec: store.md, section 2.4; remoting.md, sections 5.1 and 5.2.
+"""
+
+from collections.abc import Mapping
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+UNIQ_KEY = "UNIQ_KEY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CLUSTER = "CLUSTER"
+
+MAX_PROPERTIES_SIZE = 32767
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """Split a property string as RocketMQ does: short or one-sided pieces vanish, the last wins."""
+    properties: dict[str, str] = {}
+    for piece in text.split("\x02"):
+        name, separator, value = piece.partition("\x01")
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """Join properties, without a trailing separator (4.9.7's form)."""
+    return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])

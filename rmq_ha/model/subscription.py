@@ -1,0 +1,58 @@
+"""SubscriptionData: what a consumer group wants of a topic.
+
+Spec: remoting.md, sections 6.2 and 7.1, appendix B1; store.md, section 8.3.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmq_ha.model.java_hash import tags_code
+
+SUB_ALL = "*"
+TAG = "TAG"
+
+
+@dataclass(slots=True)
+class SubscriptionData:
+    """One topic of a consumer's subscription."""
+
+    topic: str
+    sub_string: str = SUB_ALL
+    tags_set: set[str] = field(default_factory=set)
+    code_set: set[int] = field(default_factory=set)
+    sub_version: int = 0
+    expression_type: str | None = TAG
+    class_filter_mode: bool = False
+
+    @classmethod
+    def for_tags(cls, topic: str, expression: str | None, version: int = 0) -> "SubscriptionData":
+        """Build from a tag expression; None, empty and `*` mean everything."""
+        if not expression or expression == SUB_ALL:
+            return cls(topic, sub_version=version)
+        tags = {tag for tag in (part.strip() for part in expression.split("||")) if tag}
+        return cls(topic, expression, tags, {tags_code(tag) for tag in tags}, version)
+
+    def to_json(self) -> dict[str, Any]:
+        """Java's member names, alphabetical."""
+        return {
+            "classFilterMode": self.class_filter_mode,
+            "codeSet": sorted(self.code_set),
+            "expressionType": self.expression_type,
+            "subString": self.sub_string,
+            "subVersion": self.sub_version,
+            "tagsSet": sorted(self.tags_set),
+            "topic": self.topic,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "SubscriptionData":
+        """The Go client writes the codes as strings."""
+        return cls(
+            topic=value.get("topic", ""),
+            sub_string=value.get("subString") or "",
+            tags_set=set(value.get("tagsSet") or ()),
+            code_set={int(code) for code in value.get("codeSet") or ()},
+            sub_version=int(value.get("subVersion", 0)),
+            expression_type=value.get("expressionType", TAG),
+            class_filter_mode=bool(value.get("classFilterMode", False)),
+        )
