@@ -93,7 +93,7 @@ class AppendResult(NamedTuple):
     size: int
     store_timestamp: int
     queue_offset: int
-    count: int
+    message_count: int
     msg_id: str
 
     @property
