@@ -1,0 +1,283 @@
+"""`rmqha-demo`: a pair of brokers loses its master, and nothing that was acknowledged.
+
+A name server in this process, a SYNC_MASTER and its slave as `twistd rmqha` processes on free
+ports; some thousand messages; kill -9 of the master; everything is read back from the slave.
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from twisted.internet.defer import Deferred, DeferredSemaphore, gatherResults
+from twisted.internet.task import deferLater, react
+
+from rmq_ha.client.requests import pull_request, route_request, send_request
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.errors import RemotingError
+from rmq_ha.host.real import make_host
+from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.store.format.commitlog import decode_records
+
+TOPIC = "Demo"
+QUEUES = 4
+IN_FLIGHT = 64
+RESPONSE_FOUND = 0
+
+COMMON = """\
+brokerClusterName=DemoCluster
+brokerName=broker-a
+brokerIP1=127.0.0.1
+brokerIP2=127.0.0.1
+bindAddress=127.0.0.1
+namesrvAddr=127.0.0.1:{namesrv}
+listenPort={port}
+storePathRootDir={store}
+mappedFileSizeCommitLog=67108864
+"""
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports that can be bound on loopback now."""
+    for base in range(random.randrange(20000, 50000), 60000, count):
+        probes = [socket.socket() for _ in range(count)]
+        try:
+            for number, probe in enumerate(probes):
+                probe.bind(("127.0.0.1", base + number))
+            return base
+        except OSError:
+            continue
+        finally:
+            for probe in probes:
+                probe.close()
+    raise click.ClickException("no free ports on 127.0.0.1")
+
+
+@contextmanager
+def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> Iterator[Any]:
+    """A `twistd rmqha` process; killed at the end if it still runs."""
+    text = COMMON.format(namesrv=namesrv, port=port, store=directory / name)
+    (directory / f"{name}.properties").write_text(text + role)
+    command = [sys.executable, "-m", "twisted.scripts.twistd"]
+    twistd = Path(sys.executable).with_name("twistd")
+    if twistd.exists():
+        command = [str(twistd)]
+    output = directory / f"{name}.log"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [*command, "-n", "--pidfile=", "rmqha", "--config", f"{name}.properties", "--ready"],
+            cwd=directory,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    process_and_output = (process, output)
+    try:
+        yield process_and_output
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+class Demo:
+    """The story, step by step."""
+
+    def __init__(self, reactor: Any, messages: int, console: Console) -> None:
+        self._reactor = reactor
+        self._messages = messages
+        self._console = console
+        self._client = RemotingClient(make_host(reactor), NettyClientConfig())
+        self._acknowledged: set[int] = set()
+        self._other: dict[str, int] = {}
+
+    async def run(self, directory: Path) -> bool:
+        """
+        Play it.
+
+        :returns: everything that was acknowledged came back from the slave, in order.
+        """
+        base = free_ports(9)
+        namesrv = NamesrvController(
+            make_host(self._reactor),
+            NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),
+            NettyServerConfig(listen_port=base),
+            interface="127.0.0.1",
+        )
+        await namesrv.start()
+        try:
+            with (
+                broker(directory, "master", base + 3, base, "brokerRole=SYNC_MASTER\n") as master,
+                broker(
+                    directory, "slave", base + 7, base, "brokerRole=SLAVE\nbrokerId=1\n"
+                ) as slave,
+            ):
+                await self._wait_ready(master, slave)
+                await self._wait_pair(f"127.0.0.1:{base}", f"127.0.0.1:{base + 3}")
+                await self._produce(f"127.0.0.1:{base + 3}")
+                master[0].send_signal(signal.SIGKILL)
+                master[0].wait()
+                self._console.print("kill -9 of the master")
+                return await self._verdict(f"127.0.0.1:{base}")
+        finally:
+            await self._client.stop()
+            await namesrv.stop()
+
+    async def _wait_ready(self, *brokers: Any) -> None:
+        for process, output in brokers:
+            await self._until(
+                lambda output=output: _true("READY {" in output.read_text()),
+                f"{output.name}: not ready; see there",
+                process,
+            )
+
+    async def _wait_pair(self, namesrv: str, master: str) -> None:
+        """Until a send is acknowledged by the slave, and the route names both brokers."""
+
+        async def paired() -> bool:
+            code, _ = await self._send(master, TOPIC + "Probe", 0, -1)
+            route = await self._route(namesrv, TOPIC + "Probe")
+            return code == 0 and len(route) == 2
+
+        await self._until(paired, "the slave did not join its master")
+        self._console.print("name server, SYNC_MASTER and slave are up; the pair replicates")
+
+    async def _until(
+        self, condition: Callable[[], Awaitable[bool]], what: str, process: Any = None
+    ) -> None:
+        for _ in range(300):
+            try:
+                if await condition():
+                    return
+            except RemotingError:
+                pass
+            if process is not None and process.poll() is not None:
+                break
+            await deferLater(self._reactor, 0.1)
+        raise click.ClickException(what)
+
+    async def _send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
+        properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true" if number >= 0 else ""
+        request = send_request(
+            "demo", topic, queue_id, str(number).encode(), properties, int(time.time() * 1000)
+        )
+        response = await self._client.invoke(address, request, 6000)
+        return response.code, response
+
+    async def _produce(self, master: str) -> None:
+        began = time.monotonic()
+        window = DeferredSemaphore(IN_FLIGHT)
+        columns = (
+            TextColumn("sending"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console) as progress:
+            task = progress.add_task("send", total=self._messages)
+
+            def one(number: int) -> Any:
+                return Deferred.fromCoroutine(self._count(master, number)).addCallback(
+                    lambda _: progress.advance(task)
+                )
+
+            await gatherResults([window.run(one, n) for n in range(self._messages)])
+        rate = self._messages / (time.monotonic() - began)
+        self._console.print(
+            f"{len(self._acknowledged):,} of {self._messages:,} acknowledged with SEND_OK"
+            f" ({rate:,.0f}/s from this Python client); other answers: {self._other or 'none'}"
+        )
+
+    async def _count(self, master: str, number: int) -> None:
+        try:
+            code, response = await self._send(master, TOPIC, number % QUEUES, number)
+        except RemotingError as error:
+            self._other[str(error)] = self._other.get(str(error), 0) + 1
+            return
+        if code == 0:
+            self._acknowledged.add(number)
+        else:
+            reason = f"{code} {response.remark or ''}".strip()
+            self._other[reason] = self._other.get(reason, 0) + 1
+
+    async def _route(self, namesrv: str, topic: str) -> dict[str, str]:
+        response = await self._client.invoke(namesrv, route_request(topic), 3000)
+        if response.code != 0 or response.body is None:
+            return {}
+        addresses: dict[str, str] = {}
+        for data in json.loads(response.body)["brokerDatas"]:
+            addresses.update(data["brokerAddrs"])
+        return addresses
+
+    async def _verdict(self, namesrv: str) -> bool:
+        async def master_gone() -> bool:
+            return list(await self._route(namesrv, TOPIC)) == ["1"]
+
+        await self._until(master_gone, "the name server still lists the dead master")
+        slave = (await self._route(namesrv, TOPIC))["1"]
+        queues = [await self._read_queue(slave, queue_id) for queue_id in range(QUEUES)]
+        found = [number for queue in queues for number in queue]
+        missing = self._acknowledged.difference(found)
+        in_order = all(queue == sorted(queue) for queue in queues)
+        repeated = len(found) - len(set(found))
+        self._console.print(
+            f"read back from the slave at {slave}: {len(found):,} messages;"
+            f" acknowledged but missing: {len(missing)}; repeated: {repeated};"
+            f" order per queue kept: {'yes' if in_order else 'NO'}"
+        )
+        good = bool(self._acknowledged) and not missing and not repeated and in_order
+        self._console.print(
+            "[green]nothing that was acknowledged is lost[/green]"
+            if good
+            else f"[red]FAILED[/red]: lost {sorted(missing)[:10]}"
+        )
+        return good
+
+    async def _read_queue(self, address: str, queue_id: int) -> list[int]:
+        numbers: list[int] = []
+        offset = 0
+        while True:
+            response = await self._client.invoke(
+                address, pull_request("TOOLS_CONSUMER", TOPIC, queue_id, offset), 6000
+            )
+            if response.code != RESPONSE_FOUND or response.body is None:
+                return numbers
+            numbers += [int(record.body) for record in decode_records(response.body)]
+            offset = int((response.ext or {})["nextBeginOffset"])
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+@click.command()
+@click.option("--messages", default=5000, show_default=True, help="how many to send")
+def main(messages: int) -> None:
+    """Start a replicating pair, send, kill the master, read everything back from the slave."""
+    console = Console()
+    good: list[bool] = []
+
+    async def play(reactor: Any) -> None:
+        with tempfile.TemporaryDirectory(prefix="rmqha-demo-") as directory:
+            good.append(await Demo(reactor, messages, console).run(Path(directory)))
+
+    try:
+        react(lambda reactor: Deferred.fromCoroutine(play(reactor)))
+    except SystemExit as stop:
+        if stop.code:
+            raise
+    sys.stdout.flush()
+    os._exit(0 if good == [True] else 1)
