@@ -20,3 +20,6 @@ class NamesrvConfig:
     order_message_enable: bool = key(
         "orderMessageEnable", False, "answer ordered-topic configuration"
     )
+    bind_address: str = key(
+        "bindAddress", "", "ours: interface to listen on; empty: all, as the Java name server does"
+    )

@@ -29,3 +29,8 @@ class RmqHaConfig:
         "largest body of one HA frame when more than haTransferBatchSize is waiting; "
         "a Java slave's receive buffer holds 4 MiB",
     )
+    embedded_namesrv_port: int = key(
+        "embeddedNamesrvPort",
+        9876,
+        "a master without namesrvAddr runs its own name server on this port; 0: any free one",
+    )

@@ -1,0 +1,175 @@
+"""What the values of a properties file may be, and which of 4.9.7's keys do nothing here.
+
+Spec: store.md, section 13.
+"""
+
+from typing import NamedTuple
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class Range(NamedTuple):
+    """Both ends belong to it."""
+
+    low: int
+    high: int
+
+
+# Java's long; every other number is an int.
+LONG_KEYS = frozenset(
+    {
+        "brokerId",
+        "flushDelayOffsetInterval",
+        "osPageCacheBusyTimeOutMills",
+        "shortPollingTimeMills",
+        "consumerFallbehindThreshold",
+        "waitTimeMillsInSendQueue",
+        "waitTimeMillsInPullQueue",
+        "waitTimeMillsInHeartbeatQueue",
+        "waitTimeMillsInTransactionQueue",
+        "startAcceptSendRequestTimeStamp",
+        "filterDataCleanTimeSpan",
+        "transactionTimeOut",
+        "transactionCheckInterval",
+        "channelNotActiveInterval",
+    }
+)
+
+# Zero would divide, spin or never fire.
+_AT_LEAST_ONE = (
+    "mappedFileSizeConsumeQueueExt flushIntervalCommitLog commitIntervalCommitLog "
+    "flushIntervalConsumeQueue cleanResourceInterval maxHashSlotNum maxIndexNum maxMsgsNumBatch "
+    "maxMessageSize haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize "
+    "haTransferBatchMax syncFlushTimeout slaveTimeout flushDelayOffsetInterval "
+    "maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInMemory "
+    "maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk defaultQueryMaxNum "
+    "defaultTopicQueueNums flushConsumerOffsetInterval registerBrokerTimeoutMills "
+    "registerNameServerPeriod shortPollingTimeMills transactionTimeOut transactionCheckMax "
+    "transactionCheckInterval serverChannelMaxIdleTimeSeconds serverSocketBacklog "
+    "clientChannelMaxIdleTimeSeconds connectTimeoutMillis haSlaveFallbehindMax"
+)
+
+RANGES: dict[str, Range] = {
+    **{name: Range(1, INT_MAX) for name in _AT_LEAST_ONE.split()},
+    "listenPort": Range(0, 65535),
+    "haListenPort": Range(0, 65535),
+    "embeddedNamesrvPort": Range(0, 65535),
+    "brokerId": Range(-1, LONG_MAX),
+    "brokerPermission": Range(0, 7),
+    "diskMaxUsedSpaceRatio": Range(0, 100),
+    "accessMessageInMemoryMaxRatio": Range(0, 100),
+    "maxErrorRateOfBloomFilter": Range(1, 99),
+    "mappedFileSizeCommitLog": Range(4096, INT_MAX),
+    "mappedFileSizeConsumeQueue": Range(20, INT_MAX),
+    "maxHashSlotNum": Range(1, 2**28),
+    "maxIndexNum": Range(2, 10**8),
+}
+
+# Read by nobody in 4.9.7 either, or without a counterpart in one reactor thread: known, silent.
+NO_EFFECT = frozenset(
+    [
+        "bitMapLengthConsumeQueueExt",
+        "putMsgIndexHightWater",
+        "flushConsumerOffsetHistoryInterval",
+        "filterServerNums",
+        "highSpeedMode",
+        "commercialEnable",
+        "maxDelayTime",
+        "commercialTimerCount",
+        "commercialTransCount",
+        "commercialBigCount",
+        "commercialBaseCount",
+        "channelNotActiveInterval",
+        "clientPooledByteBufAllocatorEnable",
+        "rocketmqHome",
+        "useReentrantLockWhenPutMessage",
+        "debugLockEnable",
+        "isolateLogEnable",
+        "productEnvName",
+        "clusterTest",
+        "serverPooledByteBufAllocatorEnable",
+        "useEpollNativeSelector",
+    ]
+)
+
+_THREADS = "there is one reactor thread here, no pool to size"
+_POOL = "there is no off-heap write pool here"
+_DLEDGER = "DLedger is not implemented"
+_LMQ = "light message queues are not implemented"
+_EXT = "consume queue extension files are not implemented"
+
+# Known in 4.9.7 and not here: a value other than the default warns with this reason.
+NOT_IMPLEMENTED: dict[str, str] = {
+    **dict.fromkeys(
+        [
+            "sendMessageThreadPoolNums",
+            "putMessageFutureThreadPoolNums",
+            "pullMessageThreadPoolNums",
+            "processReplyMessageThreadPoolNums",
+            "queryMessageThreadPoolNums",
+            "adminBrokerThreadPoolNums",
+            "clientManageThreadPoolNums",
+            "consumerManageThreadPoolNums",
+            "heartbeatThreadPoolNums",
+            "endTransactionThreadPoolNums",
+            "serverWorkerThreads",
+            "serverCallbackExecutorThreads",
+            "serverSelectorThreads",
+            "clientWorkerThreads",
+            "clientCallbackExecutorThreads",
+        ],
+        _THREADS,
+    ),
+    **dict.fromkeys(
+        [
+            "commitIntervalCommitLog",
+            "commitCommitLogLeastPages",
+            "commitCommitLogThoroughInterval",
+            "transientStorePoolEnable",
+            "transientStorePoolSize",
+            "fastFailIfNoBufferInStorePool",
+        ],
+        _POOL,
+    ),
+    **dict.fromkeys(
+        [
+            "storePathDLedgerCommitLog",
+            "dLegerGroup",
+            "dLegerPeers",
+            "dLegerSelfId",
+            "preferredLeaderId",
+            "enableBatchPush",
+        ],
+        _DLEDGER,
+    ),
+    **dict.fromkeys(["enableLmq", "enableMultiDispatch", "maxLmqConsumeQueueNum"], _LMQ),
+    **dict.fromkeys(["enableConsumeQueueExt", "mappedFileSizeConsumeQueueExt"], _EXT),
+}
+
+# A value that would change what the broker promises: the start stops.
+REFUSED: dict[str, str] = {
+    "duplicationEnable": "dispatch breaks with it, as it does in RocketMQ 4.9.7",
+    "enableDLegerCommitLog": "DLedger is not implemented; use brokerRole SYNC_MASTER and SLAVE",
+    "fetchNamesrvAddrByAddressServer": "not implemented; set namesrvAddr",
+    "readOnlyCommitLogStorePaths": "not implemented: move these files into storePathCommitLog",
+}
+
+TLS_BOOLEANS = frozenset(
+    {"tls.enable", "tls.test.mode.enable", "tls.server.authClient", "tls.client.authServer"}
+)
+TLS_CHOICES: dict[str, tuple[str, ...]] = {
+    "tls.server.mode": ("disabled", "permissive", "enforcing"),
+    "tls.server.need.client.auth": ("none", "optional", "require"),
+}
+# Spec: remoting.md, section 1.10.
+TLS_KEYS = (
+    TLS_BOOLEANS
+    | TLS_CHOICES.keys()
+    | {
+        f"tls.{side}.{name}"
+        for side in ("server", "client")
+        for name in ("keyPath", "keyPassword", "certPath", "trustCertPath")
+    }
+    | {"tls.config.file"}
+)

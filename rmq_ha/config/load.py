@@ -1,0 +1,293 @@
+"""A properties file to the configuration of a broker or a name server, and back.
+
+Spec: store.md, section 13.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.fields import fields_by_key
+from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.config.settings import Notice, Setting, collect, fill, render_objects
+from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.config.values import parse_value
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.status import BrokerRole
+
+BROKER_PORT = 10911
+NAMESRV_PORT = 9876
+ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+_PLUG_IN_KEYS = (
+    "message_store_plug_in",
+    "commit_log_plug_in",
+    "ha_plug_in",
+    "dispatcher_plug_in",
+    "hook_plug_in",
+    "acl_plug_in",
+)
+
+
+class LoadedBroker(NamedTuple):
+    """A broker's configuration, complete, and what its operator should know of it."""
+
+    configuration: BrokerConfiguration
+    notices: list[Notice]
+
+
+class LoadedNamesrv(NamedTuple):
+    """A name server's configuration, complete, and what its operator should know of it."""
+
+    configuration: NamesrvConfiguration
+    notices: list[Notice]
+
+
+class PlannedPort(NamedTuple):
+    """:ivar purpose: who connects to it, and the key that moves it."""
+
+    port: int
+    purpose: str
+
+
+def load_broker(
+    text: str,
+    surroundings: Surroundings,
+    *,
+    name: str = "",
+    overrides: Iterable[tuple[str, str]] = (),
+) -> LoadedBroker:
+    """
+    Read a broker's properties, apply the start rules and compute what was left out.
+
+    :param text: of the file; empty is a valid one.
+    :param name: of the file, for messages.
+    :param overrides: settings that win over the file.
+    :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
+    """
+    notices: list[Notice] = []
+    settings = collect(text, name, overrides, notices)
+    configuration = BrokerConfiguration()
+    configuration.server.listen_port = BROKER_PORT
+    fill(settings, _objects(configuration), configuration.plugin_options, notices)
+    _complete_broker(configuration, surroundings)
+    _apply_role(configuration, settings, notices)
+    _apply_ports(configuration, settings, notices)
+    _check_acl(configuration, settings)
+    _check_plugin_options(configuration, settings, notices)
+    return LoadedBroker(configuration, notices)
+
+
+def load_namesrv(
+    text: str,
+    surroundings: Surroundings,
+    *,
+    name: str = "",
+    overrides: Iterable[tuple[str, str]] = (),
+) -> LoadedNamesrv:
+    """
+    Read a name server's properties and compute what was left out.
+
+    :param name: of the file, for messages; where configuration updates are written to.
+    :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
+    """
+    notices: list[Notice] = []
+    settings = collect(text, name, overrides, notices)
+    configuration = NamesrvConfiguration()
+    configuration.server.listen_port = NAMESRV_PORT
+    own = configuration.namesrv
+    fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+    own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
+    own.kv_config_path = surroundings.absolute(
+        own.kv_config_path or surroundings.below_home("namesrv", "kvConfig.json")
+    )
+    own.config_store_path = surroundings.absolute(
+        own.config_store_path or name or surroundings.below_home("namesrv", "namesrv.properties")
+    )
+    notices += [
+        Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
+        for key in configuration.plugin_options
+        if not key.startswith("tls.")
+    ]
+    return LoadedNamesrv(configuration, notices)
+
+
+def render(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+    """`key=value` lines of everything, in Java's order, then ours and the plugins'."""
+    return render_objects(_objects(configuration)) + _option_lines(configuration)
+
+
+def render_changed(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+    """The lines of `render` whose values are not 4.9.7's constants."""
+    return render_objects(_objects(configuration), only_changed=True) + _option_lines(configuration)
+
+
+def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> list[str]:
+    """
+    Change a running broker's settings: all that are known, or none.
+
+    :returns: the keys that were known; the others are ignored, as in RocketMQ.
+    :raises ConfigurationError: a value does not fit.
+    """
+    assignments: list[tuple[Any, str, Any]] = []
+    found = []
+    for key, text in changes.items():
+        for target in _objects(configuration):
+            item = fields_by_key(type(target)).get(key)
+            if item is None:
+                continue
+            try:
+                assignments.append((target, item.name, parse_value(item, text)))
+            except ValueError as error:
+                raise Setting(key, text.strip(), "update").error(str(error)) from None
+            found.append(key)
+    for target, attribute, value in assignments:
+        setattr(target, attribute, value)
+    return list(dict.fromkeys(found))
+
+
+def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
+    """The broker has no name server to register with and runs its own."""
+    return (
+        configuration.broker.namesrv_addr is None
+        and configuration.store.broker_role is not BrokerRole.SLAVE
+    )
+
+
+def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
+    """Every port that a broker takes."""
+    port = configuration.server.listen_port
+    plan = [
+        PlannedPort(port, "clients (listenPort)"),
+        PlannedPort(port - 2, "clients' fast port, no pulls (listenPort - 2)"),
+        PlannedPort(port + 1, "replication (listenPort + 1)"),
+    ]
+    if embeds_namesrv(configuration):
+        embedded = configuration.ours.embedded_namesrv_port
+        plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
+    return plan
+
+
+def _objects(configuration: BrokerConfiguration | NamesrvConfiguration) -> tuple[Any, ...]:
+    if isinstance(configuration, NamesrvConfiguration):
+        return (configuration.namesrv, configuration.server)
+    return (
+        configuration.broker,
+        configuration.server,
+        configuration.client,
+        configuration.store,
+        configuration.ours,
+    )
+
+
+def _option_lines(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+    """Secrets stay out of what a peer can ask for."""
+    return [
+        f"{key}={value}"
+        for key, value in configuration.plugin_options.items()
+        if not key.lower().endswith("password")
+    ]
+
+
+def _complete_broker(configuration: BrokerConfiguration, surroundings: Surroundings) -> None:
+    """What Java computes from the machine. Spec: store.md, section 13.4."""
+    broker, store = configuration.broker, configuration.store
+    environ = surroundings.environ
+    broker.rocketmq_home = broker.rocketmq_home or environ.get("ROCKETMQ_HOME")
+    if broker.namesrv_addr is None and environ.get("NAMESRV_ADDR", "").strip():
+        broker_key = fields_by_key(type(broker))["namesrvAddr"]
+        try:
+            broker.namesrv_addr = parse_value(broker_key, environ["NAMESRV_ADDR"])
+        except ValueError as error:
+            raise ConfigurationError(
+                f"environment: NAMESRV_ADDR={environ['NAMESRV_ADDR']}: {error}"
+            ) from None
+    broker.broker_name = broker.broker_name or surroundings.host_name
+    bound = configuration.ours.bind_address
+    address = surroundings.address if bound in ANY_ADDRESS else bound
+    broker.broker_ip1 = broker.broker_ip1 or address
+    broker.broker_ip2 = broker.broker_ip2 or address
+    root = surroundings.absolute(store.store_path_root_dir or surroundings.below_home("store"))
+    store.store_path_root_dir = root
+    store.store_path_commit_log = surroundings.absolute(
+        store.store_path_commit_log or f"{root}/commitlog"
+    )
+
+
+def _apply_role(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """Spec: store.md, section 13.2."""
+    broker, store = configuration.broker, configuration.store
+    where = settings.get("brokerId") or Setting("brokerId", str(broker.broker_id), "default")
+    if store.broker_role is not BrokerRole.SLAVE:
+        if broker.broker_id != 0:
+            role = store.broker_role.name
+            notices.append(
+                Notice(f"{where.where}: brokerId={broker.broker_id} becomes 0: {role} is a master")
+            )
+        broker.broker_id = 0
+        return
+    if broker.broker_id <= 0:
+        raise where.error("a SLAVE needs a brokerId above 0")
+    if broker.namesrv_addr is None:
+        if store.ha_master_address is None:
+            raise settings["brokerRole"].error(
+                "a SLAVE must find its master: set namesrvAddr (it learns the address there), "
+                "or haMasterAddress to replicate messages alone"
+            )
+        notices.append(
+            Notice(
+                "without namesrvAddr this SLAVE replicates messages from haMasterAddress, but not "
+                "topics, groups and consumer offsets, and no client finds it"
+            )
+        )
+
+
+def _apply_ports(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """Spec: store.md, section 13.2."""
+    port = configuration.server.listen_port
+    if not 3 <= port <= 65534:
+        where = settings["listenPort"]
+        raise where.error("must be from 3 to 65534: listenPort - 2 and listenPort + 1 are used too")
+    setting = settings.get("haListenPort")
+    if setting and configuration.store.ha_listen_port != port + 1:
+        notices.append(
+            Notice(
+                f"{setting.where}: haListenPort={setting.value} becomes {port + 1}: replication "
+                f"always uses listenPort + 1"
+            )
+        )
+    configuration.store.ha_listen_port = port + 1
+    if embeds_namesrv(configuration):
+        embedded = configuration.ours.embedded_namesrv_port
+        for planned in port_plan(configuration)[:3]:
+            if planned.port == embedded:
+                raise ConfigurationError(
+                    f"embeddedNamesrvPort={embedded}: this port is for {planned.purpose}; "
+                    f"set another, or namesrvAddr"
+                )
+
+
+def _check_acl(configuration: BrokerConfiguration, settings: Mapping[str, Setting]) -> None:
+    """A broker that was told to check access never runs open."""
+    if configuration.broker.acl_enable and not configuration.ours.acl_plug_in:
+        raise settings["aclEnable"].error(
+            "no access validator is named: set aclPlugIn to an installed IAccessPlugin"
+        )
+
+
+def _check_plugin_options(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """An option of a plugin that nobody asked for is a typing mistake."""
+    chosen = set(configuration.broker.message_store_plug_in.split(","))
+    for attribute in _PLUG_IN_KEYS[1:]:
+        chosen.update(getattr(configuration.ours, attribute).split(","))
+    chosen = {name.strip() for name in chosen}
+    for key in configuration.plugin_options:
+        plugin = key.split(".", 1)[0]
+        if plugin != "tls" and plugin not in chosen:
+            text = f"{settings[key].where}: unknown key {key}: no plugin {plugin!r} is chosen"
+            notices.append(Notice(text, is_unknown=True))

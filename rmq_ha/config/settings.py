@@ -1,0 +1,131 @@
+"""Settings, each with the place it comes from, into configuration objects.
+
+What is wrong with a value stops the start; what is merely odd is collected as a `Notice`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from rmq_ha.config.fields import fields_by_key
+from rmq_ha.config.limits import NO_EFFECT, NOT_IMPLEMENTED, REFUSED, TLS_KEYS
+from rmq_ha.config.properties import parse
+from rmq_ha.config.values import check_tls, format_value, parse_value
+from rmq_ha.errors import ConfigurationError
+
+
+class Notice(NamedTuple):
+    """
+    Something to tell the operator.
+
+    :ivar is_unknown: nobody reads this key; `--check` fails on it.
+    """
+
+    text: str
+    is_unknown: bool = False
+
+
+class Setting(NamedTuple):
+    """:ivar where: `file:line`, or the option that it was given with."""
+
+    key: str
+    value: str
+    where: str
+
+    def error(self, reason: str) -> ConfigurationError:
+        """The exception that says all a person needs to find and fix it."""
+        return ConfigurationError(f"{self.where}: {self.key}={self.value}: {reason}")
+
+
+def collect(
+    text: str, name: str, overrides: Iterable[tuple[str, str]], notices: list[Notice]
+) -> dict[str, Setting]:
+    """
+    The settings of a file and those given beside it, which win; values stripped.
+
+    :raises ConfigurationError: the file is no properties file.
+    """
+    found: dict[str, Setting] = {}
+    for item in parse(text, name):
+        setting = Setting(item.key, item.value.strip(), f"{name or 'properties'}:{item.line}")
+        if item.key in found:
+            notices.append(
+                Notice(f"{setting.where}: {item.key} replaces the one of {found[item.key].where}")
+            )
+        found[item.key] = setting
+    for key, value in overrides:
+        found[key] = Setting(key, value.strip(), "command line")
+    return found
+
+
+def fill(
+    settings: Mapping[str, Setting],
+    targets: Iterable[Any],
+    options: dict[str, str],
+    notices: list[Notice],
+) -> None:
+    """
+    Put every setting where it belongs.
+
+    :param targets: configuration dataclasses; a key that two of them have goes to both.
+    :param options: takes what has a dot: `tls.` settings and plugins' own.
+    :raises ConfigurationError: a value that does not fit, or a setting that we must refuse.
+    """
+    targets = list(targets)
+    tables = [fields_by_key(type(target)) for target in targets]
+    known = {key for table in tables for key in table}
+    for setting in settings.values():
+        key = setting.key
+        if key in known:
+            for target, table in zip(targets, tables, strict=True):
+                if key in table:
+                    setattr(target, table[key].name, _value(setting, table[key]))
+            item = next(table[key] for table in tables if key in table)
+            _check_meaning(setting, _value(setting, item) == item.default, notices)
+        elif key in TLS_KEYS:
+            try:
+                check_tls(key, setting.value)
+            except ValueError as error:
+                raise setting.error(str(error)) from None
+            options[key] = setting.value
+        elif "." in key.strip(".") and not key.startswith("tls."):
+            options[key] = setting.value
+        else:
+            notices.append(_unknown(setting, known | TLS_KEYS))
+
+
+def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> list[str]:
+    """`key=value` of every field in declaration order, each key once; empty for None."""
+    lines: dict[str, str] = {}
+    for target in targets:
+        for item in fields(target):
+            value = getattr(target, item.name)
+            if not only_changed or value != item.default:
+                lines.setdefault(item.metadata["key"], format_value(value))
+    return [f"{key}={value}" for key, value in lines.items()]
+
+
+def _value(setting: Setting, item: Any) -> Any:
+    try:
+        return parse_value(item, setting.value)
+    except ValueError as error:
+        raise setting.error(str(error)) from None
+
+
+def _check_meaning(setting: Setting, is_default: bool, notices: list[Notice]) -> None:
+    """Refuse, or note, what 4.9.7 would do and we do not."""
+    if is_default:
+        return
+    if setting.key in REFUSED:
+        raise setting.error(REFUSED[setting.key])
+    if setting.key in NOT_IMPLEMENTED:
+        reason = NOT_IMPLEMENTED[setting.key]
+        notices.append(Notice(f"{setting.where}: {setting.key} has no effect: {reason}"))
+
+
+def _unknown(setting: Setting, known: Iterable[str]) -> Notice:
+    by_lower = {key.lower(): key for key in sorted(known) if key not in NO_EFFECT}
+    nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.6)
+    hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
+    return Notice(f"{setting.where}: unknown key {setting.key}{hint}", is_unknown=True)

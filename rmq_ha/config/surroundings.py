@@ -1,0 +1,32 @@
+"""What the defaults of a configuration are computed from."""
+
+import os.path
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """
+    The machine and process that a configuration is for, as values.
+
+    :ivar environ: environment variables; `NAMESRV_ADDR` and `ROCKETMQ_HOME` count.
+    :ivar home: the user's home directory.
+    :ivar host_name: the default of brokerName.
+    :ivar address: the first local address that is not the loopback, or `127.0.0.1`.
+    :ivar directory: what relative paths start from; absolute.
+    """
+
+    environ: Mapping[str, str]
+    home: str
+    host_name: str
+    address: str
+    directory: str
+
+    def absolute(self, path: str) -> str:
+        """A path without `..` and `.`, from the root."""
+        return os.path.normpath(os.path.join(self.directory, path))
+
+    def below_home(self, *parts: str) -> str:
+        """A path in the user's home directory."""
+        return self.absolute(os.path.join(self.home, *parts))
