@@ -1,0 +1,382 @@
+"""A disk that tells what was written from what is safe.
+
+Writes go to a page cache; `sync` makes a file's content durable. When the power fails, a seeded
+part of the 512-byte sectors that were written but not synced is lost, and one may be torn. Files
+that were created or removed since the last sync of anything may come back or be gone, the latest
+first, as with a journaling file system; `replace` is durable when it returns.
+"""
+
+import errno
+import os.path
+from collections.abc import Callable
+from random import Random
+
+from rmq_ha.errors import StoreError, StoreLocked
+from rmq_ha.seams import DiskUsage
+from rmq_ha.testing.trace import REPLACED, SYNC, Trace
+
+SECTOR = 512
+PAGE = 4096
+
+
+class Inode:
+    """The content of a file, twice: as everybody reads it, and as it survives."""
+
+    def __init__(self, size: int, mtime_ms: int) -> None:
+        self.cache = bytearray(size)
+        self.durable = bytearray(size)
+        self.pages = bytearray(-(-size // PAGE))
+        self.mtime_ms = mtime_ms
+
+    @classmethod
+    def of(cls, data: bytes, mtime_ms: int) -> "Inode":
+        """A small file that is all safe."""
+        inode = cls(0, mtime_ms)
+        inode.cache = bytearray(data)
+        inode.durable = bytearray(data)
+        inode.pages = bytearray(b"\x01" * -(-len(data) // PAGE))
+        return inode
+
+    def sync(self) -> None:
+        """What everybody reads is safe now."""
+        self.durable[:] = self.cache
+
+    def lose_power(self, random: Random) -> int:
+        """
+        Keep a random part of what was not synced, perhaps half a sector of it.
+
+        :returns: sectors that lost their latest content.
+        """
+        if self.cache == self.durable:
+            return 0
+        lost = 0
+        keep = random.choice((0.0, 0.5, 0.9, 1.0))
+        for start in range(0, len(self.cache), SECTOR):
+            end = start + SECTOR
+            new = self.cache[start:end]
+            if new == self.durable[start:end]:
+                continue
+            if random.random() < keep:
+                self.durable[start:end] = new
+            else:
+                lost += 1
+                if random.random() < 0.2:
+                    torn = random.randrange(len(new))
+                    self.durable[start : start + torn] = new[:torn]
+        self.cache[:] = self.durable
+        return lost
+
+
+class SimFile:
+    """A `rmq_ha.seams.File`."""
+
+    def __init__(self, disk: "SimDisk", path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """Bytes; fixed at creation."""
+        return len(self._inode.cache)
+
+    def _check(self) -> None:
+        self._disk.check()
+        if self._closed:
+            raise OSError(errno.EBADF, "closed", self._path)
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Exactly `size` bytes, or fewer at the end of the file."""
+        self._check()
+        return bytes(memoryview(self._inode.cache)[position : position + size])
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of `data`; on a full disk a part of it, and then OSError."""
+        self._check()
+        inode = self._inode
+        size = len(data)
+        if position < 0 or position + size > len(inode.cache):
+            raise OSError(errno.EINVAL, "beyond the end", self._path)
+        room = self._disk.allocate(inode, position, size)
+        inode.cache[position : position + room] = data if room == size else bytes(data)[:room]
+        inode.mtime_ms = self._disk.now_ms()
+        if room < size:
+            raise OSError(errno.ENOSPC, "No space left on device", self._path)
+
+    def reserve(self, position: int, size: int) -> None:
+        """Make sure that writing this range through `map` cannot run out of disk."""
+        self._check()
+        if self._disk.allocate(self._inode, position, size) < size:
+            raise OSError(errno.ENOSPC, "No space left on device", self._path)
+
+    def map(self) -> bytearray:
+        """The page cache itself: what is written here counts as not synced."""
+        self._check()
+        return self._inode.cache
+
+    def zero(self, position: int) -> None:
+        """Everything from `position` to the end reads as zero."""
+        self._check()
+        cache = self._inode.cache
+        cache[position:] = bytes(len(cache) - position)
+
+    def sync(self) -> None:
+        """What was written is on the disk."""
+        self._check()
+        if self._disk.sync_fails:
+            raise OSError(errno.EIO, "Input/output error", self._path)
+        self._inode.sync()
+        self._disk.synced(self._inode.durable)
+
+    def forget(self, position: int, size: int) -> None:
+        """A hint; nothing changes."""
+
+    def close(self) -> None:
+        """Twice is harmless."""
+        self._closed = True
+
+
+class _SimLock:
+    """A lock on a directory."""
+
+    def __init__(self, disk: "SimDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        """Let others open the store."""
+        self._disk.unlock(self._path, self)
+
+
+class SimDisk:
+    """
+    A `rmq_ha.seams.Disk`, from one boot of its machine to the next crash.
+
+    :param now_ms: for modification times.
+    :param index: of the machine, for the trace.
+    :ivar is_full: writes that need new pages fail.
+    :ivar sync_fails: every sync fails.
+    :ivar capacity: bytes that `usage` tells of.
+    """
+
+    def __init__(
+        self, random: Random, now_ms: Callable[[], int], trace: Trace | None = None, index: int = 0
+    ) -> None:
+        self.is_full = False
+        self.sync_fails = False
+        self.capacity = 1 << 40
+        self.now_ms = now_ms
+        self.lost_sectors = 0
+        self._random = random
+        self._trace = trace or Trace()
+        self._index = index
+        self._dead = False
+        self._files: dict[str, Inode] = {}
+        self._dirs: dict[str, None] = {"/": None}
+        self._journal: list[Callable[[], None]] = []
+        self._replaced: dict[str, None] = {}
+        self._locks: dict[str, _SimLock] = {}
+
+    def crash(self, *, power: bool = True) -> "SimDisk":
+        """
+        The machine stops; handles of this boot are of no use any more.
+
+        :param power: False: only the process died, and what it wrote stays.
+        :returns: the disk as the next boot finds it.
+        """
+        self._dead = True
+        disk = SimDisk(self._random, self.now_ms, self._trace, self._index)
+        disk.capacity = self.capacity
+        disk.is_full = self.is_full
+        disk._files = self._files
+        disk._dirs = self._dirs
+        if power:
+            disk.lost_sectors = self._lose_power()
+        else:
+            disk._journal = self._journal
+            disk._replaced = self._replaced
+        self._files, self._dirs, self._journal = {}, {}, []
+        return disk
+
+    def _lose_power(self) -> int:
+        keep = self._random.randint(0, len(self._journal))
+        for undo in reversed(self._journal[keep:]):
+            undo()
+        for path in self._replaced:
+            if self._random.random() < 0.1 and path in self._files:
+                data = bytes(self._files[path].durable)
+                torn = data[: self._random.randint(0, len(data))]
+                self._files[path + ".tmp"] = Inode.of(torn, self.now_ms())
+        return sum(self._files[path].lose_power(self._random) for path in sorted(self._files))
+
+    # What files ask
+
+    def check(self) -> None:
+        """:raises OSError: this boot is over."""
+        if self._dead:
+            raise OSError(errno.EIO, "this machine has crashed")
+
+    def allocate(self, inode: Inode, position: int, size: int) -> int:
+        """Take pages for a range; how many bytes of it may be written."""
+        first, last = position // PAGE, (position + size - 1) // PAGE + 1
+        if self.is_full:
+            missing = inode.pages.find(0, first, last)
+            if missing >= 0:
+                return max(0, missing * PAGE - position)
+        inode.pages[first:last] = b"\x01" * (last - first)
+        return size
+
+    def synced(self, durable: bytearray) -> None:
+        """A sync also makes safe what was created and removed before it."""
+        self._journal.clear()
+        self._replaced.clear()
+        self._note(SYNC, durable)
+
+    def _note(self, kind: int, data: bytes | bytearray) -> None:
+        self._trace.add(kind, self._index, self.now_ms() / 1000, len(data), bytes(data))
+
+    # The seam
+
+    def open(self, path: str, size: int) -> SimFile:
+        """
+        Open a file of exactly `size` bytes; create it, sparse, if missing.
+
+        :raises StoreError: the file exists with another size.
+        """
+        self.check()
+        inode = self._files.get(path)
+        if inode is None:
+            self.make_dirs(os.path.dirname(path))
+            inode = self._files[path] = Inode(size, self.now_ms())
+            self._journal.append(lambda: self._undo_create(path))
+        elif len(inode.cache) != size:
+            raise StoreError(f"{path} has {len(inode.cache)} bytes instead of {size}")
+        return SimFile(self, path, inode)
+
+    def exists(self, path: str) -> bool:
+        """A file or directory is there."""
+        self.check()
+        return path in self._files or path in self._dirs
+
+    def is_dir(self, path: str) -> bool:
+        """A directory is there."""
+        self.check()
+        return path in self._dirs
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        return len(self._find(path).cache)
+
+    def mtime_ms(self, path: str) -> int:
+        """Last modification, ms since the epoch."""
+        self.check()
+        return 0 if path in self._dirs else self._find(path).mtime_ms
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty when it does not exist."""
+        self.check()
+        return sorted(
+            name
+            for parent, name in map(os.path.split, [*self._files, *self._dirs])
+            if parent == path and name
+        )
+
+    def read_bytes(self, path: str) -> bytes:
+        """
+        A small file, whole.
+
+        :raises FileNotFoundError: it is not there.
+        """
+        return bytes(self._find(path).cache)
+
+    def _find(self, path: str) -> Inode:
+        self.check()
+        try:
+            return self._files[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path) from None
+
+    def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
+        """Put `data` in the place of a small file, durably."""
+        self.check()
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        if self.sync_fails:
+            raise OSError(errno.EIO, "Input/output error", path)
+        self.make_dirs(os.path.dirname(path))
+        if backup and path in self._files:
+            self._files[path + ".bak"] = Inode.of(bytes(self._files[path].cache), self.now_ms())
+        self._files[path] = Inode.of(bytes(data), self.now_ms())
+        self._files.pop(path + ".tmp", None)
+        self._journal.clear()
+        self._replaced[path] = None
+        self._note(REPLACED, data)
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and its parents; harmless when there."""
+        self.check()
+        if path in self._dirs:
+            return
+        if path in self._files:
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        self.make_dirs(os.path.dirname(path))
+        self._dirs[path] = None
+
+    def remove(self, path: str) -> None:
+        """Delete a file; harmless when missing."""
+        self.check()
+        inode = self._files.pop(path, None)
+        if inode is not None:
+            self._journal.append(lambda: self._undo_remove(path, inode))
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory and all in it; harmless when missing."""
+        self.check()
+        inside = path + "/"
+        for name in [name for name in self._files if name.startswith(inside)]:
+            self.remove(name)
+        for name in [name for name in self._dirs if name == path or name.startswith(inside)]:
+            del self._dirs[name]
+
+    def lock(self, path: str) -> _SimLock:
+        """
+        Take RocketMQ's lock and write `lock` into the file.
+
+        :raises StoreLocked: it is held.
+        """
+        self.check()
+        if path in self._locks:
+            raise StoreLocked(f"{path} is held by another process")
+        self.make_dirs(os.path.dirname(path))
+        self._files[path] = Inode.of(b"lock", self.now_ms())
+        self._locks[path] = _SimLock(self, path)
+        return self._locks[path]
+
+    def unlock(self, path: str, lock: _SimLock) -> None:
+        """Give a lock back; only its holder can."""
+        if self._locks.get(path) is lock:
+            del self._locks[path]
+
+    def usage(self, path: str) -> DiskUsage | None:
+        """Of the whole disk; None when there is no such path."""
+        self.check()
+        if path not in self._files and path not in self._dirs:
+            return None
+        used = sum(inode.pages.count(1) for inode in self._files.values()) * PAGE
+        return DiskUsage(self.capacity, used, 0 if self.is_full else self.capacity - used)
+
+    # Crash
+
+    def _undo_create(self, path: str) -> None:
+        self._files.pop(path, None)
+
+    def _undo_remove(self, path: str, inode: Inode) -> None:
+        self.make_dirs_quietly(os.path.dirname(path))
+        self._files[path] = inode
+
+    def make_dirs_quietly(self, path: str) -> None:
+        """Put directories back that a removed file needs."""
+        while path not in self._dirs:
+            self._dirs[path] = None
+            path = os.path.dirname(path)

@@ -1,0 +1,101 @@
+"""A simulated machine: what a `rmq_ha.seams.Host` stands on, and how it dies."""
+
+from random import Random
+
+from rmq_ha.seams import Host
+from rmq_ha.testing.clock import HostClock, SimClock
+from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.network import HostNetwork, SimNetwork
+from rmq_ha.testing.trace import CRASHED, Trace
+from rmq_ha.testing.worker import SimWorker
+
+EPOCH_MS = 1_700_000_000_000
+
+
+class World:
+    """
+    One clock, one network and any number of machines, all of it from one seed.
+
+    :param seed: equal seeds give equal runs.
+    """
+
+    def __init__(self, seed: int, trace: Trace | None = None) -> None:
+        self.seed = seed
+        self.trace = trace or Trace()
+        self.clock = SimClock(self.trace)
+        self.network = SimNetwork(self.clock, self.random("network"))
+        self.hosts: dict[str, SimHost] = {}
+
+    def random(self, name: str) -> Random:
+        """A component's own source of chance, which no other component disturbs."""
+        return Random(f"{self.seed}/{name}")
+
+    def add(self, name: str, skew_ms: int = 0) -> "SimHost":
+        """Set up a machine, running."""
+        host = SimHost(self, name, len(self.hosts) + 1, skew_ms)
+        self.hosts[name] = host
+        return host
+
+
+class SimHost:
+    """
+    A machine of a `World`.
+
+    :ivar seams: the `rmq_ha.seams.Host` of this boot.
+    :ivar disk: survives a crash as far as a disk does.
+    :ivar skew_ms: how far its wall clock is ahead of the simulation's.
+    """
+
+    def __init__(self, world: World, name: str, index: int, skew_ms: int) -> None:
+        self.name = name
+        self.index = index
+        self.ip = f"127.0.0.{index}"
+        self.skew_ms = skew_ms
+        self.boots = 0
+        self.is_running = False
+        self._world = world
+        self.disk = SimDisk(world.random(f"{name}/disk"), self.now_ms, world.trace, index)
+        self.restart()
+
+    def now_ms(self) -> int:
+        """This machine's wall clock, ms since the epoch."""
+        return EPOCH_MS + self.skew_ms + int(self._world.clock.seconds() * 1000)
+
+    def restart(self) -> Host:
+        """Boot again on the same disk: a new `Host` without memory."""
+        if self.is_running:
+            raise RuntimeError(f"{self.name} is running")
+        self.boots += 1
+        self.is_running = True
+        boot = f"{self.name}/{self.boots}"
+        clock = self._world.clock
+        self.clock = HostClock(clock, self.index)
+        self.network: HostNetwork = self._world.network.attach(self.name, self.ip, self.index)
+        self.worker = SimWorker(clock, self._world.random(f"{boot}/worker"), self.index)
+        self.seams = Host(
+            clock=self.clock,
+            now_ms=self.now_ms,
+            network=self.network,
+            disk=self.disk,
+            worker=self.worker,
+            random=self._world.random(f"{boot}/host"),
+        )
+        return self.seams
+
+    def crash(self, *, power: bool = False, silent: bool | None = None) -> int:
+        """
+        Stop at once: timers, connections and memory are gone.
+
+        :param power: the whole machine; what was not synced may be lost. Else only the process.
+        :param silent: nobody is told; None: as `power`.
+        :returns: disk sectors that lost what was last written to them.
+        """
+        if not self.is_running:
+            raise RuntimeError(f"{self.name} is not running")
+        self.is_running = False
+        self._world.trace.add(CRASHED, self.index, self._world.clock.seconds(), int(power))
+        self.clock.crash()
+        self.worker.crash()
+        self.network.crash(power if silent is None else silent)
+        self.disk = self.disk.crash(power=power)
+        return self.disk.lost_sectors

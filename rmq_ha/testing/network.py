@@ -1,0 +1,378 @@
+"""A network in memory: endpoints, delays, partitions, resets, half-open links, back-pressure.
+
+`SimNetwork` is the cable; each machine has a `HostNetwork`, which is a `rmq_ha.seams.Network`.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import (
+    CannotListenError,
+    ConnectingCancelledError,
+    ConnectionLost,
+    ConnectionRefusedError,
+    DNSLookupError,
+    NoProtocol,
+    TimeoutError,
+)
+from twisted.internet.interfaces import (
+    IListeningPort,
+    IProtocol,
+    IProtocolFactory,
+    IStreamClientEndpoint,
+    IStreamServerEndpoint,
+)
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rmq_ha.testing.clock import SimClock
+from rmq_ha.testing.trace import FAULT
+from rmq_ha.testing.transport import SimTransport
+
+_SYN_RETRY = 1.0
+
+
+class SimNetwork:
+    """
+    The cable between simulated machines.
+
+    :param random: draws delays and chunk sizes.
+    :ivar window: bytes that may be on the way in one direction of a connection.
+    :ivar latency: least and most seconds that a segment travels.
+    :ivar split: the chance that arriving bytes reach the protocol in more than one piece.
+    """
+
+    def __init__(self, clock: SimClock, random: Random) -> None:
+        self.clock = clock
+        self.random = random
+        self.window = 131072
+        self.latency = (0.0001, 0.0008)
+        self.split = 0.15
+        self.hosts: dict[str, HostNetwork] = {}
+        self._cut: dict[tuple[str, str], None] = {}
+        self.stalled: dict[SimTransport, None] = {}
+        self._slow: dict[tuple[str, str], float] = {}
+
+    def attach(self, name: str, ip: str, index: int = 0) -> "HostNetwork":
+        """Plug a machine in; a restarted one takes the place of its former self."""
+        self.hosts[name] = HostNetwork(self, name, ip, index)
+        return self.hosts[name]
+
+    def find(self, host: str) -> "HostNetwork | None":
+        """A machine by name or address."""
+        for network in self.hosts.values():
+            if host in (network.name, network.ip):
+                return network
+        return None
+
+    # Faults
+
+    def cut(self, source: str, destination: str) -> None:
+        """Nothing from one machine reaches the other any more; the way back stays open."""
+        self._cut[source, destination] = None
+
+    def partition(self, one: str, other: str) -> None:
+        """Nothing passes between two machines."""
+        self.cut(one, other)
+        self.cut(other, one)
+
+    def slow(self, source: str, destination: str, seconds: float) -> None:
+        """Delay each segment by up to that much more."""
+        self._slow[source, destination] = seconds
+
+    def heal(self) -> None:
+        """End cuts and delays; what TCP kept is sent again."""
+        self._cut.clear()
+        self._slow.clear()
+        waiting = dict.fromkeys([*self.stalled, *self.ends()])
+        self.stalled.clear()
+        for end in waiting:
+            end.healed()
+
+    def ends(self) -> list[SimTransport]:
+        """Both ends of all connections, in the order of machines and connections."""
+        return [end for host in self.hosts.values() for end in host.connections]
+
+    def between(self, one: str, other: str) -> list[SimTransport]:
+        """The ends on the first machine of its connections with the second."""
+        host = self.hosts[one]
+        return [end for end in host.connections if end.peer.owner.name == other]
+
+    def drop(self, end: SimTransport) -> None:
+        """Reset a connection: both sides hear of it."""
+        self.trace(FAULT, end, 1)
+        end.peer.lose(ConnectionLost("reset in the network"))
+        end.lose(ConnectionLost("reset in the network"))
+
+    def half_open(self, end: SimTransport) -> None:
+        """This end is lost, the other one is not told: it goes on as if nothing had happened."""
+        self.trace(FAULT, end, 2)
+        end.vanished = True
+        end.lose(ConnectionLost("timed out in the network"))
+
+    # What transports ask
+
+    def is_up(self, name: str) -> bool:
+        """The machine is there and answers."""
+        return self.hosts[name].is_up
+
+    def is_cut(self, source: SimTransport, destination: SimTransport) -> bool:
+        """Segments of this direction get lost."""
+        return bool(self._cut) and (source.owner.name, destination.owner.name) in self._cut
+
+    def is_way_cut(self, source: str, destination: str) -> bool:
+        """Segments from one machine to another get lost."""
+        return (source, destination) in self._cut
+
+    def delay(self, source: "HostNetwork", destination: "HostNetwork") -> float:
+        """Seconds that the next segment travels."""
+        low, high = self.latency
+        delay = low + self.random.random() * (high - low)
+        if self._slow:
+            extra = self._slow.get((source.name, destination.name))
+            if extra:
+                delay += self.random.random() * extra
+        return delay
+
+    def chunk(self, size: int) -> int:
+        """How many of the bytes at hand the next `dataReceived` gets."""
+        if size > 1 and self.random.random() < self.split:
+            return 1 + int(self.random.random() * (size - 1))
+        return size
+
+    def trace(self, kind: int, end: SimTransport, number: int, data: bytes = b"") -> None:
+        """Note an event of a connection."""
+        self.clock.trace.add(kind, end.owner.index, self.clock.seconds(), number, data)
+
+
+class HostNetwork:
+    """One machine's `rmq_ha.seams.Network`."""
+
+    def __init__(self, network: SimNetwork, name: str, ip: str, index: int) -> None:
+        self.network = network
+        self.name = name
+        self.ip = ip
+        self.index = index
+        self.is_up = True
+        self.is_alive = True
+        self.ports: dict[int, SimPort] = {}
+        self.connections: dict[SimTransport, None] = {}
+        self._next_port = 40000
+
+    def client(self, host: str, port: int, timeout: float = 3.0) -> "SimClientEndpoint":
+        """Connects to a peer; `timeout` in seconds."""
+        return SimClientEndpoint(self, host, port, timeout)
+
+    def server(self, port: int, interface: str = "") -> "SimServerEndpoint":
+        """Listens; port 0 picks a free one."""
+        return SimServerEndpoint(self, port, interface)
+
+    def free_port(self) -> int:
+        """A port for an outgoing connection or a listener that does not care."""
+        self._next_port += 1
+        return self._next_port
+
+    def forget(self, end: SimTransport) -> None:
+        """A connection is lost."""
+        self.connections.pop(end, None)
+
+    def crash(self, silent: bool) -> None:
+        """
+        Drop everything.
+
+        :param silent: the machine is gone and tells nobody; else the process died and its
+            kernel closes the connections.
+        """
+        self.is_alive = False
+        self.is_up = not silent
+        self.ports.clear()
+        for end in list(self.connections):
+            end.vanish()
+            if not silent and not self.network.is_cut(end, end.peer):
+                self.network.clock.at(
+                    self.network.clock.seconds() + self.network.delay(self, end.peer.owner),
+                    end.peer.lose_by,
+                    ConnectionLost("the other process died"),
+                )
+        self.connections.clear()
+
+
+@implementer(IListeningPort)
+class SimPort:
+    """A listening port."""
+
+    def __init__(self, network: HostNetwork, port: int, factory: IProtocolFactory) -> None:
+        self.factory = factory
+        self._network = network
+        self._address = IPv4Address("TCP", network.ip, port)
+
+    def startListening(self) -> None:
+        """
+        Accept connections.
+
+        :raises CannotListenError: the port is taken.
+        """
+        port = self._address.port
+        if port in self._network.ports:
+            raise CannotListenError(self._network.ip, port, OSError("Address already in use"))
+        self.factory.doStart()
+        self._network.ports[port] = self
+
+    def stopListening(self) -> Deferred[None]:
+        """Accept no more; connections stay."""
+        if self._network.ports.get(self._address.port) is self:
+            del self._network.ports[self._address.port]
+            self.factory.doStop()
+        return succeed(None)
+
+    def getHost(self) -> IPv4Address:
+        """The address that is listened on."""
+        return self._address
+
+
+@implementer(IStreamServerEndpoint)
+class SimServerEndpoint:
+    """Listens on a simulated machine."""
+
+    def __init__(self, network: HostNetwork, port: int, interface: str) -> None:
+        self._network = network
+        self._port = port
+        self._interface = interface
+
+    def listen(self, protocolFactory: IProtocolFactory) -> Deferred[IListeningPort]:
+        """Fires with the port; fails with CannotListenError."""
+        network = self._network
+        if self._interface not in ("", "0.0.0.0", "::", network.ip, network.name):
+            error = OSError(f"Cannot assign requested address {self._interface}")
+            return fail(CannotListenError(self._interface, self._port, error))
+        port = SimPort(network, self._port or network.free_port(), protocolFactory)
+        try:
+            port.startListening()
+        except CannotListenError:
+            return fail(Failure())
+        return succeed(port)
+
+
+@implementer(IStreamClientEndpoint)
+class SimClientEndpoint:
+    """Connects from a simulated machine."""
+
+    def __init__(self, network: HostNetwork, host: str, port: int, timeout: float) -> None:
+        self._network = network
+        self._host = host
+        self._port = port
+        self._timeout = timeout
+
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:
+        """
+        Fires with the protocol; fails with TimeoutError, ConnectionRefusedError, NoProtocol,
+        DNSLookupError, or ConnectingCancelledError when it is cancelled.
+        """
+        attempt = _Attempt(self._network, self._host, self._port, self._timeout, protocolFactory)
+        attempt.start()
+        return attempt.done
+
+
+class _Attempt:
+    """One try to connect."""
+
+    def __init__(
+        self,
+        network: HostNetwork,
+        host: str,
+        port: int,
+        timeout: float,
+        factory: IProtocolFactory,
+    ) -> None:
+        self.done: Deferred[IProtocol] = Deferred(self._cancel)
+        self._from = network
+        self._cable = network.network
+        self._clock = network.network.clock
+        self._host = host
+        self._port = port
+        self._timeout = timeout
+        self._factory = factory
+        self._over = False
+
+    def start(self) -> None:
+        self._factory.doStart()
+        here = self._host in ("localhost", "127.0.0.1") and self._cable.find(self._host) is None
+        host = self._from.name if here else self._host
+        if self._cable.find(host) is None:
+            self._fail(DNSLookupError(f"no simulated machine {host!r}"))
+            return
+        self._host = host
+        self._at(self._timeout, self._fail, TimeoutError())
+        self._send()
+
+    def _at(self, delay: float, function: Callable[..., None], *args: object) -> None:
+        self._clock.at(self._clock.seconds() + delay, function, *args)
+
+    def _send(self) -> None:
+        """A SYN; again each second while none comes through."""
+        if self._over or not self._from.is_alive:
+            return
+        target = self._cable.find(self._host)
+        assert target is not None
+        self._at(self._cable.delay(self._from, target), self._arrived)
+
+    def _arrived(self) -> None:
+        if self._over or not self._from.is_alive:
+            return
+        target = self._cable.find(self._host)
+        assert target is not None
+        ways = [(self._from.name, target.name), (target.name, self._from.name)]
+        if not target.is_up or any(self._cable.is_way_cut(*way) for way in ways):
+            self._at(_SYN_RETRY, self._send)
+            return
+        back = self._cable.delay(target, self._from)
+        port = target.ports.get(self._port)
+        if port is None:
+            self._at(back, self._fail, ConnectionRefusedError())
+        else:
+            self._accept(target, port, back)
+
+    def _accept(self, target: HostNetwork, port: SimPort, back: float) -> None:
+        """The other machine has a connection from now on; ours knows a moment later."""
+        here = IPv4Address("TCP", self._from.ip, self._from.free_port())
+        there = IPv4Address("TCP", target.ip, self._port)
+        near = SimTransport(self._cable, self._from, here, there)
+        far = SimTransport(self._cable, target, there, here)
+        near.peer, far.peer = far, near
+        protocol = port.factory.buildProtocol(here)
+        if protocol is None:
+            self._at(back, self._fail, ConnectionLost())
+            return
+        target.connections[far] = None
+        self._from.connections[near] = None
+        far.last_arrival = self._clock.seconds() + back
+        self._at(back, self._established, near)
+        far.establish(protocol)
+
+    def _established(self, near: SimTransport) -> None:
+        if not self._from.is_alive:
+            return
+        if self._over or not near.connected:
+            near.abortConnection()
+            self._fail(ConnectionLost())
+            return
+        protocol = self._factory.buildProtocol(near.getPeer())
+        if protocol is None:
+            near.abortConnection()
+            self._fail(NoProtocol())
+            return
+        self._over = True
+        near.serves = self._factory  # type: ignore[assignment]
+        near.establish(protocol)
+        self.done.callback(protocol)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._over and self._from.is_alive:
+            self._over = True
+            self._factory.doStop()
+            self.done.errback(error)
+
+    def _cancel(self, done: Deferred[IProtocol]) -> None:
+        self._fail(ConnectingCancelledError(IPv4Address("TCP", self._host, self._port)))

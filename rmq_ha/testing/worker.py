@@ -1,0 +1,69 @@
+"""The worker of a simulated machine: calls run a little later, one after the other."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rmq_ha.testing.clock import SimClock
+from rmq_ha.testing.trace import WORKED
+
+T = TypeVar("T")
+
+
+class SimWorker:
+    """
+    A `rmq_ha.seams.Worker`.
+
+    A call takes effect some time after it was asked for, and its result comes some time after
+    that: what is written in between is not part of a sync.
+
+    :ivar delay: least and most seconds of each of the two waits.
+    """
+
+    def __init__(self, clock: SimClock, random: Random, index: int = 0) -> None:
+        self.delay = (0.00002, 0.0004)
+        self.outstanding = 0
+        self._clock = clock
+        self._random = random
+        self._index = index
+        self._free_at = 0.0
+        self._dead = False
+
+    def call(self, function: Callable[..., T], *args: Any) -> "Deferred[T]":
+        """Run it aside; fires with its result or failure, never after a crash."""
+        done: Deferred[T] = Deferred()
+        if not self._dead:
+            self.outstanding += 1
+            start = max(self._clock.seconds(), self._free_at) + self._wait()
+            self._free_at = start + self._wait()
+            self._clock.at(start, self._run, self._free_at, done, function, args)
+        return done
+
+    def _wait(self) -> float:
+        low, high = self.delay
+        return low + self._random.random() * (high - low)
+
+    def _run(
+        self, end: float, done: "Deferred[Any]", function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
+        if self._dead:
+            return
+        try:
+            result = function(*args)
+        except Exception:
+            result = Failure()
+        self._clock.at(end, self._tell, done, result)
+
+    def _tell(self, done: "Deferred[Any]", result: Any) -> None:
+        if self._dead:
+            return
+        self.outstanding -= 1
+        self._clock.trace.add(WORKED, self._index, self._clock.seconds(), self.outstanding)
+        done.callback(result)
+
+    def crash(self) -> None:
+        """What was asked for and has not run will not run; no result comes."""
+        self._dead = True

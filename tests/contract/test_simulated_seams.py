@@ -1,0 +1,59 @@
+"""The simulated seams keep the contracts."""
+
+from random import Random
+
+from rmq_ha.testing import contracts
+from rmq_ha.testing.clock import HostClock, SimClock
+from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.host import EPOCH_MS, World
+from rmq_ha.testing.worker import SimWorker
+
+
+class Driven:
+    """Waits by letting simulated time pass."""
+
+    clock: SimClock
+
+    def wait(self, deferred):
+        results = []
+        deferred.addBoth(results.append)
+        self.clock.run_while(lambda: not results, 30)
+        assert results, "never fired"
+        if hasattr(results[0], "raiseException"):
+            results[0].raiseException()
+        return results[0]
+
+    def run_until(self, condition):
+        assert self.clock.run_while(lambda: not condition(), 30)
+
+
+class SimClockTests(contracts.ClockContract):
+    def make_clock(self):
+        self.clock = SimClock()
+        return HostClock(self.clock)
+
+    def pass_time(self, clock, seconds):
+        self.clock.run_for(seconds)
+
+
+class SimWorkerTests(Driven, contracts.WorkerContract):
+    def make_worker(self):
+        self.clock = SimClock()
+        return SimWorker(self.clock, Random(1))
+
+
+class SimDiskTests(contracts.DiskContract):
+    def make_disk(self):
+        return SimDisk(Random(1), lambda: EPOCH_MS)
+
+    def make_root(self):
+        self.disk.make_dirs("/store")
+        return "/store"
+
+
+class SimNetworkTests(Driven, contracts.NetworkContract):
+    def make_networks(self):
+        world = World(1)
+        self.clock = world.clock
+        server, client = world.add("server"), world.add("client")
+        return server.network, client.network, server.ip
