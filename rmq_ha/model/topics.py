@@ -19,6 +19,7 @@ RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 MAX_TOPIC_LENGTH = 127
+MAX_GROUP_LENGTH = 255
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 SYSTEM_TOPICS = frozenset(
@@ -65,4 +66,15 @@ def topic_fault(topic: str) -> str | None:
         return f"the topic {topic!r} contains characters outside %|a-zA-Z0-9_-"
     if len(topic) > MAX_TOPIC_LENGTH:
         return f"the topic is longer than {MAX_TOPIC_LENGTH} characters"
+    return None
+
+
+def group_fault(group: str) -> str | None:
+    """What is wrong with a group name, or None; the Java client's own rule."""
+    if not group.strip():
+        return "the group is blank"
+    if _ILLEGAL.search(group):
+        return f"the group {group!r} contains characters outside %|a-zA-Z0-9_-"
+    if len(group) > MAX_GROUP_LENGTH:
+        return f"the group is longer than {MAX_GROUP_LENGTH} characters"
     return None

@@ -1,0 +1,276 @@
+"""ConsumerManager and ProducerManager: who is connected, for which groups.
+
+Both know a client by its channel, as RocketMQ does; a channel here is any hashable object with
+`remote_text`. They send nothing: they return what changed, and the broker tells the group.
+
+Spec: remoting.md, sections 7.1, 7.2 and 7.5.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rmq_ha.model.subscription import SubscriptionData
+
+CHANNEL_EXPIRED_MS = 120_000
+
+
+class ClientChannel(Protocol):
+    """What the tables need of a `rmq_ha.remoting.channel.Channel`."""
+
+    @property
+    def remote_text(self) -> str:
+        """`ip:port` of the client."""
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(slots=True)
+class ClientChannelInfo:
+    """One client of one group, as its last heartbeat described it."""
+
+    channel: ClientChannel
+    client_id: str
+    language: str | None = "JAVA"
+    version: int = 0
+    last_update_ms: int = 0
+
+
+@dataclass(slots=True)
+class ConsumerGroupInfo:
+    """The live members of a consumer group and what they said last."""
+
+    group_name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    members: dict[ClientChannel, ClientChannelInfo] = field(default_factory=dict)
+
+    def client_ids(self) -> list[str]:
+        """Of every member; a client with two connections is there twice."""
+        return [member.client_id for member in self.members.values()]
+
+    def find_client(self, client_id: str) -> ClientChannelInfo | None:
+        """The member with this client id."""
+        for member in self.members.values():
+            if member.client_id == client_id:
+                return member
+        return None
+
+    def replace_subscriptions(self, wanted: Iterable[SubscriptionData]) -> bool:
+        """
+        Take a member's whole subscription as the group's.
+
+        :returns: a topic came or went; a newer expression for a known topic does not count.
+        """
+        changed = False
+        listed: set[str] = set()
+        for subscription in wanted:
+            listed.add(subscription.topic)
+            known = self.subscriptions.get(subscription.topic)
+            if known is None:
+                changed = True
+            elif subscription.sub_version <= known.sub_version:
+                continue
+            self.subscriptions[subscription.topic] = subscription
+        for topic in [topic for topic in self.subscriptions if topic not in listed]:
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
+
+class _Memberships:
+    """Which groups a channel is in, so that a closed connection costs no scan of all groups."""
+
+    def __init__(self) -> None:
+        self._groups: dict[ClientChannel, dict[str, None]] = {}
+
+    def add(self, channel: ClientChannel, group: str) -> None:
+        self._groups.setdefault(channel, {})[group] = None
+
+    def discard(self, channel: ClientChannel, group: str) -> None:
+        groups = self._groups.get(channel)
+        if groups is not None:
+            groups.pop(group, None)
+            if not groups:
+                del self._groups[channel]
+
+    def of(self, channel: ClientChannel) -> list[str]:
+        return list(self._groups.get(channel, ()))
+
+
+class ConsumerManager:
+    """Every consumer group with a live member."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+        self._memberships = _Memberships()
+
+    def register(
+        self,
+        group: str,
+        client: ClientChannelInfo,
+        consume_type: str,
+        message_model: str,
+        consume_from_where: str,
+        subscriptions: Iterable[SubscriptionData],
+    ) -> bool:
+        """
+        A consumer's part of a heartbeat.
+
+        :returns: the group must be told: the connection is new, or a topic came or went.
+        """
+        info = self._groups.get(group)
+        if info is None:
+            info = self._groups[group] = ConsumerGroupInfo(group)
+        info.consume_type = consume_type
+        info.message_model = message_model
+        info.consume_from_where = consume_from_where
+        is_new = client.channel not in info.members
+        info.members[client.channel] = client
+        if is_new:
+            self._memberships.add(client.channel, group)
+        return info.replace_subscriptions(subscriptions) or is_new
+
+    def unregister(self, group: str, channel: ClientChannel) -> bool:
+        """
+        Remove this connection from the group.
+
+        :returns: it was a member: those who remain must be told.
+        """
+        info = self._groups.get(group)
+        if info is None or info.members.pop(channel, None) is None:
+            return False
+        self._memberships.discard(channel, group)
+        if not info.members:
+            del self._groups[group]
+        return True
+
+    def channel_closed(self, channel: ClientChannel) -> list[str]:
+        """
+        Remove a connection from all its groups.
+
+        :returns: those groups; who remains in them must be told.
+        """
+        groups = self._memberships.of(channel)
+        for group in groups:
+            self.unregister(group, channel)
+        return groups
+
+    def expired(self, now_ms: int) -> list[ClientChannel]:
+        """
+        Connections with a membership that no heartbeat renewed in time.
+
+        The caller closes them and reports `channel_closed`, so that their groups are told, too.
+        """
+        return _expired((info.members for info in self._groups.values()), now_ms)
+
+    def group(self, group: str) -> ConsumerGroupInfo | None:
+        """The group, when it has a live member."""
+        return self._groups.get(group)
+
+    def groups(self) -> list[str]:
+        """Names of the groups with a live member."""
+        return list(self._groups)
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group wants of the topic."""
+        info = self._groups.get(group)
+        return None if info is None else info.subscriptions.get(topic)
+
+    def client_ids(self, group: str) -> list[str]:
+        """Client ids of the live members; empty without any."""
+        info = self._groups.get(group)
+        return [] if info is None else info.client_ids()
+
+    def channels(self, group: str) -> list[ClientChannel]:
+        """Connections of the live members."""
+        info = self._groups.get(group)
+        return [] if info is None else list(info.members)
+
+    def find_client(self, group: str, client_id: str) -> ClientChannelInfo | None:
+        """The group's member with this client id."""
+        info = self._groups.get(group)
+        return None if info is None else info.find_client(client_id)
+
+    def which_groups(self, topic: str) -> set[str]:
+        """Live groups that subscribe the topic."""
+        return {name for name, info in self._groups.items() if topic in info.subscriptions}
+
+
+class ProducerManager:
+    """Every producer group with a live member."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
+        self._by_client_id: dict[str, ClientChannel] = {}
+        self._memberships = _Memberships()
+        self._turn = 0
+
+    def register(self, group: str, client: ClientChannelInfo) -> None:
+        """A producer's part of a heartbeat."""
+        members = self._groups.setdefault(group, {})
+        known = members.get(client.channel)
+        if known is None:
+            self._memberships.add(client.channel, group)
+        elif known.client_id != client.client_id:
+            self._forget_client_id(known)
+        members[client.channel] = client
+        self._by_client_id[client.client_id] = client.channel
+
+    def unregister(self, group: str, channel: ClientChannel) -> None:
+        """Remove this connection from the group; harmless when it is no member."""
+        members = self._groups.get(group)
+        client = None if members is None else members.pop(channel, None)
+        if members is None or client is None:
+            return
+        self._memberships.discard(channel, group)
+        if not members:
+            del self._groups[group]
+        if not self._memberships.of(channel):
+            self._forget_client_id(client)
+
+    def channel_closed(self, channel: ClientChannel) -> None:
+        """Remove a connection from all its groups."""
+        for group in self._memberships.of(channel):
+            self.unregister(group, channel)
+
+    def expired(self, now_ms: int) -> list[ClientChannel]:
+        """Connections with a membership that no heartbeat renewed in time; see the consumers'."""
+        return _expired(self._groups.values(), now_ms)
+
+    def groups(self) -> list[str]:
+        """Names of the groups with a live member."""
+        return list(self._groups)
+
+    def clients(self, group: str) -> list[ClientChannelInfo]:
+        """The live members of a group."""
+        return list(self._groups.get(group, {}).values())
+
+    def find_channel(self, client_id: str) -> ClientChannel | None:
+        """The connection of this client, for pushes to a producer."""
+        return self._by_client_id.get(client_id)
+
+    def next_channel(self, group: str) -> ClientChannel | None:
+        """One of the group's live connections, in turn, for transaction checks."""
+        members = self._groups.get(group)
+        if not members:
+            return None
+        self._turn += 1
+        return list(members)[self._turn % len(members)]
+
+    def _forget_client_id(self, client: ClientChannelInfo) -> None:
+        if self._by_client_id.get(client.client_id) is client.channel:
+            del self._by_client_id[client.client_id]
+
+
+def _expired(
+    tables: Iterable[dict[ClientChannel, ClientChannelInfo]], now_ms: int
+) -> list[ClientChannel]:
+    found: dict[ClientChannel, None] = {}
+    for members in tables:
+        for channel, client in members.items():
+            if now_ms - client.last_update_ms > CHANNEL_EXPIRED_MS:
+                found[channel] = None
+    return list(found)

@@ -1,0 +1,120 @@
+"""ConsumerOffsetManager: how far each consumer group is.
+
+Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rmq_ha.broker.tables import snapshots
+from rmq_ha.broker.tables.persisted import PersistedTable
+from rmq_ha.seams import Disk, Worker
+
+_NOTHING: Mapping[int, int] = {}
+
+
+class ConsumerOffsetManager(PersistedTable):
+    """
+    `topic@group` to queue to next queue offset, in memory and in `consumerOffset.json`.
+
+    Commits only mark the table dirty; the broker calls `persist_if_dirty` every
+    `flushConsumerOffsetInterval` and at stop.
+
+    :ivar table: `topic@group` to queue id to offset; to be read only.
+    """
+
+    def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
+        super().__init__(disk, worker, path)
+        self.table: dict[str, dict[int, int]] = {}
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Store a consumer's progress, as it comes: lower values and unknown topics, too."""
+        key = f"{topic}@{group}"
+        table = self.table
+        queues = table.get(key)
+        if queues is None:
+            queues = table[key] = {}
+        elif queues.get(queue_id) == queue_offset:
+            return
+        queues[queue_id] = queue_offset
+        self.is_dirty = True
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset; -1 without one."""
+        return self.table.get(f"{topic}@{group}", _NOTHING).get(queue_id, -1)
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int]:
+        """Queue id to committed offset; empty for an unknown pair."""
+        return self.table.get(f"{topic}@{group}", _NOTHING)
+
+    def merge(self, table: Mapping[str, Mapping[int, int]]) -> bool:
+        """
+        A slave's synchronisation: take the queues of each `topic@group` as a whole, keep others.
+
+        :returns: something changed; `persist_if_dirty` writes it.
+        """
+        changed = False
+        for key, queues in table.items():
+            if self.table.get(key) != queues:
+                self.table[key] = dict(queues)
+                changed = True
+        if changed:
+            self.is_dirty = True
+        return changed
+
+    def remove_group(self, group: str) -> int:
+        """
+        Forget a group's offsets.
+
+        :returns: of how many topics.
+        """
+        keys = [key for key, _, name in self._split() if name == group]
+        for key in keys:
+            del self.table[key]
+        if keys:
+            self.is_dirty = True
+        return len(keys)
+
+    def clone(self, source: str, destination: str, topic: str) -> bool:
+        """
+        Let a group be where another is, on one topic.
+
+        :returns: the other group had offsets there.
+        """
+        queues = self.table.get(f"{topic}@{source}")
+        if queues is None:
+            return False
+        self.table[f"{topic}@{destination}"] = dict(queues)
+        self.is_dirty = True
+        return True
+
+    def which_groups(self, topic: str) -> set[str]:
+        """Groups with committed offsets on the topic."""
+        return {group for _, name, group in self._split() if name == topic}
+
+    def which_topics(self, group: str) -> set[str]:
+        """Topics on which the group has committed offsets."""
+        return {topic for _, topic, name in self._split() if name == group}
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `consumerOffset.json` and of code 43."""
+        return snapshots.consumer_offsets_to_json(self.table)
+
+    def encode(self) -> bytes:
+        """`consumerOffset.json`."""
+        return snapshots.pretty(self.to_json())
+
+    def decode(self, data: bytes) -> None:
+        """
+        Take a file's offsets as the whole table.
+
+        :raises ValueError: it is not such a file.
+        """
+        self.table = snapshots.consumer_offsets_from_json(snapshots.parse_object(data))
+
+    def _split(self) -> Iterator[tuple[str, str, str]]:
+        """Key, topic and group; a topic cannot hold an `@`."""
+        for key in self.table:
+            topic, separator, group = key.partition("@")
+            if separator:
+                yield key, topic, group

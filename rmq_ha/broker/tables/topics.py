@@ -1,0 +1,239 @@
+"""TopicConfigManager: the topics of this broker.
+
+Spec: store.md, section 12.2; remoting.md, sections 4.4, 7.7 and 9.6.
+"""
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.broker.tables import snapshots
+from rmq_ha.broker.tables.persisted import PersistedTable
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.flags import PERM_INHERIT, PERM_READ, PERM_WRITE
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.model.topics import (
+    BENCHMARK_TOPIC,
+    DEFAULT_TOPIC,
+    OFFSET_MOVED_EVENT,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_PREFIX,
+    SYSTEM_TOPICS,
+)
+from rmq_ha.seams import Disk, Worker
+
+PERM_RW = PERM_READ | PERM_WRITE
+MAX_DELAY_LEVEL = 18
+
+
+class TopicConfigManager(PersistedTable):
+    """
+    Topic name to `TopicConfig`, in memory and in `topics.json`.
+
+    Whoever changes a topic does it through these methods: they bump the data version and write
+    the file. The first change writes the built-in topics, too.
+
+    :ivar data_version: by which name servers and slaves notice a change.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        worker: Worker,
+        path: str,
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(disk, worker, path)
+        self.data_version = DataVersion(now_ms(), 0)
+        self._config = config
+        self._now_ms = now_ms
+        self._changed: list[Callable[[TopicConfig], None]] = []
+        self._table = {item.topic_name: item for item in _built_in_topics(config)}
+
+    @property
+    def table(self) -> Mapping[str, TopicConfig]:
+        """All topics; to be read only."""
+        return self._table
+
+    @property
+    def reply_topic(self) -> str:
+        """Where replies to requests are stored."""
+        return f"{self._config.broker_cluster_name}_REPLY_TOPIC"
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic, if this broker has it."""
+        return self._table.get(topic)
+
+    def is_system(self, topic: str) -> bool:
+        """Operators may neither update nor delete it."""
+        return (
+            topic in SYSTEM_TOPICS
+            or topic.startswith(SYSTEM_PREFIX)
+            or topic in (self._config.broker_cluster_name, self._config.broker_name)
+            or topic == self.reply_topic
+            or (self._config.trace_topic_enable and topic == self._config.msg_trace_topic_name)
+        )
+
+    def is_order(self, topic: str) -> bool:
+        """The name servers list it in ORDER_TOPIC_CONFIG."""
+        config = self._table.get(topic)
+        return config is not None and config.order
+
+    def on_change(self, callback: Callable[[TopicConfig], None]) -> None:
+        """
+        Have a function called after each topic that a client's request created implicitly.
+
+        Explicit updates and deletions are the caller's to announce.
+        """
+        self._changed.append(callback)
+
+    def create_in_send(
+        self, topic: str, default_topic: str, client_queue_nums: int, sys_flag: int
+    ) -> TopicConfig | None:
+        """
+        The topic, created from `default_topic` when that may be inherited from.
+
+        :param client_queue_nums: how many queues the producer would like.
+        :returns: None where the topic is unknown and may not be created.
+        """
+        known = self._table.get(topic)
+        if known is not None:
+            return known
+        template = self._table.get(default_topic)
+        if template is not None:
+            perm = template.perm
+            if default_topic == DEFAULT_TOPIC and not self._config.auto_create_topic_enable:
+                perm = PERM_RW
+            if perm & PERM_INHERIT:
+                queues = max(0, min(client_queue_nums, template.write_queue_nums))
+                return self._create(
+                    TopicConfig(
+                        topic,
+                        queues,
+                        queues,
+                        perm & ~PERM_INHERIT,
+                        template.topic_filter_type,
+                        sys_flag,
+                    )
+                )
+        if topic.startswith(RETRY_PREFIX):
+            return self._create(TopicConfig(topic, 1, 1, PERM_RW, topic_sys_flag=sys_flag))
+        return None
+
+    def create_in_send_back(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int
+    ) -> TopicConfig:
+        """The topic, created with these values where it was unknown: retry and dead-letter."""
+        known = self._table.get(topic)
+        if known is not None:
+            return known
+        return self._create(TopicConfig(topic, queue_nums, queue_nums, perm, "SINGLE_TAG", sys_flag))
+
+    def update(self, config: TopicConfig) -> "Deferred[bool]":
+        """
+        Put a whole topic configuration in place, as an operator asked.
+
+        :returns: as `persist`.
+        """
+        self._table[config.topic_name] = config
+        return self._bump()
+
+    def delete(self, topic: str) -> bool:
+        """
+        Forget a topic.
+
+        :returns: it was there.
+        """
+        if self._table.pop(topic, None) is None:
+            return False
+        self._bump()
+        return True
+
+    def update_order(self, ordered: Container[str]) -> bool:
+        """
+        Mark the topics in `ordered` (a registration's ORDER_TOPIC_CONFIG), unmark all others.
+
+        :returns: something changed.
+        """
+        changes = {
+            name: replace(config, order=name in ordered)
+            for name, config in self._table.items()
+            if config.order != (name in ordered)
+        }
+        if changes:
+            self._table.update(changes)
+            self._bump()
+        return bool(changes)
+
+    def permission_changed(self) -> None:
+        """`brokerPermission` was updated: what we register is new although no topic is."""
+        self._bump()
+
+    def replace_all(
+        self, version: DataVersion, table: Mapping[str, TopicConfig]
+    ) -> "Deferred[bool]":
+        """
+        A slave's synchronisation: be what the master is.
+
+        :returns: as `persist`.
+        """
+        self._table = dict(table)
+        self.data_version.assign(version)
+        return self.persist()
+
+    def to_json(self) -> dict[str, Any]:
+        """TopicConfigSerializeWrapper: in `topics.json`, code 21 and registrations."""
+        return snapshots.topics_to_json(self.data_version, self._table)
+
+    def encode(self) -> bytes:
+        """`topics.json`."""
+        return snapshots.pretty(self.to_json())
+
+    def decode(self, data: bytes) -> None:
+        """
+        Merge a file over the built-in topics.
+
+        :raises ValueError: it is not such a file.
+        """
+        version, table = snapshots.topics_from_json(snapshots.parse_object(data))
+        self._table.update(table)
+        if version is not None:
+            self.data_version.assign(version)
+
+    def _create(self, config: TopicConfig) -> TopicConfig:
+        self._table[config.topic_name] = config
+        self._bump()
+        self.log.info("created topic {topic}", topic=config.topic_name, config=config)
+        for callback in self._changed:
+            callback(config)
+        return config
+
+    def _bump(self) -> "Deferred[bool]":
+        self.data_version.next_version(self._now_ms())
+        return self.persist()
+
+
+def _built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
+    cluster, broker = config.broker_cluster_name, config.broker_name or ""
+    open_perm = PERM_RW | PERM_INHERIT
+    found = [TopicConfig(SELF_TEST_TOPIC, 1, 1)]
+    if config.auto_create_topic_enable:
+        queues = config.default_topic_queue_nums
+        found.append(TopicConfig(DEFAULT_TOPIC, queues, queues, open_perm))
+    found += [
+        TopicConfig(BENCHMARK_TOPIC, 1024, 1024),
+        TopicConfig(cluster, 16, 16, open_perm if config.cluster_topic_enable else PERM_INHERIT),
+        TopicConfig(broker, 1, 1, open_perm if config.broker_topic_enable else PERM_INHERIT),
+        TopicConfig(OFFSET_MOVED_EVENT, 1, 1),
+        TopicConfig(SCHEDULE_TOPIC, MAX_DELAY_LEVEL, MAX_DELAY_LEVEL),
+    ]
+    if config.trace_topic_enable:
+        found.append(TopicConfig(config.msg_trace_topic_name, 1, 1))
+    found.append(TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1))
+    return found

@@ -1,0 +1,350 @@
+"""RouteInfoManager: which brokers there are, and which queues they have.
+
+Pure: the time (seconds of any steady clock) and the connections come in as arguments; what is to
+be closed or answered is returned.
+
+Spec: remoting.md, chapter 9.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
+from rmq_ha.model.topic_config import TopicConfig
+
+MASTER_ID = 0
+BROKER_EXPIRED_SECONDS = 120.0
+
+
+@dataclass(slots=True)
+class QueueData:
+    """The queues of one topic on the brokers of one name."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Java's member names, alphabetical."""
+        return {
+            "brokerName": self.broker_name,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+
+
+@dataclass(slots=True)
+class BrokerData:
+    """A master and its slaves: broker id to `host:port`."""
+
+    cluster: str
+    broker_name: str
+    addresses: dict[int, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Java's member names; the ids stay integers."""
+        return {
+            "brokerAddrs": dict(sorted(self.addresses.items())),
+            "brokerName": self.broker_name,
+            "cluster": self.cluster,
+        }
+
+
+@dataclass(slots=True)
+class BrokerLive:
+    """The last registration of one address."""
+
+    last_update: float
+    data_version: DataVersion
+    channel: Hashable
+    ha_server_address: str
+
+
+class BrokerIdentity(NamedTuple):
+    """What every registration says of its sender."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_server_address: str = ""
+
+
+class RegisterResult(NamedTuple):
+    """A slave learns its master's addresses; both are None otherwise."""
+
+    ha_server_address: str | None = None
+    master_address: str | None = None
+
+
+class ExpiredBroker(NamedTuple):
+    """An address that stopped registering; its connection is to be closed."""
+
+    address: str
+    channel: Hashable
+
+
+class RouteInfoManager:
+    """
+    The name server's tables; all of them in memory only.
+
+    Topics are added and updated by registrations of masters and never removed by them.
+    """
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._clusters: dict[str, dict[str, None]] = {}
+        self._live: dict[str, BrokerLive] = {}
+        self._filter_servers: dict[str, list[str]] = {}
+
+    def register(
+        self,
+        broker: BrokerIdentity,
+        data_version: DataVersion,
+        topics: Mapping[str, TopicConfig] | None,
+        filter_servers: list[str] | None,
+        channel: Hashable,
+        now: float,
+    ) -> RegisterResult:
+        """
+        REGISTER_BROKER.
+
+        :param topics: all of the broker's topics or some of them; None where the body had none.
+        """
+        self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
+        data = self._brokers.get(broker.broker_name)
+        if data is None:
+            data = BrokerData(broker.cluster, broker.broker_name)
+            self._brokers[broker.broker_name] = data
+        for broker_id, address in list(data.addresses.items()):
+            if address == broker.address and broker_id != broker.broker_id:
+                del data.addresses[broker_id]
+        is_first = broker.broker_id not in data.addresses
+        data.addresses[broker.broker_id] = broker.address
+        known = self._live.get(broker.address)
+        if broker.broker_id == MASTER_ID and topics is not None:
+            if is_first or known is None or known.data_version != data_version:
+                self._put_topics(broker.broker_name, topics)
+        self._live[broker.address] = BrokerLive(
+            now, replace(data_version), channel, broker.ha_server_address
+        )
+        self._put_filter_servers(broker.address, filter_servers)
+        return self._master_of(data) if broker.broker_id != MASTER_ID else RegisterResult()
+
+    def unregister(self, broker: BrokerIdentity) -> None:
+        """
+        UNREGISTER_BROKER.
+
+        An id that another address took over in the meantime stays: after a role switch the old
+        master's late good-bye must not remove the new one (Java removes it).
+        """
+        self._live.pop(broker.address, None)
+        self._filter_servers.pop(broker.address, None)
+        data = self._brokers.get(broker.broker_name)
+        if data is not None and data.addresses.get(broker.broker_id) == broker.address:
+            del data.addresses[broker.broker_id]
+            self._drop_if_empty(data)
+
+    def connection_lost(self, channel: Hashable) -> list[str]:
+        """
+        The connection is gone: so are the brokers that registered last over it.
+
+        :returns: their addresses.
+        """
+        lost = [address for address, live in self._live.items() if live.channel is channel]
+        for address in lost:
+            self._remove_address(address)
+        return lost
+
+    def expire(self, now: float) -> list[ExpiredBroker]:
+        """
+        Remove every broker that did not register for 120 s.
+
+        :returns: those; the caller closes their connections.
+        """
+        expired = [
+            ExpiredBroker(address, live.channel)
+            for address, live in self._live.items()
+            if live.last_update + BROKER_EXPIRED_SECONDS < now
+        ]
+        for broker in expired:
+            self._remove_address(broker.address)
+        return expired
+
+    def query_data_version(
+        self, address: str, data_version: DataVersion, now: float
+    ) -> tuple[bool, DataVersion | None]:
+        """
+        QUERY_DATA_VERSION; an equal version counts as a sign of life.
+
+        :returns: whether the broker should register, and the version that is known here.
+        """
+        live = self._live.get(address)
+        if live is None:
+            return True, None
+        changed = live.data_version != data_version
+        if not changed:
+            live.last_update = now
+        return changed, live.data_version
+
+    def route(self, topic: str, order_conf: str | None = None) -> dict[str, Any] | None:
+        """
+        TopicRouteData with integer broker ids.
+
+        :returns: None where no registered broker has the topic.
+        """
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        filters = {
+            address: self._filter_servers[address]
+            for data in brokers
+            for address in data.addresses.values()
+            if address in self._filter_servers
+        }
+        found: dict[str, Any] = {
+            "brokerDatas": [data.to_json() for data in brokers],
+            "filterServerTable": filters,
+        }
+        if order_conf is not None:
+            found["orderTopicConf"] = order_conf
+        found["queueDatas"] = [queue.to_json() for queue in queues.values()]
+        return found
+
+    def cluster_info(self) -> dict[str, Any]:
+        """ClusterInfo with integer broker ids."""
+        return {
+            "brokerAddrTable": {name: data.to_json() for name, data in self._brokers.items()},
+            "clusterAddrTable": {name: list(names) for name, names in self._clusters.items()},
+        }
+
+    def topics(self) -> list[str]:
+        """Every topic that a master registered."""
+        return list(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """Topics on any broker of the cluster; empty for an unknown one."""
+        names = self._clusters.get(cluster, {})
+        return [topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)]
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """The topics named as clusters and brokers, and the address of any broker."""
+        found: dict[str, None] = {}
+        for cluster, names in self._clusters.items():
+            found[cluster] = None
+            found.update(names)
+        address = next(
+            (item for data in self._brokers.values() for item in data.addresses.values()), None
+        )
+        return list(found), address
+
+    def unit_topics(self) -> list[str]:
+        """Topics of a unit."""
+        return self._topics_with(lambda flag: bool(flag & TOPIC_UNIT))
+
+    def unit_sub_topics(self) -> list[str]:
+        """Topics with a subscription from a unit."""
+        return self._topics_with(lambda flag: bool(flag & TOPIC_UNIT_SUB))
+
+    def unit_sub_non_unit_topics(self) -> list[str]:
+        """Those of them that do not belong to a unit."""
+        return self._topics_with(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """
+        Let producers avoid a broker, until it registers changed topics.
+
+        :returns: on how many topics.
+        """
+        return self._each_queue(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """
+        Let producers come back.
+
+        :returns: on how many topics.
+        """
+        return self._each_queue(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, everywhere or on the brokers of one cluster."""
+        if cluster is None:
+            self._topics.pop(topic, None)
+            return
+        queues = self._topics.get(topic)
+        if queues is None:
+            return
+        for name in self._clusters.get(cluster, {}):
+            queues.pop(name, None)
+        if not queues:
+            del self._topics[topic]
+
+    def _put_topics(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+        for name, config in topics.items():
+            self._topics.setdefault(name, {})[broker_name] = QueueData(
+                broker_name,
+                config.read_queue_nums,
+                config.write_queue_nums,
+                config.perm,
+                config.topic_sys_flag,
+            )
+
+    def _put_filter_servers(self, address: str, filter_servers: list[str] | None) -> None:
+        if filter_servers:
+            self._filter_servers[address] = filter_servers
+        elif filter_servers is not None:
+            self._filter_servers.pop(address, None)
+
+    def _master_of(self, data: BrokerData) -> RegisterResult:
+        address = data.addresses.get(MASTER_ID)
+        live = None if address is None else self._live.get(address)
+        return RegisterResult() if live is None else RegisterResult(live.ha_server_address, address)
+
+    def _remove_address(self, address: str) -> None:
+        self._live.pop(address, None)
+        self._filter_servers.pop(address, None)
+        for data in list(self._brokers.values()):
+            for broker_id, known in list(data.addresses.items()):
+                if known == address:
+                    del data.addresses[broker_id]
+            self._drop_if_empty(data)
+
+    def _drop_if_empty(self, data: BrokerData) -> None:
+        """The last replica went: its name, its place in the cluster and its queues go, too."""
+        if data.addresses:
+            return
+        name = data.broker_name
+        del self._brokers[name]
+        for cluster, names in list(self._clusters.items()):
+            names.pop(name, None)
+            if not names:
+                del self._clusters[cluster]
+        for topic, queues in list(self._topics.items()):
+            if queues.pop(name, None) is not None and not queues:
+                del self._topics[topic]
+
+    def _topics_with(self, matches: Callable[[int], bool]) -> list[str]:
+        return [
+            topic
+            for topic, queues in self._topics.items()
+            if queues and matches(next(iter(queues.values())).topic_sys_flag)
+        ]
+
+    def _each_queue(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        for queues in self._topics.values():
+            queue = queues.get(broker_name)
+            if queue is not None:
+                queue.perm = change(queue.perm)
+                count += 1
+        return count

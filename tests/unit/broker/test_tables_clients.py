@@ -1,0 +1,143 @@
+"""ConsumerManager and ProducerManager. Spec: remoting.md, sections 7.1, 7.2 and 7.5."""
+
+from rmq_ha.broker.tables.clients import ClientChannelInfo, ConsumerManager, ProducerManager
+from rmq_ha.model.subscription import SubscriptionData
+
+
+class FakeChannel:
+    def __init__(self, port: int) -> None:
+        self.remote_text = f"10.0.0.1:{port}"
+
+
+def client(channel: FakeChannel, client_id: str = "c1", at: int = 0) -> ClientChannelInfo:
+    return ClientChannelInfo(channel, client_id, "JAVA", 407, at)
+
+
+def register(
+    consumers: ConsumerManager,
+    info: ClientChannelInfo,
+    *subscriptions: SubscriptionData,
+    group: str = "CG",
+) -> bool:
+    return consumers.register(
+        group, info, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", subscriptions
+    )
+
+
+T1, T2 = SubscriptionData.for_tags("T1", "*", 1), SubscriptionData.for_tags("T2", "A", 1)
+
+
+class TestConsumers:
+    def setup_method(self) -> None:
+        self.consumers = ConsumerManager()
+        self.one, self.two = FakeChannel(1), FakeChannel(2)
+
+    def test_a_new_connection_is_news(self) -> None:
+        assert register(self.consumers, client(self.one), T1) is True
+        assert register(self.consumers, client(self.one), T1) is False
+        assert register(self.consumers, client(self.two, "c2"), T1) is True
+        assert self.consumers.client_ids("CG") == ["c1", "c2"]
+
+    def test_topics_that_come_or_go_are_news(self) -> None:
+        register(self.consumers, client(self.one), T1)
+        assert register(self.consumers, client(self.one), T1, T2) is True
+        assert register(self.consumers, client(self.one), T2) is True
+        assert self.consumers.find_subscription("CG", "T1") is None
+
+    def test_only_a_higher_version_replaces_an_expression(self) -> None:
+        register(self.consumers, client(self.one), T2)
+        same, newer = (
+            SubscriptionData.for_tags("T2", "B", 1),
+            SubscriptionData.for_tags("T2", "C", 2),
+        )
+        assert register(self.consumers, client(self.one), same) is False
+        assert self.consumers.find_subscription("CG", "T2") is T2
+        assert register(self.consumers, client(self.one), newer) is False
+        assert self.consumers.find_subscription("CG", "T2") is newer
+
+    def test_the_last_heartbeat_says_how_the_group_consumes(self) -> None:
+        register(self.consumers, client(self.one), T1)
+        self.consumers.register(
+            "CG", client(self.one), "CONSUME_ACTIVELY", "BROADCASTING", "CONSUME_FROM_TIMESTAMP", [T1]
+        )
+        group = self.consumers.group("CG")
+        assert group is not None
+        assert group.consume_type == "CONSUME_ACTIVELY"
+        assert group.message_model == "BROADCASTING"
+        assert group.consume_from_where == "CONSUME_FROM_TIMESTAMP"
+
+    def test_a_closed_connection_leaves_all_its_groups(self) -> None:
+        register(self.consumers, client(self.one), T1)
+        register(self.consumers, client(self.one), T1, group="CG2")
+        register(self.consumers, client(self.two, "c2"), T1)
+        assert self.consumers.channel_closed(self.one) == ["CG", "CG2"]
+        assert self.consumers.channels("CG") == [self.two]
+        assert self.consumers.groups() == ["CG"]
+        assert self.consumers.channel_closed(self.one) == []
+
+    def test_unregister(self) -> None:
+        register(self.consumers, client(self.one), T1)
+        assert self.consumers.unregister("CG", self.two) is False
+        assert self.consumers.unregister("CG", self.one) is True
+        assert self.consumers.unregister("CG", self.one) is False
+        assert self.consumers.client_ids("CG") == []
+
+    def test_expiry_after_120_s(self) -> None:
+        register(self.consumers, client(self.one, at=1000), T1)
+        register(self.consumers, client(self.two, "c2", at=5000), T1)
+        assert self.consumers.expired(121_000) == []
+        assert self.consumers.expired(121_001) == [self.one]
+        assert self.consumers.client_ids("CG") == ["c1", "c2"]  # until the caller closed it
+
+    def test_lookups(self) -> None:
+        register(self.consumers, client(self.one), T1)
+        found = self.consumers.find_client("CG", "c1")
+        assert found is not None
+        assert found.channel is self.one
+        assert self.consumers.find_client("CG", "c9") is None
+        assert self.consumers.find_client("no", "c1") is None
+        assert self.consumers.which_groups("T1") == {"CG"}
+        assert self.consumers.which_groups("T2") == set()
+
+
+class TestProducers:
+    def setup_method(self) -> None:
+        self.producers = ProducerManager()
+        self.one, self.two = FakeChannel(1), FakeChannel(2)
+
+    def test_register_and_find(self) -> None:
+        self.producers.register("PG", client(self.one, "p1"))
+        self.producers.register("PG2", client(self.one, "p1"))
+        assert self.producers.find_channel("p1") is self.one
+        self.producers.unregister("PG", self.one)
+        assert self.producers.find_channel("p1") is self.one  # still in PG2
+        self.producers.unregister("PG2", self.one)
+        assert self.producers.find_channel("p1") is None
+        assert self.producers.groups() == []
+
+    def test_a_reconnected_client_keeps_its_new_connection(self) -> None:
+        """The old connection's late end must not hide the client."""
+        self.producers.register("PG", client(self.one, "p1"))
+        self.producers.register("PG", client(self.two, "p1"))
+        self.producers.channel_closed(self.one)
+        assert self.producers.find_channel("p1") is self.two
+
+    def test_next_channel_takes_turns(self) -> None:
+        self.producers.register("PG", client(self.one, "p1"))
+        self.producers.register("PG", client(self.two, "p2"))
+        seen = [self.producers.next_channel("PG") for _ in range(4)]
+        assert seen[0] is not seen[1]
+        assert seen[:2] == seen[2:]
+        assert self.producers.next_channel("none") is None
+
+    def test_expiry(self) -> None:
+        self.producers.register("PG", client(self.one, "p1", at=0))
+        self.producers.register("PG", client(self.one, "p1", at=50))
+        assert self.producers.expired(120_050) == []
+        assert self.producers.expired(120_051) == [self.one]
+
+    def test_a_changed_client_id(self) -> None:
+        self.producers.register("PG", client(self.one, "p1"))
+        self.producers.register("PG", client(self.one, "p2"))
+        assert self.producers.find_channel("p1") is None
+        assert [item.client_id for item in self.producers.clients("PG")] == ["p2"]

@@ -1,0 +1,50 @@
+"""RebalanceLockManager. Spec: remoting.md, section 7.3."""
+
+from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
+
+A, B = ("T", "b", 0), ("T", "b", 1)
+
+
+def test_free_queues_are_taken() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    assert locks.lock_batch("G", [A, B], "c1", 0) == [A, B]
+    assert locks.owner("G", A, 0) == "c1"
+
+
+def test_another_client_gets_only_what_is_free() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    locks.lock_batch("G", [A], "c1", 0)
+    assert locks.lock_batch("G", [A, B], "c2", 1) == [B]
+    assert locks.lock_batch("H", [A], "c2", 1) == [A]  # another group is another table
+
+
+def test_a_lock_expires_after_60_s_without_renewal() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    locks.lock_batch("G", [A], "c1", 0)
+    locks.lock_batch("G", [A], "c1", 30_000)
+    assert locks.lock_batch("G", [A], "c2", 90_000) == []
+    assert locks.lock_batch("G", [A], "c2", 90_001) == [A]
+
+
+def test_unlock_touches_only_ones_own() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    locks.lock_batch("G", [A], "c1", 0)
+    locks.unlock_batch("G", [A, B], "c2")
+    assert locks.owner("G", A, 1) == "c1"
+    locks.unlock_batch("G", [A], "c1")
+    assert locks.owner("G", A, 1) is None
+    locks.unlock_batch("unknown", [A], "c1")
+
+
+def test_expire_forgets_departed_groups() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    locks.lock_batch("G", [A, B], "c1", 0)
+    assert locks.expire(60_000) == 0
+    assert locks.expire(60_001) == 2
+    assert locks.expire(60_002) == 0
+
+
+def test_no_queues_leave_no_group() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    assert locks.lock_batch("G", [], "c1", 0) == []
+    assert not locks._groups
