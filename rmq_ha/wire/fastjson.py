@@ -1,0 +1,156 @@
+"""The JSON dialect of fastjson 1.2.69, in which RocketMQ's bodies and files are written.
+
+A map's integer keys are bare and become `int`; an object in key position becomes an `ObjectKey`.
+The reader takes all of JSON besides.
+
+Spec: remoting.md, section 1.9; store.md, section 12.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.wire.fastjson_reader import ObjectKey, Reader, resolve_references
+from rmq_ha.wire.text import quote, quote_ascii, to_bytes
+
+__all__ = ["MAX_DEPTH", "ObjectKey", "encode", "encode_browser", "parse", "pretty"]
+
+MAX_DEPTH = 64
+_decode = msgspec.json.Decoder().decode
+_REFERENCE = re.compile(rb"\$ref").search
+
+
+def parse(data: bytes) -> Any:
+    """
+    Read a body or a file; `$ref` is replaced by what it points to.
+
+    :raises ProtocolViolation: it is not in the dialect, or nests too deep.
+    """
+    try:
+        value = _decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value = Reader(data.decode("utf-8", "replace"), MAX_DEPTH).read()
+    if _REFERENCE(data):
+        return resolve_references(value, MAX_DEPTH)
+    return value
+
+
+def encode(value: Any) -> bytes:
+    """
+    Write compactly: members in alphabetical order, absent (None) ones left out.
+
+    :param value: dict keys may be `str`, `int` (written bare) or `ObjectKey` (written as object).
+    :raises ProtocolViolation: nested deeper than `MAX_DEPTH`, as a cyclic value is.
+    """
+    return to_bytes(_Writer(quote, str).text(value))
+
+
+def encode_browser(value: Any) -> bytes:
+    """As `encode`, with integer keys quoted and only ASCII: strict JSON for newer clients."""
+    return to_bytes(_Writer(quote_ascii, '"{}"'.format).text(value))
+
+
+def pretty(value: Any) -> bytes:
+    """
+    Write as RocketMQ's files are: TABs, one member a line, integer maps and integer arrays on one.
+
+    :raises ProtocolViolation: nested deeper than `MAX_DEPTH`.
+    """
+    return to_bytes(_PrettyWriter(quote, str).text(value))
+
+
+class _Writer:
+    """Turns values into text."""
+
+    def __init__(self, string: Callable[[str], str], number_key: Callable[[int], str]) -> None:
+        self._string = string
+        self._number_key = number_key
+
+    def text(self, value: Any, depth: int = 0) -> str:
+        """One value."""
+        kind = type(value)
+        if kind is str:
+            return self._string(value)
+        if kind is int:
+            return str(value)
+        if value is None:
+            return "null"
+        if kind is bool:
+            return "true" if value else "false"
+        if depth >= MAX_DEPTH:
+            raise ProtocolViolation(f"JSON nested deeper than {MAX_DEPTH}")
+        if isinstance(value, dict):
+            return self._map(_members(value), depth)
+        if isinstance(value, ObjectKey):
+            return self._map(value, depth)
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._array(value, depth)
+        return self._other(value)
+
+    def _map(self, members: Iterable[tuple[Any, Any]], depth: int) -> str:
+        return (
+            "{"
+            + ",".join(
+                [f"{self._key(name)}:{self.text(item, depth + 1)}" for name, item in members]
+            )
+            + "}"
+        )
+
+    def _array(self, items: Iterable[Any], depth: int) -> str:
+        return "[" + ",".join([self.text(item, depth + 1) for item in items]) + "]"
+
+    def _key(self, name: Any) -> str:
+        if isinstance(name, str):
+            return self._string(name)
+        if isinstance(name, ObjectKey):
+            return _Writer._map(self, name, 0)
+        return self._number_key(name)
+
+    def _other(self, value: Any) -> str:
+        if isinstance(value, str):
+            return self._string(value)
+        if isinstance(value, int):
+            return str(int(value))
+        if isinstance(value, float):
+            return repr(value) if value - value == 0 else "null"
+        raise TypeError(f"cannot be written as JSON: {value!r}")
+
+
+class _PrettyWriter(_Writer):
+    """The form of the files: `depth` is the indentation of the line that a value starts on."""
+
+    def _map(self, members: Iterable[tuple[Any, Any]], depth: int) -> str:
+        members = list(members)
+        if not members:
+            return "{}"
+        end = "\n" + "\t" * depth
+        if isinstance(members[0][0], int):
+            pieces = [f"{name}:{self.text(item, depth + 1)}" for name, item in members]
+            return "{" + ",".join(pieces) + end + "}"
+        start = end + "\t"
+        pieces = [f"{self._key(name)}:{self.text(item, depth + 1)}" for name, item in members]
+        return "{" + start + ("," + start).join(pieces) + end + "}"
+
+    def _array(self, items: Iterable[Any], depth: int) -> str:
+        items = list(items)
+        if not items or isinstance(items[0], int):
+            return super()._array(items, depth)
+        end = "\n" + "\t" * depth
+        start = end + "\t"
+        return "[" + start + ("," + start).join(self.text(i, depth + 1) for i in items) + end + "]"
+
+
+def _members(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    members = [item for item in value.items() if item[1] is not None]
+    try:
+        members.sort(key=_first)
+    except TypeError:  # a mixture of keys keeps its order
+        pass
+    return members
+
+
+def _first(member: tuple[Any, Any]) -> Any:
+    return member[0]

@@ -1,0 +1,130 @@
+"""The JSON header of a frame.
+
+Spec: remoting.md, section 1.3.
+"""
+
+from typing import Any
+
+import msgspec
+
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.wire.codes import LANGUAGE_BY_NAME, language_name
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.fastjson import encode, parse
+from rmq_ha.wire.text import quote, to_bytes
+
+_LOWEST = -(2**31)
+_HIGHEST = 2**31 - 1
+
+
+class _Header(msgspec.Struct, gc=False):
+    """What well-behaved peers send; anything else takes the tolerant way."""
+
+    code: int = 0
+    language: str = "JAVA"
+    version: int = 0
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext: dict[str, str] | None = msgspec.field(name="extFields", default=None)
+
+
+_decode = msgspec.json.Decoder(_Header, strict=False).decode
+
+
+def decode_header(data: bytes) -> RemotingCommand:
+    """
+    Read a JSON header.
+
+    A request without `opaque` gets 0, which we never use for calls of our own.
+
+    :raises ProtocolViolation: it is not a JSON object, or its numbers are not 32-bit integers.
+    """
+    try:
+        header = _decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _decode_tolerant(data)
+    language: str | None = header.language
+    if language not in LANGUAGE_BY_NAME:
+        language = None
+    command = RemotingCommand(
+        header.code,
+        header.ext,
+        None,
+        header.opaque,
+        header.flag,
+        header.remark,
+        language,
+        header.version,
+    )
+    _check_numbers(command)
+    return command
+
+
+def encode_header(command: RemotingCommand) -> bytes:
+    """Java's form: keys in alphabetical order, no blanks, absent values left out."""
+    ext = command.ext
+    parts = [f'{{"code":{int(command.code)}']
+    if ext is not None:
+        fields = ",".join([f"{quote(name)}:{quote(value)}" for name, value in ext.items()])
+        parts.append(f',"extFields":{{{fields}}}')
+    parts.append(f',"flag":{command.flag}')
+    if command.language is not None:
+        parts.append(f',"language":{quote(command.language)}')
+    parts.append(f',"opaque":{command.opaque}')
+    if command.remark is not None:
+        parts.append(f',"remark":{quote(command.remark)}')
+    parts.append(f',"serializeTypeCurrentRPC":"JSON","version":{command.version}}}')
+    return to_bytes("".join(parts))
+
+
+def _check_numbers(command: RemotingCommand) -> None:
+    for name in ("code", "opaque", "flag", "version"):
+        if not _LOWEST <= getattr(command, name) <= _HIGHEST:
+            raise ProtocolViolation(f"header field {name} is not a 32-bit integer")
+
+
+def _decode_tolerant(data: bytes) -> RemotingCommand:
+    header = parse(data)
+    if not isinstance(header, dict):
+        raise ProtocolViolation("the header is not a JSON object")
+    ext = header.get("extFields")
+    if ext is not None and not isinstance(ext, dict):
+        raise ProtocolViolation("extFields is not a JSON object")
+    remark = header.get("remark")
+    command = RemotingCommand(
+        code=_number(header, "code"),
+        ext=None if ext is None else _ext(ext),
+        opaque=_number(header, "opaque"),
+        flag=_number(header, "flag"),
+        remark=None if remark is None else _text(remark),
+        language=language_name(header.get("language", "JAVA")),
+        version=_number(header, "version"),
+    )
+    _check_numbers(command)
+    return command
+
+
+def _number(header: dict[Any, Any], name: str) -> int:
+    value = header.get(name)
+    if value is None:
+        return 0
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ProtocolViolation(f"header field {name} is not a number") from None
+
+
+def _ext(ext: dict[Any, Any]) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in ext.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    """A value as the string that Java makes of it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    return encode(value).decode()

@@ -1,0 +1,177 @@
+"""Headers of sends: requests in their two forms, and the response.
+
+Spec: remoting.md, sections 1.7, 4.1 and 4.2.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from struct import Struct
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, field
+
+from rmq_ha.errors import RequestRejected
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import VERSION, RemotingCommand
+from rmq_ha.wire.text import quote, to_bytes
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+V1_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
+_WORDS = Struct(">ii")
+
+
+class SendHeader(msgspec.Struct, gc=False, kw_only=True):
+    """
+    The ext fields of a send, in the short names of V2 (codes 310, 320, 325).
+
+    :ivar queue_id: negative: the broker picks one.
+    :ivar born_timestamp: ms.
+    :ivar max_reconsume_times: None when the client did not say.
+    :ivar batch: the body is a batch, whatever the code.
+    """
+
+    producer_group: str = field(name="a", default="")
+    topic: str = field(name="b")
+    default_topic: str = field(name="c", default="")
+    default_topic_queue_nums: Int32 = field(name="d", default=0)
+    queue_id: Int32 = field(name="e")
+    sys_flag: Int32 = field(name="f", default=0)
+    born_timestamp: Int64 = field(name="g", default=0)
+    flag: Int32 = field(name="h", default=0)
+    properties: str = field(name="i", default="")
+    reconsume_times: Int32 = field(name="j", default=0)
+    unit_mode: bool = field(name="k", default=False)
+    max_reconsume_times: Int32 | None = field(name="l", default=None)
+    batch: bool = field(name="m", default=False)
+    broker_name: str | None = field(name="n", default=None)
+
+
+class SendHeaderV1(SendHeader, gc=False, kw_only=True):
+    """The same in the long names of V1 (codes 10, 324)."""
+
+    producer_group: str = field(name="producerGroup", default="")
+    topic: str
+    default_topic: str = field(name="defaultTopic", default="")
+    default_topic_queue_nums: Int32 = field(name="defaultTopicQueueNums", default=0)
+    queue_id: Int32 = field(name="queueId")
+    sys_flag: Int32 = field(name="sysFlag", default=0)
+    born_timestamp: Int64 = field(name="bornTimestamp", default=0)
+    flag: Int32 = 0
+    properties: str = ""
+    reconsume_times: Int32 = field(name="reconsumeTimes", default=0)
+    unit_mode: bool = field(name="unitMode", default=False)
+    max_reconsume_times: Int32 | None = field(name="maxReconsumeTimes", default=None)
+    batch: bool = False
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class _FastV2(msgspec.Struct, gc=False, kw_only=True):
+    ext: SendHeader = field(name="extFields")
+    opaque: Int32
+    flag: Int32 = 0
+    version: Int32 = 0
+
+
+class _FastV1(msgspec.Struct, gc=False, kw_only=True):
+    ext: SendHeaderV1 = field(name="extFields")
+    opaque: Int32
+    flag: Int32 = 0
+    version: Int32 = 0
+
+
+FastSend = _FastV2 | _FastV1
+
+#: Straight from a JSON header's bytes to `opaque`, `flag`, `version` and `ext` (a `SendHeader`).
+#: They raise one of `UNDECODABLE` for everything unusual, which then has to take the general way:
+#: `decode_frame` and `decode_send_header`.
+decode_fast_v2 = msgspec.json.Decoder(_FastV2, strict=False).decode
+decode_fast_v1 = msgspec.json.Decoder(_FastV1, strict=False).decode
+UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+_BOOLEANS = {
+    item.encode_name
+    for form in (SendHeader, SendHeaderV1)
+    for item in msgspec.structs.fields(form)
+    if item.type is bool
+}
+
+
+def decode_send_header(command: RemotingCommand) -> SendHeader:
+    """
+    The typed header of a send request of either form.
+
+    :raises RequestRejected: topic or queue id are missing, or a number cannot be read.
+    """
+    form = SendHeaderV1 if command.code in V1_CODES else SendHeader
+    ext = command.ext or {}
+    try:
+        return msgspec.convert(ext, form, strict=False)
+    except UNDECODABLE:
+        return _decode_tolerant(ext, form)
+
+
+def encode_send_header(header: SendHeader, *, v1: bool = False) -> dict[str, str]:
+    """The ext fields of a send request, absent ones left out."""
+    form = SendHeaderV1 if v1 else SendHeader
+    ext: dict[str, str] = {}
+    for item in msgspec.structs.fields(form):
+        value = getattr(header, item.name)
+        if isinstance(value, bool):
+            ext[item.encode_name] = "true" if value else "false"
+        elif value is not None:
+            ext[item.encode_name] = str(value)
+    return ext
+
+
+def encode_send_response(
+    opaque: int,
+    code: int,
+    msg_id: str,
+    queue_id: int,
+    queue_offset: int,
+    region: str = "DefaultRegion",
+    trace_on: bool = True,
+) -> bytes:
+    """
+    The whole frame that answers a send of which the message is stored.
+
+    :param code: SUCCESS, or one of the codes for "stored, but": 10, 11, 12.
+    :param msg_id: the offsetMsgId, or several joined by commas.
+    """
+    header = _response_template(region, trace_on) % (
+        code,
+        queue_id,
+        msg_id.encode(),
+        queue_offset,
+        opaque,
+    )
+    size = len(header)
+    return _WORDS.pack(size + 4, size) + header
+
+
+@lru_cache(maxsize=16)
+def _response_template(region: str, trace_on: bool) -> bytes:
+    place = to_bytes(quote(region)).replace(b"%", b"%%")
+    trace = b"true" if trace_on else b"false"
+    return (
+        b'{"code":%%d,"extFields":{"queueId":"%%d","TRACE_ON":"%b","MSG_REGION":%b,'
+        b'"msgId":"%%b","queueOffset":"%%d"},"flag":1,"language":"JAVA","opaque":%%d,'
+        b'"serializeTypeCurrentRPC":"JSON","version":%d}'
+    ) % (trace, place, VERSION)
+
+
+def _decode_tolerant(ext: Mapping[str, str], form: type[SendHeader]) -> SendHeader:
+    """Booleans as Java reads them: all but `true` is false."""
+    repaired = {
+        name: (value.lower() == "true" if name in _BOOLEANS else value)
+        for name, value in ext.items()
+    }
+    try:
+        return msgspec.convert(repaired, form, strict=False)
+    except UNDECODABLE as error:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"the request header cannot be read: {error}"
+        ) from None

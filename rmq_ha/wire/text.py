@@ -1,0 +1,39 @@
+"""JSON strings as fastjson 1.2.69 writes them.
+
+Spec: remoting.md, sections 1.3 and 1.9, appendix A.10.
+"""
+
+import re
+
+import msgspec
+
+_encode = msgspec.json.encode
+# What fastjson escapes and msgspec does not, or in another way.
+_ODD = re.compile("[\x0b\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]").search
+_ESCAPES: dict[int, str] = {
+    code: f"\\u{code:04X}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)
+}
+_ESCAPES |= {ord(key): "\\" + value for key, value in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)}
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+
+
+def quote(text: str) -> str:
+    """A JSON string: control characters escaped, all else raw, `/` left alone."""
+    if _ODD(text) is None:
+        return _encode(text).decode()
+    return '"' + text.translate(_ESCAPES) + '"'
+
+
+def quote_ascii(text: str) -> str:
+    """A JSON string in the "browser compatible" form: all but ASCII escaped, and `/` too."""
+    return _NOT_ASCII.sub(_escape_units, quote(text).replace("/", "\\/"))
+
+
+def to_bytes(text: str) -> bytes:
+    """UTF-8, with `?` for what cannot be encoded (half of a surrogate pair), as Java does."""
+    return text.encode("utf-8", "replace")
+
+
+def _escape_units(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass").hex().upper()
+    return "".join([f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)])
