@@ -1,0 +1,285 @@
+"""HAService: feeds slaves, follows the master, tells when a put is replicated.
+
+Spec: ha.md, sections 4 to 9 and 18.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
+from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import ConfigurationError, ReplicationError
+from rmq_ha.ha.feed import Feed
+from rmq_ha.ha.link import MasterLink
+from rmq_ha.ha.protocol import FeedProtocol, Stage
+from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
+from rmq_ha.host.timer import rearm
+from rmq_ha.interfaces import IBrokerContext, ICommitLog, IReplication
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.seams import Host
+
+MIN_ADDRESS_SIZE = 6
+"""A shorter haMasterAddress counts as none, as in the Java broker."""
+KNOWN_COMPLAINTS = 256
+
+
+class _FeedFactory(Factory):
+    """Takes slaves in."""
+
+    noisy = False
+
+    def __init__(self, service: "HAService") -> None:
+        self._service = service
+
+    def buildProtocol(self, addr: IAddress | None) -> FeedProtocol:
+        """One feed a connection."""
+        return self._service.accept()
+
+
+@implementer(IReplication)
+class HAService:
+    """
+    Replication of one broker: the listener on listenPort + 1 for every role (a slave may feed
+    further slaves), and on a slave the link to its master.
+
+    Differs from 4.9.7 on purpose: a connection counts as a slave after its first valid report;
+    the watermark knows live connections only, so it can fall; each put has its own deadline;
+    what was appended leaves at the end of the turn, whatever the role.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, configuration: BrokerConfiguration, log: ICommitLog) -> None:
+        self._host = host
+        self._configuration = configuration
+        self._commit_log = log
+        self._waiting: GroupTransfer[Deferred[PutMessageStatus]] = GroupTransfer()
+        self._timer: IDelayedCall | None = None
+        self._feeds: list[FeedProtocol] = []
+        self._open = 0
+        self._told: dict[str, str] = {}
+        self._port: IListeningPort | None = None
+        self._caught_up: Deferred[None] | None = None
+        self._all_gone: Deferred[None] | None = None
+        self._link: MasterLink | None = None
+        self._has_fixed_address = False
+        if configuration.store.broker_role is BrokerRole.SLAVE:
+            self._link = MasterLink(host, configuration, log)
+            self._fix_address(configuration.store.ha_master_address)
+
+    @classmethod
+    def from_context(cls, broker: IBrokerContext, log: ICommitLog) -> "HAService":
+        """For the plugin `default`."""
+        return cls(broker.host, broker.configuration, log)
+
+    def _fix_address(self, address: str | None) -> None:
+        if self._link is None or address is None or len(address) < MIN_ADDRESS_SIZE:
+            return
+        try:
+            self._link.set_address(address)
+        except ValueError as error:
+            raise ConfigurationError(f"haMasterAddress: {error}") from error
+        self._has_fixed_address = True
+
+    @property
+    def port(self) -> int | None:
+        """Where slaves connect; None while not listening."""
+        return None if self._port is None else getattr(self._port.getHost(), "port", None)
+
+    def start(self) -> "Deferred[None]":
+        """
+        Listen and, on a slave, connect.
+
+        :returns: fires when listening; fails with CannotListenError.
+        """
+        listen_port = self._configuration.server.listen_port
+        endpoint = self._host.network.server(
+            listen_port + 1 if listen_port else 0, self._configuration.ours.bind_address
+        )
+        started: Deferred[IListeningPort] = maybeDeferred(endpoint.listen, _FeedFactory(self))
+        return started.addCallback(self._started)
+
+    def _started(self, port: IListeningPort) -> None:
+        self._port = port
+        self.log.info("replication listens on port {port}", port=self.port)
+        if self._link is not None:
+            self._link.start()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Let the slaves have what they lack (for slaveTimeout at most), then close everything.
+
+        :returns: fires when every connection is closed; puts that still wait got
+            FLUSH_SLAVE_TIMEOUT.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        port, self._port = self._port, None
+        if port is not None:
+            await maybeDeferred(port.stopListening)
+        if self._link is not None:
+            await self._link.stop()
+        await self._let_slaves_catch_up()
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        self._fire(self._waiting.drain(), PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        for connection in list(self._feeds):
+            connection.close("this broker stops")
+        if self._open:
+            self._all_gone = Deferred()
+            await self._all_gone
+
+    def _lacks_anything(self) -> bool:
+        return any(c.feed.is_serving and c.feed.lag for c in self._feeds)
+
+    async def _let_slaves_catch_up(self) -> None:
+        if not self._lacks_anything():
+            return
+        self._caught_up = Deferred()
+        self._caught_up.addTimeout(self._configuration.store.slave_timeout / 1000, self._host.clock)
+        try:
+            await self._caught_up
+        except TimeoutError:
+            self.log.warn("stopping before every slave has everything")
+        finally:
+            self._caught_up = None
+
+    def appended(self) -> None:
+        """The log grew: send what is new."""
+        for connection in self._feeds[:]:
+            connection.push()
+
+    def wait_replicated(self, next_offset: int) -> PutMessageStatus | Deferred[PutMessageStatus]:
+        """
+        See `IReplication.wait_replicated`.
+
+        Spec: ha.md, section 7.2.
+        """
+        config = self._configuration.store
+        status = status_without_waiting(config, next_offset, self._watermark())
+        if status is not None:
+            return status
+        now = self._host.clock.seconds()
+        waiter: Deferred[PutMessageStatus] = Deferred()
+        self._waiting.add(next_offset, now + config.slave_timeout / 1000, waiter)
+        self._timer = rearm(self._host.clock, self._timer, self._waiting.deadline(), self._on_time)
+        return waiter
+
+    def _watermark(self) -> int | None:
+        """The best acknowledgement of a live slave; None without one."""
+        watermark = None
+        for connection in self._feeds:
+            feed = connection.feed
+            if feed.is_serving and (watermark is None or feed.acked > watermark):
+                watermark = feed.acked
+        return watermark
+
+    def _on_time(self) -> None:
+        expired = self._waiting.on_time(self._host.clock.seconds())
+        self._timer = rearm(self._host.clock, None, self._waiting.deadline(), self._on_time)
+        self._fire(expired, PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+
+    def _fire(self, waiters: "list[Deferred[PutMessageStatus]]", status: PutMessageStatus) -> None:
+        for waiter in waiters:
+            waiter.callback(status)
+
+    def replicated_offset(self) -> int:
+        """The highest offset that a connected slave acknowledged; 0 with none."""
+        return self._watermark() or 0
+
+    def set_master_address(self, address: str | None) -> None:
+        """What the name server says; a configured address stays, and None changes nothing."""
+        if self._link is None or self._has_fixed_address or not address:
+            return
+        try:
+            self._link.set_address(address)
+        except ValueError as error:
+            self.log.warn("the name server's HA address is no use: {error}", error=error)
+
+    def statistics(self) -> dict[str, Any]:
+        """The connections and how far behind they are; sizes in bytes."""
+        return {
+            "port": self.port,
+            "waiting": len(self._waiting),
+            "replicated_offset": self.replicated_offset(),
+            "slaves": [connection.statistics() for connection in self._feeds],
+            "master": None if self._link is None else self._link.statistics(),
+        }
+
+    def accept(self) -> FeedProtocol:
+        """Somebody connects to the listener."""
+        clock = self._host.clock
+        feed = Feed(self._commit_log, self._configuration, clock.seconds())
+        connection = FeedProtocol(feed, self, clock, self._host.now_ms())
+        self._feeds.append(connection)
+        self._open += 1
+        return connection
+
+    def reported(self, connection: FeedProtocol) -> None:
+        """A report was believed: tell who waited for it."""
+        feed = connection.feed
+        if feed.is_serving:
+            self._fire(self._waiting.reached(feed.acked), PutMessageStatus.PUT_OK)
+        if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
+            self._progressed(connection)
+        self._see_who_lags()
+
+    def _progressed(self, connection: FeedProtocol) -> None:
+        """Log what changed with a slave, once."""
+        feed, before = connection.feed, connection.stage
+        if feed.is_stranded:
+            connection.stage = Stage.STRANDED
+        elif not feed.lag:
+            connection.stage = Stage.CAUGHT_UP
+        else:
+            connection.stage = Stage.CATCHING_UP
+        if connection.stage is before:
+            return
+        self._told.pop(connection.peer_host, None)
+        if connection.stage is Stage.STRANDED:
+            self.log.error(
+                "slave {peer} needs the log from {physical_offset}, but ours begins at {start}: it "
+                "gets nothing; copy our commitlog to it, or empty its store",
+                peer=connection.peer,
+                physical_offset=feed.sent,
+                start=self._commit_log.min_offset,
+            )
+            return
+        self.log.info(
+            "slave {peer} {stage}: it holds {physical_offset}, {lag} bytes behind",
+            peer=connection.peer,
+            stage=connection.stage.value,
+            physical_offset=feed.acked,
+            lag=feed.lag,
+        )
+
+    def left(self, connection: FeedProtocol, error: ReplicationError | None, why: str) -> None:
+        """It does not count any more."""
+        self._feeds.remove(connection)
+        host = connection.peer_host
+        if error is not None and self._told.get(host) != type(error).__name__:
+            if len(self._told) >= KNOWN_COMPLAINTS:
+                self._told.clear()
+            self._told[host] = type(error).__name__
+            self.log.warn("slave {peer} dropped: {error}", peer=connection.peer, error=why)
+        elif error is None and connection.stage is not Stage.NEW:
+            self.log.info("slave {peer} left: {error}", peer=connection.peer, error=why)
+        else:
+            self.log.debug("connection {peer} ended: {error}", peer=connection.peer, error=why)
+        self._see_who_lags()
+
+    def gone(self, connection: FeedProtocol) -> None:
+        """Its socket is closed."""
+        self._open -= 1
+        if self._all_gone is not None and not self._open:
+            self._all_gone.callback(None)
+
+    def _see_who_lags(self) -> None:
+        caught_up = self._caught_up
+        if caught_up is not None and not self._lacks_anything():
+            self._caught_up = None
+            caught_up.callback(None)

@@ -1,0 +1,107 @@
+"""Puts that wait for a replica (GroupTransferService).
+
+Spec: ha.md, sections 4.6 and 7.2.
+"""
+
+from collections import deque
+from typing import Generic, NamedTuple, TypeVar
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
+
+W = TypeVar("W")
+
+
+def status_without_waiting(
+    config: MessageStoreConfig, next_offset: int, watermark: int | None
+) -> PutMessageStatus | None:
+    """
+    How a put ends at once; None: it has to wait.
+
+    The keys are read at each call: UPDATE_BROKER_CONFIG applies to the next message.
+
+    :param next_offset: the end of the put's record(s).
+    :param watermark: the best acknowledgement among connected slaves; None without a slave.
+    """
+    if config.broker_role is not BrokerRole.SYNC_MASTER:
+        return PutMessageStatus.PUT_OK
+    if watermark is None or next_offset - watermark >= config.ha_slave_fallbehind_max:
+        return PutMessageStatus.SLAVE_NOT_AVAILABLE
+    return PutMessageStatus.PUT_OK if watermark >= next_offset else None
+
+
+class _Entry(NamedTuple, Generic[W]):
+    offset: int
+    deadline: float
+    waiter: W
+
+
+class GroupTransfer(Generic[W]):
+    """
+    Who waits for which offset, and how long.
+
+    Offsets and deadlines both rise with time, so one queue serves all and its head is always the
+    next, whatever comes. An entry that comes out of order (slaveTimeout was lowered while others
+    wait) is put in its place, and deadlines are searched for until the queue is empty again.
+    """
+
+    def __init__(self) -> None:
+        self._entries: deque[_Entry[W]] = deque()
+        self._sorted = True
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, offset: int, deadline: float, waiter: W) -> None:
+        """
+        Wait until `offset` is acknowledged, at most until `deadline`.
+
+        :param waiter: anything; it is returned once, by `reached`, `on_time` or `drain`.
+        """
+        entries = self._entries
+        entry = _Entry(offset, deadline, waiter)
+        if not entries or (entries[-1].offset <= offset and entries[-1].deadline <= deadline):
+            entries.append(entry)
+            return
+        self._sorted = False
+        position = len(entries)
+        while position and entries[position - 1].offset > offset:
+            position -= 1
+        entries.insert(position, entry)
+
+    def reached(self, offset: int) -> list[W]:
+        """A slave acknowledged `offset`: the waiters that have what they wanted."""
+        entries = self._entries
+        done = []
+        while entries and entries[0].offset <= offset:
+            done.append(entries.popleft().waiter)
+        self._sorted = self._sorted or not entries
+        return done
+
+    def on_time(self, now: float) -> list[W]:
+        """The waiters whose time is up."""
+        entries = self._entries
+        expired = []
+        if self._sorted:
+            while entries and entries[0].deadline <= now:
+                expired.append(entries.popleft().waiter)
+            return expired
+        expired = [entry.waiter for entry in entries if entry.deadline <= now]
+        self._entries = deque(entry for entry in entries if entry.deadline > now)
+        self._sorted = not self._entries
+        return expired
+
+    def deadline(self) -> float | None:
+        """When `on_time` has something to do next."""
+        if not self._entries:
+            return None
+        if self._sorted:
+            return self._entries[0].deadline
+        return min(entry.deadline for entry in self._entries)
+
+    def drain(self) -> list[W]:
+        """Everybody, at stop."""
+        waiters = [entry.waiter for entry in self._entries]
+        self._entries.clear()
+        self._sorted = True
+        return waiters
