@@ -5,17 +5,25 @@ Spec: remoting.md, section 5.8; store.md, section 3.1.
 
 from functools import lru_cache
 
+# The hash is the text read as a number in base 31 whose digits are the characters. A character is
+# 31 high + low, so two texts of proper digits give it to int(), four times faster than a loop.
+_DIGITS = b"0123456789abcdefghijklmnopqrstu"
+_LOW = bytes(_DIGITS[unit % 31] for unit in range(256))
+_HIGH = bytes(_DIGITS[unit // 31] for unit in range(256))
+# int() is quadratic and refuses more than 4300 digits.
+_LONGEST = 256
+
 
 def java_hash(text: str) -> int:
     """h = 31 h + UTF-16 unit, as a signed 32-bit integer."""
-    value = 0
-    if text.isascii():
-        for unit in text.encode("ascii"):
-            value = value * 31 + unit
+    if text.isascii() and 0 < len(text) <= _LONGEST:
+        data = text.encode("ascii")
+        value = int(data.translate(_LOW), 31) + 31 * int(data.translate(_HIGH), 31)
     else:
+        value = 0
         data = text.encode("utf-16-be", "surrogatepass")
         for position in range(0, len(data), 2):
-            value = value * 31 + (data[position] << 8 | data[position + 1])
+            value = value * 31 + (data[position] << 8 | data[position + 1]) & 0xFFFFFFFF
     value &= 0xFFFFFFFF
     return value - 0x100000000 if value & 0x80000000 else value
 

@@ -1,0 +1,236 @@
+"""All consume queues of a store.
+
+Spec: store.md, sections 3 and 9.3.
+"""
+
+from collections.abc import ItemsView, Sequence
+
+from rmq_ha.errors import StoreError
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.seams import Disk
+from rmq_ha.store.format.consumequeue import UNIT_SIZE
+from rmq_ha.store.queue import ConsumeQueue
+from rmq_ha.store.queue_files import QueueFiles
+
+__all__ = ["ConsumeQueue", "ConsumeQueueTable"]
+
+_NAME_DIGITS = 20
+# Prepared and rolled-back records, and only they, have this bit of sysFlag.
+_NOT_FOR_CONSUMERS = 0x4
+
+
+class ConsumeQueueTable:
+    """
+    The consume queues by topic and queue id.
+
+    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker.
+
+    :param store_path: the store's root directory.
+    :param mapped_file_size: bytes of a file; rounded up to whole units.
+    :param most_open: file descriptors that are kept open.
+    """
+
+    def __init__(
+        self, disk: Disk, store_path: str, mapped_file_size: int, most_open: int = 256
+    ) -> None:
+        self._disk = disk
+        self._root = f"{store_path}/consumequeue"
+        self.file_size = -(-mapped_file_size // UNIT_SIZE) * UNIT_SIZE
+        self._files = QueueFiles(disk, self.file_size, most_open)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+
+    # Looking up
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue that something was put into, or that was asked for with `queue`."""
+        return self._queues.get((topic, queue_id))
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue; made in memory if there is none, on the disk with its first message."""
+        key = (topic, queue_id)
+        queue = self._queues.get(key)
+        if queue is None:
+            directory = f"{self._root}/{topic}/{queue_id}"
+            self._queues[key] = queue = ConsumeQueue(self._files, directory, topic, queue_id)
+        return queue
+
+    def items(self) -> ItemsView[tuple[str, int], ConsumeQueue]:
+        """All queues by topic and queue id."""
+        return self._queues.items()
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the last record that any queue knows; -1 for none."""
+        return max((queue.max_physical_offset for queue in self._queues.values()), default=-1)
+
+    def topic_queue_table(self) -> dict[tuple[str, int], int]:
+        """The queue offset that the next message gets, by topic and queue id."""
+        return {key: queue.max_offset for key, queue in self._queues.items()}
+
+    # Loading and recovery
+
+    def load(self) -> None:
+        """
+        Find the files of all queues.
+
+        :raises StoreError: a queue's directory has a file of another size or name.
+
+        Spec: store.md, sections 1 and 5.3.
+        """
+        for topic in self._disk.list_dir(self._root):
+            topic_path = f"{self._root}/{topic}"
+            if not self._disk.is_dir(topic_path):
+                continue
+            for name in self._disk.list_dir(topic_path):
+                path = f"{topic_path}/{name}"
+                if _is_queue_id(name) and self._disk.is_dir(path):
+                    self.queue(topic, int(name)).load(self._find_files(path))
+
+    def _find_files(self, directory: str) -> list[int]:
+        starts: list[int] = []
+        for name in self._disk.list_dir(directory):
+            path = f"{directory}/{name}"
+            if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
+                raise StoreError(f"{path} does not belong there; move it away")
+            size = self._disk.size(path)
+            if size == 0:
+                self._files.remove(path)  # the process died while it made this file
+                continue
+            if size != self.file_size or int(name) % UNIT_SIZE:
+                raise StoreError(
+                    f"{path} has {size} bytes, but mappedFileSizeConsumeQueue is "
+                    f"{self.file_size}; start with the size with which the store was written"
+                )
+            starts.append(int(name))
+        return starts
+
+    def recover(self, last_exit_ok: bool = True) -> None:
+        """
+        Find the end of every queue; what is behind it goes.
+
+        :param last_exit_ok: False after a crash: whatever lies behind the ends is cleared, also
+            far away, where the disk kept later pages than the ones it lost.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.4.
+        """
+        for queue in self._queues.values():
+            queue.recover(last_exit_ok)
+
+    def truncate(self, physical_offset: int) -> None:
+        """
+        Forget all records at and behind a physical offset, the new end of the log.
+
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.5.
+        """
+        for queue in self._queues.values():
+            queue.truncate(physical_offset)
+
+    def correct_min_offsets(self, min_physical_offset: int) -> None:
+        """
+        Let each queue start at its first message that the log still has.
+
+        :raises StoreError: the disk refuses.
+        """
+        for queue in self._queues.values():
+            queue.correct_min_offset(min_physical_offset)
+
+    # Writing
+
+    def put_requests(self, requests: Sequence[DispatchRequest]) -> None:
+        """
+        Add a unit for each record that consumers may see; one write for each queue and file.
+
+        :param requests: in log order. Those that were put before change nothing.
+        :raises StoreError: the disk refuses; put the same requests again later.
+
+        Spec: store.md, sections 3.2 and 6.2.
+        """
+        groups: dict[tuple[str, int], list[DispatchRequest]] = {}
+        for request in requests:
+            if request[9] & _NOT_FOR_CONSUMERS:
+                continue
+            key = request[:2]
+            group = groups.get(key)
+            if group is None:
+                groups[key] = [request]
+            else:
+                group.append(request)
+        queues = self._queues
+        for key, group in groups.items():
+            (queues.get(key) or self.queue(*key)).append(group)
+
+    # Cleaning
+
+    def delete_expired(self, min_physical_offset: int) -> int:
+        """
+        Delete files without any message that the log still has; returns how many.
+
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 9.3.
+        """
+        return sum(queue.delete_expired(min_physical_offset) for queue in self._queues.values())
+
+    def expired_queues(self, min_physical_offset: int) -> list[tuple[str, int]]:
+        """
+        Queues of whose messages the log has none any more; never those of the schedule topic.
+
+        Spec: store.md, section 9.3.
+        """
+        return [
+            key
+            for key, queue in self._queues.items()
+            if 0 <= queue.max_physical_offset < min_physical_offset and key[0] != SCHEDULE_TOPIC
+        ]
+
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """
+        Delete a queue and its files; its numbering restarts at 0. Harmless when it is not there.
+
+        :raises StoreError: the disk refuses.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return
+        queue.destroy()
+        del self._queues[topic, queue_id]
+        directory = f"{self._root}/{topic}"
+        if not self._disk.list_dir(directory):
+            self._files.remove_tree(directory)
+
+    def remove_all(self) -> None:
+        """
+        Delete every queue: the log is empty.
+
+        :raises StoreError: the disk refuses.
+        """
+        for topic, queue_id in list(self._queues):
+            self.remove_queue(topic, queue_id)
+
+    # Flushing
+
+    @property
+    def dirty_bytes(self) -> int:
+        """What was put since the last `sync`."""
+        return self._files.dirty_bytes
+
+    def sync(self) -> None:
+        """
+        What was put before this call is on the disk. Blocks: call it in the worker.
+
+        :raises StoreError: the disk refuses.
+        """
+        self._files.sync()
+
+    def close(self) -> None:
+        """Give the file descriptors back."""
+        self._files.close()
+
+
+def _is_queue_id(name: str) -> bool:
+    digits = name.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(name)) == name

@@ -1,0 +1,90 @@
+"""
+The ConsumeQueue file: a row of 20-byte units, one for each message of one queue.
+
+======  ====  =====  ===================================================================
+offset  size  type   meaning
+======  ====  =====  ===================================================================
+0       8     int64  physical offset of the record in the CommitLog, bytes
+8       4     int32  size of the record, bytes; 0: never written
+12      8     int64  hash of the tag; in SCHEDULE_TOPIC_XXXX the delivery time, ms
+======  ====  =====  ===================================================================
+
+Big-endian. A unit (0, 0x7FFFFFFF, 0) is a filler: history that this store never had.
+
+Spec: store.md, sections 3.1 and 3.2.
+"""
+
+import sys
+from array import array
+from struct import Struct
+from typing import NamedTuple
+
+from rmq_ha.errors import CorruptRecord
+
+UNIT = Struct(">qiq")
+UNIT_SIZE = 20
+assert UNIT.size == UNIT_SIZE
+
+FILLER_SIZE = 0x7FFFFFFF
+FILLER = UNIT.pack(0, FILLER_SIZE, 0)
+
+# Tag codes are 32-bit hashes, so anything below is the address of an extension unit.
+_EXTENSION_ADDRESS = -2147483649
+
+_WORDS = UNIT_SIZE // 4
+
+
+class ConsumeQueueUnit(NamedTuple):
+    """One message of a queue, as consumers find it."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    def encode(self) -> bytes:
+        """The 20 bytes in the file."""
+        return UNIT.pack(*self)
+
+    @classmethod
+    def decode(cls, buffer: bytes | memoryview, position: int = 0) -> "ConsumeQueueUnit":
+        """:raises CorruptRecord: too few bytes, or a unit that was never written."""
+        if position < 0 or len(buffer) < position + UNIT_SIZE:
+            raise CorruptRecord(f"no ConsumeQueue unit at {position} of {len(buffer)} bytes")
+        unit = cls._make(UNIT.unpack_from(buffer, position))
+        if unit.physical_offset < 0 or unit.size <= 0:
+            raise CorruptRecord(f"ConsumeQueue unit at {position}: {unit}")
+        return unit
+
+
+def is_extension_address(tags_code: int) -> bool:
+    """The number is no tag code: it points into a consume queue extension file (section 3.6)."""
+    return tags_code <= _EXTENSION_ADDRESS
+
+
+def decode_units(data: bytes) -> list[tuple[int, int, int]]:
+    """
+    Physical offset, size and tag code of each whole unit, unchecked.
+
+    :param data: an incomplete unit at the end is ignored.
+    """
+    excess = len(data) % UNIT_SIZE
+    return list(UNIT.iter_unpack(data[:-excess] if excess else data))
+
+
+def count_valid(data: bytes) -> int:
+    """
+    How many units at the start of `data` were written: offset not negative, size positive.
+
+    A whole chunk is tested at once, as recovery reads millions of units.
+    """
+    count = len(data) // UNIT_SIZE
+    words = array("i", data[: count * UNIT_SIZE])
+    if sys.byteorder == "little":
+        words.byteswap()
+    offsets, sizes = words[0::_WORDS], words[2::_WORDS]
+    if 0 in sizes:
+        del sizes[sizes.index(0) :]
+        del offsets[len(sizes) :]
+    if not sizes or (min(offsets) >= 0 and min(sizes) > 0):
+        return len(sizes)
+    return next(index for index, size in enumerate(sizes) if size < 0 or offsets[index] < 0)

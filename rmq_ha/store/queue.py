@@ -1,0 +1,406 @@
+"""One consume queue: where the messages of one queue of a topic are in the CommitLog.
+
+Spec: store.md, section 3.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from struct import error as struct_error
+
+from twisted.logger import Logger
+
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.format.consumequeue import (
+    FILLER,
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    count_valid,
+    decode_units,
+)
+from rmq_ha.store.queue_files import QueueFiles
+
+_WALK_SIZE = 800 * UNIT_SIZE
+_MAX_POSITION = 1 << 62
+
+
+class ConsumeQueue:
+    """
+    One queue of one topic.
+
+    Positions are bytes in the queue (20 times a queue offset); files start at multiples of the
+    file size. Writing fails without a trace: the same requests may be put again.
+
+    :ivar max_physical_offset: end of the last record that the queue knows; -1 for none.
+    """
+
+    log = Logger()
+
+    __slots__ = (
+        "_directory",
+        "_end",
+        "_files",
+        "_min",
+        "_min_is_good_for",
+        "_size",
+        "_starts",
+        "max_physical_offset",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(self, files: QueueFiles, directory: str, topic: str, queue_id: int) -> None:
+        self._files = files
+        self._size = files.file_size
+        self._directory = directory
+        self.topic = topic
+        self.queue_id = queue_id
+        self._clear(-1)
+
+    def _clear(self, reached: int) -> None:
+        self._starts: list[int] = []
+        self._end = 0
+        self._min = 0
+        self._min_is_good_for = -1
+        self.max_physical_offset = reached
+
+    # Bounds
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset that the next message gets."""
+        return self._end // UNIT_SIZE
+
+    @property
+    def min_offset(self) -> int:
+        """The first queue offset that may be read."""
+        return self._min // UNIT_SIZE
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """The first queue offset of the file after the one that holds this offset."""
+        units = self._size // UNIT_SIZE
+        return queue_offset + units - queue_offset % units
+
+    # Reading
+
+    def _path(self, start: int) -> str:
+        return f"{self._directory}/{start:020d}"
+
+    def _start_of(self, position: int) -> int:
+        """The start of the file that holds a position; -1 if there is none."""
+        starts = self._starts
+        if not starts:
+            return -1
+        start = starts[-1]
+        if position < start:
+            start = starts[bisect_right(starts, position) - 1]
+        return start if start <= position < start + self._size else -1
+
+    def unit_bytes(self, queue_offset: int, max_bytes: int) -> bytes:
+        """
+        Whole units from an offset on, at most to the end of their file; empty outside the bounds.
+
+        :raises StoreError: the disk refuses.
+        """
+        position = queue_offset * UNIT_SIZE
+        if not self._min <= position < self._end:
+            return b""
+        start = self._start_of(position)
+        if start < 0:
+            return b""
+        room = min(start + self._size, self._end) - position
+        wanted = min(room, max_bytes) // UNIT_SIZE * UNIT_SIZE
+        return self._files.read(self._path(start), wanted, position - start)
+
+    def units(self, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
+        """
+        Up to `count` units (physical offset, size, tag code) from an offset on, of one file.
+
+        A size of `FILLER_SIZE` is no message.
+
+        :raises StoreError: the disk refuses.
+        """
+        return decode_units(self.unit_bytes(queue_offset, count * UNIT_SIZE))
+
+    def _unit(self, position: int) -> tuple[int, int, int]:
+        start = self._start_of(position)
+        units = decode_units(self._files.read(self._path(start), UNIT_SIZE, position - start))
+        return units[0] if units else (0, 0, 0)
+
+    def _first_from(self, low: int, high: int, physical_offset: int) -> int:
+        """The position of the first message at or behind a physical offset; `high` if none."""
+        while low < high:
+            middle = (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE
+            offset, size, _ = self._unit(middle)
+            if offset >= physical_offset and size != FILLER_SIZE:
+                high = middle
+            else:
+                low = middle + UNIT_SIZE
+        return low
+
+    def offset_by_time(
+        self, ms: int, store_time_of: Callable[[int, int], int], min_physical_offset: int
+    ) -> int:
+        """
+        The queue offset of the message that was stored nearest to a time.
+
+        :param store_time_of: of a record, by physical offset and size; negative if it is gone.
+        :param min_physical_offset: of the CommitLog.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.9, with the file chosen by the store time of its last unit.
+        """
+        if not self._starts:
+            return 0
+        start = self._file_by_time(ms, store_time_of)
+        low = max(start, self._min)
+        high = min(start + self._size, self._end) - UNIT_SIZE
+        before, before_time, after, after_time = start, -1, -1, -1
+        while low <= high:
+            middle = (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE
+            physical_offset, size, _ = self._unit(middle)
+            if physical_offset < min_physical_offset or size == FILLER_SIZE:
+                low = middle + UNIT_SIZE
+                before = middle
+                continue
+            time = store_time_of(physical_offset, size)
+            if time < 0:
+                return 0
+            if time == ms:
+                return middle // UNIT_SIZE
+            if time > ms:
+                high = middle - UNIT_SIZE
+                after, after_time = middle, time
+            else:
+                low = middle + UNIT_SIZE
+                before, before_time = middle, time
+        if after >= 0 and (before_time < 0 or ms - before_time > after_time - ms):
+            return after // UNIT_SIZE
+        return before // UNIT_SIZE
+
+    def _file_by_time(self, ms: int, store_time_of: Callable[[int, int], int]) -> int:
+        """The start of the first file whose last message is not older; else of the last file."""
+        low, high = 0, len(self._starts) - 1
+        while low < high:
+            middle = (low + high) // 2
+            last = self._starts[middle] + self._size - UNIT_SIZE
+            physical_offset, size, _ = self._unit(last)
+            if size != FILLER_SIZE and store_time_of(physical_offset, size) >= ms:
+                high = middle
+            else:
+                low = middle + 1
+        return self._starts[low]
+
+    # Writing
+
+    def append(self, requests: Sequence[DispatchRequest]) -> None:
+        """
+        Add one unit for each record that is not there yet.
+
+        :param requests: of this queue, in log order.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.2.
+        """
+        units: list[bytes] = []
+        first = end = self._end
+        reached = self.max_physical_offset
+        pack = UNIT.pack
+        for request in requests:
+            physical_end = request[2] + request[3]
+            if physical_end <= reached:
+                continue  # built already
+            position = request[6] * UNIT_SIZE
+            if position != end:
+                if not 0 <= position < _MAX_POSITION:
+                    self._complain(request, end)
+                    continue
+                if not units and self._is_empty():
+                    first = end = self._begin_at(position)
+                elif position:
+                    if position < end:
+                        continue  # built already
+                    self._complain(request, end)
+            try:
+                units.append(pack(request[2], request[3], request[4]))
+            except struct_error:  # a delivery time beyond the 64 bits, as only a foe sends it
+                units.append(pack(request[2], request[3], 0))
+            end += UNIT_SIZE
+            reached = physical_end
+        if units:
+            self._write(b"".join(units), first)
+            self._end = end
+            self.max_physical_offset = reached
+
+    def _complain(self, request: DispatchRequest, end: int) -> None:
+        self.log.warn(
+            "the record at {physical_offset} of {topic} {queue_id} has queue offset {found}, but "
+            "{expected} comes next",
+            topic=self.topic,
+            queue_id=self.queue_id,
+            physical_offset=request.physical_offset,
+            found=request.queue_offset,
+            expected=end // UNIT_SIZE,
+        )
+
+    def _is_empty(self) -> bool:
+        return not self._starts or (len(self._starts) == 1 and self._starts[0] == self._end)
+
+    def _begin_at(self, position: int) -> int:
+        """
+        Start an empty queue in the middle, with fillers in the place of the missing history.
+
+        Java does so in a fresh file only; a file that truncation left empty is as good.
+        """
+        for start in self._starts:
+            self._files.remove(self._path(start))
+        self._clear(self.max_physical_offset)
+        start = position - position % self._size
+        if position > start:
+            self._write(FILLER * ((position - start) // UNIT_SIZE), start)
+        self._end = self._min = position
+        return position
+
+    def _write(self, data: bytes, position: int) -> None:
+        """Write units, over as many files as they take, which are created if missing."""
+        done = 0
+        while done < len(data):
+            start = position - position % self._size
+            size = min(len(data) - done, start + self._size - position)
+            piece = data if size == len(data) else data[done : done + size]
+            self._files.write(self._path(start), piece, position - start)
+            if not self._starts or self._starts[-1] < start:
+                self._starts.append(start)
+            done += size
+            position += size
+
+    # Recovery and cleaning
+
+    def load(self, starts: list[int]) -> None:
+        """The files that were found; they count as full until `recover`."""
+        self._clear(-1)
+        self._starts = sorted(starts)
+        if starts:
+            self._min = self._starts[0]
+            self._end = self._starts[-1] + self._size
+
+    def recover(self, last_exit_ok: bool) -> None:
+        """
+        Find the end of the valid units in the last three files; what is behind it goes.
+
+        :param last_exit_ok: False: leave nothing but zeros behind the end, however far away.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.4.
+        """
+        self.max_physical_offset = -1
+        for start in self._starts[-3:]:
+            valid, reached = self._walk(start)
+            self._end = start + valid
+            if reached >= 0:
+                self.max_physical_offset = reached
+            if valid < self._size:
+                break
+        for start in [start for start in self._starts if start > self._end]:
+            self._files.remove(self._path(start))
+            self._starts.remove(start)
+        start = self._start_of(self._end)
+        if start >= 0:
+            rest = self._files.read(self._path(start), _WALK_SIZE, self._end - start)
+            if not last_exit_ok or rest.count(0) != len(rest):
+                self._files.zero(self._path(start), self._end - start)
+
+    def _walk(self, start: int) -> tuple[int, int]:
+        """How many bytes of a file are valid, and where the last record ends; -1 without one."""
+        path = self._path(start)
+        position, reached = 0, -1
+        while position < self._size:
+            data = self._files.read(path, _WALK_SIZE, position)
+            valid = count_valid(data) * UNIT_SIZE
+            for at in range(valid - UNIT_SIZE, -1, -UNIT_SIZE):
+                physical_offset, size, _ = UNIT.unpack_from(data, at)
+                if size != FILLER_SIZE:
+                    reached = physical_offset + size
+                    break
+            position += valid
+            if not valid or valid < len(data):
+                break
+        return position, reached
+
+    def truncate(self, physical_offset: int) -> None:
+        """
+        Forget the records at and behind a physical offset, the new end of the log.
+
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.5.
+        """
+        if not self._starts or self.max_physical_offset <= physical_offset:
+            return
+        while self._starts:
+            start = self._starts[-1]
+            limit = min(start + self._size, self._end)
+            cut = self._first_from(start, limit, physical_offset)
+            self._end = cut
+            if cut > start:
+                break
+            self._files.remove(self._path(start))
+            self._starts.pop()
+        if not self._starts:
+            self._clear(physical_offset)
+            return
+        if cut < start + self._size:
+            self._files.zero(self._path(start), cut - start)
+        self._min = min(self._min, cut)
+        self._min_is_good_for = -1
+        offset, size, _ = self._unit(cut - UNIT_SIZE)
+        self.max_physical_offset = physical_offset if size == FILLER_SIZE else offset + size
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """
+        Let the bounds start at the first message of the first file that the log still has.
+
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 3.3, without taking fillers for messages.
+        """
+        if not self._starts or self._min_is_good_for >= max(0, min_physical_offset):
+            return
+        start = self._starts[0]
+        self._min = max(self._min, start)
+        limit = min(start + self._size, self._end)
+        position = self._first_from(start, limit, min_physical_offset)
+        if position < limit:
+            self._min = position
+            # it stays the first one until the log starts behind it
+            self._min_is_good_for = self._unit(position)[0]
+
+    def delete_expired(self, min_physical_offset: int) -> int:
+        """
+        Delete files, never the last, whose last message the log has no more; returns how many.
+
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 9.3.
+        """
+        deleted = 0
+        while len(self._starts) > 1:
+            start = self._starts[0]
+            if self._unit(start + self._size - UNIT_SIZE)[0] >= min_physical_offset:
+                break
+            self._files.remove(self._path(start))
+            del self._starts[0]
+            deleted += 1
+        if deleted:
+            self._min_is_good_for = -1
+        self.correct_min_offset(min_physical_offset)
+        return deleted
+
+    def destroy(self) -> None:
+        """
+        Delete all files; numbering restarts at 0.
+
+        :raises StoreError: the disk refuses.
+        """
+        self._files.remove_tree(self._directory)
+        self._clear(-1)
