@@ -1,0 +1,130 @@
+"""Bodies of listings and statistics: one function builds each, ready for `fastjson.encode`.
+
+Spec: remoting.md, sections 7.5 and 7.6, appendix B.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.wire.bodies import MessageQueue, optional_text, read_body, text
+
+
+class Connection(NamedTuple):
+    """One client in a listing."""
+
+    client_id: str
+    client_address: str
+    language: str | None
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Java's member names, alphabetical."""
+        return {
+            "clientAddr": self.client_address,
+            "clientId": self.client_id,
+            "language": self.language,
+            "version": self.version,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Connection":
+        """Missing members become empty."""
+        return cls(
+            text(value.get("clientId")),
+            text(value.get("clientAddr")),
+            optional_text(value.get("language")),
+            int(value.get("version", 0)),
+        )
+
+
+def decode_connections(body: bytes) -> list[Connection]:
+    """
+    The connections of a group (B3, B4).
+
+    :raises ProtocolViolation: it is not such a body.
+    """
+    return read_body(
+        body,
+        lambda value: [Connection.from_json(item) for item in value.get("connectionSet") or ()],
+    )
+
+
+class TopicOffset(NamedTuple):
+    """The state of one queue (B10); times in ms."""
+
+    min_offset: int
+    max_offset: int
+    last_update_timestamp: int
+
+
+class ConsumeOffset(NamedTuple):
+    """How far a group is in one queue (B11); times in ms."""
+
+    broker_offset: int
+    consumer_offset: int
+    last_timestamp: int
+
+
+def topic_stats(table: Mapping[MessageQueue, TopicOffset]) -> dict[str, Any]:
+    """TopicStatsTable (B10)."""
+    return {
+        "offsetTable": {
+            queue.to_key(): {
+                "lastUpdateTimestamp": item.last_update_timestamp,
+                "maxOffset": item.max_offset,
+                "minOffset": item.min_offset,
+            }
+            for queue, item in table.items()
+        }
+    }
+
+
+def consume_stats(
+    table: Mapping[MessageQueue, ConsumeOffset], consume_tps: float = 0.0
+) -> dict[str, Any]:
+    """ConsumeStats (B11)."""
+    return {
+        "consumeTps": float(consume_tps),
+        "offsetTable": {
+            queue.to_key(): {
+                "brokerOffset": item.broker_offset,
+                "consumerOffset": item.consumer_offset,
+                "lastTimestamp": item.last_timestamp,
+            }
+            for queue, item in table.items()
+        },
+    }
+
+
+def reset_offsets(table: Mapping[MessageQueue, int], *, as_list: bool = False) -> dict[str, Any]:
+    """ResetOffsetBody (B12); `as_list` for clients in C++."""
+    if as_list:
+        return {
+            "offsetTable": [
+                {"offset": offset, **queue.to_json()} for queue, offset in table.items()
+            ]
+        }
+    return {"offsetTable": {queue.to_key(): offset for queue, offset in table.items()}}
+
+
+def consumer_connection(
+    connections: Iterable[Connection],
+    subscriptions: Mapping[str, SubscriptionData],
+    consume_type: str | None,
+    message_model: str | None,
+    consume_from_where: str | None,
+) -> dict[str, Any]:
+    """ConsumerConnection (B3)."""
+    return {
+        "connectionSet": [connection.to_json() for connection in connections],
+        "consumeFromWhere": consume_from_where,
+        "consumeType": consume_type,
+        "messageModel": message_model,
+        "subscriptionTable": {name: item.to_json() for name, item in subscriptions.items()},
+    }
+
+
+def producer_connection(connections: Iterable[Connection]) -> dict[str, Any]:
+    """ProducerConnection (B4)."""
+    return {"connectionSet": [connection.to_json() for connection in connections]}
