@@ -23,6 +23,8 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 PEER = Path(os.environ.get("RMQ_HA_PEER", REPO.parent / "shared" / "peer")) / "peer"
 SMALL = PEER.parent / "conf"
+# Java in every place: shows that a test expects what RocketMQ does.
+ALL_JAVA = bool(os.environ.get("RMQ_HA_INTEROP_ALL_JAVA"))
 
 
 def missing() -> str | None:
@@ -102,6 +104,7 @@ class Rig:
 
     def namesrv(self, *, java: bool = False, name: str = "ns") -> str:
         """Start a name server; its address."""
+        java = java or ALL_JAVA
         port = self.ports(1)
         directory = self.directory / name
         directory.mkdir(parents=True, exist_ok=True)
@@ -127,6 +130,7 @@ class Rig:
         **settings: Any,
     ) -> Server:
         """Start a broker from one of the rig's conf files; a second start reopens its store."""
+        java = java or ALL_JAVA
         directory = self.directory / name
         directory.mkdir(parents=True, exist_ok=True)
         port = port or self.ports(4) + 2

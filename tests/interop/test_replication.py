@@ -1,4 +1,4 @@
-"""Ours and Java's brokers as each other's slaves, over real sockets; files compared byte for byte."""
+"""Ours and Java's brokers as each other's slaves, on real sockets; files compared byte by byte."""
 
 from __future__ import annotations
 
