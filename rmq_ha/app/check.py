@@ -1,0 +1,44 @@
+"""`--check`: what a start would do, without starting."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.load import PlannedPort, port_plan, render_changed
+from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.config.settings import Notice
+from rmq_ha.plugins import load_configured
+
+_NAMESRV_PURPOSE = "brokers and clients (listenPort)"
+
+
+def check_report(
+    configuration: BrokerConfiguration | NamesrvConfiguration, notices: Sequence[Notice]
+) -> list[str]:
+    """
+    The lines to print: notices, what differs from the defaults, and the ports.
+
+    :raises PluginNotFound: a plugin that is named is not installed.
+    """
+    if isinstance(configuration, BrokerConfiguration):
+        load_configured(configuration)
+        plan = port_plan(configuration)
+    else:
+        plan = [PlannedPort(configuration.server.listen_port, _NAMESRV_PURPOSE)]
+    lines = [f"# {notice.text}" for notice in notices if not notice.is_unknown]
+    lines += render_changed(configuration)
+    lines += [f"# port {item.port}: {item.purpose}" for item in plan]
+    return lines
+
+
+def finish_check(
+    configuration: BrokerConfiguration | NamesrvConfiguration, notices: Sequence[Notice]
+) -> NoReturn:
+    """
+    Print the report and leave: 1 when a key is unknown, else 0.
+
+    :raises PluginNotFound: a plugin that is named is not installed.
+    """
+    print("\n".join(check_report(configuration, notices)))
+    unknown = [notice.text for notice in notices if notice.is_unknown]
+    raise SystemExit("\n".join(unknown) if unknown else 0)

@@ -1,0 +1,48 @@
+"""How the process ends: twistd itself knows only "by a signal" and "well"."""
+
+import atexit
+import os
+import signal
+import sys
+from typing import Any
+
+
+class ProcessEnd:
+    """
+    The exit code of a process that twistd runs, and SIGTERM as a regular end.
+
+    twistd gives a service that fails after the reactor started no way to a non-zero exit code, and
+    ends by killing itself with the signal that stopped it. A supervisor must see 1 for a failed
+    start and 0 for a stop that it asked for.
+
+    :param reactor: the running one.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._failed = False
+        # Registered early, so it runs after what others register from now on.
+        atexit.register(self._leave)
+
+    def fail(self) -> None:
+        """Stop the reactor; the process then exits with 1."""
+        self._failed = True
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the reactor, unless it is stopping already."""
+        if self._reactor.running:
+            self._reactor.stop()
+
+    def catch_sigterm(self) -> None:
+        """Call it when the reactor runs: its own handler must already be there to be replaced."""
+        signal.signal(signal.SIGTERM, self._terminated)
+
+    def _terminated(self, number: int, frame: Any) -> None:
+        self._reactor.callFromThread(self.stop)
+
+    def _leave(self) -> None:
+        if self._failed:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)

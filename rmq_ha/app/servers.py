@@ -1,0 +1,158 @@
+"""What twistd runs: a broker with its name server, or a name server alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from rmq_ha.broker.controller import BrokerController
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.load import ANY_ADDRESS, PlannedPort, embeds_namesrv, port_plan
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.config.netty import NettyServerConfig
+from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.seams import Host
+
+_LOOPBACK = ("127.", "::1", "localhost")
+
+
+def exposure(bind_address: str, options: dict[str, str], acl_plug_in: str = "") -> str | None:
+    """A warning for a server that anybody in the network may use; None when it is not one."""
+    if acl_plug_in or options.get("tls.server.mode") == "enforcing":
+        return None
+    if bind_address.startswith(_LOOPBACK):
+        return None
+    where = "all addresses" if bind_address in ANY_ADDRESS else bind_address
+    return (
+        f"listening on {where} without ACL or TLS: whoever reaches this port may read, write and "
+        f"configure; set bindAddress, aclPlugIn, or tls.server.mode=enforcing"
+    )
+
+
+class NamesrvServer:
+    """A name server alone."""
+
+    log = Logger()
+
+    def __init__(self, host: Host, configuration: NamesrvConfiguration) -> None:
+        self._configuration = configuration
+        self._controller = NamesrvController(
+            host,
+            configuration.namesrv,
+            configuration.server,
+            interface=configuration.namesrv.bind_address,
+        )
+
+    def start(self) -> Deferred[Any]:
+        """Listen."""
+        warning = exposure(
+            self._configuration.namesrv.bind_address, self._configuration.plugin_options
+        )
+        if warning:
+            self.log.warn("{warning}", warning=warning)
+        return self._controller.start()
+
+    def stop(self) -> Deferred[Any]:
+        """Close."""
+        return self._controller.stop()
+
+    def ports(self) -> list[PlannedPort]:
+        """Its one port."""
+        port = self._configuration.server.listen_port
+        return [PlannedPort(port, "brokers and clients (listenPort)")]
+
+    def facts(self) -> dict[str, Any]:
+        """The real port, if any free one was asked for."""
+        return {"listenPort": self._controller.port}
+
+
+class BrokerServer:
+    """
+    A broker, and before it the name server that it embeds when it has none.
+
+    :param make_broker: builds the broker; after the name server, whose address it needs.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        configuration: BrokerConfiguration,
+        make_broker: Callable[[Host, BrokerConfiguration], Any] = BrokerController,
+    ) -> None:
+        self._host = host
+        self._configuration = configuration
+        self._make_broker = make_broker
+        self._ports = port_plan(configuration)
+        self._namesrv: NamesrvController | None = None
+        self._broker: Any = None
+
+    def start(self) -> Deferred[Any]:
+        """Name server first: the broker registers while it starts."""
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> Deferred[Any]:
+        """Broker first: it says goodbye to its name server."""
+        return Deferred.fromCoroutine(self._stop())
+
+    def ports(self) -> list[PlannedPort]:
+        """Those that it was planned to take."""
+        return self._ports
+
+    def facts(self) -> dict[str, Any]:
+        """Name, role and ports."""
+        configuration = self._configuration
+        port = configuration.server.listen_port
+        facts = {
+            "brokerName": configuration.broker.broker_name,
+            "brokerRole": configuration.store.broker_role.name,
+            "listenPort": port,
+            "fastPort": port - 2,
+            "haListenPort": configuration.store.ha_listen_port,
+        }
+        if self._namesrv is not None:
+            facts["namesrvPort"] = self._namesrv.port
+        return facts
+
+    async def _start(self) -> None:
+        configuration = self._configuration
+        own = configuration.ours
+        warning = exposure(own.bind_address, configuration.plugin_options, own.acl_plug_in)
+        if warning:
+            self.log.warn("{warning}", warning=warning)
+        if embeds_namesrv(configuration):
+            await self._start_namesrv()
+        self._broker = self._make_broker(self._host, configuration)
+        await self._broker.start()
+
+    async def _start_namesrv(self) -> None:
+        configuration = self._configuration
+        bound = configuration.ours.bind_address
+        root = configuration.store.store_path_root_dir
+        namesrv = NamesrvController(
+            self._host,
+            NamesrvConfig(
+                kv_config_path=f"{root}/namesrv/kvConfig.json",
+                config_store_path=f"{root}/namesrv/namesrv.properties",
+            ),
+            NettyServerConfig(listen_port=configuration.ours.embedded_namesrv_port),
+            interface=bound,
+        )
+        await namesrv.start()
+        self._namesrv = namesrv
+        address = "127.0.0.1" if bound in ANY_ADDRESS else bound
+        configuration.broker.namesrv_addr = f"{address}:{namesrv.port}"
+        self.log.info(
+            "no namesrvAddr: embedded name server on {address}",
+            address=configuration.broker.namesrv_addr,
+        )
+
+    async def _stop(self) -> None:
+        try:
+            await (self._broker.stop() if self._broker is not None else succeed(None))
+        finally:
+            if self._namesrv is not None:
+                await self._namesrv.stop()

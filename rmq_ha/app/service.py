@@ -1,0 +1,129 @@
+"""The Twisted service around a broker or a name server: start, say so, stop, or fail clearly."""
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+
+from rmq_ha.app.process import ProcessEnd
+from rmq_ha.config.load import PlannedPort
+from rmq_ha.config.settings import Notice
+from rmq_ha.errors import RmqHaError
+
+
+class Server(Protocol):
+    """What the service runs."""
+
+    def start(self) -> Deferred[Any]:
+        """Fires when it serves."""
+
+    def stop(self) -> Deferred[Any]:
+        """Fires when all is closed; works after a start that failed."""
+
+    def ports(self) -> list[PlannedPort]:
+        """What it listens on, or tried to."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the READY line says."""
+
+
+def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
+    """
+    One line on why a start failed; None where only a traceback tells.
+
+    :param ports: to say what a port that is taken is for.
+    """
+    if isinstance(error, CannotListenError):
+        cause = error.socketError
+        if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+            reason = "it is in use by another process"
+        else:
+            reason = getattr(cause, "strerror", None) or str(cause)
+        purpose = next((f" for {item.purpose}" for item in ports if item.port == error.port), "")
+        where = error.interface or "any address"
+        return f"cannot listen on port {error.port} of {where}{purpose}: {reason}"
+    if isinstance(error, RmqHaError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return None
+
+
+class ServerService(Service):
+    """
+    Runs one server inside twistd.
+
+    A start that fails is one line in the log and exit code 1. SIGTERM stops what runs, in order,
+    and is exit code 0.
+
+    :param notices: what the operator should know of the configuration.
+    :param is_ready_wanted: print the READY line.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        server: Server,
+        end: ProcessEnd,
+        notices: Iterable[Notice] = (),
+        is_ready_wanted: bool = False,
+    ) -> None:
+        self._reactor = reactor
+        self._server = server
+        self._end = end
+        self._notices = notices
+        self._is_ready_wanted = is_ready_wanted
+        self._started: Deferred[None] | None = None
+
+    def startService(self) -> None:
+        """Start when the reactor runs, so that a failure can stop it."""
+        super().startService()  # type: ignore[no-untyped-call]
+        for notice in self._notices:
+            self.log.warn("{notice}", notice=notice.text)
+        self._reactor.callWhenRunning(self._start)
+
+    def stopService(self) -> Deferred[None] | None:
+        """Let a start that is under way end, then stop."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        return None if self._started is None else Deferred.fromCoroutine(self._stop_all())
+
+    def _start(self) -> None:
+        self._end.catch_sigterm()
+        self._started = Deferred.fromCoroutine(self._start_all())
+
+    async def _start_all(self) -> None:
+        try:
+            await self._server.start()
+        except Exception as error:
+            reason = explain(error, self._server.ports())
+            if reason is None:
+                self.log.failure("cannot start")
+            else:
+                self.log.error("cannot start: {reason}", reason=reason)
+            # After this Deferred fired: the stop waits for it.
+            self._reactor.callLater(0, self._end.fail)
+            return
+        facts = {"pid": os.getpid(), **self._server.facts()}
+        self.log.info("serving: {facts}", facts=facts)
+        if self._is_ready_wanted and sys.__stdout__ is not None:
+            # Not through the log: the line must start with READY, whatever the log looks like.
+            print("READY " + json.dumps(facts), file=sys.__stdout__, flush=True)
+
+    async def _stop_all(self) -> None:
+        if self._started is not None:
+            await self._started
+        try:
+            await self._server.stop()
+        except Exception:
+            self.log.failure("not stopped cleanly")
+        else:
+            self.log.info("stopped")

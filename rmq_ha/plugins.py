@@ -1,0 +1,76 @@
+"""Finds the plugins that a configuration names.
+
+An installed plugin that no name asks for sleeps. Twisted logs a plugin file that cannot be imported
+and goes on without it; here a missing name stops the start.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from twisted.plugin import getPlugins
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import PluginNotFound
+from rmq_ha.interfaces import (
+    IAccessPlugin,
+    ICommitLogPlugin,
+    IDispatcherPlugin,
+    IHookPlugin,
+    IMessageStorePlugin,
+    IReplicationPlugin,
+)
+
+
+def split_names(text: str) -> list[str]:
+    """The names of a comma-separated setting, in order."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def load_plugins(interface: Any, names: Iterable[str]) -> list[Any]:
+    """
+    The plugins called `names`, in that order.
+
+    :param interface: one of the `I...Plugin` interfaces.
+    :raises PluginNotFound: with the interface, the name, and the names there are; or two installed
+        plugins have one of the names.
+    """
+    wanted = list(names)
+    if not wanted:
+        return []
+    installed: dict[str, list[Any]] = {}
+    for plugin in getPlugins(interface):
+        installed.setdefault(plugin.name, []).append(plugin)
+    for name in wanted:
+        found = installed.get(name, [])
+        if not found:
+            there = ", ".join(sorted(installed)) or "none"
+            raise PluginNotFound(
+                f"no {interface.__name__} called {name!r} is installed; installed: {there}"
+            )
+        if len(found) > 1:
+            places = " and ".join(sorted(type(plugin).__module__ for plugin in found))
+            raise PluginNotFound(
+                f"{len(found)} of {interface.__name__} are called {name!r}: in {places}; "
+                f"uninstall all but one"
+            )
+    return [installed[name][0] for name in wanted]
+
+
+def load_configured(configuration: BrokerConfiguration) -> dict[Any, list[Any]]:
+    """
+    Every plugin that a broker's configuration names.
+
+    :raises PluginNotFound: one is missing, or is there twice.
+    """
+    own = configuration.ours
+    named = {
+        ICommitLogPlugin: own.commit_log_plug_in,
+        IReplicationPlugin: own.ha_plug_in,
+        IMessageStorePlugin: configuration.broker.message_store_plug_in,
+        IDispatcherPlugin: own.dispatcher_plug_in,
+        IHookPlugin: own.hook_plug_in,
+        IAccessPlugin: own.acl_plug_in,
+    }
+    return {
+        interface: load_plugins(interface, split_names(text)) for interface, text in named.items()
+    }

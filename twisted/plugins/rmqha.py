@@ -1,0 +1,49 @@
+"""rmq-ha's plugins: the two servers of twistd, and the built-in parts of a broker.
+
+Declarations only. Every `twistd` imports this file, so it imports nothing heavy and no reactor.
+"""
+
+from typing import TYPE_CHECKING
+
+from twisted.application.service import ServiceMaker
+from zope.interface import implementer
+
+from rmq_ha.interfaces import ICommitLogPlugin, IReplicationPlugin
+
+if TYPE_CHECKING:
+    from rmq_ha.interfaces import IBrokerContext, ICommitLog, IReplication
+
+broker = ServiceMaker(
+    "rmq-ha broker", "rmq_ha.app.tap", "A RocketMQ 4.9 message broker with replication.", "rmqha"
+)
+namesrv = ServiceMaker(
+    "rmq-ha name server", "rmq_ha.app.namesrv_tap", "A RocketMQ 4.9 name server.", "rmqnamesrv"
+)
+
+
+@implementer(ICommitLogPlugin)
+class DefaultCommitLog:
+    """RocketMQ's commit log: files of fixed size below storePathCommitLog."""
+
+    name = "default"
+
+    def make_commit_log(self, broker: "IBrokerContext") -> "ICommitLog":
+        from rmq_ha.store.commitlog import CommitLog
+
+        return CommitLog.from_context(broker)
+
+
+@implementer(IReplicationPlugin)
+class DefaultReplication:
+    """RocketMQ's HA protocol: slaves follow their master's log byte by byte."""
+
+    name = "default"
+
+    def make_replication(self, broker: "IBrokerContext", log: "ICommitLog") -> "IReplication":
+        from rmq_ha.ha.service import HAService
+
+        return HAService(broker.host, broker.configuration, log)
+
+
+default_commit_log = DefaultCommitLog()
+default_replication = DefaultReplication()
