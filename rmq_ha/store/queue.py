@@ -268,8 +268,9 @@ class ConsumeQueue:
             start = position - position % self._size
             size = min(len(data) - done, start + self._size - position)
             piece = data if size == len(data) else data[done : done + size]
-            self._files.write(self._path(start), piece, position - start)
-            if not self._starts or self._starts[-1] < start:
+            is_new = not self._starts or self._starts[-1] < start
+            self._files.write(self._path(start), piece, position - start, is_new)
+            if is_new:
                 self._starts.append(start)
             done += size
             position += size

@@ -14,10 +14,13 @@ class QueueFiles:
     Reads and writes files of one size by their path; the least used descriptors are given back.
 
     All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker. It
-    opens files for itself, so that no descriptor is closed under its feet.
+    opens files for itself, so that no descriptor is closed under its feet. Only a file that was
+    just made is flushed through the object that made it, as that one knows which directories
+    are new as well; when very many are made at once, the file system's journal has to do for
+    some of them.
 
     :param file_size: bytes of each file.
-    :param most_open: descriptors that are kept.
+    :param most_open: descriptors that are kept, and as many again for files just made.
     """
 
     def __init__(self, disk: Disk, file_size: int, most_open: int = 256) -> None:
@@ -25,17 +28,32 @@ class QueueFiles:
         self.file_size = file_size
         self._most_open = most_open
         self._open: dict[str, File] = {}
-        self._dirty: dict[str, int] = {}
         self._lock = Lock()
+        # what follows is shared with the worker
+        self._dirty: dict[str, int] = {}
+        self._made: dict[str, File] = {}
+        self._in_sync: str | None = None
 
-    def _file(self, path: str) -> File:
-        file = self._open.pop(path, None)
-        if file is None:
-            if len(self._open) >= self._most_open:
-                self._open.pop(next(iter(self._open))).close()
-            file = self._disk.open(path, self.file_size)
-        self._open[path] = file
+    def _file(self, path: str, is_new: bool = False) -> File:
+        with self._lock:
+            file = self._open.pop(path, None)
+            if file is not None:
+                self._open[path] = file
+                return file
+        if len(self._open) >= self._most_open:
+            self._give_up(next(iter(self._open)))
+        file = self._disk.open(path, self.file_size)
+        with self._lock:
+            self._open[path] = file
+            if is_new and len(self._made) < self._most_open:
+                self._made[path] = file
         return file
+
+    def _give_up(self, path: str) -> None:
+        with self._lock:
+            file = self._open.pop(path, None)
+            if file is not None and path not in self._made:
+                file.close()
 
     def read(self, path: str, size: int, position: int) -> bytes:
         """:raises StoreError: the disk refuses."""
@@ -44,14 +62,15 @@ class QueueFiles:
         except OSError as error:
             raise StoreError(f"cannot read {path}: {error}") from error
 
-    def write(self, path: str, data: bytes, position: int) -> None:
+    def write(self, path: str, data: bytes, position: int, is_new: bool) -> None:
         """
         Write into a file that is created if it is missing.
 
+        :param is_new: this is its first write.
         :raises StoreError: the disk refuses; any part of `data` may be there.
         """
         try:
-            self._file(path).pwrite(data, position)
+            self._file(path, is_new).pwrite(data, position)
         except OSError as error:
             raise StoreError(
                 f"cannot write {len(data)} bytes to {path}: {error}; free some disk space or "
@@ -82,7 +101,7 @@ class QueueFiles:
         self._give_up(path)
         try:
             with self._lock:
-                self._dirty.pop(path, None)
+                self._forget(path)
                 self._disk.remove(path)
         except OSError as error:
             raise StoreError(f"cannot remove {path}: {error}") from error
@@ -99,15 +118,19 @@ class QueueFiles:
         try:
             with self._lock:
                 for path in [path for path in self._dirty if path.startswith(inside)]:
-                    del self._dirty[path]
+                    self._forget(path)
+                for path in [path for path in self._made if path.startswith(inside)]:
+                    self._forget(path)
                 self._disk.remove_tree(directory)
         except OSError as error:
             raise StoreError(f"cannot remove {directory}: {error}") from error
 
-    def _give_up(self, path: str) -> None:
-        file = self._open.pop(path, None)
-        if file is not None:
-            file.close()
+    def _forget(self, path: str) -> None:
+        self._dirty.pop(path, None)
+        if path != self._in_sync:
+            made = self._made.pop(path, None)
+            if made is not None:
+                made.close()
 
     @property
     def dirty_bytes(self) -> int:
@@ -138,14 +161,31 @@ class QueueFiles:
         with self._lock:  # or else a file that is removed just now would be created again
             if not self._disk.exists(path):
                 return
-            file = self._disk.open(path, self.file_size)
+            made = self._made.get(path)
+            file = made or self._disk.open(path, self.file_size)
+            self._in_sync = path
         try:
             file.sync()
+        except BaseException:
+            if made is None:
+                file.close()
+            raise
+        else:
+            self._close_synced(path, file)
         finally:
-            file.close()
+            self._in_sync = None
+
+    def _close_synced(self, path: str, file: File) -> None:
+        with self._lock:
+            if self._made.get(path) is file:
+                del self._made[path]
+            if self._open.get(path) is not file:
+                file.close()
 
     def close(self) -> None:
         """Give all descriptors back; twice is harmless, and any use opens them again."""
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
+        with self._lock:
+            for file in (*self._open.values(), *self._made.values()):
+                file.close()
+            self._open.clear()
+            self._made.clear()

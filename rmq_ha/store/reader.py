@@ -1,0 +1,272 @@
+"""MessageReader: what a pull finds in a queue.
+
+Spec: store.md, section 8.
+"""
+
+from typing import NamedTuple
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.interfaces import ICommitLog, IMessageFilter
+from rmq_ha.model.message import GetMessageResult
+from rmq_ha.model.status import GetMessageStatus
+from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
+from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE
+
+# At most so many bytes of units are looked at, unless more messages are asked for.
+_MAX_FILTER_SIZE = 16000
+# The longest start of a record that has its store timestamp, with room for an IPv6 host.
+_RECORD_HEAD = 91 + 24
+# Bytes of other queues' records that are read along rather than reading once more.
+_MAX_GAP = 8192
+
+_Unit = tuple[int, int, int]
+
+
+class _Limits(NamedTuple):
+    """When a pull has enough: with so many messages or bytes."""
+
+    most: int
+    size: int
+
+
+class MessageReader:
+    """
+    Reads messages by queue offset.
+
+    :param log: where the records are.
+    :param memory_bytes: of this machine; what is farther behind the end of the log than the
+        configured share of it counts as cold and is given out in smaller batches.
+    :param is_slave: the offset for the next pull is not corrected, unless `offsetCheckInSlave`.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        log: ICommitLog,
+        queues: ConsumeQueueTable,
+        memory_bytes: int,
+        is_slave: bool,
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._memory = memory_bytes
+        self._corrects = not is_slave or config.offset_check_in_slave
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        message_filter: IMessageFilter | None,
+    ) -> GetMessageResult:
+        """
+        The messages from a queue offset on, to the end of that consume queue file at most.
+
+        :param group: for other stores that wrap this one.
+        :param message_filter: None for everything.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 8.1.
+        """
+        queue = self._queues.get(topic, queue_id)
+        low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+        if queue is None or high == 0:
+            status, next_offset = GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+        elif queue_offset < low:
+            status, next_offset = GetMessageStatus.OFFSET_TOO_SMALL, low
+        elif queue_offset == high:
+            status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset
+        elif queue_offset > high:
+            status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_BADLY, high
+        else:
+            hot_from = self._hot_from()
+            scan = _Scan(self._log, hot_from, self._limits(max_nums), message_filter)
+            scan.run(queue, queue_offset, max(_MAX_FILTER_SIZE // UNIT_SIZE, max_nums))
+            if scan.seen:
+                return GetMessageResult(
+                    scan.status,
+                    queue_offset + scan.consumed,
+                    low,
+                    high,
+                    scan.messages,
+                    0 <= scan.last_physical < hot_from,
+                )
+            status = GetMessageStatus.OFFSET_FOUND_NULL
+            next_offset = queue.next_file_offset(queue_offset)
+        if not self._corrects:
+            next_offset = queue_offset
+        return GetMessageResult(status, next_offset, low, high, [])
+
+    def _hot_from(self) -> int:
+        """Records from this physical offset on count as being in memory."""
+        end: int = self._log.max_offset
+        return end - int(self._memory * (self._config.access_message_in_memory_max_ratio / 100.0))
+
+    def _limits(self, max_nums: int) -> tuple[_Limits, _Limits]:
+        config = self._config
+        return (
+            _Limits(
+                min(max_nums, config.max_transfer_count_on_message_in_memory),
+                config.max_transfer_bytes_on_message_in_memory,
+            ),
+            _Limits(
+                min(max_nums, config.max_transfer_count_on_message_in_disk),
+                config.max_transfer_bytes_on_message_in_disk,
+            ),
+        )
+
+    def store_timestamp_at(self, physical_offset: int, size: int) -> int:
+        """
+        When the record was stored, ms; -1 if the log does not have it.
+
+        :param size: of the record, as the consume queue says.
+        """
+        log = self._log
+        if physical_offset < log.min_offset or physical_offset + size > log.max_offset:
+            return -1
+        return store_timestamp_of(log.read(physical_offset, _RECORD_HEAD)) or -1
+
+
+class _Scan:
+    """
+    One walk along a queue.
+
+    Records are read ahead: one read takes all that the pull is likely to want and that lies
+    close together, as the messages of few queues do.
+
+    :param hot_from: physical offset.
+    :ivar consumed: units that the next pull need not see again.
+    :ivar seen: some unit could be read.
+    :ivar last_physical: of the last unit that was looked at.
+    """
+
+    __slots__ = (
+        "_cold",
+        "_end",
+        "_filter",
+        "_hot",
+        "_hot_from",
+        "_log",
+        "_size",
+        "_skip_to",
+        "_start",
+        "_window",
+        "consumed",
+        "last_physical",
+        "messages",
+        "seen",
+        "status",
+    )
+
+    def __init__(
+        self,
+        log: ICommitLog,
+        hot_from: int,
+        limits: tuple[_Limits, _Limits],
+        message_filter: IMessageFilter | None,
+    ) -> None:
+        self._log = log
+        self._hot_from = hot_from
+        self._hot, self._cold = limits
+        self._filter = message_filter
+        self._window = b""
+        self._start = self._end = 0
+        self._size = 0
+        self._skip_to = -1
+        self.messages: list[bytes] = []
+        self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+        self.consumed = 0
+        self.seen = False
+        self.last_physical = -1
+
+    def run(self, queue: ConsumeQueue, queue_offset: int, most: int) -> None:
+        """Take units until the pull is full, the file ends or `most` were looked at."""
+        step = self._hot.most + 8
+        while most > self.consumed:
+            wanted = max(1, min(step, most - self.consumed))
+            units = queue.units(queue_offset + self.consumed, wanted)
+            if not units:
+                return
+            self.seen = True
+            if self._take(units) or len(units) < wanted or self._crosses(queue, queue_offset):
+                return
+            step = 800  # a filter at work: few match
+
+    def _crosses(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """The last unit that was taken is the last one of its file."""
+        offset = queue_offset + self.consumed
+        return queue.next_file_offset(offset - 1) == offset
+
+    def _take(self, units: list[_Unit]) -> bool:
+        """Go through some units; True: the pull is full."""
+        matches = self._filter.matches_unit if self._filter is not None else None
+        for index, (physical_offset, size, tags_code) in enumerate(units):
+            if size == FILLER_SIZE:
+                if not self.messages:
+                    self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                self.consumed += 1
+                continue
+            self.last_physical = physical_offset
+            if physical_offset < self._skip_to:
+                pass
+            elif self._is_full(physical_offset, size):
+                return True
+            elif matches is None or matches(tags_code):
+                self._fetch(units, index)
+            elif not self.messages:
+                self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+            self.consumed += 1
+        return False
+
+    def _is_full(self, physical_offset: int, size: int) -> bool:
+        if not self.messages:
+            return False
+        limits = self._hot if physical_offset >= self._hot_from else self._cold
+        return len(self.messages) >= limits.most or self._size + size > limits.size
+
+    def _fetch(self, units: list[_Unit], index: int) -> None:
+        """Get one record, and with it what will be wanted next."""
+        physical_offset, size, _ = units[index]
+        start = physical_offset - self._start
+        if not (start >= 0 and physical_offset + size <= self._end):
+            self._read_ahead(units, index)
+            start = 0
+        record = self._window[start : start + size]
+        if len(record) < size:
+            if not self.messages:
+                self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+            file_size = self._log.file_size
+            self._skip_to = physical_offset - physical_offset % file_size + file_size
+            return
+        self._skip_to = -1
+        if self._filter is not None and not self._filter.matches_record(record):
+            if not self.messages:
+                self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+            return
+        self.messages.append(record)
+        self._size += size
+        self.status = GetMessageStatus.FOUND
+
+    def _read_ahead(self, units: list[_Unit], index: int) -> None:
+        """Read from this unit's record to the end of the last one that lies close behind it."""
+        start, size, _ = units[index]
+        end = start + size
+        limits = self._hot if start >= self._hot_from else self._cold
+        room = limits.size - self._size
+        wanted = limits.most - len(self.messages) - 1
+        matches = self._filter.matches_unit if self._filter is not None else None
+        for physical_offset, more, tags_code in units[index + 1 : index + 1 + 4 * max(0, wanted)]:
+            room -= more
+            gap = physical_offset - end
+            if wanted <= 0 or room < size or not 0 <= gap <= _MAX_GAP:
+                break
+            if matches is None or matches(tags_code):
+                end = physical_offset + more
+                wanted -= 1
+        self._window = self._log.read(start, end - start)
+        self._start = start
+        self._end = start + len(self._window)
