@@ -154,6 +154,7 @@ class Host:
     :ivar clock: durations and `callLater`; seconds.
     :ivar now_ms: for timestamps that are stored or sent; ms since the epoch.
     :ivar random: jitter, ids, choices.
+    :ivar memory_bytes: of the machine; a part of it counts as page cache.
     """
 
     clock: IReactorTime
@@ -162,3 +163,4 @@ class Host:
     disk: Disk
     worker: Worker
     random: Random
+    memory_bytes: int = 8 << 30
