@@ -1,0 +1,53 @@
+"""Every file in conf/ is one that --check accepts."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmq_ha.config.load import LoadedBroker, load_broker, load_namesrv, port_plan
+from rmq_ha.config.properties import decode
+from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.model.status import BrokerRole
+
+CONF = Path(__file__).parents[3] / "conf"
+FILES = sorted(CONF.rglob("*.properties"))
+BROKERS = [path for path in FILES if path.name != "namesrv.properties"]
+HERE = Surroundings({}, "/home/u", "box", "192.0.2.1", "/srv")
+
+
+def load(path: Path) -> LoadedBroker:
+    return load_broker(decode(path.read_bytes()), HERE, name=str(path))
+
+
+def test_the_layouts_have_upstreams_names() -> None:
+    pair = ["broker-a-s.properties", "broker-a.properties"]
+    four = [*pair, "broker-b-s.properties", "broker-b.properties"]
+    found = {path.name: sorted(p.name for p in path.glob("*")) for path in CONF.iterdir()}
+    assert found["2m-2s-sync"] == four
+    assert found["2m-2s-async"] == four
+    assert found["2m-noslave"] == ["broker-a.properties", "broker-b.properties"]
+    assert set(pair) | {"namesrv.properties"} <= set(found)
+
+
+@pytest.mark.parametrize("path", BROKERS, ids=str)
+def test_a_broker_file_is_valid_without_a_word(path: Path) -> None:
+    configuration, notices = load(path)
+    assert notices == []
+    assert configuration.broker.namesrv_addr is not None
+    assert (configuration.store.broker_role is BrokerRole.SLAVE) == path.stem.endswith("-s")
+
+
+def test_the_name_server_file_is_valid_without_a_word() -> None:
+    path = CONF / "namesrv.properties"
+    assert load_namesrv(decode(path.read_bytes()), HERE, name=str(path)).notices == []
+
+
+@pytest.mark.parametrize("layout", [".", "2m-2s-sync", "2m-2s-async", "2m-noslave"])
+def test_all_brokers_of_a_layout_can_run_on_one_machine(layout: str) -> None:
+    loaded = [load(path).configuration for path in BROKERS if path.parent == CONF / layout]
+    ports = Counter(item.port for each in loaded for item in port_plan(each))
+    stores = {each.store.store_path_root_dir for each in loaded}
+    names = {(each.broker.broker_name, each.broker.broker_id) for each in loaded}
+    assert max(ports.values()) == 1
+    assert len(stores) == len(names) == len(loaded) > 1

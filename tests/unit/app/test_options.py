@@ -1,0 +1,110 @@
+"""Command lines, and what --check answers."""
+
+from pathlib import Path
+
+import pytest
+from twisted.python import usage
+
+from rmq_ha.app import namesrv_tap, tap
+from rmq_ha.app.options import BrokerOptions, NamesrvOptions
+from rmq_ha.errors import ConfigurationError
+
+
+def broker(*arguments: str) -> BrokerOptions:
+    options = BrokerOptions()
+    options.parseOptions(arguments)
+    return options
+
+
+def test_options_become_settings_in_their_order() -> None:
+    options = broker("-n", "a:1", "--set", "x=1=2", "--namesrvPort", "20001", "--set=y=")
+    assert options.overrides == [
+        ("namesrvAddr", "a:1"),
+        ("x", "1=2"),
+        ("embeddedNamesrvPort", "20001"),
+        ("y", ""),
+    ]
+
+
+def test_a_name_server_has_its_port() -> None:
+    options = NamesrvOptions()
+    options.parseOptions(["--listenPort", "20001"])
+    assert options.overrides == [("listenPort", "20001")]
+
+
+def test_a_setting_without_value_is_a_usage_error() -> None:
+    with pytest.raises(usage.UsageError, match="--set x: must be key=value"):
+        broker("--set", "x")
+
+
+def test_the_file_is_latin_1_and_optional(tmp_path: Path) -> None:
+    path = tmp_path / "b.properties"
+    path.write_bytes(b"brokerName=\xe9\n")
+    assert broker("-c", str(path)).text() == "brokerName=é\n"
+    assert broker().text() == ""
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"^/nowhere: No such file or directory$"):
+        broker("--config", "/nowhere").text()
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", True), ("0", False), ("", False)])
+def test_ready_can_be_asked_for_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, value: str, expected: bool
+) -> None:
+    monkeypatch.setenv("RMQHA_READY", value)
+    assert broker().wants_ready is expected
+    assert broker("--ready").wants_ready is True
+
+
+def check(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as caught:
+        tap.makeService(broker("--check", *arguments))
+    return caught.value.code
+
+
+def test_check_prints_what_differs_and_the_ports(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check("--set", "listenPort=20010", "-n", "a:1", "--set", "slaveTimeout=3000") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "namesrvAddr=a:1" in lines
+    assert "listenPort=20010" in lines
+    assert not any(line.startswith("slaveTimeout") for line in lines)
+    assert lines[-3:] == [
+        "# port 20010: clients (listenPort)",
+        "# port 20008: clients' fast port, no pulls (listenPort - 2)",
+        "# port 20011: replication (listenPort + 1)",
+    ]
+
+
+def test_check_fails_on_an_unknown_key() -> None:
+    reason = check("--set", "slaveTimeut=1")
+    assert reason == "command line: unknown key slaveTimeut; did you mean slaveTimeout?"
+
+
+def test_check_fails_on_a_bad_value() -> None:
+    assert check("--set", "slaveTimeout=x") == (
+        "rmqha: command line: slaveTimeout=x: must be a whole number"
+    )
+
+
+def test_check_fails_on_a_plugin_that_is_not_installed() -> None:
+    assert str(check("--set", "hookPlugIn=none-such")).startswith(
+        "rmqha: no IHookPlugin called 'none-such' is installed; installed: "
+    )
+
+
+def test_check_tells_a_key_without_effect_and_accepts_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert check("--set", "serverWorkerThreads=32") == 0
+    assert "# command line: serverWorkerThreads has no effect: " in capsys.readouterr().out
+
+
+def test_a_name_server_is_checked_too(capsys: pytest.CaptureFixture[str]) -> None:
+    options = NamesrvOptions()
+    options.parseOptions(["--check", "--listenPort", "20001"])
+    with pytest.raises(SystemExit) as caught:
+        namesrv_tap.makeService(options)
+    assert caught.value.code == 0
+    assert "listenPort=20001" in capsys.readouterr().out

@@ -1,0 +1,62 @@
+"""Finding plugins by name."""
+
+from typing import Any
+
+import pytest
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from rmq_ha import plugins
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import PluginNotFound
+from rmq_ha.interfaces import ICommitLogPlugin, IDispatcherPlugin, IReplicationPlugin
+from rmq_ha.plugins import load_configured, load_plugins, split_names
+
+
+@implementer(IDispatcherPlugin)
+class Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def make_dispatcher(self, broker: Any) -> Any:
+        return self
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[Named]:
+    found = [Named("b"), Named("a"), Named("twin"), Named("twin")]
+    monkeypatch.setattr(plugins, "getPlugins", lambda interface: iter(found))
+    return found
+
+
+def test_plugins_come_in_the_order_of_the_names(installed: list[Named]) -> None:
+    assert load_plugins(IDispatcherPlugin, ["a", "b"]) == [installed[1], installed[0]]
+    assert load_plugins(IDispatcherPlugin, []) == []
+
+
+def test_a_missing_name_tells_the_interface_and_the_names_there_are(installed: list[Named]) -> None:
+    with pytest.raises(PluginNotFound) as caught:
+        load_plugins(IDispatcherPlugin, ["c"])
+    assert str(caught.value) == (
+        "no IDispatcherPlugin called 'c' is installed; installed: a, b, twin"
+    )
+
+
+def test_two_of_one_name_stop_the_start_when_it_is_asked_for(installed: list[Named]) -> None:
+    assert load_plugins(IDispatcherPlugin, ["a"])
+    with pytest.raises(PluginNotFound, match="2 of IDispatcherPlugin are called 'twin'"):
+        load_plugins(IDispatcherPlugin, ["twin"])
+
+
+def test_names_are_separated_by_commas() -> None:
+    assert split_names(" a, b,,c ") == ["a", "b", "c"]
+    assert split_names("") == []
+
+
+def test_the_built_ins_are_plugins_like_others() -> None:
+    found = load_configured(BrokerConfiguration())
+    (log,), (replication,) = found[ICommitLogPlugin], found[IReplicationPlugin]
+    assert verifyObject(ICommitLogPlugin, log)
+    assert verifyObject(IReplicationPlugin, replication)
+    assert IPlugin.providedBy(log)
