@@ -1,6 +1,6 @@
 """Periodic: the timer that a failure does not stop.
 
-Twisted's `LoopingCall` ends for good when its function fails once; a broker's registration must not.
+Twisted's `LoopingCall` ends for good when its function fails once; registration must not.
 """
 
 from collections.abc import Callable

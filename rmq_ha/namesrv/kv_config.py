@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.tables.persisted import PersistedTable
+from rmq_ha.errors import ProtocolViolation
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
 
@@ -49,18 +50,18 @@ class KVConfigManager(PersistedTable):
 
     def encode(self) -> bytes:
         """`kvConfig.json`, compact."""
-        return fastjson.dumps({"configTable": self._namespaces})
+        return fastjson.encode({"configTable": self._namespaces})
 
     def decode(self, data: bytes) -> None:
         """
         Take a file's values.
 
-        :raises ValueError: it is not such a file.
+        :raises ProtocolViolation: it is not such a file.
         """
-        value = fastjson.loads(data)
+        value = fastjson.parse(data)
         table = value.get("configTable") if isinstance(value, dict) else None
         if not isinstance(table, dict):
-            raise ValueError("it holds no configTable object")
+            raise ProtocolViolation("it holds no configTable object")
         self._namespaces = {
             str(namespace): {str(key): str(item) for key, item in entries.items()}
             for namespace, entries in table.items()

@@ -7,53 +7,17 @@ Spec: remoting.md, chapter 9.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
 
 MASTER_ID = 0
 BROKER_EXPIRED_SECONDS = 120.0
-
-
-@dataclass(slots=True)
-class QueueData:
-    """The queues of one topic on the brokers of one name."""
-
-    broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical."""
-        return {
-            "brokerName": self.broker_name,
-            "perm": self.perm,
-            "readQueueNums": self.read_queue_nums,
-            "topicSysFlag": self.topic_sys_flag,
-            "writeQueueNums": self.write_queue_nums,
-        }
-
-
-@dataclass(slots=True)
-class BrokerData:
-    """A master and its slaves: broker id to `host:port`."""
-
-    cluster: str
-    broker_name: str
-    addresses: dict[int, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Java's member names; the ids stay integers."""
-        return {
-            "brokerAddrs": dict(sorted(self.addresses.items())),
-            "brokerName": self.broker_name,
-            "cluster": self.cluster,
-        }
 
 
 @dataclass(slots=True)
@@ -64,16 +28,6 @@ class BrokerLive:
     data_version: DataVersion
     channel: Hashable
     ha_server_address: str
-
-
-class BrokerIdentity(NamedTuple):
-    """What every registration says of its sender."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-    ha_server_address: str = ""
 
 
 class RegisterResult(NamedTuple):
@@ -98,8 +52,8 @@ class RouteInfoManager:
     """
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[str, QueueData]] = {}
-        self._brokers: dict[str, BrokerData] = {}
+        self._topics: dict[str, dict[str, QueueRoute]] = {}
+        self._brokers: dict[str, BrokerRoute] = {}
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[str, BrokerLive] = {}
         self._filter_servers: dict[str, list[str]] = {}
@@ -108,7 +62,7 @@ class RouteInfoManager:
         self,
         broker: BrokerIdentity,
         data_version: DataVersion,
-        topics: Mapping[str, TopicConfig] | None,
+        topics: Mapping[str, TopicConfig],
         filter_servers: list[str] | None,
         channel: Hashable,
         now: float,
@@ -116,12 +70,12 @@ class RouteInfoManager:
         """
         REGISTER_BROKER.
 
-        :param topics: all of the broker's topics or some of them; None where the body had none.
+        :param topics: all of the broker's topics, or some of them.
         """
         self._clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         data = self._brokers.get(broker.broker_name)
         if data is None:
-            data = BrokerData(broker.cluster, broker.broker_name)
+            data = BrokerRoute(broker.cluster, broker.broker_name)
             self._brokers[broker.broker_name] = data
         for broker_id, address in list(data.addresses.items()):
             if address == broker.address and broker_id != broker.broker_id:
@@ -129,11 +83,11 @@ class RouteInfoManager:
         is_first = broker.broker_id not in data.addresses
         data.addresses[broker.broker_id] = broker.address
         known = self._live.get(broker.address)
-        if broker.broker_id == MASTER_ID and topics is not None:
-            if is_first or known is None or known.data_version != data_version:
-                self._put_topics(broker.broker_name, topics)
+        is_new = is_first or known is None or known.data_version != data_version
+        if broker.broker_id == MASTER_ID and is_new:
+            self._put_topics(broker.broker_name, topics)
         self._live[broker.address] = BrokerLive(
-            now, replace(data_version), channel, broker.ha_server_address
+            now, replace(data_version), channel, broker.ha_address
         )
         self._put_filter_servers(broker.address, filter_servers)
         return self._master_of(data) if broker.broker_id != MASTER_ID else RegisterResult()
@@ -194,15 +148,9 @@ class RouteInfoManager:
             live.last_update = now
         return changed, live.data_version
 
-    def route(self, topic: str, order_conf: str | None = None) -> dict[str, Any] | None:
-        """
-        TopicRouteData with integer broker ids.
-
-        :returns: None where no registered broker has the topic.
-        """
-        queues = self._topics.get(topic)
-        if not queues:
-            return None
+    def route(self, topic: str) -> TopicRoute | None:
+        """Where a topic is; None where no registered broker has it."""
+        queues = self._topics.get(topic, {})
         brokers = [self._brokers[name] for name in queues if name in self._brokers]
         if not brokers:
             return None
@@ -212,21 +160,13 @@ class RouteInfoManager:
             for address in data.addresses.values()
             if address in self._filter_servers
         }
-        found: dict[str, Any] = {
-            "brokerDatas": [data.to_json() for data in brokers],
-            "filterServerTable": filters,
-        }
-        if order_conf is not None:
-            found["orderTopicConf"] = order_conf
-        found["queueDatas"] = [queue.to_json() for queue in queues.values()]
-        return found
+        return TopicRoute(list(queues.values()), brokers, filters)
 
-    def cluster_info(self) -> dict[str, Any]:
-        """ClusterInfo with integer broker ids."""
-        return {
-            "brokerAddrTable": {name: data.to_json() for name, data in self._brokers.items()},
-            "clusterAddrTable": {name: list(names) for name, names in self._clusters.items()},
-        }
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers and clusters; to be encoded at once, for it shares our tables."""
+        return ClusterInfo(
+            self._brokers, {cluster: list(names) for cluster, names in self._clusters.items()}
+        )
 
     def topics(self) -> list[str]:
         """Every topic that a master registered."""
@@ -235,7 +175,9 @@ class RouteInfoManager:
     def topics_of_cluster(self, cluster: str) -> list[str]:
         """Topics on any broker of the cluster; empty for an unknown one."""
         names = self._clusters.get(cluster, {})
-        return [topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)]
+        return [
+            topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)
+        ]
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """The topics named as clusters and brokers, and the address of any broker."""
@@ -258,7 +200,9 @@ class RouteInfoManager:
 
     def unit_sub_non_unit_topics(self) -> list[str]:
         """Those of them that do not belong to a unit."""
-        return self._topics_with(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
+        return self._topics_with(
+            lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB
+        )
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """
@@ -291,7 +235,7 @@ class RouteInfoManager:
 
     def _put_topics(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
         for name, config in topics.items():
-            self._topics.setdefault(name, {})[broker_name] = QueueData(
+            self._topics.setdefault(name, {})[broker_name] = QueueRoute(
                 broker_name,
                 config.read_queue_nums,
                 config.write_queue_nums,
@@ -305,7 +249,7 @@ class RouteInfoManager:
         elif filter_servers is not None:
             self._filter_servers.pop(address, None)
 
-    def _master_of(self, data: BrokerData) -> RegisterResult:
+    def _master_of(self, data: BrokerRoute) -> RegisterResult:
         address = data.addresses.get(MASTER_ID)
         live = None if address is None else self._live.get(address)
         return RegisterResult() if live is None else RegisterResult(live.ha_server_address, address)
@@ -319,7 +263,7 @@ class RouteInfoManager:
                     del data.addresses[broker_id]
             self._drop_if_empty(data)
 
-    def _drop_if_empty(self, data: BrokerData) -> None:
+    def _drop_if_empty(self, data: BrokerRoute) -> None:
         """The last replica went: its name, its place in the cluster and its queues go, too."""
         if data.addresses:
             return

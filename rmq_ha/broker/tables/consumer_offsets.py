@@ -6,9 +6,10 @@ Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rmq_ha.broker.tables import snapshots
 from rmq_ha.broker.tables.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import decode_offset_table
 
 _NOTHING: Mapping[int, int] = {}
 
@@ -98,19 +99,23 @@ class ConsumerOffsetManager(PersistedTable):
 
     def to_json(self) -> dict[str, Any]:
         """The content of `consumerOffset.json` and of code 43."""
-        return snapshots.consumer_offsets_to_json(self.table)
+        return {"offsetTable": self.table}
+
+    def to_body(self) -> bytes:
+        """The answer to GET_ALL_CONSUMER_OFFSET (43)."""
+        return fastjson.encode(self.to_json())
 
     def encode(self) -> bytes:
         """`consumerOffset.json`."""
-        return snapshots.pretty(self.to_json())
+        return fastjson.pretty(self.to_json())
 
     def decode(self, data: bytes) -> None:
         """
         Take a file's offsets as the whole table.
 
-        :raises ValueError: it is not such a file.
+        :raises ProtocolViolation: it is not such a file.
         """
-        self.table = snapshots.consumer_offsets_from_json(snapshots.parse_object(data))
+        self.table = decode_offset_table(data)
 
     def _split(self) -> Iterator[tuple[str, str, str]]:
         """Key, topic and group; a topic cannot hold an `@`."""

@@ -9,13 +9,14 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.tables import snapshots
 from rmq_ha.broker.tables.persisted import PersistedTable
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX, group_fault
 from rmq_ha.seams import Disk, Worker
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import GroupTable, decode_group_table
 
 
 class SubscriptionGroupManager(PersistedTable):
@@ -108,22 +109,25 @@ class SubscriptionGroupManager(PersistedTable):
 
     def to_json(self) -> dict[str, Any]:
         """SubscriptionGroupWrapper: in `subscriptionGroup.json` and code 201."""
-        return snapshots.groups_to_json(self.data_version, self._table)
+        return GroupTable(self.data_version, self._table).to_json()
+
+    def to_body(self) -> bytes:
+        """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
+        return fastjson.encode(self.to_json())
 
     def encode(self) -> bytes:
         """`subscriptionGroup.json`."""
-        return snapshots.pretty(self.to_json())
+        return fastjson.pretty(self.to_json())
 
     def decode(self, data: bytes) -> None:
         """
         Merge a file over the built-in groups.
 
-        :raises ValueError: it is not such a file.
+        :raises ProtocolViolation: it is not such a file.
         """
-        version, table = snapshots.groups_from_json(snapshots.parse_object(data))
-        self._table.update(table)
-        if version is not None:
-            self.data_version.assign(version)
+        loaded = decode_group_table(data)
+        self._table.update(loaded.groups)
+        self.data_version.assign(loaded.version)
 
     def _bump(self) -> "Deferred[bool]":
         self.data_version.next_version(self._now_ms())

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.errors import StoreError
+from rmq_ha.errors import ProtocolViolation, StoreError
 from rmq_ha.seams import Disk, Worker
 
 _MISSING = "is missing or empty"
@@ -44,7 +44,7 @@ class PersistedTable:
         """
         Take over a file's content: all of it, or nothing when it raises.
 
-        :raises ValueError: it is not such a file.
+        :raises ProtocolViolation: it is not such a file.
         """
         raise NotImplementedError
 
@@ -62,7 +62,9 @@ class PersistedTable:
         if backup_fault is None:
             # The damaged file must not become the backup of the next write.
             self._keep_backup = False
-            self.log.warn("{path} {fault}: loaded {backup}", path=self.path, fault=fault, backup=backup)
+            self.log.warn(
+                "{path} {fault}: loaded {backup}", path=self.path, fault=fault, backup=backup
+            )
         elif backup_fault == _MISSING:
             if fault != _MISSING:
                 self.log.error(
@@ -108,7 +110,7 @@ class PersistedTable:
             return _MISSING
         try:
             self.decode(data)
-        except ValueError as error:
+        except ProtocolViolation as error:
             return f"is damaged ({error})"
         return None
 
@@ -118,8 +120,8 @@ class PersistedTable:
         self.is_dirty = False
         try:
             data, backup = self.encode(), self._keep_backup
-        except ValueError:
-            self._write_failed(Failure())
+        except ProtocolViolation:
+            self._write_failed(None)
             return
         self._worker.call(self._replace, data, backup).addCallbacks(
             self._write_done, self._write_failed
@@ -132,7 +134,7 @@ class PersistedTable:
         self._keep_backup = True
         self._finish(True)
 
-    def _write_failed(self, failure: Failure) -> None:
+    def _write_failed(self, failure: Failure | None) -> None:
         self.is_dirty = True
         self.write_failures += 1
         self.log.failure(

@@ -9,7 +9,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.tables import snapshots
 from rmq_ha.broker.tables.persisted import PersistedTable
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.model.data_version import DataVersion
@@ -26,6 +25,8 @@ from rmq_ha.model.topics import (
     SYSTEM_TOPICS,
 )
 from rmq_ha.seams import Disk, Worker
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import TopicTable, decode_topic_table
 
 PERM_RW = PERM_READ | PERM_WRITE
 MAX_DELAY_LEVEL = 18
@@ -133,7 +134,9 @@ class TopicConfigManager(PersistedTable):
         known = self._table.get(topic)
         if known is not None:
             return known
-        return self._create(TopicConfig(topic, queue_nums, queue_nums, perm, "SINGLE_TAG", sys_flag))
+        return self._create(
+            TopicConfig(topic, queue_nums, queue_nums, perm, "SINGLE_TAG", sys_flag)
+        )
 
     def update(self, config: TopicConfig) -> "Deferred[bool]":
         """
@@ -188,23 +191,26 @@ class TopicConfigManager(PersistedTable):
         return self.persist()
 
     def to_json(self) -> dict[str, Any]:
-        """TopicConfigSerializeWrapper: in `topics.json`, code 21 and registrations."""
-        return snapshots.topics_to_json(self.data_version, self._table)
+        """TopicConfigSerializeWrapper: in `topics.json` and code 21."""
+        return TopicTable(self.data_version, self._table).to_json()
+
+    def to_body(self) -> bytes:
+        """The answer to GET_ALL_TOPIC_CONFIG (21)."""
+        return fastjson.encode(self.to_json())
 
     def encode(self) -> bytes:
         """`topics.json`."""
-        return snapshots.pretty(self.to_json())
+        return fastjson.pretty(self.to_json())
 
     def decode(self, data: bytes) -> None:
         """
         Merge a file over the built-in topics.
 
-        :raises ValueError: it is not such a file.
+        :raises ProtocolViolation: it is not such a file.
         """
-        version, table = snapshots.topics_from_json(snapshots.parse_object(data))
-        self._table.update(table)
-        if version is not None:
-            self.data_version.assign(version)
+        loaded = decode_topic_table(data)
+        self._table.update(loaded.topics)
+        self.data_version.assign(loaded.version)
 
     def _create(self, config: TopicConfig) -> TopicConfig:
         self._table[config.topic_name] = config

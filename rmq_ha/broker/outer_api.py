@@ -1,0 +1,180 @@
+"""BrokerOuterAPI: what a broker asks of name servers and of its master, as typed calls.
+
+Spec: remoting.md, chapters 8 and 9.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.broker.tables.delay_offsets import check_delay_offsets
+from rmq_ha.errors import ProtocolViolation, RemotingError
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import (
+    GroupTable,
+    TopicTable,
+    decode_group_table,
+    decode_kv_table,
+    decode_offset_table,
+    decode_topic_table,
+)
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import body_crc32
+
+SLAVE_TIMEOUT_MS = 3000
+
+
+class RemotingCalls(Protocol):
+    """What is used of a `rmq_ha.remoting.client.RemotingClient`."""
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> "Deferred[RemotingCommand]":
+        """Ask and wait for the answer."""
+
+    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
+        """Send, and expect no answer."""
+
+
+class RegisterBody(NamedTuple):
+    """A REGISTER_BROKER body as it is sent; the same to every name server."""
+
+    data: bytes
+    compressed: bool = False
+
+
+class RegisterBrokerResult(NamedTuple):
+    """
+    What one name server answered.
+
+    :ivar ha_server_address: of the master's HA listener; None for a master, and unknown.
+    :ivar order_topics: ORDER_TOPIC_CONFIG, topic to `broker:queues;...`; None without one.
+    """
+
+    ha_server_address: str | None = None
+    master_address: str | None = None
+    order_topics: Mapping[str, str] | None = None
+
+
+class BrokerOuterAPI:
+    """Typed calls over one `RemotingClient`; each may fail with `RemotingError`."""
+
+    def __init__(self, client: RemotingCalls) -> None:
+        self._client = client
+
+    async def register(
+        self, name_server: str, broker: BrokerIdentity, body: RegisterBody, timeout_ms: int
+    ) -> RegisterBrokerResult:
+        """
+        REGISTER_BROKER.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        """
+        response = await self._invoke(name_server, self._register_command(broker, body), timeout_ms)
+        ext = response.ext or {}
+        return RegisterBrokerResult(
+            ext.get("haServerAddr"), ext.get("masterAddr"), _order_topics(response.body)
+        )
+
+    async def register_oneway(
+        self, name_server: str, broker: BrokerIdentity, body: RegisterBody
+    ) -> None:
+        """
+        REGISTER_BROKER without waiting for the answer.
+
+        :raises RemotingError: the request cannot be sent.
+        """
+        await self._client.oneway(name_server, self._register_command(broker, body))
+
+    async def unregister(self, name_server: str, broker: BrokerIdentity, timeout_ms: int) -> None:
+        """
+        UNREGISTER_BROKER.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        """
+        command = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext=broker.to_ext())
+        await self._invoke(name_server, command, timeout_ms)
+
+    async def is_changed(
+        self, name_server: str, broker: BrokerIdentity, version: DataVersion, timeout_ms: int
+    ) -> bool:
+        """
+        QUERY_DATA_VERSION: whether the name server wants a registration.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        """
+        command = RemotingCommand(
+            RequestCode.QUERY_DATA_VERSION,
+            ext=broker.to_ext(),
+            body=fastjson.encode(version.to_json()),
+        )
+        response = await self._invoke(name_server, command, timeout_ms)
+        return (response.ext or {}).get("changed", "").lower() != "false"
+
+    async def topic_configs(self, master: str) -> TopicTable:
+        """
+        GET_ALL_TOPIC_CONFIG, at the master's client port or two below it.
+
+        :raises RemotingError: no answer, or an answer other than success.
+        :raises ProtocolViolation: the answer is not a whole topic table: every broker has topics.
+        """
+        body = await self._body(master, RequestCode.GET_ALL_TOPIC_CONFIG)
+        table = decode_topic_table(body)
+        if not table.topics:
+            raise ProtocolViolation(f"{master} answered without any topic")
+        return table
+
+    async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
+        """GET_ALL_CONSUMER_OFFSET; raises as `topic_configs`."""
+        body = await self._body(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        return decode_offset_table(body)
+
+    async def delay_offsets(self, master: str) -> bytes:
+        """GET_ALL_DELAY_OFFSET: the text, checked but unchanged; raises as `topic_configs`."""
+        body = await self._body(master, RequestCode.GET_ALL_DELAY_OFFSET)
+        check_delay_offsets(body)
+        return body
+
+    async def subscription_groups(self, master: str) -> GroupTable:
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; raises as `topic_configs`."""
+        body = await self._body(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        table = decode_group_table(body)
+        if not table.groups:
+            raise ProtocolViolation(f"{master} answered without any group")
+        return table
+
+    def _register_command(self, broker: BrokerIdentity, body: RegisterBody) -> RemotingCommand:
+        ext = broker.to_ext()
+        ext["compressed"] = "true" if body.compressed else "false"
+        ext["bodyCrc32"] = str(body_crc32(body.data))
+        return RemotingCommand(RequestCode.REGISTER_BROKER, ext=ext, body=body.data)
+
+    async def _body(self, address: str, code: RequestCode) -> bytes:
+        response = await self._invoke(address, RemotingCommand(code), SLAVE_TIMEOUT_MS)
+        if not response.body:
+            raise ProtocolViolation(f"{address} answered {code.name} without a body")
+        return response.body
+
+    async def _invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> RemotingCommand:
+        response = await self._client.invoke(address, command, timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise RemotingError(
+                f"{address} refused request {command.code}: code {response.code}, {response.remark}"
+            )
+        return response
+
+
+def _order_topics(body: bytes | None) -> Mapping[str, str] | None:
+    """The KVTable of a registration's answer; a damaged one counts as none."""
+    if not body:
+        return None
+    try:
+        return decode_kv_table(body)
+    except ProtocolViolation:
+        return None

@@ -1,0 +1,248 @@
+"""Registration: how name servers learn of this broker, and this broker of its master.
+
+Spec: remoting.md, sections 9.2 and 9.3; ha.md, section 9.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBrokerResult
+from rmq_ha.broker.tables.topics import PERM_RW, TopicConfigManager
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import RemotingError
+from rmq_ha.host.periodic import Periodic
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.wire.route_bodies import RegisterBrokerBody
+
+T = TypeVar("T")
+
+FIRST_SECONDS = 10.0
+MIN_PERIOD_MS, MAX_PERIOD_MS = 10_000, 60_000
+UNREGISTER_TIMEOUT_MS = 3000
+SOON_SECONDS = 0.1
+
+
+class Registration:
+    """
+    Registers with all name servers: at start, in time, and when a topic comes into being.
+
+    A registration that carries one topic is sent only to a name server that knows all the others:
+    one that missed an earlier change would else never hear of it, since it looks at no body whose
+    data version it has already seen.
+
+    :param ha_address_learned: called with the master's HA address, by a slave's registrations.
+    :param master_address_learned: called with the master's address, None where no name server
+        knows one, after every round that any name server answered.
+    :ivar rounds: finished rounds, those without any answer included.
+    :ivar failures: calls to a name server that failed.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        topics: TopicConfigManager,
+        api: BrokerOuterAPI,
+        ha_address_learned: Callable[[str], None],
+        master_address_learned: Callable[[str | None], None],
+    ) -> None:
+        self.identity = identity
+        self.rounds = 0
+        self.failures = 0
+        self._clock = clock
+        self._config = config
+        self._topics = topics
+        self._api = api
+        self._ha_address_learned = ha_address_learned
+        self._master_address_learned = master_address_learned
+        self._complete: dict[str, int] = {}  # name server to the data version's counter it has
+        self._unreachable: set[str] = set()
+        self._soon: IDelayedCall | None = None
+        self._soon_at = 0.0
+        period_ms = min(max(config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
+        self._periodic = Periodic(
+            clock, "registration", self._in_time, period_ms / 1000, FIRST_SECONDS
+        )
+
+    @property
+    def name_servers(self) -> list[str]:
+        """Addresses from `namesrvAddr`."""
+        text = self._config.namesrv_addr or ""
+        return list(dict.fromkeys(item.strip() for item in text.split(";") if item.strip()))
+
+    def start(self) -> "Deferred[None]":
+        """
+        Register everywhere, and go on in time.
+
+        :returns: fires when every name server answered, failed or timed out; never fails.
+        """
+        self._periodic.start()
+        return Deferred.fromCoroutine(self._register_all())
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Register no more, and say good-bye to every name server.
+
+        :returns: fires after 3 s at the latest (plus the time to connect); never fails.
+        """
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        return Deferred.fromCoroutine(self._stop())
+
+    def register_all(self) -> "Deferred[None]":
+        """
+        Register all topics with every name server now, whether it asks for it or not.
+
+        :returns: fires when every name server answered, failed or timed out; never fails.
+        """
+        return Deferred.fromCoroutine(self._register_all())
+
+    def register_soon(self) -> None:
+        """
+        A client created a topic: register all without waiting for answers.
+
+        The first at once, what follows within 0.1 s together.
+        """
+        if self._soon is None and self.name_servers:
+            wait = max(0.0, self._soon_at - self._clock.seconds())
+            self._soon = self._clock.callLater(wait, self._register_oneway)
+
+    def register_topic(self, config: TopicConfig) -> "Deferred[None]":
+        """
+        Make one changed topic known before an operator is answered.
+
+        :returns: as `register_all`.
+        """
+        return Deferred.fromCoroutine(self._register_topic(config))
+
+    async def _stop(self) -> None:
+        await self._periodic.stop()
+        await self._everywhere(
+            self.name_servers,
+            lambda name_server: self._api.unregister(
+                name_server, self.identity, UNREGISTER_TIMEOUT_MS
+            ),
+        )
+        self._complete.clear()
+
+    def _in_time(self) -> "Deferred[None]":
+        return Deferred.fromCoroutine(self._round())
+
+    async def _round(self) -> None:
+        if self._config.force_register or await self._is_wanted():
+            await self._register_all()
+
+    async def _is_wanted(self) -> bool:
+        """Any name server says so, or does not say anything."""
+        names = self.name_servers
+        version = replace(self._topics.data_version)
+        answers = await self._everywhere(
+            names,
+            lambda name_server: self._api.is_changed(
+                name_server, self.identity, version, self._timeout_ms
+            ),
+        )
+        return len(answers) < len(names) or any(answers)
+
+    async def _register_all(self) -> None:
+        await self._register(self.name_servers, self._body(self._topics.table.values()))
+
+    async def _register_topic(self, config: TopicConfig) -> None:
+        previous = self._topics.data_version.counter - 1
+        names = self.name_servers
+        current = [name for name in names if self._complete.get(name) == previous]
+        others = [name for name in names if name not in current]
+        rounds = []
+        if current:
+            rounds.append(self._register(current, self._body([config])))
+        if others:
+            rounds.append(self._register(others, self._body(self._topics.table.values())))
+        await DeferredList([Deferred.fromCoroutine(item) for item in rounds])
+
+    async def _register(self, name_servers: list[str], body: RegisterBody) -> None:
+        """One round; a slave takes the answer that names a master over one that does not."""
+        counter = self._topics.data_version.counter
+
+        async def register(name_server: str) -> RegisterBrokerResult:
+            self._complete.pop(name_server, None)
+            result = await self._api.register(name_server, self.identity, body, self._timeout_ms)
+            self._complete[name_server] = counter
+            return result
+
+        answers = await self._everywhere(name_servers, register)
+        self.rounds += 1
+        if answers:
+            self._learn(next((item for item in answers if item.master_address), answers[0]))
+
+    def _learn(self, result: RegisterBrokerResult) -> None:
+        if result.ha_server_address:
+            self._ha_address_learned(result.ha_server_address)
+        self._master_address_learned(result.master_address)
+        if result.order_topics is not None:
+            self._topics.update_order(result.order_topics)
+
+    def _register_oneway(self) -> None:
+        self._soon = None
+        self._soon_at = self._clock.seconds() + SOON_SECONDS
+        body = self._body(self._topics.table.values())
+        Deferred.fromCoroutine(
+            self._everywhere(
+                self.name_servers,
+                lambda name_server: self._api.register_oneway(name_server, self.identity, body),
+            )
+        )
+
+    async def _everywhere(
+        self, name_servers: list[str], call: Callable[[str], Coroutine[Any, Any, T]]
+    ) -> list[T]:
+        """All name servers at once; what they answered, in order of arrival, failures logged."""
+        answers: list[T] = []
+
+        async def one(name_server: str) -> None:
+            try:
+                answers.append(await call(name_server))
+            except (RemotingError, OSError) as error:
+                self._failed(name_server, error)
+            else:
+                if name_server in self._unreachable:
+                    self._unreachable.discard(name_server)
+                    self.log.info("name server {peer} answers again", peer=name_server)
+
+        await DeferredList([Deferred.fromCoroutine(one(item)) for item in name_servers])
+        return answers
+
+    def _failed(self, name_server: str, error: Exception) -> None:
+        """Say it once an outage and not every period."""
+        self.failures += 1
+        if name_server not in self._unreachable:
+            self._unreachable.add(name_server)
+            self.log.warn(
+                "name server {peer}: {error}; clients that use only this one do not find this "
+                "broker until it answers again",
+                peer=name_server,
+                error=error,
+            )
+
+    def _body(self, topics: Iterable[TopicConfig]) -> RegisterBody:
+        """With `brokerPermission` in the place of each topic's own where that is restricted."""
+        perm = self._config.broker_permission
+        if perm & PERM_RW != PERM_RW:
+            topics = [replace(config, perm=perm) for config in topics]
+        table = {config.topic_name: config for config in topics}
+        compressed = self._config.compressed_register
+        body = RegisterBrokerBody(self._topics.data_version, table)
+        return RegisterBody(body.encode(compressed=compressed), compressed)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._config.register_broker_timeout_mills

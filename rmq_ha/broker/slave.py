@@ -1,0 +1,187 @@
+"""SlaveSynchronize: a slave's copies of its master's tables.
+
+Spec: remoting.md, chapter 8; ha.md, section 10.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.errors import ProtocolViolation, RemotingError
+from rmq_ha.host.periodic import Periodic
+
+FIRST_SECONDS = 3.0
+EVERY_SECONDS = 10.0
+FAST_PORT_DISTANCE = 2
+
+
+@dataclass(slots=True)
+class _Kind:
+    """One of the four tables, and how its copying goes."""
+
+    name: str
+    copy: Callable[[str], Awaitable[bool]]
+    failures: int = 0
+    last_success: float | None = None
+    last_error: str = ""
+
+
+class SlaveSynchronize:
+    """
+    Fetches topics, consumer offsets, delay offsets and groups from the master, every 10 s.
+
+    Each is on its own: one that fails is logged and counted, and the others go on. A table is
+    replaced only by one that came whole and could be read.
+
+    :param address: this broker's own; a "master" at it is not asked.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        api: BrokerOuterAPI,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumer_offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsetCopy,
+        address: str,
+    ) -> None:
+        self._clock = clock
+        self._api = api
+        self._topics = topics
+        self._groups = groups
+        self._consumer_offsets = consumer_offsets
+        self._delay_offsets = delay_offsets
+        self._address = address
+        self._master: str | None = None
+        self._kinds = [
+            _Kind("topics", self._copy_topics),
+            _Kind("consumer_offsets", self._copy_consumer_offsets),
+            _Kind("delay_offsets", self._copy_delay_offsets),
+            _Kind("groups", self._copy_groups),
+        ]
+        self._periodic = Periodic(
+            clock, "slave synchronisation", self.synchronize, EVERY_SECONDS, FIRST_SECONDS
+        )
+
+    def start(self) -> None:
+        """Begin in 3 s; nothing is asked while the master is unknown."""
+        self._periodic.start()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        End; the copies that are under way are finished first.
+
+        :returns: fires with None; never fails.
+        """
+        return self._periodic.stop()
+
+    def set_master_address(self, address: str | None) -> None:
+        """What the last registration learned; None pauses the copying."""
+        if address != self._master:
+            self.log.info("synchronizing tables with master {peer}", peer=address)
+            self._master = address
+
+    def synchronize(self) -> "Deferred[None]":
+        """
+        One pass over the four tables.
+
+        :returns: fires when it is over; never fails.
+        """
+        return Deferred.fromCoroutine(self._synchronize())
+
+    def statistics(self) -> dict[str, Any]:
+        """
+        By table: `age_seconds` since the last copy (None: never), `failures`, `last_error`.
+
+        The key `master` says who is asked, or None.
+        """
+        now = self._clock.seconds()
+        found: dict[str, Any] = {"master": self._master}
+        for kind in self._kinds:
+            found[kind.name] = {
+                "age_seconds": None if kind.last_success is None else now - kind.last_success,
+                "failures": kind.failures,
+                "last_error": kind.last_error,
+            }
+        return found
+
+    async def _synchronize(self) -> None:
+        for kind in self._kinds:
+            master = self._master
+            if master is None or master == self._address:
+                return
+            try:
+                is_written = await kind.copy(master)
+            except (RemotingError, ProtocolViolation, OSError) as error:
+                self._failed(kind, master, error)
+                continue
+            if not is_written:
+                kind.failures += 1
+                kind.last_error = "the copy could not be written to disk"
+                continue
+            if kind.last_error:
+                self.log.info("{kind} of {peer} can be copied again", kind=kind.name, peer=master)
+            kind.last_error = ""
+            kind.last_success = self._clock.seconds()
+
+    def _failed(self, kind: _Kind, master: str, error: Exception) -> None:
+        """Say it once, not every 10 s; the count goes on."""
+        kind.failures += 1
+        text = str(error)
+        if text != kind.last_error:
+            self.log.warn(
+                "cannot copy {kind} of master {peer}: {error}; this slave keeps those it has",
+                kind=kind.name,
+                peer=master,
+                error=text,
+            )
+        kind.last_error = text
+
+    async def _copy_topics(self, master: str) -> bool:
+        try:
+            snapshot = await self._api.topic_configs(fast_address(master))
+        except (RemotingError, ProtocolViolation):
+            # A master without that port (a firewall, or none of Java's) has it on the main one.
+            snapshot = await self._api.topic_configs(master)
+        if snapshot.version != self._topics.data_version:
+            self.log.info("topics replaced by those of master {peer}", peer=master)
+            return await self._topics.replace_all(snapshot.version, snapshot.topics)
+        return await self._topics.persist_if_dirty()
+
+    async def _copy_consumer_offsets(self, master: str) -> bool:
+        self._consumer_offsets.merge(await self._api.consumer_offsets(master))
+        return await self._consumer_offsets.persist_if_dirty()
+
+    async def _copy_delay_offsets(self, master: str) -> bool:
+        return await self._delay_offsets.take(await self._api.delay_offsets(master))
+
+    async def _copy_groups(self, master: str) -> bool:
+        snapshot = await self._api.subscription_groups(master)
+        if snapshot.version != self._groups.data_version:
+            self.log.info("consumer groups replaced by those of master {peer}", peer=master)
+            return await self._groups.replace_all(snapshot.version, snapshot.groups)
+        return await self._groups.persist_if_dirty()
+
+
+def fast_address(address: str) -> str:
+    """
+    Two ports below: where a master answers GET_ALL_TOPIC_CONFIG.
+
+    :raises ProtocolViolation: it is not `host:port`.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ProtocolViolation(f"{address!r} is not host:port")
+    return f"{host}:{int(port) - FAST_PORT_DISTANCE}"
