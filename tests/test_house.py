@@ -1,0 +1,264 @@
+"""The rules of ARCHITECTURE.md that a machine can check, so that review can be about meaning."""
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zope.interface import implementedBy
+from zope.interface.verify import verifyClass
+
+ROOT = Path(__file__).parents[1] / "rmq_ha"
+FILES = sorted(ROOT.rglob("*.py"))
+ASIDE = 9
+
+# Longest prefix wins; `protocol` and `service` modules are layer 3 wherever they are.
+LAYERS = {
+    "rmq_ha.model": 0,
+    "rmq_ha.errors": 0,
+    "rmq_ha.config": 0,
+    "rmq_ha.seams": 0,
+    "rmq_ha.interfaces": 0,
+    "rmq_ha.wire": 1,
+    "rmq_ha.store.format": 1,
+    "rmq_ha.ha.frames": 1,
+    "rmq_ha.store": 2,
+    "rmq_ha.ha": 2,
+    "rmq_ha.ha.link": 3,
+    "rmq_ha.broker.tables": 2,
+    "rmq_ha.namesrv.routes": 2,
+    "rmq_ha.host": 3,
+    "rmq_ha.remoting": 3,
+    "rmq_ha.plugins": 3,
+    "rmq_ha.broker": 4,
+    "rmq_ha.namesrv": 4,
+    "rmq_ha.client": 4,
+    "rmq_ha.app": 5,
+    "rmq_ha.testing": ASIDE,
+}
+
+# What of Twisted and zope each layer may import; from layer 3 on, all.
+FRAMEWORK = {
+    0: {
+        "rmq_ha.seams": ("twisted.internet.defer", "twisted.internet.interfaces"),
+        "rmq_ha.interfaces": ("twisted.plugin", "zope.interface"),
+    },
+    1: {},
+    2: {
+        "": (
+            "twisted.internet.defer",
+            "twisted.internet.interfaces",
+            "twisted.logger",
+            "twisted.python.failure",
+            "zope.interface",
+        )
+    },
+}
+
+# Only host/, app/ and testing/ may: everybody else is given a clock, a disk, a network or a Random.
+AMBIENT = (
+    "time.time",
+    "time.time_ns",
+    "time.monotonic",
+    "time.monotonic_ns",
+    "time.perf_counter",
+    "time.perf_counter_ns",
+    "time.sleep",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.datetime.today",
+    "datetime.date.today",
+    "os.urandom",
+    "os.open",
+    "os.environ",
+    "os.getenv",
+    "os.getpid",
+    "os.remove",
+    "os.rename",
+    "os.replace",
+    "os.unlink",
+    "os.makedirs",
+    "os.listdir",
+    "pathlib",
+    "socket",
+    "secrets",
+    "shutil",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "concurrent",
+    "multiprocessing",
+    "twisted.internet.reactor",
+    "twisted.internet.threads",
+    "uuid.uuid1",
+    "uuid.uuid4",
+)
+MAY_BE_AMBIENT = ("rmq_ha.host", "rmq_ha.app", "rmq_ha.testing")
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_below(module: str, prefixes: Any) -> bool:
+    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
+
+
+def layer_of(module: str) -> int:
+    if module == "rmq_ha":
+        return 0
+    found = [prefix for prefix in LAYERS if is_below(module, [prefix])]
+    assert found, f"{module} has no layer: ARCHITECTURE.md and LAYERS must name its place"
+    layer = LAYERS[max(found, key=len)]
+    if layer == 2 and module.rsplit(".", 1)[-1] in ("protocol", "service"):
+        return 3
+    return layer
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything imported; `from a import b` gives `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the layer"
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything imported or reached through an import."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                names[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    yield from imports(tree)
+    for node in ast.walk(tree):
+        dotted = dotted_name(node)
+        first, _, rest = dotted.partition(".")
+        if rest and first in names:
+            yield getattr(node, "lineno", 0), f"{names[first]}.{rest}"
+        elif dotted == "open" and first not in names:
+            yield getattr(node, "lineno", 0), "open"
+
+
+def dotted_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted_name(node.value)}.{node.attr}"
+    return ""
+
+
+def is_ambient(name: str) -> bool:
+    if name.startswith("random."):
+        return name.split(".")[1] not in ("Random", "SystemRandom")
+    return name == "open" or is_below(name, AMBIENT)
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT.parent)}:{line}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_point_down(path: Path) -> None:
+    """A layer knows those below it, and itself."""
+    module = module_of(path)
+    layer = layer_of(module)
+    wrong = [
+        f"{where(path, line)}: layer {layer} imports {name} of layer {layer_of(name)}"
+        for line, name in imports(parsed(path))
+        if is_below(name, ["rmq_ha"]) and layer_of(name) > layer
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_the_lower_layers_know_little_of_twisted(path: Path) -> None:
+    """Bytes to values and decisions run anywhere, without a reactor near them."""
+    module = module_of(path)
+    allowed_here = FRAMEWORK.get(layer_of(module))
+    if allowed_here is None:
+        return
+    allowed = [name for key, names in allowed_here.items() if key in ("", module) for name in names]
+    wrong = [
+        f"{where(path, line)}: {name}"
+        for line, name in imports(parsed(path))
+        if is_below(name, ["twisted", "zope"]) and not is_below(name, allowed)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_time_chance_files_and_threads_come_through_the_host(path: Path) -> None:
+    """What is asked of the machine itself cannot be simulated."""
+    if is_below(module_of(path), MAY_BE_AMBIENT):
+        return
+    wrong = {
+        f"{where(path, line)}: {name}" for line, name in uses(parsed(path)) if is_ambient(name)
+    }
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.name == "__init__.py"], ids=module_of
+)
+def test_a_package_file_is_its_docstring(path: Path) -> None:
+    """Importing a package runs nothing."""
+    tree = parsed(path)
+    assert ast.get_docstring(tree)
+    assert len(tree.body) == 1
+
+
+def test_twisted_plugins_is_no_package() -> None:
+    """An `__init__.py` there would hide Twisted's own plugins."""
+    assert not list((ROOT.parent / "twisted").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_implementers_implement(path: Path) -> None:
+    """Every class has the methods, with the parameters, of the interfaces that it declares."""
+    if path.name == "__init__.py":
+        return
+    module = importlib.import_module(module_of(path))
+    for _, found in inspect.getmembers(module, inspect.isclass):
+        if found.__module__ == module.__name__:
+            for interface in implementedBy(found):
+                verifyClass(interface, found)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_found"),
+    [
+        ("import time\ntime.time()", True),
+        ("from time import time as now", True),
+        ("import time\ntime.localtime(0)", False),
+        ("import random\nrandom.choice([1])", True),
+        ("from random import Random", False),
+        ("from twisted.internet import reactor", True),
+        ("def f():\n    return open('x')", True),
+        ("disk.open('x', 1)", False),
+        ("from datetime import datetime\ndatetime.now()", True),
+        ("import os.path\nos.path.join('a', 'b')", False),
+        ("import os\nos.urandom(1)", True),
+        ("import threading", True),
+    ],
+)
+def test_the_search_finds_what_it_looks_for(source: str, is_found: bool) -> None:
+    """A check that never fails is none."""
+    assert any(is_ambient(name) for _, name in uses(ast.parse(source))) is is_found
