@@ -1,0 +1,26 @@
+"""What plugins may know of the broker that they serve."""
+
+from dataclasses import dataclass
+
+from zope.interface import implementer
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.interfaces import IBrokerContext
+from rmq_ha.seams import Host
+
+
+@implementer(IBrokerContext)
+@dataclass(frozen=True)
+class BrokerContext:
+    """A broker's host and configuration, and the plugins' own settings."""
+
+    host: Host
+    configuration: BrokerConfiguration
+
+    def option(self, name: str, default: str | None = None) -> str | None:
+        """
+        The plugin's own setting: `<plugin name>.<key>` in the properties file.
+
+        :param name: `<plugin name>.<key>`.
+        """
+        return self.configuration.plugin_options.get(name, default)

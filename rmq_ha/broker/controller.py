@@ -1,0 +1,351 @@
+"""BrokerController: builds, starts and stops a broker.
+
+::
+
+    clients --- remoting (main, fast) --- processors --- tables (topics, groups, offsets, clients)
+                                              |
+                                            store --- commit log --- replication --- slaves, master
+                                              |          |
+                                            flush     dispatch --- queues, index, held pulls
+    name servers --- registration                     schedule (delayed messages; master only)
+    master ----- slave synchronisation (slave only)
+
+Start, in order: tables, store (lock, load, recover, catch up), replication, listen, register, timers.
+Stop is the reverse, each step awaited.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.broker.context import BrokerContext
+from rmq_ha.broker.hold import PullRequestHoldService
+from rmq_ha.broker.notify import ConsumerIdsNotifier
+from rmq_ha.broker.outer_api import BrokerIdentity, BrokerOuterAPI
+from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
+from rmq_ha.broker.processors.admin_groups import AdminGroupsProcessor
+from rmq_ha.broker.processors.admin_offsets import AdminOffsetsProcessor
+from rmq_ha.broker.processors.admin_topics import AdminTopicsProcessor
+from rmq_ha.broker.processors.consumers import ConsumerProcessor
+from rmq_ha.broker.processors.end_transaction import EndTransactionProcessor
+from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
+from rmq_ha.broker.processors.locks import LockProcessor
+from rmq_ha.broker.processors.pull import PullMessageProcessor
+from rmq_ha.broker.processors.query import QueryProcessor
+from rmq_ha.broker.processors.send import SendMessageProcessor
+from rmq_ha.broker.processors.send_back import SendBackProcessor
+from rmq_ha.broker.registration import Registration
+from rmq_ha.broker.routes import Processor, add_routes
+from rmq_ha.broker.slave import SlaveSynchronize
+from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.host.periodic import Periodic
+from rmq_ha.interfaces import (
+    IAccessPlugin,
+    ICommitLogPlugin,
+    IDispatcherPlugin,
+    IHookPlugin,
+    IMessageStorePlugin,
+    IReplicationPlugin,
+)
+from rmq_ha.model.message import Address
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.plugins import load_configured
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.server import RemotingServer
+from rmq_ha.seams import Host
+from rmq_ha.store.default import DefaultMessageStore
+
+FIRST_PERSIST_S = 10.0
+CLIENT_SCAN_S = 10.0
+HELD_PULLS = 100_000
+
+
+class BrokerController:
+    """
+    One broker.
+
+    :raises PluginNotFound: the configuration names a plugin that is not installed.
+    :raises ConfigurationError: a plugin's own options do not fit.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, configuration: BrokerConfiguration) -> None:
+        self.host = host
+        self.configuration = configuration
+        self._plugins = load_configured(configuration)
+        self._context = BrokerContext(host, configuration)
+        self.is_slave = configuration.store.broker_role is BrokerRole.SLAVE
+        broker = configuration.broker
+        port = configuration.server.listen_port
+        self.identity = BrokerIdentity(
+            broker.broker_cluster_name,
+            broker.broker_name or "",
+            broker.broker_id,
+            f"{broker.broker_ip1}:{port}",
+            f"{broker.broker_ip2}:{configuration.store.ha_listen_port}",
+        )
+        self._make_tables()
+        self._make_store()
+        self._make_links()
+        self._make_processors()
+        self._timers = [
+            Periodic(
+                host.clock,
+                "consumer offsets",
+                self.consumer_offsets.persist_if_dirty,
+                max(broker.flush_consumer_offset_interval, 1) / 1000,
+                FIRST_PERSIST_S,
+            ),
+            Periodic(host.clock, "client expiry", self._expire, CLIENT_SCAN_S),
+        ]
+        self._undo: list[tuple[str, Callable[[], Any]]] = []
+
+    # ------------------------------------------------------------ building
+
+    def _make_tables(self) -> None:
+        host, broker = self.host, self.configuration.broker
+        folder = f"{self.configuration.store.store_path_root_dir}/config"
+        self.topics = TopicConfigManager(
+            host.disk, host.worker, f"{folder}/topics.json", broker, host.now_ms
+        )
+        self.groups = SubscriptionGroupManager(
+            host.disk, host.worker, f"{folder}/subscriptionGroup.json", broker, host.now_ms
+        )
+        self.consumer_offsets = ConsumerOffsetManager(
+            host.disk, host.worker, f"{folder}/consumerOffset.json"
+        )
+        self.delay_offsets = DelayOffsetCopy(host.disk, host.worker, f"{folder}/delayOffset.json")
+        self.consumers = ConsumerManager()
+        self.producers = ProducerManager()
+        self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager()
+        self.stats = BrokerStats(host.now_ms)
+
+    def _make_store(self) -> None:
+        plugins, context = self._plugins, self._context
+        self.commit_log = plugins[ICommitLogPlugin][0].make_commit_log(context)
+        self.replication = plugins[IReplicationPlugin][0].make_replication(context, self.commit_log)
+        self.store = DefaultMessageStore(self.host, self.configuration, self.commit_log)
+        self.store.attach_replication(self.replication)
+        for plugin in plugins[IDispatcherPlugin]:
+            self.store.add_dispatcher(plugin.name, plugin.make_dispatcher(context))
+        self.front: Any = self.store
+        for plugin in plugins[IMessageStorePlugin]:
+            self.front = plugin.wrap_store(context, self.front)
+
+    def _make_links(self) -> None:
+        host, configuration = self.host, self.configuration
+        self.client = RemotingClient(host, configuration.client, configuration.plugin_options)
+        api = BrokerOuterAPI(self.client)
+        self.slave_synchronize = SlaveSynchronize(
+            host.clock,
+            api,
+            self.topics,
+            self.groups,
+            self.consumer_offsets,
+            self.delay_offsets,
+            self.identity.address,
+        )
+        self.registration = Registration(
+            host.clock,
+            configuration.broker,
+            self.identity,
+            self.topics,
+            api,
+            self.replication.set_master_address,
+            self.slave_synchronize.set_master_address,
+        )
+        self.topics.on_change(lambda _: self.registration.register_soon())
+
+    def _make_processors(self) -> None:
+        configuration, context = self.configuration, self._context
+        validators = [item.make_validator(context) for item in self._plugins[IAccessPlugin]]
+        self.dispatcher = RequestDispatcher(validators)
+        self.fast_dispatcher = RequestDispatcher(validators)
+        hooks = [plugin.make_hook(context) for plugin in self._plugins[IHookPlugin]]
+        self.hold = PullRequestHoldService(
+            self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
+        )
+        self.store.on_arrival(self.hold.on_arrival)
+        self.notifier = ConsumerIdsNotifier(
+            self.host.clock, configuration.broker, self.consumers, self.groups
+        )
+        self.heartbeats = HeartbeatProcessor(
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            producers=self.producers,
+            notifier=self.notifier,
+            now_ms=self.host.now_ms,
+        )
+        sends = SendMessageProcessor(
+            configuration,
+            self.front,
+            self.topics,
+            self.groups,
+            self.stats,
+            self.host.random,
+            self.host.now_ms,
+            hooks,
+        )
+        processors = [sends, self.heartbeats, self._pulls(hooks), *self._other_processors()]
+        add_routes(self.dispatcher, self.fast_dispatcher, processors)
+        for dispatcher in (self.dispatcher, self.fast_dispatcher):
+            dispatcher.bulk.update(sends.bulk(dispatcher.handle_frame))
+        self._servers = [
+            RemotingServer(
+                self.host, configuration.server, dispatcher, configuration.plugin_options
+            )
+            for dispatcher in (self.dispatcher, self.fast_dispatcher)
+        ]
+
+    def _pulls(self, hooks: list[Any]) -> PullMessageProcessor:
+        configuration = self.configuration
+        return PullMessageProcessor(
+            store=self.front,
+            topics=self.topics,
+            groups=self.groups,
+            consumer_offsets=self.consumer_offsets,
+            consumers=self.consumers,
+            hold=self.hold,
+            stats=self.stats,
+            configuration=configuration,
+            store_host=Address.parse(
+                configuration.broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
+            ),
+            now_ms=self.host.now_ms,
+            hooks=hooks,
+        )
+
+    def _other_processors(self) -> list[Processor]:
+        configuration, store = self.configuration, self.store
+        topics, groups, offsets = self.topics, self.groups, self.consumer_offsets
+        return [
+            SendBackProcessor(
+                store=store,
+                topics=topics,
+                groups=groups,
+                config=configuration.broker,
+                random=self.host.random,
+            ),
+            EndTransactionProcessor(configuration, self.front, self.host.now_ms),
+            QueryProcessor(store=store, config=configuration.store),
+            ConsumerProcessor(store=store, consumers=self.consumers, consumer_offsets=offsets),
+            LockProcessor(queue_locks=self.queue_locks, now_ms=self.host.now_ms),
+            AdminOffsetsProcessor(
+                store=store, consumer_offsets=offsets, delay_offsets=self._delay_offset_table
+            ),
+            AdminTopicsProcessor(
+                store=store,
+                topics=topics,
+                consumers=self.consumers,
+                consumer_offsets=offsets,
+                configuration=configuration,
+                register_topic=self.registration.register_topic,
+            ),
+            AdminGroupsProcessor(
+                store=store,
+                topics=topics,
+                groups=groups,
+                consumers=self.consumers,
+                producers=self.producers,
+                consumer_offsets=offsets,
+                stats=self.stats,
+                configuration=configuration,
+            ),
+            AdminConfigProcessor(
+                store=store,
+                topics=topics,
+                stats=self.stats,
+                configuration=configuration,
+                now_ms=self.host.now_ms,
+            ),
+        ]
+
+    # ------------------------------------------------------------ running
+
+    def start(self) -> "Deferred[None]":
+        """
+        Open the store and serve.
+
+        :returns: fires when clients can be served; fails with what stopped the start, after
+            everything that was started is stopped again.
+        """
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Say good-bye, answer what waits, let slaves take the tail, close the store.
+
+        :returns: fires when all is closed; never fails.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        try:
+            await self._start_all()
+        except BaseException:
+            await self._stop()
+            raise
+
+    async def _start_all(self) -> None:
+        server = self.configuration.server.listen_port
+        interface = self.configuration.ours.bind_address
+        self.store.lock()
+        self._undo.append(("store", self.store.stop))
+        for table in (self.topics, self.consumer_offsets, self.groups):
+            table.load()
+        if self.is_slave:
+            self.delay_offsets.load()
+        self.store.load()
+        self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
+        await self.store.start()
+        self._undo.append(("replication", self.replication.stop))
+        await self._maybe(self.replication.start())
+        self._undo.append(("client", self.client.stop))
+        for remoting, port in zip(self._servers, (server, server - 2), strict=True):
+            await remoting.listen(port, interface)
+            self._undo.append((f"port {port}", remoting.stop))
+        self._undo.append(("held pulls", self.hold.stop))
+        self._undo.append(("notifications", self.notifier.stop))
+        self._undo.append(("registration", self.registration.stop))
+        await self.registration.start()
+        if self.is_slave:
+            self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
+            self.slave_synchronize.start()
+        for timer in self._timers:
+            self._undo.append(("timer", timer.stop))
+            timer.start()
+
+    async def _stop(self) -> None:
+        while self._undo:
+            name, undo = self._undo.pop()
+            try:
+                await self._maybe(undo())
+            except Exception:
+                self.log.failure("stopping {name} failed; going on", name=name)
+
+    @staticmethod
+    async def _maybe(result: Any) -> None:
+        if isinstance(result, Awaitable):
+            await result
+
+    def _expire(self) -> None:
+        self.heartbeats.close_expired()
+        self.queue_locks.expire(self.host.now_ms())
+
+    def _delay_offset_table(self) -> dict[int, int]:
+        """Delay level to next offset: the delivery's own, or a slave's copy of it."""
+        if self.is_slave:
+            return self.delay_offsets.table()
+        return self.store.delay_offset_table()
