@@ -29,7 +29,7 @@ def makeService(options: Options) -> ServerService:
         raise SystemExit(f"rmqnamesrv: {error}") from None
     from twisted.internet import reactor
 
-    from rmq_ha.app.servers import NamesrvServer
+    from rmq_ha.app.namesrv_server import NamesrvServer
     from rmq_ha.host.real import make_host
 
     server = NamesrvServer(make_host(reactor), configuration)

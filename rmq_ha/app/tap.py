@@ -29,7 +29,7 @@ def makeService(options: Options) -> ServerService:
         raise SystemExit(f"rmqha: {error}") from None
     from twisted.internet import reactor
 
-    from rmq_ha.app.servers import BrokerServer
+    from rmq_ha.app.broker_server import BrokerServer
     from rmq_ha.host.real import make_host
 
     server = BrokerServer(make_host(reactor), configuration)

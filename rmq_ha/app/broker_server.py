@@ -1,4 +1,4 @@
-"""What twistd runs: a broker with its name server, or a name server alone."""
+"""What `twistd rmqha` runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,66 +6,14 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from rmq_ha.app.exposure import exposure
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.load import ANY_ADDRESS, PlannedPort, embeds_namesrv, port_plan
 from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.seams import Host
-
-_LOOPBACK = ("127.", "::1", "localhost")
-
-
-def exposure(bind_address: str, options: dict[str, str], acl_plug_in: str = "") -> str | None:
-    """A warning for a server that anybody in the network may use; None when it is not one."""
-    if acl_plug_in or options.get("tls.server.mode") == "enforcing":
-        return None
-    if bind_address.startswith(_LOOPBACK):
-        return None
-    where = "all addresses" if bind_address in ANY_ADDRESS else bind_address
-    return (
-        f"listening on {where} without ACL or TLS: whoever reaches this port may read, write and "
-        f"configure; set bindAddress, aclPlugIn, or tls.server.mode=enforcing"
-    )
-
-
-class NamesrvServer:
-    """A name server alone."""
-
-    log = Logger()
-
-    def __init__(self, host: Host, configuration: NamesrvConfiguration) -> None:
-        self._configuration = configuration
-        self._controller = NamesrvController(
-            host,
-            configuration.namesrv,
-            configuration.server,
-            interface=configuration.namesrv.bind_address,
-        )
-
-    def start(self) -> Deferred[Any]:
-        """Listen."""
-        warning = exposure(
-            self._configuration.namesrv.bind_address, self._configuration.plugin_options
-        )
-        if warning:
-            self.log.warn("{warning}", warning=warning)
-        return self._controller.start()
-
-    def stop(self) -> Deferred[Any]:
-        """Close."""
-        return self._controller.stop()
-
-    def ports(self) -> list[PlannedPort]:
-        """Its one port."""
-        port = self._configuration.server.listen_port
-        return [PlannedPort(port, "brokers and clients (listenPort)")]
-
-    def facts(self) -> dict[str, Any]:
-        """The real port, if any free one was asked for."""
-        return {"listenPort": self._controller.port}
 
 
 class BrokerServer:
