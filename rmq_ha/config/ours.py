@@ -25,7 +25,7 @@ class RmqHaConfig:
     )
     ha_transfer_batch_max: int = key(
         "haTransferBatchMax",
-        1048576,
+        262144,
         "largest body of one HA frame when more than haTransferBatchSize is waiting; "
         "a Java slave's receive buffer holds 4 MiB",
     )

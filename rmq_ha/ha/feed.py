@@ -3,17 +3,14 @@
 Spec: ha.md, sections 4.2 to 4.4, 5 and 18.
 """
 
-from collections import deque
-
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ReplicationError
 from rmq_ha.ha.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.status import BrokerRole
 
-UNACKNOWLEDGED_FRAMES = 2
-"""Of a SYNC_MASTER: what is put meanwhile leaves as one larger frame (group commit). Two, so that
-the next frame is on its way while the slave appends the one before."""
+GATHER_SECONDS = 0.1
+"""How long two unacknowledged frames may hold back a third that is not full."""
 
 
 class Feed:
@@ -26,6 +23,11 @@ class Feed:
 
     Differs from 4.9.7 on purpose: a first report that is negative or beyond our log, and an
     acknowledgement beyond what was sent here, are refused.
+
+    With two frames unacknowledged a SYNC_MASTER gathers what is put meanwhile, up to a full
+    frame, and sends it at the next acknowledgement (group commit by itself). Two, so that one is
+    on its way while the slave appends the other. A slave that is slow to acknowledge gets the
+    frame after GATHER_SECONDS all the same.
 
     :ivar requested: the first report; None before.
     :ivar sent: end of what was sent; the next frame starts here.
@@ -40,7 +42,8 @@ class Feed:
         self._store = configuration.store
         self._ours = configuration.ours
         self._reader = ReportReader()
-        self._frame_ends: deque[int] = deque()
+        self._last_frame_start = 0
+        self._gathers = False
         self._paused = False
         self._last_read = now
         self._last_write = now
@@ -78,9 +81,6 @@ class Feed:
                 f"the slave acknowledges {offset}, but was sent bytes up to {self.sent}"
             )
         self.acked = max(self.acked, offset)
-        ends = self._frame_ends
-        while ends and ends[0] <= offset:
-            ends.popleft()
         return True
 
     def _begin(self, offset: int) -> None:
@@ -110,18 +110,21 @@ class Feed:
         if now >= self._heartbeat_time():
             self._last_write = now
             return encode_frame(self.sent)
-        is_sync = self._store.broker_role is BrokerRole.SYNC_MASTER
-        if is_sync and len(self._frame_ends) >= UNACKNOWLEDGED_FRAMES:
-            return b""
         limit = max(self._store.ha_transfer_batch_size, self._ours.ha_transfer_batch_max)
-        body = self._log.read(self.sent, min(limit, MAX_BODY_SIZE))
+        limit = min(limit, MAX_BODY_SIZE)
+        self._gathers = (
+            self.acked < self._last_frame_start
+            and 0 < self._log.max_offset - self.sent < limit
+            and now < self._last_write + GATHER_SECONDS
+        )
+        body = b"" if self._gathers else self._log.read(self.sent, limit)
         if not body:
             return b""
+        if self._store.broker_role is BrokerRole.SYNC_MASTER:
+            self._last_frame_start = self.sent
         frame = encode_frame(self.sent, body)
         self.sent += len(body)
         self._last_write = now
-        if is_sync:
-            self._frame_ends.append(self.sent)
         return frame
 
     def on_time(self, now: float) -> None:
@@ -137,7 +140,8 @@ class Feed:
         """When to call `on_time` and `next_frame` if nothing else happens."""
         if self.requested is None or self._paused:
             return self._expiry_time()
-        return min(self._expiry_time(), self._heartbeat_time())
+        soon = self._last_write + GATHER_SECONDS if self._gathers else self._heartbeat_time()
+        return min(soon, self._heartbeat_time(), self._expiry_time())
 
     def _heartbeat_time(self) -> float:
         return self._last_write + self._store.ha_send_heartbeat_interval / 1000
