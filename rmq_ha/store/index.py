@@ -1,0 +1,241 @@
+"""IndexService: finds messages by key and time in a row of IndexFiles.
+
+Spec: store.md, section 4.
+"""
+
+from collections.abc import Callable, Sequence
+
+from twisted.logger import Logger
+
+from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.seams import Disk
+from rmq_ha.store.format.index import (
+    FILE_NAME_LENGTH,
+    IndexHeader,
+    file_name,
+    index_file_size,
+    key_hash,
+)
+from rmq_ha.store.index_file import Entry, IndexFile
+
+# Of the transaction types only rollback has both bits.
+_ROLLBACK = 0xC
+
+
+class IndexService:
+    """
+    The IndexFiles of a store.
+
+    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker.
+
+    :param store_path: the store's root directory.
+    :param now_ms: names new files.
+    :raises ConfigurationError: there is no room for any key.
+    :ivar on_file_full: None, or called when a file has got its last item, with the store time of
+        that item's record. The owner then has `sync` run in the worker, and after that raises
+        the checkpoint's index time to the one it was told.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        disk: Disk,
+        store_path: str,
+        max_hash_slot_num: int,
+        max_index_num: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        if max_hash_slot_num < 1 or max_index_num < 2:
+            raise ConfigurationError(
+                f"maxHashSlotNum {max_hash_slot_num} must be at least 1, maxIndexNum "
+                f"{max_index_num} at least 2"
+            )
+        self._disk = disk
+        self._directory = f"{store_path}/index"
+        self._slots = max_hash_slot_num
+        self._items = max_index_num
+        self._now_ms = now_ms
+        self._files: list[IndexFile] = []
+        self._full: list[IndexFile] = []
+        self.on_file_full: Callable[[int], None] | None = None
+
+    def load(self, last_exit_ok: bool, index_msg_timestamp: int) -> None:
+        """
+        Read the headers of all files; after a crash delete what the checkpoint does not vouch for.
+
+        :param index_msg_timestamp: of the checkpoint, ms.
+        :raises StoreError: a file has another size than the settings give, or the disk refuses.
+
+        Spec: store.md, section 4.5.
+        """
+        size = index_file_size(self._slots, self._items)
+        for name in self._disk.list_dir(self._directory):
+            path = f"{self._directory}/{name}"
+            if not (name.isascii() and name.isdigit()) or self._disk.is_dir(path):
+                continue
+            found = self._disk.size(path)
+            if found == 0:
+                self._remove(path)  # the process died while it made this file
+                continue
+            if found != size:
+                raise StoreError(
+                    f"{path} has {found} bytes, but maxHashSlotNum and maxIndexNum make it {size}; "
+                    "start with the settings with which the store was written, or delete the "
+                    "index directory and with it the keys of old messages"
+                )
+            file = IndexFile(self._disk, path, self._slots, self._items)
+            file.load()
+            file.close()
+            if not last_exit_ok and file.header.end_timestamp > index_msg_timestamp:
+                self._remove(path)
+                continue
+            self._files.append(file)
+
+    def _remove(self, path: str) -> None:
+        try:
+            self._disk.remove(path)
+        except OSError as error:
+            raise StoreError(f"cannot remove {path}: {error}") from error
+
+    def headers(self) -> list[tuple[str, IndexHeader]]:
+        """Path and header of each file, oldest first."""
+        return [(file.path, file.header) for file in self._files]
+
+    # Writing
+
+    def put_requests(self, requests: Sequence[DispatchRequest]) -> None:
+        """
+        Index the unique key and the keys of each record.
+
+        :param requests: in log order. Those that were put before change nothing, but the last.
+        :raises StoreError: the disk refuses; put the same requests again later.
+
+        Spec: store.md, sections 4.2 and 4.3.
+        """
+        reached = self._files[-1].header.end_physical_offset if self._files else 0
+        entries: list[Entry] = []
+        for request in requests:
+            topic, _, physical_offset, _, _, timestamp, _, keys, uniq_key, sys_flag, _, _ = request
+            if physical_offset < reached or sys_flag & _ROLLBACK == _ROLLBACK:
+                continue
+            if uniq_key:
+                entries.append((key_hash(topic, uniq_key), physical_offset, timestamp))
+            if keys:
+                for key in keys.split(" "):
+                    if key:
+                        entries.append((key_hash(topic, key), physical_offset, timestamp))
+        done = 0
+        while done < len(entries):
+            file = self._writable()
+            count = min(file.room, len(entries) - done)
+            file.reserve(count)
+            file.put(entries[done : done + count] if count < len(entries) else entries)
+            done += count
+            if not file.room:
+                self._became_full(file)
+
+    def _writable(self) -> IndexFile:
+        if self._files and self._files[-1].room:
+            return self._files[-1]
+        last = self._files[-1] if self._files else None
+        path = f"{self._directory}/{self._new_name()}"
+        file = IndexFile(self._disk, path, self._slots, self._items)
+        try:
+            file.create(last.header if last else None)
+        except StoreError:
+            file.close()
+            self._remove(path)
+            raise
+        self._files.append(file)
+        return file
+
+    def _new_name(self) -> str:
+        """The local time, but behind all names there are: twice in a ms, or a clock set back."""
+        name = file_name(self._now_ms())
+        if self._files:
+            last = self._files[-1].path.rpartition("/")[2]
+            if name <= last:
+                name = f"{int(last) + 1:0{FILE_NAME_LENGTH}d}"
+        return name
+
+    def _became_full(self, file: IndexFile) -> None:
+        for older in self._files[:-1]:
+            if older not in self._full:
+                older.close()
+        self._full.append(file)
+        if self.on_file_full is not None:
+            self.on_file_full(file.header.end_timestamp)
+
+    # Looking up
+
+    def query(
+        self, topic: str, key: str, max_nums: int, begin: int, end: int
+    ) -> tuple[list[int], int, int]:
+        """
+        Records with a key; other keys of the same hash may be among them.
+
+        :param begin: store time, ms, as `end`; exact to a second.
+        :returns: physical offsets, newest first; store time and physical offset of the record
+            that was indexed last (0 without any).
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 4.4.
+        """
+        found: list[int] = []
+        if not self._files:
+            return found, 0, 0
+        newest = self._files[-1]
+        wanted = key_hash(topic, key)
+        for file in reversed(self._files):
+            if file.overlaps(begin, end):
+                try:
+                    found += file.find(wanted, max_nums - len(found), begin, end)
+                except CorruptRecord as error:
+                    self.log.error("an index chain is broken: {error}", error=error)
+                if file is not newest and file not in self._full:
+                    file.close()
+            if file.header.begin_timestamp < begin or len(found) >= max_nums:
+                break
+        return found, newest.header.end_timestamp, newest.header.end_physical_offset
+
+    # Cleaning and flushing
+
+    def delete_expired(self, min_physical_offset: int) -> int:
+        """
+        Delete files, never the newest, all of whose records the log has lost; returns how many.
+
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 9.3.
+        """
+        deleted = 0
+        while len(self._files) > 1:
+            file = self._files[0]
+            if file.header.end_physical_offset >= min_physical_offset:
+                break
+            if file not in self._full:
+                file.close()
+            self._remove(file.path)
+            del self._files[0]
+            deleted += 1
+        return deleted
+
+    def sync(self) -> None:
+        """
+        What was put before this call is on the disk. Blocks: call it in the worker.
+
+        :raises StoreError: the disk refuses; what is left will be tried again next time.
+        """
+        while self._full:
+            self._full[0].sync()
+            del self._full[0]
+        for file in self._files[-1:]:
+            if file.is_dirty:
+                file.sync()
+
+    def close(self) -> None:
+        """Give descriptors and maps back; any use opens them again."""
+        for file in (*self._full, *self._files):
+            file.close()

@@ -1,0 +1,209 @@
+"""One IndexFile: a hash table from keys to physical offsets, with the store time beside it.
+
+Spec: store.md, section 4.
+"""
+
+from collections.abc import Sequence
+
+from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.seams import Disk, File
+from rmq_ha.store.format.index import (
+    HEADER_SIZE,
+    ITEM,
+    ITEM_SIZE,
+    MAX_TIME_DIFFERENCE,
+    SLOT,
+    SLOT_SIZE,
+    IndexHeader,
+    index_file_size,
+)
+
+# Disk space for so many items is taken at once, and their pages are let go of when full.
+_ITEMS_STEP = (1 << 20) // ITEM_SIZE
+
+Entry = tuple[int, int, int]
+"""Hash of a key, physical offset and store timestamp of its record."""
+
+
+class IndexFile:
+    """
+    A file of slots and items, written through its map and read with `pread`.
+
+    The file is opened when it is needed; `close` gives descriptor and map back.
+
+    :param slots: hash slots.
+    :param items: that the file has room for, and one.
+    :ivar header: as it is in the file.
+    :ivar is_dirty: something was written since the last `sync`.
+    """
+
+    def __init__(self, disk: Disk, path: str, slots: int, items: int) -> None:
+        self._disk = disk
+        self.path = path
+        self._slots = slots
+        self._items = items
+        self._items_at = HEADER_SIZE + SLOT_SIZE * slots
+        self._file: File | None = None
+        self._reserved = 0
+        self._slots_are_reserved = False
+        self._forgotten = 0
+        self.header = IndexHeader()
+        self.is_dirty = False
+
+    @property
+    def room(self) -> int:
+        """How many items still fit."""
+        return max(0, self._items - self.header.index_count)
+
+    def _opened(self) -> File:
+        if self._file is None:
+            size = index_file_size(self._slots, self._items)
+            try:
+                self._file = self._disk.open(self.path, size)
+            except OSError as error:
+                raise StoreError(f"cannot open {self.path}: {error}") from error
+        return self._file
+
+    def _read(self, size: int, position: int) -> bytes:
+        try:
+            return self._opened().pread(size, position)
+        except OSError as error:
+            raise StoreError(f"cannot read {self.path}: {error}") from error
+
+    def load(self) -> None:
+        """
+        Read the header.
+
+        :raises StoreError: the file has another size, or the disk refuses.
+        """
+        self.header = IndexHeader.decode(self._read(HEADER_SIZE, 0))
+        self._forgotten = self.header.index_count
+        self._reserved = min(self._items, self._forgotten) // _ITEMS_STEP * _ITEMS_STEP
+
+    def create(self, previous: IndexHeader | None) -> None:
+        """
+        Make the file, with what the previous one knows of the log's end.
+
+        :raises StoreError: the disk refuses.
+        """
+        if previous is not None:
+            end, offset = previous.end_timestamp, previous.end_physical_offset
+            self.header = IndexHeader(end, end, offset, offset)
+        self.reserve(1)
+        self._opened().map()[:HEADER_SIZE] = self.header.encode()
+        self.is_dirty = True
+
+    def reserve(self, count: int) -> None:
+        """
+        Make sure that so many more items cannot run out of disk.
+
+        :raises StoreError: the disk refuses.
+        """
+        needed = self.header.index_count + count
+        if needed <= self._reserved and self._slots_are_reserved:
+            return
+        step = min(self._items, -(-needed // _ITEMS_STEP) * _ITEMS_STEP)
+        file = self._opened()
+        try:
+            if not self._slots_are_reserved:
+                file.reserve(0, self._items_at)
+                self._slots_are_reserved = True
+            position = self._items_at + self._reserved * ITEM_SIZE
+            if step > self._reserved:
+                file.reserve(position, (step - self._reserved) * ITEM_SIZE)
+        except OSError as error:
+            raise StoreError(
+                f"cannot make room in {self.path}: {error}; free some disk space"
+            ) from error
+        self._reserved = max(self._reserved, step)
+
+    def put(self, entries: Sequence[Entry]) -> None:
+        """
+        Insert items; `reserve` came first, and there is room.
+
+        :param entries: in log order, at least one.
+        """
+        begin, _, begin_offset, _, used, number = self.header
+        if number == 1:
+            begin_offset, begin = entries[0][1], entries[0][2]
+        buffer = self._opened().map()
+        slots, items_at = self._slots, self._items_at
+        unpack, pack_slot, pack_item = SLOT.unpack_from, SLOT.pack_into, ITEM.pack_into
+        for key_hash, physical_offset, timestamp in entries:
+            seconds = (timestamp - begin) // 1000 if begin > 0 else 0
+            if not 0 <= seconds <= MAX_TIME_DIFFERENCE:
+                seconds = 0 if seconds < 0 else MAX_TIME_DIFFERENCE
+            slot_at = HEADER_SIZE + key_hash % slots * SLOT_SIZE
+            previous = unpack(buffer, slot_at)[0]
+            if not 0 < previous < number:
+                used += previous == 0
+                previous = 0
+            position = items_at + number * ITEM_SIZE
+            pack_item(buffer, position, key_hash, physical_offset, seconds, previous)
+            pack_slot(buffer, slot_at, number)
+            number += 1
+        _, end_offset, end = entries[-1]
+        self.header = IndexHeader(begin, end, begin_offset, end_offset, used, number)
+        buffer[:HEADER_SIZE] = self.header.encode()
+        self.is_dirty = True
+        if number - self._forgotten >= _ITEMS_STEP or number >= self._items:
+            self._let_go(number)
+
+    def _let_go(self, number: int) -> None:
+        """Give pages back to the page cache, or else the whole file counts as our memory."""
+        file = self._opened()
+        file.forget(HEADER_SIZE, SLOT_SIZE * self._slots)
+        start = self._items_at + self._forgotten * ITEM_SIZE
+        file.forget(start, (number - self._forgotten) * ITEM_SIZE)
+        self._forgotten = number
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Some item may be from this span of time, ms."""
+        return begin <= self.header.end_timestamp and end >= self.header.begin_timestamp
+
+    def find(self, key_hash: int, most: int, begin: int, end: int) -> list[int]:
+        """
+        Physical offsets of the items with that hash and a time in the span, newest first.
+
+        :param begin: ms; the times in the file are whole seconds after its first one.
+        :raises StoreError: the disk refuses.
+
+        Spec: store.md, section 4.4.
+        """
+        found: list[int] = []
+        count, begin_timestamp = self.header.index_count, self.header.begin_timestamp
+        slot = self._read(SLOT_SIZE, HEADER_SIZE + key_hash % self._slots * SLOT_SIZE)
+        number = SLOT.unpack(slot)[0]
+        while 0 < number < count and len(found) < most:
+            data = self._read(ITEM_SIZE, self._items_at + number * ITEM_SIZE)
+            if len(data) < ITEM_SIZE:
+                raise CorruptRecord(f"{self.path} has no item {number}")
+            item_hash, physical_offset, seconds, previous = ITEM.unpack(data)
+            time = begin_timestamp + seconds * 1000
+            if seconds < 0 or time < begin:
+                break
+            if item_hash == key_hash and time <= end:
+                found.append(physical_offset)
+            if previous >= number:
+                break  # no chain of ours goes forward
+            number = previous
+        return found
+
+    def sync(self) -> None:
+        """
+        What was written is on the disk. Blocks.
+
+        :raises StoreError: the disk refuses.
+        """
+        self.is_dirty = False
+        try:
+            self._opened().sync()
+        except OSError as error:
+            self.is_dirty = True
+            raise StoreError(f"cannot flush {self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Give descriptor and map back; any use opens them again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
