@@ -346,7 +346,7 @@ class NetworkContract(TestCase):
         factory = Factory()
         factory.buildProtocol = self._accept  # type: ignore[method-assign,assignment]
         self.listening = self.wait(self.server_network.server(self.port).listen(factory))
-        self.used_port: int = self.listening.getHost().port
+        self.used_port: int = self.listening.getHost().port  # type: ignore[attr-defined]
         self.client: Any = self.wait(self.connect())
         self.run_until(lambda: self.accepted and self.accepted[0].made)
         self.server: Any = self.accepted[0]

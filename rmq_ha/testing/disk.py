@@ -240,7 +240,7 @@ class SimDisk:
 
     def open(self, path: str, size: int) -> SimFile:
         """
-        Open a file of exactly `size` bytes; create it, sparse, if missing.
+        Open a file of exactly `size` bytes; create it, sparse, if missing or cut short.
 
         :raises StoreError: the file exists with another size.
         """
@@ -250,6 +250,8 @@ class SimDisk:
             self.make_dirs(os.path.dirname(path))
             inode = self._files[path] = Inode(size, self.now_ms())
             self._journal.append(lambda: self._undo_create(path))
+        elif not inode.cache:
+            self._files[path] = inode = Inode(size, self.now_ms())
         elif len(inode.cache) != size:
             raise StoreError(f"{path} has {len(inode.cache)} bytes instead of {size}")
         return SimFile(self, path, inode)
@@ -369,13 +371,14 @@ class SimDisk:
     # Crash
 
     def _undo_create(self, path: str) -> None:
-        self._files.pop(path, None)
+        if self._files.pop(path, None) is not None and self._random.random() < 0.2:
+            self._files[path] = Inode(0, self.now_ms())  # its name came through, its size not
 
     def _undo_remove(self, path: str, inode: Inode) -> None:
-        self.make_dirs_quietly(os.path.dirname(path))
+        self._restore_dirs(os.path.dirname(path))
         self._files[path] = inode
 
-    def make_dirs_quietly(self, path: str) -> None:
+    def _restore_dirs(self, path: str) -> None:
         """Put directories back that a removed file needs."""
         while path not in self._dirs:
             self._dirs[path] = None

@@ -1,4 +1,4 @@
-"""The worker of a simulated machine: calls run a little later, one after the other."""
+"""The worker of a simulated machine: calls run a little later, a few at a time."""
 
 from collections.abc import Callable
 from random import Random
@@ -12,24 +12,27 @@ from rmq_ha.testing.trace import WORKED
 
 T = TypeVar("T")
 
+THREADS = 4
+
 
 class SimWorker:
     """
     A `rmq_ha.seams.Worker`.
 
     A call takes effect some time after it was asked for, and its result comes some time after
-    that: what is written in between is not part of a sync.
+    that: what is written in between is not part of a sync. With several threads, what was asked
+    for first may end last.
 
-    :ivar delay: least and most seconds of each of the two waits.
+    :ivar delay: least and most seconds of each of the two waits; `usual_delay` at first.
     """
 
     def __init__(self, clock: SimClock, random: Random, index: int = 0) -> None:
-        self.delay = (0.00002, 0.0004)
+        self.usual_delay = self.delay = (0.00002, 0.0004)
         self.outstanding = 0
         self._clock = clock
         self._random = random
         self._index = index
-        self._free_at = 0.0
+        self._free_at = [0.0] * THREADS
         self._dead = False
 
     def call(self, function: Callable[..., T], *args: Any) -> "Deferred[T]":
@@ -37,9 +40,11 @@ class SimWorker:
         done: Deferred[T] = Deferred()
         if not self._dead:
             self.outstanding += 1
-            start = max(self._clock.seconds(), self._free_at) + self._wait()
-            self._free_at = start + self._wait()
-            self._clock.at(start, self._run, self._free_at, done, function, args)
+            thread = min(range(THREADS), key=self._free_at.__getitem__)
+            start = max(self._clock.seconds(), self._free_at[thread]) + self._wait()
+            end = start + self._wait()
+            self._free_at[thread] = end
+            self._clock.at(start, self._run, end, done, function, args)
         return done
 
     def _wait(self) -> float:

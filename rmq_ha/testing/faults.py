@@ -1,0 +1,180 @@
+"""What goes wrong in a simulation, and when: a plan drawn from the seed."""
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple, Protocol
+
+from rmq_ha.testing.host import SimHost, World
+from rmq_ha.testing.trace import FAULT
+
+MASTER, SLAVE = "master", "slave"
+
+
+class Fault(NamedTuple):
+    """
+    One thing that goes wrong.
+
+    :ivar at: seconds after the plan's start.
+    :ivar seconds: how long it lasts, where it lasts.
+    :ivar machine: the one that it hits first.
+    """
+
+    at: float
+    kind: str
+    machine: str
+    seconds: float
+
+
+KINDS = {
+    "drop": 4,
+    "half_open": 3,
+    "partition": 3,
+    "one_way": 3,
+    "slow": 2,
+    "kill": 2,
+    "power": 2,
+    "restart": 1,
+    "disk_full": 1,
+    "slow_disk": 2,
+}
+"""Every kind of fault, and how often it comes compared with the others."""
+
+
+def plan_faults(random: Random, seconds: float, kinds: dict[str, int] | None = None) -> list[Fault]:
+    """
+    Draw what goes wrong.
+
+    :param seconds: all of it begins within this time.
+    :param kinds: weights by kind; None: `KINDS`.
+    """
+    weights = KINDS if kinds is None else kinds
+    names = list(weights)
+    faults = []
+    for _ in range(random.randint(1, 6) if names else 0):
+        kind = random.choices(names, list(weights.values()))[0]
+        machine = SLAVE if random.random() < 0.6 else MASTER
+        lasting = random.choice((0.05, 0.5, 2.0, 5.0, 25.0)) * (0.5 + random.random())
+        faults.append(Fault(random.random() * seconds, kind, machine, lasting))
+    return sorted(faults)
+
+
+class Victims(Protocol):
+    """What faults are done to."""
+
+    world: World
+
+    def host(self, machine: str) -> SimHost:
+        """A machine by its part."""
+
+    def crash(self, machine: str, power: bool) -> None:
+        """It stops at once; harmless when it is down."""
+
+    def restart(self, machine: str) -> None:
+        """It comes back; harmless when it is up."""
+
+    def stop_and_restart(self, machine: str) -> None:
+        """An operator restarts it in an orderly way."""
+
+
+class FaultPlan:
+    """
+    Lets the faults happen.
+
+    :ivar done: what happened so far.
+    """
+
+    def __init__(self, victims: Victims, faults: list[Fault]) -> None:
+        self.done: list[Fault] = []
+        self._victims = victims
+        self._network = victims.world.network
+        self._faults = faults
+        self._over = False
+
+    def start(self) -> None:
+        """Put all of them on the clock."""
+        now = self._clock_now()
+        for fault in self._faults:
+            self._victims.world.clock.at(now + fault.at, self._happen, fault)
+
+    def finish(self) -> None:
+        """Heal everything: what is cut, slow, full or down works again."""
+        self._over = True
+        self._network.heal()
+        for machine in (MASTER, SLAVE):
+            self._fill(machine, False)
+            self._slow_disk(machine, False)
+            self._victims.restart(machine)
+
+    def _clock_now(self) -> float:
+        return self._victims.world.clock.seconds()
+
+    def _happen(self, fault: Fault) -> None:
+        if self._over:
+            return
+        self.done.append(fault)
+        self._victims.world.trace.add(
+            FAULT, 0, self._clock_now(), 0, f"{fault.kind} {fault.machine}".encode()
+        )
+        getattr(self, "_do_" + fault.kind)(fault)
+
+    def _later(self, fault: Fault, function: Callable[..., None], *args: object) -> None:
+        def undo() -> None:
+            if not self._over:
+                function(*args)
+
+        self._victims.world.clock.at(self._clock_now() + fault.seconds, undo)
+
+    def _others(self, fault: Fault) -> tuple[str, str]:
+        """Host names of the machine that is hit and of the other one."""
+        other = SLAVE if fault.machine == MASTER else MASTER
+        return self._victims.host(fault.machine).name, self._victims.host(other).name
+
+    def _do_drop(self, fault: Fault) -> None:
+        for end in self._network.between(*self._others(fault)):
+            self._network.drop(end)
+
+    def _do_half_open(self, fault: Fault) -> None:
+        """The machine's ends vanish; cut off, its kernel cannot say so either."""
+        here, there = self._others(fault)
+        for end in self._network.between(here, there):
+            self._network.half_open(end)
+        self._network.cut(here, there)
+        self._later(fault, self._network.heal)
+
+    def _do_partition(self, fault: Fault) -> None:
+        self._network.partition(*self._others(fault))
+        self._later(fault, self._network.heal)
+
+    def _do_one_way(self, fault: Fault) -> None:
+        self._network.cut(*self._others(fault))
+        self._later(fault, self._network.heal)
+
+    def _do_slow(self, fault: Fault) -> None:
+        self._network.slow(*self._others(fault), 0.5)
+        self._later(fault, self._network.heal)
+
+    def _do_kill(self, fault: Fault) -> None:
+        self._victims.crash(fault.machine, False)
+        self._later(fault, self._victims.restart, fault.machine)
+
+    def _do_power(self, fault: Fault) -> None:
+        self._victims.crash(fault.machine, True)
+        self._later(fault, self._victims.restart, fault.machine)
+
+    def _do_restart(self, fault: Fault) -> None:
+        self._victims.stop_and_restart(fault.machine)
+
+    def _do_disk_full(self, fault: Fault) -> None:
+        self._fill(fault.machine, True)
+        self._later(fault, self._fill, fault.machine, False)
+
+    def _fill(self, machine: str, full: bool) -> None:
+        self._victims.host(machine).disk.is_full = full
+
+    def _do_slow_disk(self, fault: Fault) -> None:
+        self._slow_disk(fault.machine, True)
+        self._later(fault, self._slow_disk, fault.machine, False)
+
+    def _slow_disk(self, machine: str, slow: bool) -> None:
+        worker = self._victims.host(machine).worker
+        worker.delay = (0.05, 1.5) if slow else worker.usual_delay

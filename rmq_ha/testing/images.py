@@ -1,0 +1,163 @@
+"""Store files as the checkers see them: read raw, with a parser of their own.
+
+What judges the store must not share its code, so nothing here comes from `rmq_ha.store`.
+
+Spec: store.md, sections 2.1, 2.2 and 3.1.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct, error
+from typing import NamedTuple
+from zlib import crc32
+
+from rmq_ha.seams import Disk
+
+_MESSAGE = 0xDAA320A7
+_BLANK = 0xCBD43194
+_HEAD = Struct(">iIiiiqqiq")
+_UNIT = Struct(">qiq")
+_FILLER = 0x7FFFFFFF
+
+
+class Seen(NamedTuple):
+    """One record of a commit log."""
+
+    offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    unique_id: str
+    tags: str
+    store_timestamp: int
+
+
+@dataclass
+class LogImage:
+    """
+    A commit log's bytes.
+
+    :ivar start: offset of its first byte.
+    :ivar end: where the broker says that it ends; bytes beyond do not count.
+    """
+
+    start: int
+    data: bytes
+    end: int
+    file_size: int
+
+    def slice(self, start: int, end: int) -> bytes:
+        """Bytes by physical offset."""
+        return self.data[start - self.start : end - self.start]
+
+    def records(self) -> Iterator[Seen]:
+        """Records from the start to the end, or to the first that is none."""
+        position = self.start
+        while position + 8 <= self.end:
+            found = parse_record(self.data, position - self.start, self.end - self.start)
+            if found is None:
+                if not self._is_blank(position):
+                    return
+                position += self.file_size - position % self.file_size
+                continue
+            if found.offset != position:
+                return
+            yield found
+            position += found.size
+
+    def readable_end(self) -> int:
+        """Where reading records stops."""
+        position = self.start
+        for record in self.records():
+            position = record.offset + record.size
+        while position + 8 <= self.end and self._is_blank(position):
+            position += self.file_size - position % self.file_size
+        return position
+
+    def _is_blank(self, position: int) -> bool:
+        at = position - self.start
+        return int.from_bytes(self.data[at + 4 : at + 8], "big") == _BLANK
+
+
+def parse_record(data: bytes, position: int, end: int) -> Seen | None:
+    """The record at a position, if a whole and sound one is there."""
+    try:
+        size, magic, crc, queue_id, _, queue_offset, offset, flag, _ = _HEAD.unpack_from(
+            data, position
+        )
+        if magic != _MESSAGE or size < 91 or position + size > end:
+            return None
+        at = position + 48 + (20 if flag & 0x10 else 8)
+        store_timestamp = int.from_bytes(data[at : at + 8], "big")
+        at += 8 + (20 if flag & 0x20 else 8) + 12
+        length = int.from_bytes(data[at : at + 4], "big")
+        body = data[at + 4 : at + 4 + length]
+        at += 4 + length
+        topic_end = at + 1 + data[at]
+        topic = data[at + 1 : topic_end].decode()
+        tail = topic_end + 2 + int.from_bytes(data[topic_end : topic_end + 2], "big")
+        properties = data[topic_end + 2 : tail].decode()
+    except (error, IndexError, UnicodeDecodeError):
+        return None
+    if tail != position + size or (body and crc32(body) & 0x7FFFFFFF != crc):
+        return None
+    pairs = dict(piece.split("\x01", 1) for piece in properties.split("\x02") if "\x01" in piece)
+    return Seen(
+        offset,
+        size,
+        topic,
+        queue_id,
+        queue_offset,
+        pairs.get("UNIQ_KEY", ""),
+        pairs.get("TAGS", ""),
+        store_timestamp,
+    )
+
+
+def read_log(disk: Disk, directory: str, file_size: int, end: int | None = None) -> LogImage:
+    """
+    A commit log as it lies on a disk.
+
+    :param end: None: as far as it can be read.
+    """
+    names = disk.list_dir(directory)
+    start = int(names[0]) if names else 0
+    data = b"".join(disk.read_bytes(f"{directory}/{name}") for name in names)
+    image = LogImage(start, data, start + len(data), file_size)
+    image.end = image.readable_end() if end is None else end
+    return image
+
+
+@dataclass
+class QueueImage:
+    """
+    A consume queue's units by queue offset, fillers left out.
+
+    :ivar end: the queue offset behind the last one.
+    """
+
+    units: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    end: int = 0
+
+
+def read_queues(disk: Disk, directory: str) -> dict[tuple[str, int], QueueImage]:
+    """All consume queues below a directory."""
+    images: dict[tuple[str, int], QueueImage] = {}
+    for topic in disk.list_dir(directory):
+        for queue_id in disk.list_dir(f"{directory}/{topic}"):
+            images[topic, int(queue_id)] = _read_queue(disk, f"{directory}/{topic}/{queue_id}")
+    return images
+
+
+def _read_queue(disk: Disk, directory: str) -> QueueImage:
+    image = QueueImage()
+    for name in disk.list_dir(directory):
+        number = int(name) // _UNIT.size
+        for unit in _UNIT.iter_unpack(disk.read_bytes(f"{directory}/{name}")):
+            if unit[1] > 0:
+                image.end = number + 1
+                if unit[1] != _FILLER:
+                    image.units[number] = unit
+            number += 1
+    return image

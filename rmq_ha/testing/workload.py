@@ -1,0 +1,206 @@
+"""Who sends in a simulation, and what became of each attempt."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from rmq_ha.model.message import Address, AppendResult, Message, MessageBatch, PutMessageResult
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.testing.clock import SimClock
+
+TOPICS = ("TopicA", "TopicB")
+QUEUES = 3
+_BORN = Address(b"\x7f\x00\x00\x09", 50000)
+
+
+@dataclass
+class Attempt:
+    """
+    One message that somebody tried to put.
+
+    :ivar boot: which life of the master took it.
+    :ivar fired: how often a result came; 1 in the end, 0 only if that life ended in a crash.
+    :ivar end: of its record (of the whole batch: what was waited for), physical offset.
+    :ivar lost_on: machines that came back without it.
+    """
+
+    unique_id: str
+    topic: str
+    queue_id: int
+    boot: int
+    asked_at: float
+    fired: int = 0
+    status: PutMessageStatus | None = None
+    answered_at: float = 0.0
+    offset: int = -1
+    end: int = -1
+    queue_offset: int = -1
+    lost_on: dict[str, float] = field(default_factory=dict)
+
+    def settle(self, status: PutMessageStatus, append: AppendResult | None, now: float) -> None:
+        """A result came."""
+        self.fired += 1
+        self.status = status
+        self.answered_at = now
+        if append is not None:
+            self.offset = append.physical_offset
+            self.end = append.next_offset
+            self.queue_offset = append.queue_offset
+
+
+class Target(Protocol):
+    """Where a producer puts: the master of a pair, as it is at the moment."""
+
+    boots: int
+
+    @property
+    def open_store(self) -> Any:
+        """Its `IMessageStore`; None while it is down."""
+
+    @property
+    def store_host(self) -> Address:
+        """What goes into records."""
+
+
+class Audience(Protocol):
+    """Who wants to know of results."""
+
+    def answered(self, attempt: Attempt) -> None:
+        """A result came just now."""
+
+
+class DirectProducer:
+    """
+    Puts messages straight into a store: single ones, batches, and many at a time.
+
+    :param pause: seconds between puts, on average.
+    :ivar attempts: everything that it tried, by unique id.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: SimClock,
+        random: Random,
+        target: Target,
+        audience: Audience,
+        pause: float,
+    ) -> None:
+        self.attempts: dict[str, Attempt] = {}
+        self._name = name
+        self._clock = clock
+        self._random = random
+        self._target = target
+        self._audience = audience
+        self._pause = pause
+        self._running = False
+        self._count = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._running = True
+        self._clock.at(self._clock.seconds() + self._random.random() * self._pause, self._tick)
+
+    def stop(self) -> None:
+        """Put nothing more; results still come."""
+        self._running = False
+
+    def _tick(self) -> None:
+        if not self._running:
+            return
+        pause = self._random.expovariate(1 / self._pause)
+        self._clock.at(self._clock.seconds() + pause, self._tick)
+        store = self._target.open_store
+        if store is not None:
+            kind = self._random.random()
+            if kind < 0.6:
+                self._put_one(store)
+            elif kind < 0.75:
+                self._put_batch(store)
+            else:
+                self._put_many(store)
+
+    def _attempt(self, topic: str, queue_id: int) -> Attempt:
+        self._count += 1
+        unique_id = f"{self._name}-{self._count:06d}"
+        attempt = Attempt(unique_id, topic, queue_id, self._target.boots, self._clock.seconds())
+        self.attempts[unique_id] = attempt
+        return attempt
+
+    def _message(self) -> tuple[Attempt, Message]:
+        random = self._random
+        attempt = self._attempt(random.choice(TOPICS), random.randrange(QUEUES))
+        properties = self._properties(attempt)
+        message = Message(
+            topic=attempt.topic,
+            queue_id=attempt.queue_id,
+            body=self._body(),
+            born_host=_BORN,
+            store_host=self._target.store_host,
+            born_timestamp=1,
+            properties=properties,
+            properties_string="\x02".join(f"{k}\x01{v}" for k, v in properties.items()),
+        )
+        return attempt, message
+
+    def _properties(self, attempt: Attempt) -> dict[str, str]:
+        random = self._random
+        properties = {"UNIQ_KEY": attempt.unique_id}
+        if random.random() < 0.5:
+            properties["TAGS"] = random.choice(("red", "green", "blue"))
+        if random.random() < 0.3:
+            properties["KEYS"] = f"k{random.randrange(20)} k{random.randrange(20)}"
+        return properties
+
+    def _body(self) -> bytes:
+        size = self._random.choice((0, 10, 100, 100, 300, 1000))
+        return self._random.randbytes(1) * size
+
+    def _put_one(self, store: Any) -> None:
+        attempt, message = self._message()
+        store.put_message(message).addCallback(self._one_done, attempt)
+
+    def _one_done(self, result: PutMessageResult, attempt: Attempt) -> None:
+        self._settle(attempt, result.status, result.append)
+
+    def _put_batch(self, store: Any) -> None:
+        topic, queue_id = self._random.choice(TOPICS), self._random.randrange(QUEUES)
+        attempts = [self._attempt(topic, queue_id) for _ in range(self._random.randint(2, 5))]
+        members = [(0, self._body(), f"UNIQ_KEY\x01{attempt.unique_id}") for attempt in attempts]
+        batch = MessageBatch(topic, queue_id, _BORN, self._target.store_host, members)
+        store.put_batch(batch).addCallback(self._batch_done, attempts)
+
+    def _batch_done(self, result: PutMessageResult, attempts: list[Attempt]) -> None:
+        """Only the first one's offset is told; the end of all is what was waited for."""
+        append = result.append
+        for number, attempt in enumerate(attempts):
+            self._settle(attempt, result.status, append)
+            if append is not None:
+                attempt.queue_offset = append.queue_offset + number
+
+    def _put_many(self, store: Any) -> None:
+        pairs = [self._message() for _ in range(self._random.randint(1, 12))]
+        attempts = [attempt for attempt, _ in pairs]
+        store.put_many([message for _, message in pairs], _Done(self, attempts))
+
+    def many_done(self, attempts: list[Attempt], results: list[PutMessageResult]) -> None:
+        """Results of a `put_many`."""
+        for attempt, result in zip(attempts, results, strict=True):
+            self._settle(attempt, result.status, result.append)
+
+    def _settle(
+        self, attempt: Attempt, status: PutMessageStatus, append: AppendResult | None
+    ) -> None:
+        attempt.settle(status, append, self._clock.seconds())
+        self._audience.answered(attempt)
+
+
+class _Done:
+    """The callback of one `put_many`."""
+
+    def __init__(self, producer: DirectProducer, attempts: list[Attempt]) -> None:
+        self._producer = producer
+        self._attempts = attempts
+
+    def __call__(self, results: list[PutMessageResult]) -> None:
+        self._producer.many_done(self._attempts, results)

@@ -1,0 +1,73 @@
+"""The real seams keep the same contracts, on real files and threads."""
+
+import time
+
+import pytest
+from twisted.internet.epollreactor import EPollReactor
+
+from rmq_ha.host.disk import RealDisk
+from rmq_ha.host.worker import RealWorker
+from rmq_ha.testing import contracts
+
+
+class Reacting:
+    """Waits by turning a reactor of its own, which is nobody's global one."""
+
+    reactor: EPollReactor
+
+    def run_until(self, condition):
+        end = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < end, "never happened"
+            self.reactor.iterate(0.01)
+
+    def wait(self, deferred):
+        results = []
+        deferred.addBoth(results.append)
+        self.run_until(lambda: results)
+        if hasattr(results[0], "raiseException"):
+            results[0].raiseException()
+        return results[0]
+
+    def _make_reactor(self):
+        self.reactor = EPollReactor()
+        self.addCleanup(self._close_reactor)
+
+    def _close_reactor(self):
+        """What `run` would do at its end."""
+        self.reactor.iterate(0)
+        for selectable in self.reactor.removeAll():
+            selectable.connectionLost(None)
+        self.reactor._poller.close()
+        for selectable in self.reactor._internalReaders:
+            selectable.connectionLost(None)
+
+
+class RealClockTests(Reacting, contracts.ClockContract):
+    def make_clock(self):
+        self._make_reactor()
+        return self.reactor
+
+    def pass_time(self, clock, seconds):
+        end = clock.seconds() + seconds
+        self.run_until(lambda: clock.seconds() >= end)
+
+
+class RealWorkerTests(Reacting, contracts.WorkerContract):
+    def make_worker(self):
+        self._make_reactor()
+        worker = RealWorker(self.reactor)
+        self.addCleanup(worker.stop)
+        return worker
+
+
+class RealDiskTests(contracts.DiskContract):
+    @pytest.fixture(autouse=True)
+    def _directory(self, tmp_path):
+        self.path = str(tmp_path)
+
+    def make_disk(self):
+        return RealDisk()
+
+    def make_root(self):
+        return self.path
