@@ -65,7 +65,7 @@ class SimClock:
         try:
             function(*args)
         except Exception:
-            self.fail("an event raised", Failure())
+            self.fail("an event raised", Failure())  # type: ignore[no-untyped-call]
         return True
 
     def fail(self, what: str, failure: Failure) -> None:

@@ -103,7 +103,7 @@ class StoreNode:
         """Run what was loaded."""
         boot = self.boots
         started = Deferred.fromCoroutine(self._start())
-        return started.addCallbacks(self._started, self._failed, (boot,), None, (boot,))
+        return started.addCallbacks(self._started, self._failed, (boot,), {}, (boot,))
 
     async def _start(self) -> None:
         await self.store.start()
@@ -125,7 +125,7 @@ class StoreNode:
         boot = self.boots
         self.state = "stopping"
         stopped = Deferred.fromCoroutine(self._stop())
-        return stopped.addCallbacks(self._stopped, self._failed, (boot,), None, (boot,))
+        return stopped.addCallbacks(self._stopped, self._failed, (boot,), {}, (boot,))
 
     async def _stop(self) -> None:
         await self.store.stop()

@@ -216,7 +216,7 @@ class SimPort:
         """
         port = self._address.port
         if port in self._network.ports:
-            raise CannotListenError(self._network.ip, port, OSError("Address already in use"))
+            raise CannotListenError(self._network.ip, port, OSError("Address already in use"))  # type: ignore[no-untyped-call]
         self.factory.doStart()
         self._network.ports[port] = self
 
@@ -246,12 +246,12 @@ class SimServerEndpoint:
         network = self._network
         if self._interface not in ("", "0.0.0.0", "::", network.ip, network.name):
             error = OSError(f"Cannot assign requested address {self._interface}")
-            return fail(CannotListenError(self._interface, self._port, error))
+            return fail(CannotListenError(self._interface, self._port, error))  # type: ignore[no-untyped-call]
         port = SimPort(network, self._port or network.free_port(), protocolFactory)
         try:
             port.startListening()
         except CannotListenError:
-            return fail(Failure())
+            return fail(Failure())  # type: ignore[no-untyped-call]
         return succeed(port)
 
 
@@ -304,7 +304,7 @@ class _Attempt:
             self._fail(DNSLookupError(f"no simulated machine {host!r}"))
             return
         self._host = host
-        self._at(self._timeout, self._fail, TimeoutError())
+        self._at(self._timeout, self._fail, TimeoutError())  # type: ignore[no-untyped-call]
         self._send()
 
     def _at(self, delay: float, function: Callable[..., None], *args: object) -> None:
@@ -330,7 +330,7 @@ class _Attempt:
         back = self._cable.delay(target, self._from)
         port = target.ports.get(self._port)
         if port is None:
-            self._at(back, self._fail, ConnectionRefusedError())
+            self._at(back, self._fail, ConnectionRefusedError())  # type: ignore[no-untyped-call]
         else:
             self._accept(target, port, back)
 
@@ -375,4 +375,4 @@ class _Attempt:
             self.done.errback(error)
 
     def _cancel(self, done: Deferred[IProtocol]) -> None:
-        self._fail(ConnectingCancelledError(IPv4Address("TCP", self._host, self._port)))
+        self._fail(ConnectingCancelledError(IPv4Address("TCP", self._host, self._port)))  # type: ignore[no-untyped-call]

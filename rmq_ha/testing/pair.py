@@ -127,8 +127,12 @@ class HAPair:
         """An operator restarts it in an orderly way."""
         node = self._nodes[machine]
         if node.state == "running":
-            boot = node.boots
-            node.stop().addCallback(lambda _: node.boots == boot and self.restart(machine))
+            node.stop().addCallback(self._restart_if, machine, node.boots)
+
+    def _restart_if(self, _: object, machine: str, boot: int) -> None:
+        """It may have crashed meanwhile."""
+        if self._nodes[machine].boots == boot:
+            self.restart(machine)
 
     # Watching
 

@@ -309,7 +309,7 @@ class SimTransport:
         try:
             getattr(self.protocol, name)(*args)
         except Exception as error:
-            self._clock.fail(f"{type(self.protocol).__name__}.{name} raised", Failure())
+            self._clock.fail(f"{type(self.protocol).__name__}.{name} raised", Failure())  # type: ignore[no-untyped-call]
             self._reset_peer()
             self.lose(error)
 
@@ -348,11 +348,11 @@ class SimTransport:
         if producer is not None:
             producer.stopProducing()
         try:
-            self.protocol.connectionLost(Failure(error))
+            self.protocol.connectionLost(Failure(error))  # type: ignore[no-untyped-call]
         except Exception:
-            self._clock.fail(f"{type(self.protocol).__name__}.connectionLost raised", Failure())
+            self._clock.fail(f"{type(self.protocol).__name__}.connectionLost raised", Failure())  # type: ignore[no-untyped-call]
         if self.serves is not None:
-            self.serves.doStop()
+            self.serves.doStop()  # type: ignore[no-untyped-call]
 
     def vanish(self) -> None:
         """The machine or process is gone; nobody hears anything here."""

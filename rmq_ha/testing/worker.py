@@ -59,7 +59,7 @@ class SimWorker:
         try:
             result = function(*args)
         except Exception:
-            result = Failure()
+            result = Failure()  # type: ignore[no-untyped-call]
         self._clock.at(end, self._tell, done, result)
 
     def _tell(self, done: "Deferred[Any]", result: Any) -> None:

@@ -1,0 +1,77 @@
+"""The checkers' own reader of store files."""
+
+import struct
+
+from rmq_ha.testing.checkers import check_numbering, check_queues, compare_logs
+from rmq_ha.testing.images import LogImage, QueueImage, Seen, parse_record
+
+# Recorded from a Java broker: empty body, no properties, TopicA, queue 3.
+# Spec: store.md, section 2.1.
+JAVA = bytes.fromhex(
+    "00000061 daa320a7 00000000 00000003 00000007 0000000000000000 00000000000229be 00000000"
+    "000001a1fcfcb186 7f000001 0000c822 000001a1fcfcb186 7f000001 00009be7 00000002"
+    "0000000000000000 00000000 06 546f70696341 0000"
+)
+
+
+def image_of(data, start=0, file_size=1000):
+    return LogImage(start, data, start + len(data), file_size)
+
+
+def record_at(offset, queue_offset=0):
+    return JAVA[:20] + struct.pack(">qq", queue_offset, offset) + JAVA[36:]
+
+
+def test_a_record_that_java_wrote():
+    """All fields of a recorded record come out."""
+    assert parse_record(JAVA, 0, len(JAVA)) == Seen(
+        141758, 97, "TopicA", 3, 0, "", "", 0x1A1FCFCB186
+    )
+
+
+def test_what_is_no_record():
+    """Short, zero and damaged bytes are none."""
+    assert parse_record(JAVA, 0, 96) is None
+    assert parse_record(bytes(200), 0, 200) is None
+    assert parse_record(JAVA[:90] + b"\xff" + JAVA[91:], 0, 97) is None
+
+
+def test_records_and_blanks():
+    """Reading jumps over a blank to the next file and stops at the first thing that is none."""
+    blank = struct.pack(">iI", 103, 0xCBD43194) + bytes(95)
+    data = record_at(0) + blank + record_at(200, 1) + bytes(103)
+    image = image_of(data, file_size=200)
+    assert [record.offset for record in image.records()] == [0, 200]
+    assert image.readable_end() == 297
+
+
+def test_a_record_of_another_place():
+    """A stale record that names another offset ends the log."""
+    assert list(image_of(record_at(0) + record_at(0)).records())[1:] == []
+
+
+def test_first_difference():
+    """Logs are compared where both have bytes."""
+    assert compare_logs(image_of(b"abcdef"), image_of(b"cdefgh", start=2)) is None
+    assert compare_logs(image_of(b"abcdef"), image_of(b"cxef", start=2)) == 3
+    assert compare_logs(image_of(b"ab"), image_of(b"xy", start=500)) is None
+
+
+def test_numbering():
+    """A gap and a repetition are both seen."""
+    image = image_of(record_at(0, 5) + record_at(97, 6))
+    assert check_numbering(image.records()) is None
+    assert "7 after 5" in check_numbering(image_of(record_at(0, 5) + record_at(97, 7)).records())
+    assert "5 after 5" in check_numbering(image_of(record_at(0, 5) + record_at(97, 5)).records())
+
+
+def test_queues():
+    """A unit that is missing, wrong or too many is seen."""
+    records = list(image_of(record_at(0, 5) + record_at(97, 6)).records())
+    key = ("TopicA", 3)
+    good = {5: (0, 97, 0), 6: (97, 97, 0)}
+    assert check_queues(records, {key: QueueImage(good, 7)}, 0) is None
+    assert "unit 6 is None" in check_queues(records, {key: QueueImage({5: good[5]}, 6)}, 0)
+    assert "unit 5 is None" in check_queues(records, {}, 0)
+    more = good | {7: (194, 97, 0)}
+    assert "no such record" in check_queues(records, {key: QueueImage(more, 8)}, 0)
