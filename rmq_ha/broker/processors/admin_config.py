@@ -1,0 +1,193 @@
+"""What a broker is and does: codes 25, 26 and 28.
+
+Spec: remoting.md, section 7.9.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.stats import BrokerStats, readable_size
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.config import load, properties
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import ConfigurationError, RequestRejected
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.seams import DiskUsage
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import VERSION, RemotingCommand
+from rmq_ha.wire.versions import version_name
+
+MUTABLE_KEYS = frozenset(
+    {
+        "autoCreateSubscriptionGroup",
+        "autoCreateTopicEnable",
+        "brokerPermission",
+        "cleanFileForciblyEnable",
+        "compressedRegister",
+        "defaultQueryMaxNum",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "fileReservedTime",
+        "forceRegister",
+        "haSlaveFallbehindMax",
+        "haTransferBatchSize",
+        "longPollingEnable",
+        "maxMessageSize",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
+        "notifyConsumerIdsChangedEnable",
+        "regionId",
+        "rejectTransactionMessage",
+        "shortPollingTimeMills",
+        "slaveReadEnable",
+        "slaveTimeout",
+        "startAcceptSendRequestTimeStamp",
+        "syncFlushTimeout",
+        "traceOn",
+        "transactionCheckMax",
+        "transactionTimeOut",
+    }
+)
+"""What can change while a broker runs; the rest is read at the start."""
+
+
+class RuntimeInfoStore(Protocol):
+    """What the store tells of itself."""
+
+    def runtime_info(self) -> dict[str, str]:
+        """Keys of GET_BROKER_RUNTIME_INFO."""
+
+
+class AdminConfigProcessor:
+    """
+    Shows and changes the configuration, shows the running broker.
+
+    :param usage: of the partition that holds the store.
+    :param register: makes all topics known to the name servers again.
+    :param save: writes changed keys to the configuration file; fires when that is done or failed.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        store: RuntimeInfoStore,
+        topics: TopicConfigManager,
+        stats: BrokerStats,
+        configuration: BrokerConfiguration,
+        now_ms: Callable[[], int],
+        usage: Callable[[], DiskUsage | None] = lambda: None,
+        register: Callable[[], object] = lambda: None,
+        save: "Callable[[Mapping[str, str]], Deferred[Any]] | None" = None,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self._configuration = configuration
+        self._now_ms = now_ms
+        self._usage = usage
+        self._register = register
+        self._save = save
+        self._version = DataVersion(now_ms(), 0)
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
+            RequestCode.GET_BROKER_CONFIG: self.get_config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+        }
+
+    def get_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_CONFIG: `key=value` lines."""
+        lines = [line for line in load.render(self._configuration) if not line.endswith("=")]
+        return request.response(
+            ext={"version": json.dumps(self._version.to_json(), separators=(",", ":"))},
+            body="".join([f"{line}\n" for line in lines]).encode("utf-8", "replace"),
+        )
+
+    def update_config(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
+        """UPDATE_BROKER_CONFIG: unknown keys are ignored, as in Java; all or nothing else."""
+        if request.body is None:
+            return request.response()
+        try:
+            items = properties.parse(request.body.decode("utf-8", "replace"))
+            changes = {item.key: item.value.strip() for item in items}
+            self._refuse_fixed(changes)
+            known = load.update(self._configuration, changes)
+        except ConfigurationError as error:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if not known:
+            return request.response()
+        self._version.next_version(self._now_ms())
+        self.log.info(
+            "configuration changed by {peer}: {changes}",
+            peer=channel.remote_text,
+            changes={key: changes[key] for key in known},
+        )
+        if "brokerPermission" in known:
+            self._topics.permission_changed()
+            self._register()
+        if self._save is None:
+            return request.response()
+        saved = self._save({key: changes[key] for key in known})
+        return saved.addBoth(lambda _: request.response())
+
+    def runtime_info(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_RUNTIME_INFO: a KVTable; there are no queues in front of our processors."""
+        broker = self._configuration.broker
+        table = {
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": version_name(VERSION),
+            "startAcceptSendRequestTimeStamp": str(broker.start_accept_send_request_time_stamp),
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": str(
+                broker.end_transaction_pool_queue_capacity
+            ),
+            "getMessageEntireTimeMax": "0",
+            "dispatchMaxBuffer": "0",
+            "pageCacheLockTimeMills": "0",
+            "earliestMessageTimeStamp": "-1",
+            "remainTransientStoreBufferNumbs": "2147483647",
+            "commitLogDirCapacity": self._capacity(),
+        }
+        for name, capacity in (
+            ("send", broker.send_thread_pool_queue_capacity),
+            ("pull", broker.pull_thread_pool_queue_capacity),
+            ("query", broker.query_thread_pool_queue_capacity),
+        ):
+            table[f"{name}ThreadPoolQueueSize"] = "0"
+            table[f"{name}ThreadPoolQueueCapacity"] = str(capacity)
+            table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        table |= self._stats.runtime_info()
+        table |= self._store.runtime_info()
+        return request.response(body=fastjson.encode({"table": table}))
+
+    def _capacity(self) -> str:
+        usage = self._usage()
+        if usage is None:
+            return "Total : 0 B, Free : 0 B."
+        return f"Total : {readable_size(usage.total)}, Free : {readable_size(usage.usable)}."
+
+    def _refuse_fixed(self, changes: Mapping[str, str]) -> None:
+        """:raises RequestRejected: a key needs a restart."""
+        every = {line.partition("=")[0] for line in load.render(self._configuration)}
+        fixed = sorted((every & changes.keys()) - MUTABLE_KEYS)
+        if fixed:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"{', '.join(fixed)} cannot change while the broker runs: edit its properties "
+                "file and restart it",
+            )

@@ -1,0 +1,155 @@
+"""Consumer groups and connections as operators see them: codes 200, 201, 203, 204, 207 and 208.
+
+Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
+"""
+
+from rmq_ha.broker.processors import fields
+from rmq_ha.broker.processors.admin_topics import TopicStore, queue_nums, refuse_on_slave
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.tables.clients import ClientChannelInfo, ConsumerManager, ProducerManager
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import RequestRejected
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import MessageQueue, read_body
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.stat_bodies import (
+    Connection,
+    ConsumeOffset,
+    consume_stats,
+    consumer_connection,
+    producer_connection,
+)
+
+
+class AdminGroupsProcessor:
+    """Changes consumer groups, lists their members and tells how far they are."""
+
+    def __init__(
+        self,
+        *,
+        store: TopicStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        stats: BrokerStats,
+        configuration: BrokerConfiguration,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._consumer_offsets = consumer_offsets
+        self._stats = stats
+        self._configuration = configuration
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+            RequestCode.GET_CONSUME_STATS: self.consume_stats,
+        }
+
+    def update_group(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the whole configuration is replaced."""
+        refuse_on_slave(self._configuration)
+        config = fields.body(
+            request, lambda body: read_body(body, SubscriptionGroupConfig.from_json)
+        )
+        if not isinstance(config.group_name, str) or not config.group_name.strip():
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the body names no groupName")
+        queue_nums(config.retry_queue_nums, "retryQueueNums")
+        self._groups.update(config)
+        return request.response()
+
+    def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for a slave and for exports."""
+        return request.response(body=fastjson.encode(self._groups.to_json()))
+
+    def delete_group(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """DELETE_SUBSCRIPTIONGROUP, with its offsets where that is asked for."""
+        refuse_on_slave(self._configuration)
+        header = fields.header(request)
+        group = fields.text(header, "groupName")
+        self._groups.delete(group)
+        if fields.flag(header, "removeOffset"):
+            self._consumer_offsets.remove_group(group)
+        return request.response()
+
+    def consumer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_CONSUMER_CONNECTION_LIST."""
+        group = fields.text(fields.header(request), "consumerGroup")
+        info = self._consumers.group(group)
+        if info is None:
+            return request.response(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online"
+            )
+        body = consumer_connection(
+            [_connection(client) for client in info.members.values()],
+            info.subscriptions,
+            info.consume_type,
+            info.message_model,
+            info.consume_from_where,
+        )
+        return request.response(body=fastjson.encode(body))
+
+    def producer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_PRODUCER_CONNECTION_LIST."""
+        group = fields.text(fields.header(request), "producerGroup")
+        clients = self._producers.clients(group)
+        if not clients:
+            return request.response(
+                ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist"
+            )
+        body = producer_connection([_connection(client) for client in clients])
+        return request.response(body=fastjson.encode(body))
+
+    def consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_CONSUME_STATS: by read queue; an unknown group has an empty table."""
+        header = fields.header(request)
+        group, wanted = header.get("consumerGroup", ""), header.get("topic", "")
+        names = [wanted] if wanted.strip() else sorted(self._consumer_offsets.which_topics(group))
+        info = self._consumers.group(group)
+        table: dict[MessageQueue, ConsumeOffset] = {}
+        tps = 0.0
+        for topic in names:
+            config = self._topics.get(topic)
+            if config is None or (
+                info is not None and info.subscriptions and topic not in info.subscriptions
+            ):
+                continue
+            self._add_queues(table, config, group)
+            tps += self._stats.group_get_rate(topic, group)
+        return request.response(body=fastjson.encode(consume_stats(table, tps)))
+
+    def _add_queues(
+        self, table: dict[MessageQueue, ConsumeOffset], config: TopicConfig, group: str
+    ) -> None:
+        topic = config.topic_name
+        broker_name = self._configuration.broker.broker_name or ""
+        committed = self._consumer_offsets.queues(group, topic)
+        for queue_id in range(config.read_queue_nums):
+            offset = max(0, committed.get(queue_id, 0))
+            last_ms = 0
+            if offset > 0:
+                last_ms = max(0, self._store.store_timestamp_at(topic, queue_id, offset - 1))
+            table[MessageQueue(topic, broker_name, queue_id)] = ConsumeOffset(
+                max(0, self._store.max_offset_in_queue(topic, queue_id)), offset, last_ms
+            )
+
+
+def _connection(client: ClientChannelInfo) -> Connection:
+    return Connection(client.client_id, client.channel.remote_text, client.language, client.version)

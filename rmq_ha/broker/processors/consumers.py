@@ -1,0 +1,106 @@
+"""Consumer lists and committed offsets: codes 38, 14 and 15.
+
+Spec: remoting.md, sections 7.2 and 7.4.
+"""
+
+from typing import Protocol
+
+from rmq_ha.broker.processors import fields
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.tables.clients import ConsumerManager
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.interfaces import IMessageFilter
+from rmq_ha.model.message import GetMessageResult
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+class QueueStart(Protocol):
+    """What the store knows of a queue's beginning."""
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """0 for an unknown queue."""
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        message_filter: IMessageFilter | None,
+    ) -> GetMessageResult | None:
+        """None when the store cannot be read."""
+
+
+class ConsumerProcessor:
+    """Tells consumers who they are and how far they are."""
+
+    def __init__(
+        self,
+        *,
+        store: QueueStart,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+    ) -> None:
+        self._store = store
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
+        }
+
+    def consumer_list(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_CONSUMER_LIST_BY_GROUP: the members' client ids, for rebalancing."""
+        group = fields.text(fields.header(request), "consumerGroup")
+        client_ids = self._consumers.client_ids(group)
+        if not client_ids:
+            return request.response(
+                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}", {}
+            )
+        return request.response(ext={}, body=fastjson.encode({"consumerIdList": client_ids}))
+
+    def query_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """
+        QUERY_CONSUMER_OFFSET: 0 for a new group where the queue is still whole and young.
+
+        A consumer takes any answer but SUCCESS and QUERY_NOT_FOUND as a reason not to start.
+        """
+        header = fields.header(request)
+        group, topic = fields.text(header, "consumerGroup"), fields.text(header, "topic")
+        queue_id = fields.int32(header, "queueId")
+        offset = self._consumer_offsets.query(group, topic, queue_id)
+        if offset < 0:
+            if not self._is_young(group, topic, queue_id):
+                return request.response(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    "no offset is committed, maybe this group consumer boot first",
+                    {},
+                )
+            offset = 0
+        return request.response(ext={"offset": str(offset)})
+
+    def _is_young(self, group: str, topic: str, queue_id: int) -> bool:
+        """The queue begins at 0 and its first message is not counted as cold."""
+        if self._store.min_offset_in_queue(topic, queue_id) > 0:
+            return False
+        first = self._store.get_message(group, topic, queue_id, 0, 1, None)
+        return first is None or not first.suggest_pulling_from_slave
+
+    def update_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """UPDATE_CONSUMER_OFFSET: whatever comes is stored, on a slave, too."""
+        header = fields.header(request)
+        self._consumer_offsets.commit(
+            fields.text(header, "consumerGroup"),
+            fields.text(header, "topic"),
+            fields.int32(header, "queueId"),
+            fields.int64(header, "commitOffset"),
+        )
+        return request.response(ext={})

@@ -1,0 +1,106 @@
+"""Request header fields by name: what is missing or not a number is answered, never raised on.
+
+Spec: remoting.md, section 1.7.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.errors import ProtocolViolation, RequestRejected
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire.codes import ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+Answer = RemotingCommand | Deferred[RemotingCommand | None] | None
+Handler = Callable[[Channel, RemotingCommand], Answer]
+
+T = TypeVar("T")
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
+_NO_FIELDS: Mapping[str, str] = {}
+
+
+def header(request: RemotingCommand) -> Mapping[str, str]:
+    """The header map; empty when the frame had none."""
+    return request.ext or _NO_FIELDS
+
+
+def text(fields: Mapping[str, str], name: str) -> str:
+    """
+    A field that must be there.
+
+    :raises RequestRejected: it is not.
+    """
+    value = fields.get(name)
+    if value is None:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the header field {name} is missing")
+    return value
+
+
+def int32(fields: Mapping[str, str], name: str) -> int:
+    """
+    A mandatory 32-bit number.
+
+    :raises RequestRejected: it is missing, or not one.
+    """
+    return _number(name, text(fields, name), _INT32_MAX)
+
+
+def int64(fields: Mapping[str, str], name: str) -> int:
+    """
+    A mandatory 64-bit number.
+
+    :raises RequestRejected: it is missing, or not one.
+    """
+    return _number(name, text(fields, name), _INT64_MAX)
+
+
+def optional_int32(fields: Mapping[str, str], name: str) -> int | None:
+    """
+    A 32-bit number, or None.
+
+    :raises RequestRejected: it is there and not a number.
+    """
+    value = fields.get(name)
+    return None if value is None else _number(name, value, _INT32_MAX)
+
+
+def flag(fields: Mapping[str, str], name: str) -> bool:
+    """Java's Boolean.parseBoolean: `true` in any case, all else is false."""
+    value = fields.get(name)
+    return value is not None and value.lower() == "true"
+
+
+def body(request: RemotingCommand, decode: Callable[[bytes], T]) -> T:
+    """
+    What `decode` makes of the body.
+
+    :param decode: raises `ProtocolViolation` for a body that does not fit.
+    :raises RequestRejected: there is no body, or it does not fit.
+    """
+    if request.body is None:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"request {request.code} needs a body and has none"
+        )
+    try:
+        return decode(request.body)
+    except ProtocolViolation as error:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"the body of request {request.code}: {error}"
+        ) from None
+
+
+def _number(name: str, value: str, maximum: int) -> int:
+    if _NUMBER.fullmatch(value):
+        number = int(value)
+        if -maximum - 1 <= number <= maximum:
+            return number
+    raise RequestRejected(
+        ResponseCode.SYSTEM_ERROR,
+        f"the header field {name} is {value[:40]!r}, not a {maximum.bit_length() + 1}-bit number",
+    )

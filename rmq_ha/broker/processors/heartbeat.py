@@ -1,0 +1,158 @@
+"""Who is connected, and for which groups: codes 34, 35 and 46.
+
+Spec: remoting.md, sections 7.1 and 7.2.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+from rmq_ha.broker.notify import ConsumerIdsNotifier
+from rmq_ha.broker.processors import fields
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.tables.clients import (
+    ClientChannelInfo,
+    ConsumerGroupInfo,
+    ConsumerManager,
+    ProducerManager,
+)
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.errors import RequestRejected
+from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB
+from rmq_ha.model.subscription import TAG
+from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire.bodies import CheckClient, ConsumerData, HeartbeatData
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+_DEFAULTS = ConsumerGroupInfo("")
+
+
+class HeartbeatProcessor:
+    """
+    Registers clients by their heartbeats and forgets them with their connection.
+
+    :param now_ms: ms since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        notifier: ConsumerIdsNotifier,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+        self._notifier = notifier
+        self._now_ms = now_ms
+        self._channels: set[Channel] = set()
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+        }
+
+    def heartbeat(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """HEART_BEAT: when it changes a group, its members hear of that before the response."""
+        data = fields.body(request, HeartbeatData.decode)
+        if not data.consumers and not data.producer_groups:
+            return request.response()
+        _check(data)
+        client = ClientChannelInfo(
+            channel, data.client_id, request.language, request.version, self._now_ms()
+        )
+        self._watch(channel)
+        for item in data.consumers:
+            self._register_consumer(item, client)
+        for group in data.producer_groups:
+            self._producers.register(group, client)
+        return request.response()
+
+    def unregister(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """UNREGISTER_CLIENT: takes the sending connection out of the groups it names."""
+        header = fields.header(request)
+        producer_group = header.get("producerGroup")
+        if producer_group is not None:
+            self._producers.unregister(producer_group, channel)
+        consumer_group = header.get("consumerGroup")
+        if consumer_group is not None and self._consumers.unregister(consumer_group, channel):
+            self._notifier.notify(consumer_group)
+        return request.response(ext={})
+
+    def check_client_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """CHECK_CLIENT_CONFIG: whether this broker can do what a subscription asks for."""
+        subscription = fields.body(request, CheckClient.decode).subscription
+        kind = subscription.expression_type if subscription is not None else None
+        if kind in (None, "", TAG):
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR,
+            f"the broker does not support consumer to filter message by {kind}",
+        )
+
+    def close_expired(self) -> None:
+        """Close the connections from which no heartbeat came for too long; every 10 s."""
+        now_ms = self._now_ms()
+        expired = [*self._consumers.expired(now_ms), *self._producers.expired(now_ms)]
+        for channel in dict.fromkeys(expired):
+            cast(Channel, channel).close()
+
+    def _watch(self, channel: Channel) -> None:
+        if channel not in self._channels:
+            self._channels.add(channel)
+            channel.on_close(lambda *_: self._closed(channel))
+
+    def _closed(self, channel: Channel) -> None:
+        self._channels.discard(channel)
+        self._producers.channel_closed(channel)
+        self._notifier.channel_closed(channel)
+
+    def _register_consumer(self, item: ConsumerData, client: ClientChannelInfo) -> None:
+        group = item.group_name
+        config = self._groups.find(group)
+        if config is not None:
+            self._topics.create_in_send_back(
+                RETRY_PREFIX + group,
+                config.retry_queue_nums,
+                PERM_READ | PERM_WRITE,
+                TOPIC_UNIT_SUB if item.unit_mode else 0,
+            )
+        if self._consumers.register(
+            group,
+            client,
+            item.consume_type or _DEFAULTS.consume_type,
+            item.message_model or _DEFAULTS.message_model,
+            item.consume_from_where or _DEFAULTS.consume_from_where,
+            item.subscriptions,
+        ):
+            self._notifier.notify(group)
+
+
+def _check(data: HeartbeatData) -> None:
+    """
+    Before anything is changed: names are there, and texts are texts.
+
+    :raises RequestRejected: they are not.
+    """
+    names = [data.client_id, *data.producer_groups]
+    texts: list[object] = []
+    for item in data.consumers:
+        names.append(item.group_name)
+        for subscription in item.subscriptions:
+            texts += (subscription.topic, subscription.sub_string, *subscription.tags_set)
+            texts.append(subscription.expression_type or "")
+    if not all(names) or not all(isinstance(text, str) for text in texts):
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR,
+            "the heartbeat names no clientID or groupName, or a subscription has no strings",
+        )

@@ -1,0 +1,52 @@
+"""Locks of ordered consumers on their queues: codes 41 and 42.
+
+Spec: remoting.md, section 7.3.
+"""
+
+from collections.abc import Callable
+
+from rmq_ha.broker.processors import fields
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import LockBatch, MessageQueue
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+class LockProcessor:
+    """
+    Gives queues to one client of a group at a time.
+
+    :param now_ms: ms since the epoch.
+    """
+
+    def __init__(
+        self, *, queue_locks: "RebalanceLockManager[MessageQueue]", now_ms: Callable[[], int]
+    ) -> None:
+        self._queue_locks = queue_locks
+        self._now_ms = now_ms
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.LOCK_BATCH_MQ: self.lock_batch,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock_batch,
+        }
+
+    def lock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """LOCK_BATCH_MQ: the response lists the queues that the client owns now."""
+        batch = fields.body(request, LockBatch.decode)
+        owned = self._queue_locks.lock_batch(
+            batch.consumer_group, batch.queues, batch.client_id, self._now_ms()
+        )
+        return request.response(
+            body=fastjson.encode({"lockOKMQSet": [queue.to_json() for queue in owned]})
+        )
+
+    def unlock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """UNLOCK_BATCH_MQ: only what the caller owns is given up."""
+        batch = fields.body(request, LockBatch.decode)
+        self._queue_locks.unlock_batch(batch.consumer_group, batch.queues, batch.client_id)
+        return request.response()

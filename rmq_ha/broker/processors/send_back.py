@@ -1,0 +1,164 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer wants a message again, later.
+
+Spec: remoting.md, section 4.7.
+"""
+
+from random import Random
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.broker.processors import fields
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.processors.query import RecordReader, record_that_starts_at
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import CorruptRecord, RequestRejected
+from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB
+from rmq_ha.model.message import Message, PutMessageResult
+from rmq_ha.model.properties import (
+    DELAY,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT,
+    encode_properties,
+)
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.store.format.commitlog import Record, decode_record
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.versions import V3_4_9
+
+FIRST_DELAY_LEVEL = 3
+_PERM_RW = PERM_READ | PERM_WRITE
+
+
+class SendBackStore(RecordReader, Protocol):
+    """What giving back needs of the store."""
+
+    def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
+        """Never fails, fires once."""
+
+    def is_page_cache_busy(self) -> bool:
+        """Appends take too long; producers should come back later."""
+
+
+class SendBackProcessor:
+    """
+    Puts a copy of a message into its group's retry topic, or into the dead-letter queue.
+
+    :param random: chooses the queue.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: SendBackStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        config: BrokerConfig,
+        random: Random,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._config = config
+        self._random = random
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
+
+    def send_back(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
+        """CONSUMER_SEND_MSG_BACK."""
+        if self._store.is_page_cache_busy():
+            raise RequestRejected(
+                ResponseCode.SYSTEM_BUSY,
+                "[REJECTREQUEST]system busy, start flow control for a while",
+            )
+        header = fields.header(request)
+        offset, delay_level = fields.int64(header, "offset"), fields.int32(header, "delayLevel")
+        limit = fields.optional_int32(header, "maxReconsumeTimes")
+        group = self._checked_group(fields.text(header, "group"))
+        if group.retry_queue_nums <= 0:
+            return request.response()
+        sys_flag = TOPIC_UNIT_SUB if fields.flag(header, "unitMode") else 0
+        retry_topic = RETRY_PREFIX + group.group_name
+        retry = self._topics.create_in_send_back(
+            retry_topic, group.retry_queue_nums, _PERM_RW, sys_flag
+        )
+        if not retry.perm & PERM_WRITE:
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION, f"the topic[{retry_topic}] sending message is forbidden"
+            )
+        record = self._record_at(offset)
+        if limit is None or request.version < V3_4_9:
+            limit = group.retry_max_times
+        properties = record.properties
+        properties.setdefault(RETRY_TOPIC, record.topic)
+        properties[WAIT] = "false"
+        properties.setdefault(ORIGIN_MESSAGE_ID, record.msg_id)
+        if record.reconsume_times >= limit or delay_level < 0:
+            topic, queue_id = DLQ_PREFIX + group.group_name, 0
+            self._topics.create_in_send_back(topic, 1, _PERM_RW, 0)
+            properties[DELAY] = "0"
+        else:
+            topic, queue_id = retry_topic, self._random.randrange(group.retry_queue_nums)
+            properties[DELAY] = str(delay_level or FIRST_DELAY_LEVEL + record.reconsume_times)
+        put = self._store.put_message(_copy(record, topic, queue_id, properties))
+        return put.addCallback(_answer, request)
+
+    def _checked_group(self, name: str) -> SubscriptionGroupConfig:
+        group = self._groups.find(name)
+        if group is None:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {name}: create it with mqadmin updateSubGroup",
+            )
+        if not self._config.broker_permission & PERM_WRITE:
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden",
+            )
+        return group
+
+    def _record_at(self, physical_offset: int) -> Record:
+        data = record_that_starts_at(self._store, physical_offset)
+        if data is not None:
+            try:
+                return decode_record(data)
+            except CorruptRecord:
+                pass  # the same to the client: there is no message
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {physical_offset}"
+        )
+
+
+def _copy(record: Record, topic: str, queue_id: int, properties: dict[str, str]) -> Message:
+    """The store host stays the original's, as in Java."""
+    return Message(
+        topic=topic,
+        queue_id=queue_id,
+        body=record.body,
+        born_host=record.born_host,
+        store_host=record.store_host,
+        born_timestamp=record.born_timestamp,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times + 1,
+        properties=properties,
+        properties_string=encode_properties(properties),
+        wait_store_ok=False,
+    )
+
+
+def _answer(result: PutMessageResult, request: RemotingCommand) -> RemotingCommand:
+    if result.status is PutMessageStatus.PUT_OK:
+        return request.response()
+    return request.response(ResponseCode.SYSTEM_ERROR, result.status.name)
