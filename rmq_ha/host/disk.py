@@ -1,0 +1,259 @@
+"""The real disk: pwrite, pread, fdatasync, and POSIX's lock."""
+
+import fcntl
+import mmap
+import os
+import shutil
+import struct
+from contextlib import suppress
+
+from rmq_ha.errors import StoreError, StoreLocked
+from rmq_ha.seams import DiskUsage
+
+_CHUNK = 1 << 20
+_PAGE = mmap.PAGESIZE
+
+
+class RealFile:
+    """
+    A file of fixed size; see `rmq_ha.seams.File`.
+
+    :param new_in: directories whose entries are new and have to reach the disk with the file.
+    """
+
+    def __init__(self, fd: int, path: str, size: int, new_in: list[str]) -> None:
+        self._fd = fd
+        self._path = path
+        self._size = size
+        self._new_in = new_in
+        self._map: mmap.mmap | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes; fixed at creation."""
+        return self._size
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Exactly `size` bytes, or fewer at the end of the file."""
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        done = len(data)
+        while done < size and (data := os.pread(self._fd, size - done, position + done)):
+            pieces.append(data)
+            done += len(data)
+        return b"".join(pieces)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of `data`."""
+        written = os.pwrite(self._fd, data, position)
+        if written < len(data):
+            rest = memoryview(data)
+            while written < len(data):
+                written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def reserve(self, position: int, size: int) -> None:
+        """Allocate the blocks of a range."""
+        os.posix_fallocate(self._fd, position, size)
+
+    def map(self) -> mmap.mmap:
+        """The whole file, shared and writable."""
+        if self._map is None:
+            self._map = mmap.mmap(self._fd, self._size)
+        return self._map
+
+    def zero(self, position: int) -> None:
+        """Write zeros over whatever data there is from `position` on; holes stay holes."""
+        while position < self._size:
+            try:
+                position = max(position, os.lseek(self._fd, position, os.SEEK_DATA))
+            except OSError:
+                return  # ENXIO: only holes from here to the end
+            data = os.pread(self._fd, min(_CHUNK, self._size - position), position)
+            if data.count(0) != len(data):
+                self.pwrite(bytes(len(data)), position)
+            position += max(len(data), 1)
+
+    def sync(self) -> None:
+        """Block until data, and the name of a new file, are on the disk."""
+        os.fdatasync(self._fd)  # takes pages written through the map along
+        while self._new_in:
+            _sync_directory(self._new_in[-1])
+            self._new_in.pop()
+
+    def forget(self, position: int, size: int) -> None:
+        """Let go of mapped pages."""
+        if self._map is not None:
+            start = position - position % _PAGE
+            with suppress(OSError, ValueError):
+                self._map.madvise(mmap.MADV_DONTNEED, start, size + position - start)
+
+    def close(self) -> None:
+        """Close descriptor and map."""
+        if self._map is not None:
+            with suppress(BufferError):  # a view is alive; the map goes with it
+                self._map.close()
+            self._map = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealLock:
+    """The lock on a store; given back when the process ends, too."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let others open the store."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """The file system of this machine; see `rmq_ha.seams.Disk`."""
+
+    def open(self, path: str, size: int) -> RealFile:
+        """
+        Open or create; an empty file counts as one whose creation was cut short.
+
+        :raises StoreError: the file exists with another size.
+        """
+        flags = os.O_RDWR | os.O_CLOEXEC
+        new_in: list[str] = []
+        try:
+            fd = os.open(path, flags)
+        except FileNotFoundError:
+            new_in = self._make_dirs(os.path.dirname(path))
+            fd = os.open(path, flags | os.O_CREAT, 0o644)
+        try:
+            found = os.fstat(fd).st_size
+            if found != size:
+                if found:
+                    raise StoreError(f"{path} has {found} bytes; it should have {size}")
+                os.ftruncate(fd, size)
+        except BaseException:
+            os.close(fd)
+            raise
+        return RealFile(fd, path, size, new_in)
+
+    def exists(self, path: str) -> bool:
+        """A file or directory is there."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """A directory is there."""
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        return os.stat(path).st_size
+
+    def mtime_ms(self, path: str) -> int:
+        """Last modification, ms."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names, sorted."""
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read_bytes(self, path: str) -> bytes:
+        """A small file, whole."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
+        """Replace a small file so that a crash leaves the old or the new one."""
+        directory = os.path.dirname(path)
+        os.makedirs(directory, exist_ok=True)
+        _write_synced(f"{path}.tmp", data)
+        if backup:
+            with suppress(FileNotFoundError):
+                _write_synced(f"{path}.bak.tmp", self.read_bytes(path))
+                os.replace(f"{path}.bak.tmp", f"{path}.bak")
+        os.replace(f"{path}.tmp", path)
+        _sync_directory(directory)
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and its parents."""
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory and all in it."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def lock(self, path: str) -> RealLock:
+        """
+        Take the record lock on byte 0 as one of the open file, not of the process.
+
+        Such a lock excludes Java's (POSIX) and also a second store in this process, and it
+        does not vanish when some other descriptor of the file is closed.
+
+        :raises StoreLocked: somebody holds it.
+        """
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        try:
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, wanted)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"lock", 0)
+        except (BlockingIOError, PermissionError) as error:
+            os.close(fd)
+            raise StoreLocked(
+                f"{path} is locked: another broker has this store open; stop it first"
+            ) from error
+        except BaseException:
+            os.close(fd)
+            raise
+        return RealLock(fd)
+
+    def usage(self, path: str) -> DiskUsage | None:
+        """Of the partition that holds `path`."""
+        try:
+            found = os.statvfs(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        unit = found.f_frsize
+        return DiskUsage(
+            found.f_blocks * unit,
+            (found.f_blocks - found.f_bfree) * unit,
+            found.f_bavail * unit,
+        )
+
+    def _make_dirs(self, directory: str) -> list[str]:
+        """Create missing directories; the ones that got a new entry, topmost last."""
+        changed = [directory]
+        missing = directory
+        while not os.path.isdir(missing):
+            missing = os.path.dirname(missing)
+            changed.append(missing)
+        os.makedirs(directory, exist_ok=True)
+        return changed
+
+
+def _write_synced(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,34 @@
+"""The host of a process that really runs."""
+
+import os
+import time
+from random import SystemRandom
+from typing import Any
+
+from rmq_ha.host.disk import RealDisk
+from rmq_ha.host.network import RealNetwork
+from rmq_ha.host.worker import RealWorker
+from rmq_ha.seams import Host
+
+
+def now_ms() -> int:
+    """The time of day, ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine, of which the store regards a part as page cache."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def make_host(reactor: Any) -> Host:
+    """Clock, network, disk, worker and chance of this machine."""
+    return Host(
+        clock=reactor,
+        now_ms=now_ms,
+        network=RealNetwork(reactor),
+        disk=RealDisk(),
+        worker=RealWorker(reactor),
+        random=SystemRandom(),
+        memory_bytes=physical_memory(),
+    )

@@ -1,0 +1,279 @@
+"""One pass that lays a group of messages out as records.
+
+The hot path of the broker: what is done here is done for every message that is sent.
+
+Spec: store.md, sections 2.1 to 2.8.
+"""
+
+from dataclasses import dataclass, field
+from struct import Struct, error
+from zlib import crc32
+
+from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
+from rmq_ha.model.java_hash import tags_code
+from rmq_ha.model.message import (
+    Address,
+    AppendResult,
+    DispatchRequest,
+    Message,
+    offset_msg_id,
+)
+from rmq_ha.model.properties import (
+    KEYS,
+    MAX_PROPERTIES_SIZE,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+)
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.topics import SCHEDULE_TOPIC, topic_fault
+from rmq_ha.store.format.commitlog import (
+    BLANK_SIZE,
+    CRC_MASK,
+    HEADS,
+    MAX_TOPIC_SIZE,
+    MESSAGE_MAGIC,
+    RECORD_OVERHEAD,
+    code_of,
+    encode_blank,
+    topic_part,
+)
+
+_SHORT = Struct(">H")
+_SAME_HOSTS = ~(BORN_HOST_V6 | STORE_HOST_V6)
+_RECORD_SLACK = 65536
+_MAX_REMEMBERED = 65536
+_ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
+
+
+@dataclass(slots=True)
+class Segment:
+    """What goes into one file with one write."""
+
+    physical_offset: int
+    parts: list[bytes] = field(default_factory=list)
+    end: int = 0
+    first_result: int = 0
+    first_request: int = 0
+
+
+@dataclass(slots=True)
+class Group:
+    """
+    A group of messages, laid out.
+
+    :ivar results: one for each message, in order.
+    :ivar requests: one for each record that will be in the log.
+    """
+
+    segments: list[Segment]
+    results: list[AppendResult | PutMessageStatus] = field(default_factory=list)
+    requests: list[DispatchRequest] = field(default_factory=list)
+
+
+class GroupEncoder:
+    """
+    Turns messages into records; knows limits and the numbering of queues.
+
+    :param delay_levels: ms of level 1, 2, ...
+    :ivar queue_offsets: next queue offset by topic and queue.
+    """
+
+    def __init__(self, file_size: int, delay_levels: list[int]) -> None:
+        self._file_size = file_size
+        self._delay_levels = delay_levels
+        self._topics: dict[str, bytes] = {}
+        self._id_prefixes: dict[Address, str] = {}
+        self.queue_offsets: dict[tuple[str, int], int] = {}
+
+    def size_of(self, message: Message) -> int:
+        """Bytes of its record."""
+        return (
+            RECORD_OVERHEAD
+            - 8
+            + len(message.born_host.ip)
+            + len(message.store_host.ip)
+            + len(message.body)
+            + len(message.topic.encode("utf-8", "replace"))
+            + len(message.properties_string.encode("utf-8", "replace"))
+        )
+
+    def fault(self, message: Message, max_message_size: int) -> PutMessageStatus | None:
+        """Why a message cannot be stored, or None. Spec: store.md, section 2.6."""
+        if not self._topic_part(message.topic):
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        text = message.properties_string
+        if len(text) > MAX_PROPERTIES_SIZE:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if len(text.encode("utf-8", "replace")) > MAX_PROPERTIES_SIZE:
+            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        size = self.size_of(message)
+        if len(message.body) > max_message_size or size > max_message_size + _RECORD_SLACK:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        if size + BLANK_SIZE > self._file_size:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        return None
+
+    def encode(
+        self,
+        messages: list[Message],
+        physical_offset: int,
+        max_message_size: int,
+        stamp: int,
+        together: int = 0,
+    ) -> Group:
+        """
+        Lay out messages from the end of the log on; numbers are taken from `queue_offsets`.
+
+        :param physical_offset: where the first record goes, if it fits.
+        :param stamp: the store timestamp of all of them, ms.
+        :param together: bytes that must not be parted by the end of a file.
+        """
+        group = Group([Segment(physical_offset)])
+        results, requests, parts = group.results, group.requests, group.segments[0].parts
+        topics, numbers = self._topics, self.queue_offsets
+        largest = min(max_message_size + _RECORD_SLACK, self._file_size - BLANK_SIZE)
+        position = physical_offset
+        room_end = self._room_end(position)
+        for message in messages:
+            topic_bytes = topics.get(message.topic) or self._topic_part(message.topic)
+            stored = message.properties_string.encode("utf-8", "replace")
+            hosts = len(message.born_host.ip) + len(message.store_host.ip)
+            body = message.body
+            size = 82 + hosts + len(body) + len(topic_bytes) + len(stored)
+            if (
+                len(body) > max_message_size
+                or size > largest
+                or len(stored) > MAX_PROPERTIES_SIZE
+                or not topic_bytes
+            ):
+                results.append(self.fault(message, max_message_size) or _ILLEGAL)
+                continue
+            if position + (together or size) > room_end:
+                parts, position = _roll(group, position, room_end + BLANK_SIZE)
+                room_end = self._room_end(position)
+            together = 0
+            sys_flag = message.sys_flag & _SAME_HOSTS if hosts == 8 else _with_hosts(message)
+            # prepared and rolled-back types share the bit of prepared; they have no number
+            counted = not sys_flag & TRANSACTION_PREPARED
+            key = (message.topic, message.queue_id)
+            number = numbers.get(key, 0) if counted else 0
+            try:
+                head = _head(message, position, size, sys_flag, number, stamp)
+            except error:  # a value that does not fit its field
+                results.append(_ILLEGAL)
+                continue
+            if counted:
+                numbers[key] = number + 1
+            parts += (head, body, topic_bytes, _SHORT.pack(len(stored)), stored)
+            requests.append(self._request(message, position, size, sys_flag, number, stamp))
+            msg_id = f"{self._id_prefix(message.store_host)}{position:016X}"
+            results.append(AppendResult(position, size, stamp, number, 1, msg_id))
+            position += size
+        group.segments[-1].end = position
+        return group
+
+    def undo(self, requests: list[DispatchRequest]) -> None:
+        """Take back the numbers of records that did not get into the log."""
+        for request in reversed(requests):
+            if not request.sys_flag & TRANSACTION_PREPARED:
+                self.queue_offsets[request.topic, request.queue_id] = request.queue_offset
+
+    def _room_end(self, position: int) -> int:
+        """Records of the file that holds `position` end here at the latest."""
+        return position - position % self._file_size + self._file_size - BLANK_SIZE
+
+    def _request(
+        self, message: Message, position: int, size: int, sys_flag: int, number: int, stamp: int
+    ) -> DispatchRequest:
+        properties = message.properties
+        if not properties and message.properties_string:
+            properties = decode_properties(message.properties_string)
+        tags = properties.get(TAGS)
+        if message.topic == SCHEDULE_TOPIC:
+            code = code_of(message.topic, properties, stamp, self._delay_levels) or 0
+        else:
+            code = tags_code(tags) if tags else 0
+        return DispatchRequest(
+            message.topic,
+            message.queue_id,
+            position,
+            size,
+            code,
+            stamp,
+            number,
+            properties.get(KEYS, ""),
+            properties.get(UNIQ_KEY, ""),
+            sys_flag,
+            message.prepared_transaction_offset,
+            properties,
+        )
+
+    def _topic_part(self, topic: str) -> bytes:
+        """The topic as stored, remembered; empty for one that may not be stored."""
+        known = self._topics.get(topic)
+        if known is None:
+            encoded = topic.encode("utf-8", "replace")
+            fits = len(encoded) <= MAX_TOPIC_SIZE and topic_fault(topic) is None
+            known = topic_part(encoded) if fits else b""
+            if len(self._topics) >= _MAX_REMEMBERED:
+                self._topics.clear()
+            self._topics[topic] = known
+        return known
+
+    def _id_prefix(self, host: Address) -> str:
+        """The part of an offsetMsgId that is the host, remembered."""
+        prefix = self._id_prefixes.get(host)
+        if prefix is None:
+            if len(self._id_prefixes) >= _MAX_REMEMBERED:
+                self._id_prefixes.clear()
+            prefix = offset_msg_id(host, 0)[:-16]
+            self._id_prefixes[host] = prefix
+        return prefix
+
+
+def _with_hosts(message: Message) -> int:
+    """The sysFlag with the two IPv6 bits as the hosts are."""
+    flag = message.sys_flag & _SAME_HOSTS
+    if message.born_host.is_v6:
+        flag |= BORN_HOST_V6
+    if message.store_host.is_v6:
+        flag |= STORE_HOST_V6
+    return flag
+
+
+def _head(
+    message: Message, position: int, size: int, sys_flag: int, number: int, stamp: int
+) -> bytes:
+    born_ip, born_port = message.born_host
+    store_ip, store_port = message.store_host
+    body = message.body
+    return HEADS[sys_flag >> 4 & 3].pack(
+        size,
+        MESSAGE_MAGIC,
+        crc32(body) & CRC_MASK,
+        message.queue_id,
+        message.flag,
+        number,
+        position,
+        sys_flag,
+        message.born_timestamp,
+        born_ip,
+        born_port,
+        stamp,
+        store_ip,
+        store_port,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        len(body),
+    )
+
+
+def _roll(group: Group, position: int, next_file: int) -> tuple[list[bytes], int]:
+    """End a file with a blank; the next segment starts in the next one."""
+    last = group.segments[-1]
+    last.parts.append(encode_blank(next_file - position))
+    last.end = next_file
+    segment = Segment(next_file, first_result=len(group.results), first_request=len(group.requests))
+    group.segments.append(segment)
+    return segment.parts, next_file

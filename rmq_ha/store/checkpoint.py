@@ -1,0 +1,50 @@
+"""The checkpoint: how far log, queues and index are surely on the disk.
+
+Spec: store.md, section 5.1.
+"""
+
+from rmq_ha.seams import Disk, File
+from rmq_ha.store.format.checkpoint import CHECKPOINT_SIZE, CheckpointTimes
+
+
+class Checkpoint:
+    """
+    The three times in memory, and the file that they are written to.
+
+    :ivar physic: newest message of the flushed commit log, ms.
+    :ivar logics: newest message that is in the queues, ms.
+    :ivar index: end of the last full index file, ms.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._file: File | None = None
+        self.physic = self.logics = self.index = 0
+
+    @property
+    def times(self) -> CheckpointTimes:
+        """All three."""
+        return CheckpointTimes(self.physic, self.logics, self.index)
+
+    def load(self) -> None:
+        """
+        Open the file, a new one with three zeros if it is missing.
+
+        :raises StoreError: the file has another size.
+        """
+        self._file = self._disk.open(self._path, CHECKPOINT_SIZE)
+        times = CheckpointTimes.decode(self._file.pread(24, 0))
+        self.physic, self.logics, self.index = times
+
+    def write(self, times: CheckpointTimes) -> None:
+        """Put these on the disk. Blocks: for the worker."""
+        if self._file is not None:
+            self._file.pwrite(times.encode(), 0)
+            self._file.sync()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,131 @@
+"""Deleting what is old or in the way, and refusing writes when the disk is full.
+
+Spec: store.md, section 9.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.seams import Disk, Worker
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.flags import DISK_FULL, RunningFlags
+
+FORCE_RATIO = 0.85
+FULL_RATIO = 0.90
+_MANUAL_ROUNDS = 20
+_FILES_A_ROUND = 10
+_HOUR_MS = 3_600_000
+
+
+def disk_ratio(disk: Disk, path: str) -> float:
+    """How full the partition is, 0 to 1 in whole percents rounded up; -1 without the path."""
+    usage = disk.usage(path)
+    if usage is None:
+        return -1.0
+    available = usage.used + usage.usable
+    return -(-100 * usage.used // available) / 100 if available else 1.0
+
+
+class LogCleaner:
+    """
+    Deletes commit log files that are due, or earlier when the disk fills up.
+
+    :param log_paths: where the commit log may grow; the least used one counts.
+    :param queue_path: of the consume queues.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        configuration: MessageStoreConfig,
+        disk: Disk,
+        worker: Worker,
+        log: CommitLog,
+        queue_path: str,
+        flags: RunningFlags,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._configuration = configuration
+        self._disk = disk
+        self._worker = worker
+        self._log = log
+        self._queue_path = queue_path
+        self._flags = flags
+        self._now_ms = now_ms
+        self._manual_rounds = 0
+
+    def clean_manually(self) -> None:
+        """The next 20 rounds delete what is expired, whatever the hour."""
+        self._manual_rounds = _MANUAL_ROUNDS
+
+    def log_ratio(self) -> float:
+        """Of the least used directory of the commit log."""
+        return min(disk_ratio(self._disk, path) for path in self._log.row.directories)
+
+    def queue_ratio(self) -> float:
+        """Of the directory of the consume queues."""
+        return disk_ratio(self._disk, self._queue_path)
+
+    def check_disk(self) -> None:
+        """Refuse puts while the disk is full; take them again when it is not."""
+        ratio = self.log_ratio()
+        if ratio > FULL_RATIO:
+            reason = f"the commit log's disk is {ratio:.0%} full; above {FULL_RATIO:.0%} puts stop"
+            if self._flags.set(DISK_FULL, reason):
+                self.log.error("disk full: {reason}", reason=reason)
+        elif self._flags.clear(DISK_FULL):
+            self.log.info("the disk has room again, {ratio:.0%} used", ratio=ratio)
+        if ratio <= FULL_RATIO and self._log.may_resume:
+            self._log.resume()
+
+    def clean(self) -> "Deferred[int]":
+        """
+        One round.
+
+        :returns: fires with the number of files that were deleted; fails if the disk refuses.
+        """
+        log_ratio, queue_ratio = self.log_ratio(), self.queue_ratio()
+        ratio = min(max(self._configuration.disk_max_used_space_ratio, 10), 95) / 100
+        too_full = any(not 0 <= found <= ratio for found in (log_ratio, queue_ratio))
+        is_manual = self._manual_rounds > 0
+        if not (self._is_the_hour() or too_full or is_manual):
+            return self._worker.call(int)
+        if is_manual:
+            self._manual_rounds -= 1
+        force = self._configuration.clean_file_forcibly_enable and (
+            log_ratio > FORCE_RATIO or queue_ratio > FORCE_RATIO
+        )
+        due = [self._log.row.forget(start) for start in self._due(force)]
+        for path in due:
+            self.log.info("deleting {path}", path=path)
+        return self._worker.call(self._remove, due)
+
+    def _remove(self, paths: list[str]) -> int:
+        for path in paths:
+            self._disk.remove(path)
+        return len(paths)
+
+    def _due(self, force: bool) -> list[int]:
+        """The oldest files that may go now; never one that holds the end or is not flushed."""
+        now = self._now_ms()
+        kept_ms = self._configuration.file_reserved_time * _HOUR_MS
+        row = self._log.row
+        due: list[int] = []
+        for start in row.starts[:_FILES_A_ROUND]:
+            end = start + row.file_size
+            if end > self._log.flushed_offset or end >= self._log.max_offset:
+                break
+            if not force and now < self._disk.mtime_ms(row.path(start)) + kept_ms:
+                break
+            due.append(start)
+        return due
+
+    def _is_the_hour(self) -> bool:
+        hour = datetime.fromtimestamp(self._now_ms() / 1000).hour
+        wanted = self._configuration.delete_when.split(";")
+        return any(part.strip().isdigit() and int(part) == hour for part in wanted)

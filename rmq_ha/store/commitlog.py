@@ -1,0 +1,258 @@
+"""The commit log: every message of this broker, in the order of arrival.
+
+Spec: store.md, section 2; ha.md, section 5.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from errno import EDQUOT, ENOSPC
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.errors import DivergedLog, StoreError
+from rmq_ha.interfaces import ICommitLog
+from rmq_ha.model.message import AppendResult, DispatchRequest, Message
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.append import Group, GroupEncoder
+from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
+from rmq_ha.store.mapped_files import FileRow
+
+_MAX_PENDING = 16384
+
+
+@implementer(ICommitLog)
+class CommitLog:
+    """
+    Records in a row of files, written at the end and read anywhere.
+
+    :param configuration: `max_message_size` is read at every append, since it may change.
+    :param delay_levels: ms of level 1, 2, ...
+    :ivar row: the files; recovery and cleaning work on them.
+    :ivar encoder: limits and the numbering of queues.
+    :ivar pending: what the newest records mean, until the dispatcher takes it.
+    :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
+    :ivar fault: why the log takes no more writes; None while it does.
+    :ivar may_resume: the fault was a full disk, which may pass.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, configuration: MessageStoreConfig, row: FileRow, delay_levels: list[int]
+    ) -> None:
+        self._configuration = configuration
+        self.row = row
+        self.file_size = row.file_size
+        self.delay_levels = delay_levels
+        self.encoder = GroupEncoder(row.file_size, delay_levels)
+        self.pending: deque[DispatchRequest] = deque()
+        self.max_offset = 0
+        self.flushed_offset = 0
+        self.last_store_timestamp = 0
+        self.fault: str | None = None
+        self.may_resume = False
+        self._subscribers: list[Callable[[], None]] = []
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the first file; -1 without files."""
+        return self.row.starts[0] if self.row.starts else -1
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called after each append."""
+        self._subscribers.append(callback)
+
+    def recovered(self, end: int) -> None:
+        """The log ends here, and all of it is on the disk."""
+        self.max_offset = self.flushed_offset = end
+
+    def append_group(
+        self, messages: list[Message], contiguous: bool, now_ms: int
+    ) -> list[AppendResult | PutMessageStatus]:
+        """
+        Append messages with one write a file.
+
+        :param contiguous: all or none, side by side in one file (a batch).
+        :returns: one result for each message, in order; a status says why it is not stored.
+        """
+        if self.fault is not None:
+            return [PutMessageStatus.SERVICE_NOT_AVAILABLE] * len(messages)
+        together = 0
+        largest = self._configuration.max_message_size
+        if contiguous:
+            size = self._batch_size(messages, largest)
+            if isinstance(size, PutMessageStatus):
+                return [size] * len(messages)
+            together = size
+        stamp = max(now_ms, self.last_store_timestamp, 1)
+        group = self.encoder.encode(messages, self.max_offset, largest, stamp, together)
+        if contiguous and len(group.requests) < len(messages):
+            self.encoder.undo(group.requests)
+            return [PutMessageStatus.MESSAGE_ILLEGAL] * len(messages)
+        if group.requests:
+            self._write(group)
+            if group.requests:
+                self.last_store_timestamp = stamp
+                self._announce(group.requests)
+        return group.results
+
+    def _batch_size(self, messages: list[Message], largest: int) -> int | PutMessageStatus:
+        """Bytes of a whole batch, or why it cannot be stored."""
+        for message in messages:
+            status = self.encoder.fault(message, largest)
+            if status is not None:
+                return status
+        size = sum(map(self.encoder.size_of, messages))
+        return size if size + BLANK_SIZE <= self.file_size else PutMessageStatus.MESSAGE_ILLEGAL
+
+    def _write(self, group: Group) -> None:
+        """Write each segment; where the disk refuses, the rest of the group did not happen."""
+        for segment in group.segments:
+            if not segment.parts:
+                continue
+            start = self.row.start_of(segment.physical_offset)
+            status = PutMessageStatus.CREATE_MAPEDFILE_FAILED
+            try:
+                file = self.row.create(start)
+                status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+                file.pwrite(b"".join(segment.parts), segment.physical_offset - start)
+            except (OSError, StoreError) as error:
+                self._refuse(segment.physical_offset, error)
+                self._abandon(group, segment.first_result, segment.first_request, status)
+                return
+            self.max_offset = segment.end
+            if segment.physical_offset == start:
+                self._file_began(start)
+
+    def _file_began(self, start: int) -> None:
+        """The first bytes of a file are written: have the next one ready."""
+        self.row.close_idle(self.flushed_offset)
+        try:
+            self.row.create(start + self.file_size)
+        except (OSError, StoreError) as error:  # told again, and for good, when it is needed
+            self.log.warn(
+                "cannot create the next commit log file after {start}: {error}",
+                start=start,
+                error=error,
+            )
+
+    def _abandon(
+        self, group: Group, first_result: int, first_request: int, status: PutMessageStatus
+    ) -> None:
+        self.encoder.undo(group.requests[first_request:])
+        del group.requests[first_request:]
+        group.results[first_result:] = [
+            status if isinstance(result, AppendResult) else result
+            for result in group.results[first_result:]
+        ]
+
+    def _refuse(self, physical_offset: int, error: Exception) -> None:
+        """Take no more writes; what the failed one left behind is wiped if the disk allows it."""
+        self.fault = f"cannot write at {physical_offset}: {error}"
+        self.may_resume = isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT)
+        self.log.error("the commit log takes no more writes: {reason}", reason=self.fault)
+        self._wipe_tail()
+
+    def _wipe_tail(self) -> None:
+        start = self.row.start_of(self.max_offset)
+        if start in self.row.starts:
+            try:
+                self.row.file(start).zero(self.max_offset - start)
+            except (OSError, StoreError) as error:
+                self.log.warn("cannot wipe the end of the log: {error}", error=error)
+
+    def refuse_writes(self, reason: str) -> None:
+        """Take no more writes: a flush failed, so what is on the disk is not known."""
+        if self.fault is None or self.may_resume:
+            self.fault = reason
+            self.may_resume = False
+            self.log.error("the commit log takes no more writes: {reason}", reason=reason)
+
+    def resume(self) -> None:
+        """Take writes again: the disk has room."""
+        self.log.info("the commit log takes writes again; before: {reason}", reason=self.fault)
+        self.fault = None
+        self.may_resume = False
+        self._wipe_tail()
+
+    def append_raw(self, physical_offset: int, data: bytes) -> None:
+        """
+        A slave's append: take bytes as they are, at the end of the log.
+
+        :raises DivergedLog: the offset is not the end of this (non-empty) log, or the bytes
+            cross the end of a file.
+        :raises StoreError: the disk refuses.
+        """
+        start = self.row.start_of(physical_offset)
+        try:
+            if not self.row.starts:
+                self.row.create(start)
+                self.recovered(start)
+            if physical_offset != self.max_offset:
+                raise DivergedLog(
+                    f"bytes for {physical_offset}, but this log ends at {self.max_offset}"
+                )
+            if physical_offset + len(data) > start + self.file_size:
+                raise DivergedLog(
+                    f"{len(data)} bytes for {physical_offset} cross the end of a file of "
+                    f"{self.file_size} bytes; master and slave need the same "
+                    "mappedFileSizeCommitLog"
+                )
+            if not data:
+                return
+            if self.fault is not None:
+                raise StoreError(f"the commit log takes no more writes: {self.fault}")
+            file = self.row.create(start)
+            file.pwrite(data, physical_offset - start)
+        except OSError as error:
+            self._refuse(physical_offset, error)
+            raise StoreError(f"cannot write at {physical_offset}: {error}") from error
+        self.max_offset = physical_offset + len(data)
+        if physical_offset == start:
+            self.row.close_idle(self.flushed_offset)
+        for callback in self._subscribers:
+            callback()
+
+    def _announce(self, requests: list[DispatchRequest]) -> None:
+        if len(self.pending) < _MAX_PENDING:  # beyond that the dispatcher reads the log itself
+            self.pending.extend(requests)
+        for callback in self._subscribers:
+            callback()
+
+    def read(self, physical_offset: int, limit: int) -> bytes:
+        """
+        Bytes from an offset up to `limit`, the end of that file or the end of the log, whichever
+        comes first; empty outside the log.
+
+        :raises StoreError: the disk cannot read them.
+        """
+        if not self.row.starts or not self.row.starts[0] <= physical_offset < self.max_offset:
+            return b""
+        start = self.row.start_of(physical_offset)
+        end = min(physical_offset + limit, start + self.file_size, self.max_offset)
+        try:
+            return self.row.file(start).pread(end - physical_offset, physical_offset - start)
+        except OSError as error:
+            raise StoreError(f"cannot read the commit log at {physical_offset}: {error}") from error
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
+        """
+        The bytes of one record.
+
+        :param size: from its queue entry; asked of the log when None.
+        :returns: None when the log does not hold all of it, or no record starts there.
+        :raises StoreError: the disk cannot read it.
+        """
+        if size is None:
+            size = record_size_at(self.read(physical_offset, 8), 0, 8)
+        if size < RECORD_OVERHEAD or physical_offset + size > self.max_offset:
+            return None
+        data = self.read(physical_offset, size)
+        return data if len(data) == size else None
+
+    def drop_spare(self) -> None:
+        """Delete the file that was created ahead and never written."""
+        while self.row.starts and self.row.starts[-1] > self.max_offset:
+            self.row.delete(self.row.starts[-1])

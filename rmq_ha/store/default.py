@@ -1,0 +1,419 @@
+"""DefaultMessageStore: log, queues, index and all that keeps them going.
+
+Spec: store.md.
+"""
+
+import os
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.errors import ConfigurationError, StoreError
+from rmq_ha.interfaces import ICommitLogDispatcher, IMessageStore, IReplication
+from rmq_ha.model.message import (
+    AppendResult,
+    DispatchRequest,
+    Message,
+    MessageBatch,
+    PutMessageResult,
+)
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.seams import Disk, Host, Lock
+from rmq_ha.store.checkpoint import Checkpoint
+from rmq_ha.store.clean import FORCE_RATIO, LogCleaner, disk_ratio
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.flags import INDEX_ERROR, LOG_ERROR, QUEUE_ERROR, RunningFlags
+from rmq_ha.store.flush import CommitLogFlusher, QueueFlusher
+from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.index import IndexService
+from rmq_ha.store.maintenance import StoreMaintenance
+from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.puts import (
+    MaybeLater,
+    asks_for_delay,
+    batch_members,
+    batch_result,
+    combine_later,
+    redirect_delayed,
+)
+from rmq_ha.store.reader import MessageReader
+from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.service import StoreService
+from rmq_ha.store.statistics import StoreStatistics
+
+DEFAULT_MEMORY = 8 << 30
+_BUSY_AT_MOST_MS = 10_000_000
+
+Done = Callable[[list[PutMessageResult]], None]
+
+
+@implementer(IMessageStore)
+class DefaultMessageStore(StoreMaintenance):
+    """
+    The store of one broker.
+
+    `load`, then `start`; `stop` at the end. What one reactor turn appends is replicated, flushed
+    and dispatched together in the next.
+
+    :param log: another commit log than the built-in one (from a plugin).
+    :param memory_bytes: of this machine.
+    """
+
+    logger = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        configuration: BrokerConfiguration,
+        log: CommitLog | None = None,
+        memory_bytes: int = DEFAULT_MEMORY,
+    ) -> None:
+        config = configuration.store
+        _refuse_unsupported(config, log is not None)
+        root = config.store_path_root_dir or os.path.join(os.path.expanduser("~"), "store")
+        self.root = root
+        self.host = host
+        self.configuration = configuration
+        self.is_slave = config.broker_role is BrokerRole.SLAVE
+        self.delay_levels = parse_delay_levels(config.message_delay_level)
+        flags = RunningFlags()
+        if log is None:
+            log = CommitLog(config, _log_files(host.disk, config, root), self.delay_levels)
+        queues = ConsumeQueueTable(host.disk, root, config.mapped_file_size_consume_queue)
+        index = None
+        if config.message_index_enable:
+            index = IndexService(
+                host.disk, root, config.max_hash_slot_num, config.max_index_num, host.now_ms
+            )
+            index.on_file_full = self._index_file_full
+        super().__init__(
+            config,
+            log,
+            queues,
+            index,
+            MessageReader(config, log, queues, memory_bytes, self.is_slave),
+            flags,
+            StoreStatistics(host.now_ms()),
+            memory_bytes,
+        )
+        self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
+        self.flusher = CommitLogFlusher(
+            host.clock, host.worker, config, log, self.checkpoint, self._log_flushed
+        )
+        self.queue_flusher = QueueFlusher(
+            host.clock, host.worker, config, self.checkpoint, queues.sync
+        )
+        self.cleaner = LogCleaner(
+            config, host.disk, host.worker, log, f"{root}/consumequeue", flags, host.now_ms
+        )
+        self.dispatcher = Dispatcher(
+            host.clock, log, self.is_slave, self._dispatched, self._dispatch_stuck
+        )
+        self.dispatcher.add_target(QUEUE_ERROR, queues.put_requests, 30)
+        if index is not None:
+            self.dispatcher.add_target(INDEX_ERROR, index.put_requests, 3)
+        self.replication: IReplication | None = None
+        self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
+        self._service = StoreService(self)
+        self._lock: Lock | None = None
+        self._slow_until_ms = 0
+        log.subscribe(self._service.poke)
+
+    # Assembling
+
+    def attach_replication(self, replication: IReplication) -> None:
+        """The HA service: the store starts it, pokes it, asks it about puts, and stops it."""
+        self.replication = replication
+
+    def on_arrival(self, callback: Callable[[list[DispatchRequest]], None]) -> None:
+        """Have `callback` called with what was dispatched, unless this is a slave."""
+        self._arrivals.append(callback)
+
+    def add_dispatcher(self, dispatcher: ICommitLogDispatcher) -> None:
+        """One more dispatcher, after queues and index; its failures are logged and forgotten."""
+
+        def dispatch(requests: list[DispatchRequest]) -> None:
+            try:
+                dispatcher.dispatch(requests)
+            except Exception:
+                self.logger.failure("dispatcher {dispatcher!r} failed", dispatcher=dispatcher)
+
+        self.dispatcher.add_target(repr(dispatcher), dispatch, 1)
+
+    # Putting
+
+    @property
+    def is_writable(self) -> bool:
+        """Messages may be put."""
+        return self.why_not_writable() == ""
+
+    def why_not_writable(self) -> str:
+        """The reason that a person should read; empty when puts are taken."""
+        if not self.is_open:
+            return "the store is not started, or it is stopping"
+        if self.is_slave:
+            return "this broker is a slave"
+        if self.log.fault is not None:
+            return self.log.fault
+        return "" if self.flags.is_writable else "; ".join(self.flags.reasons)
+
+    def is_page_cache_busy(self) -> bool:
+        """The last write took too long, just now."""
+        return self._slow_until_ms > 0 and self.host.now_ms() < self._slow_until_ms
+
+    def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
+        """Store one message; fires once, with how it ended, and never fails."""
+        result: Deferred[PutMessageResult] = Deferred()
+        self.put_many([message], lambda results: result.callback(results[0]))
+        return result
+
+    def put_batch(self, batch: MessageBatch) -> "Deferred[PutMessageResult]":
+        """Store several messages side by side, all or none; as `put_message`."""
+        result: Deferred[PutMessageResult] = Deferred()
+        if self.why_not_writable():
+            result.callback(PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE))
+            return result
+        members = batch_members(batch, self._configuration.max_message_size)
+        if members is None:
+            result.callback(PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL))
+            return result
+        appended = self._append(members, True)
+        if not isinstance(appended[0], AppendResult):
+            result.callback(PutMessageResult(appended[0]))
+            return result
+        whole = batch_result([item for item in appended if isinstance(item, AppendResult)])
+        self._settle([whole], batch.wait_store_ok, lambda results: result.callback(results[0]))
+        return result
+
+    def put_many(self, messages: list[Message], done: Done) -> None:
+        """
+        Store messages with one write; each for itself.
+
+        :param messages: at least one. All wait for flush and replica, or none.
+        :param done: called once with one result for each, when the last one's is known.
+        """
+        if self.why_not_writable():
+            self.statistics.put_failed += len(messages)
+            refused = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            done([refused] * len(messages))
+            return
+        if asks_for_delay(messages):
+            ready = redirect_delayed(messages, len(self.delay_levels))
+            stored = iter(self._append([message for message in ready if message], False))
+            appended = [
+                next(stored) if message else PutMessageStatus.MESSAGE_ILLEGAL for message in ready
+            ]
+        else:
+            appended = self._append(messages, False)
+        self._settle(appended, messages[0].wait_store_ok, done)
+
+    def _append(
+        self, messages: list[Message], contiguous: bool
+    ) -> list[AppendResult | PutMessageStatus]:
+        clock = self.host.clock
+        began = clock.seconds()
+        now_ms = self.host.now_ms()
+        results = self.log.append_group(messages, contiguous, now_ms)
+        took_ms = int((clock.seconds() - began) * 1000)
+        self.statistics.put_time_max_ms = max(self.statistics.put_time_max_ms, took_ms)
+        limit = self._configuration.os_page_cache_busy_time_out_mills
+        if limit < took_ms < _BUSY_AT_MOST_MS:
+            self._slow_until_ms = now_ms + took_ms + limit
+        return results
+
+    def _settle(
+        self, appended: list[AppendResult | PutMessageStatus], wait: bool, done: Done
+    ) -> None:
+        """Call `done` when flush and replication of the last stored message are decided."""
+        statistics = self.statistics
+        last = None
+        for item in appended:
+            if isinstance(item, AppendResult):
+                last = item
+                statistics.put_times += item.message_count
+                statistics.put_size += item.size
+            else:
+                statistics.put_failed += 1
+
+        def finish(status: PutMessageStatus) -> None:
+            done(
+                [
+                    PutMessageResult(status, item)
+                    if isinstance(item, AppendResult)
+                    else PutMessageResult(item)
+                    for item in appended
+                ]
+            )
+
+        settled = PutMessageStatus.PUT_OK
+        if wait and last is not None:
+            later = self._wait(last.physical_offset + last.size)
+            if isinstance(later, Deferred):
+                later.addCallback(finish)
+                return
+            settled = later
+        finish(settled)
+
+    def _wait(self, next_offset: int) -> MaybeLater:
+        flushed = self.flusher.wait_flushed(next_offset)
+        if self.replication is None:
+            return flushed
+        return combine_later(flushed, self.replication.wait_replicated(next_offset))
+
+    # Dispatching
+
+    def _dispatched(self, requests: list[DispatchRequest]) -> None:
+        newest = requests[-1].store_timestamp
+        self.checkpoint.logics = newest
+        self.queue_flusher.dispatched()
+        if self.is_slave:
+            self.log.last_store_timestamp = newest
+            self.statistics.put_times += len(requests)
+            self.statistics.put_size += sum([request.size for request in requests])
+            return
+        for callback in self._arrivals:
+            callback(requests)
+
+    def _dispatch_stuck(self, target: str, reason: str | None) -> None:
+        if reason is not None:
+            self.flags.set(target, reason)
+            return
+        for flag in (QUEUE_ERROR, INDEX_ERROR, LOG_ERROR):
+            self.flags.clear(flag)
+
+    def _index_file_full(self, end_timestamp: int) -> None:
+        self.checkpoint.index = max(self.checkpoint.index, end_timestamp)
+
+    def _log_flushed(self) -> None:
+        self.queue_flusher.dispatched()
+
+    # Beginning and end
+
+    def load(self) -> None:
+        """
+        Lock the store, look what is there, and repair what a crash left behind.
+
+        :raises StoreLocked: another broker has it open.
+        :raises StoreError: it cannot be used; the message says which file and why.
+        """
+        self._lock = self.host.disk.lock(f"{self.root}/lock")
+        try:
+            self._load()
+        except OSError as error:
+            self._unlock()
+            raise StoreError(f"cannot load the store at {self.root}: {error}") from error
+        except StoreError:
+            self._unlock()
+            raise
+
+    def _load(self) -> None:
+        disk = self.host.disk
+        last_exit_ok = not disk.exists(f"{self.root}/abort")
+        self.log.row.load()
+        self.queues.load()
+        self.checkpoint.load()
+        if self.index is not None:
+            self.index.load(last_exit_ok, self.checkpoint.index)
+        self.queues.recover(last_exit_ok)
+        self._recover_log(last_exit_ok)
+        disk.open(f"{self.root}/abort", 0).close()
+        self.renumber()
+
+    def _recover_log(self, last_exit_ok: bool) -> None:
+        config, queues, log = self._configuration, self.queues, self.log
+        recovery = LogRecovery(log, config.check_crcon_recover)
+        reached = queues.max_physical_offset
+        if last_exit_ok:
+            found = recovery.normal()
+        else:
+            safe = config.message_index_enable and config.message_index_safe
+            times = self.checkpoint.times
+            found = recovery.abnormal(
+                times.min_timestamp_index if safe else times.min_timestamp, self._dispatch_again
+            )
+        self.logger.info(
+            "the commit log ends at {end} after {how} stop; {records} records read",
+            end=found.end,
+            how="a clean" if last_exit_ok else "an abnormal",
+            records=found.records,
+        )
+        recovery.cut(found.end)
+        log.last_store_timestamp = found.last_store_timestamp
+        if not log.row.starts:
+            queues.remove_all()
+        elif reached >= found.end:
+            queues.truncate(found.end)
+
+    def _dispatch_again(self, requests: list[DispatchRequest]) -> None:
+        self.queues.put_requests(requests)
+        if self.index is not None:
+            self.index.put_requests(requests)
+
+    def renumber(self) -> None:
+        """Take the numbering and the first offsets of all queues from what is on the disk."""
+        self.log.encoder.queue_offsets.clear()
+        self.log.encoder.queue_offsets.update(self.queues.topic_queue_table())
+        if self.log.min_offset >= 0:
+            self.queues.correct_min_offsets(self.log.min_offset)
+
+    def start(self) -> "Deferred[None]":
+        """
+        Dispatch what is not dispatched, start replication, take puts.
+
+        :returns: fires when all of that is done; fails if the disk refuses.
+        """
+        return Deferred.fromCoroutine(self._service.start())
+
+    def stop(self) -> "Deferred[None]":
+        """Take no more puts, bring everything to the disk, close; fires when done."""
+        return Deferred.fromCoroutine(self._service.stop())
+
+    def close(self) -> None:
+        """Give up files and lock."""
+        self.log.row.close()
+        self.queues.close()
+        if self.index is not None:
+            self.index.close()
+        self.checkpoint.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def _refuse_unsupported(config: MessageStoreConfig, has_own_log: bool) -> None:
+    if config.duplication_enable:
+        raise ConfigurationError(
+            "duplicationEnable=true stops all delivery in RocketMQ 4.9; remove it"
+        )
+    if config.enable_dleger_commit_log and not has_own_log:
+        raise ConfigurationError(
+            "enableDLegerCommitLog=true needs a commitLogPlugIn that writes DLedger's files"
+        )
+    if config.enable_consume_queue_ext:
+        raise ConfigurationError(
+            "enableConsumeQueueExt=true is not supported: extension files are not written"
+        )
+
+
+def _log_files(disk: Disk, config: MessageStoreConfig, root: str) -> FileRow:
+    """The commit log's directories. Spec: store.md, section 1."""
+
+    def has_room(directory: str) -> bool:
+        return disk_ratio(disk, directory) <= FORCE_RATIO
+
+    paths = _split(config.store_path_commit_log) or [f"{root}/commitlog"]
+    read_only = _split(config.read_only_commit_log_store_paths)
+    return FileRow(disk, paths, config.mapped_file_size_commit_log, read_only, has_room)
+
+
+def _split(paths: str | None) -> list[str]:
+    return [path.strip() for path in (paths or "").split(",") if path.strip()]

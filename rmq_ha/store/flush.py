@@ -1,0 +1,276 @@
+"""When what was written reaches the disk, and who waits for it.
+
+Spec: store.md, sections 5.1, 7.1 and 7.2.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.seams import File, Worker
+from rmq_ha.store.checkpoint import Checkpoint
+from rmq_ha.store.commitlog import CommitLog
+
+_PAGE = 4096
+
+
+def _sync_all(files: Iterable[File]) -> None:
+    for file in files:
+        file.sync()
+
+
+class CommitLogFlusher:
+    """
+    Flushes the commit log: at once and for all waiters together, or now and then.
+
+    No timer runs while everything is on the disk.
+
+    :param flushed: called when more of the log is on the disk.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        worker: Worker,
+        configuration: MessageStoreConfig,
+        log: CommitLog,
+        checkpoint: Checkpoint,
+        flushed: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._configuration = configuration
+        self._log = log
+        self._checkpoint = checkpoint
+        self._tell_flushed = flushed
+        self._is_broken = False
+        self._waiters: deque[tuple[int, float, Deferred[PutMessageStatus]]] = deque()
+        self._running: Deferred[None] | None = None
+        self._wanted = False
+        self._deadline_timer: IDelayedCall | None = None
+        self._flush_timer: IDelayedCall | None = None
+        self._last_thorough = clock.seconds()
+
+    @property
+    def waiting(self) -> int:
+        """How many puts wait for the disk."""
+        return len(self._waiters)
+
+    def wait_flushed(self, next_offset: int) -> "PutMessageStatus | Deferred[PutMessageStatus]":
+        """
+        :param next_offset: end of the record(s) that were put.
+        :returns: PUT_OK where nothing needs waiting, else a Deferred that fires with PUT_OK or
+            FLUSH_DISK_TIMEOUT and never fails.
+        """
+        if (
+            self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+            or next_offset <= self._log.flushed_offset
+        ):
+            return PutMessageStatus.PUT_OK
+        if self._is_broken:
+            return PutMessageStatus.FLUSH_DISK_TIMEOUT
+        done: Deferred[PutMessageStatus] = Deferred()
+        deadline = self._clock.seconds() + self._configuration.sync_flush_timeout / 1000
+        self._waiters.append((next_offset, deadline, done))
+        if self._deadline_timer is None:
+            self._deadline_timer = self._clock.callLater(
+                self._configuration.sync_flush_timeout / 1000, self._overdue
+            )
+        self._want()
+        return done
+
+    def appended(self) -> None:
+        """The log grew: flush at once (SYNC_FLUSH) or by and by."""
+        if self._configuration.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            self._want()
+        elif self._flush_timer is None and self._running is None:
+            self._arm()
+
+    def _arm(self) -> None:
+        self._flush_timer = self._clock.callLater(
+            max(self._configuration.flush_interval_commit_log, 1) / 1000, self._on_interval
+        )
+
+    def _on_interval(self) -> None:
+        self._flush_timer = None
+        dirty = self._log.max_offset // _PAGE - self._log.flushed_offset // _PAGE
+        thorough = self._configuration.flush_commit_log_thorough_interval / 1000
+        if (
+            dirty >= self._configuration.flush_commit_log_least_pages
+            or self._clock.seconds() >= self._last_thorough + thorough
+        ):
+            self._want()
+        elif self._log.max_offset > self._log.flushed_offset:
+            self._arm()
+
+    def _want(self) -> None:
+        """Flush up to the present end; while a flush runs, the next one follows it."""
+        if self._running is not None:
+            self._wanted = True
+        elif not self._is_broken and self._log.max_offset > self._log.flushed_offset:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._wanted = False
+        log, row = self._log, self._log.row
+        target, newest = log.max_offset, log.last_store_timestamp
+        files = [
+            row.file(start)
+            for start in row.starts
+            if start < target and start + row.file_size > log.flushed_offset
+        ]
+        self._last_thorough = self._clock.seconds()
+        running: Deferred[None] = Deferred()
+        self._running = running
+        synced = self._worker.call(_sync_all, files)
+        synced.addCallbacks(self._flushed, self._failed, callbackArgs=(target, newest))
+        synced.addBoth(self._next, running)
+
+    def _flushed(self, _: Any, target: int, newest: int) -> None:
+        self._log.flushed_offset = target
+        self._checkpoint.physic = max(self._checkpoint.physic, newest)
+        self._tell_flushed()
+
+    def _failed(self, failure: Failure) -> None:
+        # after a failed fsync nobody knows what is on the disk: stop, do not try again
+        self._is_broken = True
+        self._log.refuse_writes(f"flush failed: {failure.getErrorMessage()}")
+
+    def _next(self, _: Any, running: "Deferred[None]") -> None:
+        self._running = None
+        if self._is_broken:
+            self._complete(1 << 63, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        else:
+            self._complete(self._log.flushed_offset, PutMessageStatus.PUT_OK)
+            if self._running is None and (self._waiters or self._wanted):
+                self._want()
+            elif self._running is None and self._log.max_offset > self._log.flushed_offset:
+                self.appended()
+        running.callback(None)
+
+    def _complete(self, up_to: int, status: PutMessageStatus) -> None:
+        done = []
+        while self._waiters and self._waiters[0][0] <= up_to:
+            done.append(self._waiters.popleft()[2])
+        self._stop_deadline_if_idle()
+        for waiter in done:
+            waiter.callback(status)
+
+    def _overdue(self) -> None:
+        """Deadlines rise along the deque: look at its front, then sleep until the next one."""
+        self._deadline_timer = None
+        now = self._clock.seconds()
+        late = []
+        while self._waiters and self._waiters[0][1] <= now:
+            late.append(self._waiters.popleft()[2])
+        if self._waiters:
+            self._deadline_timer = self._clock.callLater(self._waiters[0][1] - now, self._overdue)
+        for waiter in late:
+            waiter.callback(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+
+    def _stop_deadline_if_idle(self) -> None:
+        if not self._waiters and self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+
+    async def stop(self) -> None:
+        """Flush what is left; every waiter has fired afterwards."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        while self._running is not None or (
+            not self._is_broken and self._log.max_offset > self._log.flushed_offset
+        ):
+            if self._running is None:
+                self._flush()
+            await (self._running or succeed(None))
+        self._complete(1 << 63, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+
+
+class QueueFlusher:
+    """
+    Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
+
+    :param sync: flushes the queues; blocks.
+    :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        worker: Worker,
+        configuration: MessageStoreConfig,
+        checkpoint: Checkpoint,
+        sync: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._configuration = configuration
+        self._checkpoint = checkpoint
+        self._sync = sync
+        self._timer: IDelayedCall | None = None
+        self._running: Deferred[None] | None = None
+        self._dirty = False
+        self._last_thorough: float | None = None
+        self.is_broken = False
+
+    def dispatched(self) -> None:
+        """The queues grew."""
+        self._dirty = True
+        if self._timer is None and self._running is None and not self.is_broken:
+            self._arm()
+
+    def _arm(self) -> None:
+        delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
+        if self._last_thorough is not None:
+            every = self._configuration.flush_consume_queue_thorough_interval / 1000
+            delay = max(delay, self._last_thorough + every - self._clock.seconds())
+        self._timer = self._clock.callLater(delay, self._round)
+
+    def _round(self) -> None:
+        self._timer = None
+        self._last_thorough = self._clock.seconds()
+        self._dirty = False
+        running: Deferred[None] = Deferred()
+        self._running = running
+        times = self._checkpoint.times
+        self._worker.call(self._write, times).addErrback(self._failed).addBoth(self._done, running)
+
+    def _write(self, times: Any) -> None:
+        """In the worker: the stored time must not be newer than what was flushed before it."""
+        self._sync()
+        self._checkpoint.write(times)
+
+    def _failed(self, failure: Failure) -> None:
+        self.is_broken = True
+        self.log.failure("cannot flush the consume queues", failure=failure)
+
+    def _done(self, _: Any, running: "Deferred[None]") -> None:
+        self._running = None
+        if self._dirty and self._timer is None and not self.is_broken:
+            self._arm()
+        running.callback(None)
+
+    async def stop(self) -> None:
+        """Flush all queues and write the checkpoint."""
+        while self._running is not None:
+            await self._running
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.is_broken:
+            await self._worker.call(self._write, self._checkpoint.times).addErrback(self._failed)

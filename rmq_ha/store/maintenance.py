@@ -1,0 +1,97 @@
+"""What administrators ask of a store.
+
+Spec: remoting.md, section 7.9; store.md, section 9.3.
+"""
+
+from collections.abc import Collection
+
+from rmq_ha.model.topics import OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.seams import Host
+from rmq_ha.store.clean import LogCleaner, disk_ratio
+from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.reads import StoreReads
+
+_KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
+_LMQ_PREFIX = "%LMQ%"
+
+
+class StoreMaintenance(StoreReads):
+    """Cleaning on command, and the runtime info."""
+
+    host: Host
+    cleaner: LogCleaner
+    dispatcher: Dispatcher
+
+    def clean_unused_topics(self, known: Collection[str]) -> int:
+        """
+        Delete the queues of topics that nobody knows any more; the log keeps their messages.
+
+        :param known: names of all topics.
+        :returns: how many queues went.
+        :raises StoreError: the disk refuses.
+        """
+        unused = [
+            key
+            for key in list(self.queues.topic_queue_table())
+            if key[0] not in known
+            and key[0] not in _KEPT_TOPICS
+            and not key[0].startswith(_LMQ_PREFIX)
+        ]
+        return self._remove_queues(unused)
+
+    def clean_expired_queues(self) -> int:
+        """
+        Delete the queues of whose messages the log has none any more.
+
+        :returns: how many queues went.
+        :raises StoreError: the disk refuses.
+        """
+        return self._remove_queues(self.queues.expired_queues(self.log.min_offset))
+
+    def _remove_queues(self, keys: list[tuple[str, int]]) -> int:
+        for topic, queue_id in keys:
+            self.queues.remove_queue(topic, queue_id)
+            self.log.encoder.queue_offsets.pop((topic, queue_id), None)
+        return len(keys)
+
+    def clean_expired_files(self) -> None:
+        """The next rounds of the cleaner delete what is expired, whatever the hour."""
+        self.cleaner.clean_manually()
+
+    def runtime_info(self) -> dict[str, str]:
+        """The store's part of GET_BROKER_RUNTIME_INFO; every value a string."""
+        now_ms = self.host.now_ms()
+        disk, log = self.host.disk, self.log
+        table = self.statistics.table(now_ms)
+        for path in log.row.directories:
+            table[f"commitLogDiskRatio_{path}"] = str(disk_ratio(disk, path))
+        table["commitLogDiskRatio"] = str(self.cleaner.log_ratio())
+        table["consumeQueueDiskRatio"] = str(self.cleaner.queue_ratio())
+        usage = disk.usage(log.row.directories[0])
+        if usage is not None:
+            table["commitLogDirCapacity"] = (
+                f"Total : {_readable(usage.total)}, Free : {_readable(usage.usable)}."
+            )
+        numbers = {
+            "dispatchBehindBytes": self.dispatcher.behind,
+            "dispatchMaxBuffer": len(log.pending),
+            "pageCacheLockTimeMills": 0,
+            "earliestMessageTimeStamp": self.earliest_message_time(),
+            "commitLogMinOffset": log.min_offset,
+            "commitLogMaxOffset": log.max_offset,
+        }
+        table.update({name: str(number) for name, number in numbers.items()})
+        table["remainHowManyDataToFlush"] = _readable(log.max_offset - log.flushed_offset)
+        return table
+
+
+def _readable(size: int) -> str:
+    """`235 B`, `1.5 GiB`."""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1024:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} TiB"

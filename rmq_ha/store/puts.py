@@ -1,0 +1,145 @@
+"""What happens to a message before and after it is appended.
+
+Spec: store.md, sections 2.6 to 2.8, 7.4 and 10.2.
+"""
+
+from dataclasses import replace
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.model.flags import TRANSACTION_MASK, TRANSACTION_PREPARED
+from rmq_ha.model.message import AppendResult, Message, MessageBatch
+from rmq_ha.model.properties import (
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    decode_properties,
+    encode_properties,
+)
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.store.format.commitlog import parse_delay_level
+
+MaybeLater = PutMessageStatus | Deferred[PutMessageStatus]
+
+_DELAY_MARK = f"{DELAY}\x01"
+_MEMBER_OVERHEAD = 22
+
+
+def delay_level(message: Message) -> int | None:
+    """The level that the message asks for; 0 for none, None when it is no number."""
+    properties = message.properties
+    if not properties and _DELAY_MARK in message.properties_string:
+        properties = decode_properties(message.properties_string)
+    text = properties.get(DELAY)
+    return parse_delay_level(text) if text else 0
+
+
+def redirect(message: Message, level: int, level_count: int) -> Message:
+    """
+    The message as it goes into the schedule topic; prepared and rolled-back ones stay.
+
+    :param level: more than 0; capped to the highest there is.
+    """
+    if message.sys_flag & TRANSACTION_PREPARED:
+        return message
+    level = min(level, level_count)
+    properties = dict(message.properties or decode_properties(message.properties_string))
+    properties[DELAY] = str(level)
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QID] = str(message.queue_id)
+    return replace(
+        message,
+        topic=SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        properties=properties,
+        properties_string=encode_properties(properties),
+    )
+
+
+def redirect_delayed(messages: list[Message], level_count: int) -> list[Message | None]:
+    """
+    Messages with those that ask for a delay redirected.
+
+    :returns: None in the place of one whose DELAY is no number.
+    """
+    ready: list[Message | None] = []
+    for message in messages:
+        level = delay_level(message)
+        if level is None:
+            ready.append(None)
+        else:
+            ready.append(redirect(message, level, level_count) if level > 0 else message)
+    return ready
+
+
+def asks_for_delay(messages: list[Message]) -> bool:
+    """Whether any of them has to be looked at for its delay."""
+    for message in messages:
+        if DELAY in message.properties or (
+            not message.properties and _DELAY_MARK in message.properties_string
+        ):
+            return True
+    return False
+
+
+def batch_members(batch: MessageBatch, max_message_size: int) -> list[Message] | None:
+    """The members as messages; None when the batch may not be stored."""
+    if not batch.members or batch.sys_flag & TRANSACTION_MASK:
+        return None
+    size = sum(_MEMBER_OVERHEAD + len(body) for _, body, _ in batch.members)
+    if size > max_message_size:
+        return None
+    members = [
+        Message(
+            batch.topic,
+            batch.queue_id,
+            body,
+            batch.born_host,
+            batch.store_host,
+            batch.born_timestamp,
+            flag,
+            batch.sys_flag,
+            batch.reconsume_times,
+            0,
+            decode_properties(text),
+            text,
+            batch.wait_store_ok,
+        )
+        for flag, body, text in batch.members
+    ]
+    if any(delay_level(member) != 0 for member in members):
+        return None
+    return members
+
+
+def batch_result(appended: list[AppendResult]) -> AppendResult:
+    """One result for a batch: the first offsets, all bytes, all ids."""
+    first = appended[0]
+    return AppendResult(
+        first.physical_offset,
+        sum(result.size for result in appended),
+        first.store_timestamp,
+        first.queue_offset,
+        len(appended),
+        ",".join([result.msg_id for result in appended]),
+    )
+
+
+def combine(flushed: PutMessageStatus, replicated: PutMessageStatus) -> PutMessageStatus:
+    """The replica's status overrides the disk's. Spec: store.md, section 7.4."""
+    return flushed if replicated is PutMessageStatus.PUT_OK else replicated
+
+
+def combine_later(flushed: MaybeLater, replicated: MaybeLater) -> MaybeLater:
+    """The combination, once both are known."""
+    if not isinstance(replicated, Deferred):
+        if not isinstance(flushed, Deferred):
+            return combine(flushed, replicated)
+        return flushed.addCallback(combine, replicated)
+    if not isinstance(flushed, Deferred):
+        return replicated.addCallback(lambda status: combine(flushed, status))
+    later = replicated
+    return flushed.addCallback(
+        lambda first: later.addCallback(lambda second: combine(first, second))
+    )

@@ -1,0 +1,172 @@
+"""The reading half of the store.
+
+Spec: store.md, sections 4.4, 8 and 9.3.
+"""
+
+from typing import NamedTuple
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.interfaces import IMessageFilter
+from rmq_ha.model.message import GetMessageResult
+from rmq_ha.model.status import GetMessageStatus
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.flags import RunningFlags
+from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.index import IndexService
+from rmq_ha.store.reader import MessageReader
+from rmq_ha.store.statistics import StoreStatistics
+
+_HEAD_SIZE = 96
+
+
+class QueryResult(NamedTuple):
+    """
+    What a look-up by key found.
+
+    :ivar records: whole records, oldest first; some may have another key of the same hash.
+    :ivar index_last_update_timestamp: end of the newest index file, ms.
+    :ivar index_last_update_offset: its last physical offset.
+    """
+
+    records: list[bytes]
+    index_last_update_timestamp: int
+    index_last_update_offset: int
+
+
+class StoreReads:
+    """
+    Everything that can be asked of a store.
+
+    :param index: None with `messageIndexEnable=false`.
+    """
+
+    def __init__(
+        self,
+        configuration: MessageStoreConfig,
+        log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: IndexService | None,
+        reader: MessageReader,
+        flags: RunningFlags,
+        statistics: StoreStatistics,
+        memory_bytes: int,
+    ) -> None:
+        self._configuration = configuration
+        self.log = log
+        self.queues = queues
+        self.index = index
+        self.flags = flags
+        self.statistics = statistics
+        self._reader = reader
+        self._memory_bytes = memory_bytes
+        self.is_open = False
+
+    @property
+    def is_readable(self) -> bool:
+        """Messages may be read."""
+        return self.is_open and self.flags.is_readable
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        message_filter: IMessageFilter | None,
+    ) -> GetMessageResult | None:
+        """
+        The messages of a queue from an offset on.
+
+        :returns: None when the store cannot be read.
+        :raises StoreError: the disk refuses.
+        """
+        if not self.is_readable:
+            return None
+        result = self._reader.get_message(
+            group, topic, queue_id, queue_offset, max_nums, message_filter
+        )
+        if result.status is GetMessageStatus.FOUND:
+            self.statistics.get_found += 1
+            self.statistics.get_transferred += len(result.messages)
+        else:
+            self.statistics.get_missed += 1
+        return result
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
+        """
+        One record by its physical offset; None where none starts.
+
+        :raises StoreError: the disk refuses.
+        """
+        return self.log.record_at(physical_offset, size)
+
+    def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
+        """
+        Records by key, over the index.
+
+        :param begin_ms: store time; seconds are what the index knows.
+        :raises StoreError: the disk refuses.
+        """
+        if self.index is None:
+            return QueryResult([], 0, 0)
+        wanted = min(max_nums, self._configuration.max_msgs_num_batch)
+        offsets, timestamp, last_offset = self.index.query(topic, key, wanted, begin_ms, end_ms)
+        found = [self.log.record_at(offset) for offset in sorted(offsets)]
+        return QueryResult(
+            [record for record in found if record is not None], timestamp, last_offset
+        )
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message gets; 0 for an unknown queue."""
+        queue = self.queues.get(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """The first queue offset that can be read; 0 for an unknown queue."""
+        queue = self.queues.get(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def physical_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Where the log has that message; 0 if it is not there."""
+        unit = self._unit(topic, queue_id, queue_offset)
+        return unit[0] if unit is not None else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, ms: int) -> int:
+        """
+        The queue offset of the message stored nearest to a time; 0 for an unknown queue.
+
+        :raises StoreError: the disk refuses.
+        """
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.offset_by_time(ms, self._store_timestamp, self.log.min_offset)
+
+    def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When that message was stored, ms; -1 unknown."""
+        unit = self._unit(topic, queue_id, queue_offset)
+        return self._store_timestamp(unit[0], unit[1]) if unit is not None else -1
+
+    def earliest_message_time(self, topic: str | None = None, queue_id: int = 0) -> int:
+        """When the oldest message of a queue, or of the log, was stored, ms; -1 unknown."""
+        if topic is None:
+            return self._store_timestamp(max(self.log.min_offset, 0), 1)
+        return self.store_timestamp_at(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
+
+    def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """The message is so far behind the end of the log that it may not be in memory."""
+        unit = self._unit(topic, queue_id, queue_offset)
+        ratio = self._configuration.access_message_in_memory_max_ratio / 100
+        return unit is not None and self.log.max_offset - unit[0] > self._memory_bytes * ratio
+
+    def _unit(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+        queue = self.queues.get(topic, queue_id)
+        units = queue.units(queue_offset, 1) if queue is not None else []
+        return units[0] if units else None
+
+    def _store_timestamp(self, physical_offset: int, size: int) -> int:
+        if physical_offset + size > self.log.max_offset:
+            return -1
+        return store_timestamp_of(self.log.read(physical_offset, _HEAD_SIZE)) or -1

@@ -1,0 +1,112 @@
+"""Where the commit log ends after a stop, clean or not.
+
+Spec: store.md, sections 5.4 and 5.6.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.format.commitlog import BLANK, store_timestamp_of
+from rmq_ha.store.scan import MORE, READ_SIZE, scan
+
+_BATCH = 1024
+_HEAD_SIZE = 96
+
+
+class RecoveredLog(NamedTuple):
+    """
+    What recovery found.
+
+    :ivar end: physical offset behind the last good record.
+    :ivar last_store_timestamp: of the last good record read, ms; 0 if none was.
+    :ivar records: how many were read.
+    """
+
+    end: int
+    last_store_timestamp: int
+    records: int
+
+
+class LogRecovery:
+    """
+    Finds the end of a log and cuts off what lies behind it.
+
+    :param check_crc: `checkCRCOnRecover`.
+    """
+
+    log = Logger()
+
+    def __init__(self, log: CommitLog, check_crc: bool) -> None:
+        self._log = log
+        self._row = log.row
+        self._check_crc = check_crc
+
+    def normal(self) -> RecoveredLog:
+        """After a clean stop: read the last three files."""
+        starts = self._row.starts
+        return self._read_from(max(0, len(starts) - 3), None)
+
+    def abnormal(
+        self, timestamp: int, dispatch: Callable[[list[DispatchRequest]], None]
+    ) -> RecoveredLog:
+        """
+        After a crash: read from the last file that the checkpoint vouches for.
+
+        :param timestamp: ms; everything stored up to then is on the disk.
+        :param dispatch: gets every good record again.
+        """
+        index = len(self._row.starts) - 1
+        while index > 0 and not self._begins_by(self._row.starts[index], timestamp):
+            index -= 1
+        return self._read_from(max(0, index), dispatch)
+
+    def _begins_by(self, start: int, timestamp: int) -> bool:
+        stored = store_timestamp_of(self._row.file(start).pread(_HEAD_SIZE, 0))
+        return 0 < stored <= timestamp
+
+    def _read_from(
+        self, index: int, dispatch: Callable[[list[DispatchRequest]], None] | None
+    ) -> RecoveredLog:
+        end, newest, records = 0, 0, 0
+        for start in self._row.starts[index:]:
+            position, needed, verdict = 0, READ_SIZE, MORE
+            while verdict == MORE:
+                data = self._row.file(start).pread(needed, position)
+                found = scan(
+                    data, start + position, self._log.delay_levels, _BATCH, self._check_crc
+                )
+                if found.requests:
+                    newest = max(newest, found.requests[-1].store_timestamp)
+                    records += len(found.requests)
+                    if dispatch is not None:
+                        dispatch(found.requests)
+                verdict, needed = found.verdict, max(found.needed, READ_SIZE)
+                if not found.size and position + len(data) >= self._row.file_size:
+                    break  # what stands there would end behind the end of the file
+                position += found.size
+            end = start + position
+            if verdict != BLANK:
+                break
+        return RecoveredLog(end, newest, records)
+
+    def cut(self, end: int) -> None:
+        """Let the log end here: files behind go, and what follows in this file becomes zero."""
+        for start in [start for start in self._row.starts if start > end]:
+            self.log.info("deleting {path}, which lies behind the end", path=self._row.path(start))
+            self._row.delete(start)
+        start = self._row.start_of(end)
+        if start in self._row.starts:
+            file = self._row.file(start)
+            if any(file.pread(8, end - start)):
+                self.log.warn(
+                    "the commit log ends at {end}: what {path} holds behind it is no whole record "
+                    "and is wiped",
+                    end=end,
+                    path=self._row.path(start),
+                )
+            file.zero(end - start)
+        self._log.recovered(end)

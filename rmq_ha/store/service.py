@@ -1,0 +1,163 @@
+"""Start, turns, rounds and stop of a store.
+
+Spec: store.md, sections 5.5, 5.7 and 9.
+"""
+
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from rmq_ha.host.periodic import Periodic
+from rmq_ha.store.statistics import SAMPLE_S
+
+if TYPE_CHECKING:
+    from rmq_ha.store.default import DefaultMessageStore
+
+_SLICES_AT_ONCE = 64
+_DISK_CHECK_S = 10.0
+_FIRST_CLEANING_S = 60.0
+_CATCH_UP_S = 5.0
+
+
+class StoreService:
+    """The life of a `DefaultMessageStore`."""
+
+    log = Logger()
+
+    def __init__(self, store: "DefaultMessageStore") -> None:
+        self._store = store
+        self._turn: IDelayedCall | None = None
+        self._rounds: list[Periodic] = []
+        self._is_running = False
+        self._cleaned_to = -1
+
+    def poke(self) -> None:
+        """The log grew: replicate, flush and dispatch in the next turn."""
+        if self._turn is None and self._is_running:
+            self._turn = self._store.host.clock.callLater(0, self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._turn = None
+        store = self._store
+        if store.replication is not None:
+            store.replication.appended()
+        store.flusher.appended()
+        store.dispatcher.run()
+
+    async def start(self) -> None:
+        """Catch up, then open. Spec: store.md, section 5.5."""
+        store = self._store
+        log = store.log
+        store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
+        await self._catch_up()
+        store.renumber()
+        self._is_running = True
+        store.dispatcher.start()
+        if store.replication is not None:
+            await maybeDeferred(store.replication.start)
+        store.is_open = True
+        self._start_rounds()
+        self.log.info(
+            "store at {root} is open: log from {low} to {high}, dispatched to {position}",
+            root=store.root,
+            low=log.min_offset,
+            high=log.max_offset,
+            position=store.dispatcher.position,
+        )
+        self.poke()
+
+    async def _catch_up(self) -> None:
+        """Dispatch what the queues do not have; other work gets its turn in between."""
+        slices = 0
+        while self._store.dispatcher.run_slice():
+            slices += 1
+            if slices % _SLICES_AT_ONCE == 0:
+                await self._next_turn()
+
+    def _next_turn(self) -> "Deferred[None]":
+        later: Deferred[None] = Deferred()
+        self._store.host.clock.callLater(0, later.callback, None)
+        return later
+
+    def _start_rounds(self) -> None:
+        store, clock = self._store, self._store.host.clock
+        every = max(store.configuration.store.clean_resource_interval, 100) / 1000
+        self._rounds = [
+            Periodic(clock, "store statistics", self._sample, SAMPLE_S),
+            Periodic(clock, "disk check", store.cleaner.check_disk, _DISK_CHECK_S, 1.0),
+            Periodic(clock, "cleaning", self.clean, every, _FIRST_CLEANING_S),
+        ]
+        for periodic in self._rounds:
+            periodic.start()
+
+    def _sample(self) -> None:
+        self._store.statistics.sample(self._store.host.now_ms())
+
+    def clean(self) -> "Deferred[None]":
+        """One round: log files first, then what pointed to them."""
+        return self._store.cleaner.clean().addCallback(self._clean_queues)
+
+    def _clean_queues(self, _: int) -> None:
+        store = self._store
+        lowest = store.log.min_offset
+        if lowest <= self._cleaned_to:
+            return
+        self._cleaned_to = lowest
+        store.queues.delete_expired(lowest)
+        store.queues.correct_min_offsets(lowest)
+        if store.index is not None:
+            store.index.delete_expired(lowest)
+
+    async def stop(self) -> None:
+        """
+        Close so that the next start is a normal one, if all went well.
+
+        Spec: store.md, section 5.7.
+        """
+        store = self._store
+        was_open, store.is_open = store.is_open, False
+        for periodic in self._rounds:
+            await maybeDeferred(periodic.stop)
+        self._rounds = []
+        if store.replication is not None and was_open:
+            await maybeDeferred(store.replication.stop)
+        self._is_running = False
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        await self._drain()
+        store.dispatcher.stop()
+        await store.flusher.stop()
+        await store.queue_flusher.stop()
+        if store.index is not None:
+            await store.host.worker.call(store.index.sync)
+        self._close(was_open)
+
+    async def _drain(self) -> None:
+        """Give the dispatcher up to five seconds."""
+        clock = self._store.host.clock
+        deadline = clock.seconds() + _CATCH_UP_S
+        while self._store.dispatcher.run_slice() and clock.seconds() < deadline:
+            await self._next_turn()
+
+    def _close(self, was_open: bool) -> None:
+        store = self._store
+        is_clean = (
+            was_open
+            and store.dispatcher.behind <= 0
+            and store.log.max_offset <= store.log.flushed_offset
+            and store.flags.may_be_closed_cleanly
+            and not store.queue_flusher.is_broken
+        )
+        store.log.drop_spare()
+        if is_clean:
+            store.host.disk.remove(f"{store.root}/abort")
+        else:
+            self.log.warn(
+                "store at {root} closes with work left: the next start repairs it",
+                root=store.root,
+            )
+        store.close()
+        self.log.info("store at {root} is closed", root=store.root)
