@@ -6,9 +6,9 @@ be closed or answered is returned.
 Spec: remoting.md, chapter 9.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
@@ -20,19 +20,31 @@ MASTER_ID = 0
 BROKER_EXPIRED_SECONDS = 120.0
 
 
+class BrokerChannel(Protocol):
+    """What is kept of a `rmq_ha.remoting.channel.Channel`: told apart by identity."""
+
+    def close(self) -> object:
+        """End the connection."""
+
+
 @dataclass(slots=True)
 class BrokerLive:
     """The last registration of one address."""
 
     last_update: float
     data_version: DataVersion
-    channel: Hashable
+    channel: BrokerChannel
     ha_server_address: str
 
 
 class RegisterResult(NamedTuple):
-    """A slave learns its master's addresses; both are None otherwise."""
+    """
+    A slave learns its master's addresses; both are None otherwise.
 
+    :ivar is_first: this id had no address before.
+    """
+
+    is_first: bool
     ha_server_address: str | None = None
     master_address: str | None = None
 
@@ -41,7 +53,7 @@ class ExpiredBroker(NamedTuple):
     """An address that stopped registering; its connection is to be closed."""
 
     address: str
-    channel: Hashable
+    channel: BrokerChannel
 
 
 class RouteInfoManager:
@@ -64,7 +76,7 @@ class RouteInfoManager:
         data_version: DataVersion,
         topics: Mapping[str, TopicConfig],
         filter_servers: list[str] | None,
-        channel: Hashable,
+        channel: BrokerChannel,
         now: float,
     ) -> RegisterResult:
         """
@@ -90,7 +102,11 @@ class RouteInfoManager:
             now, replace(data_version), channel, broker.ha_address
         )
         self._put_filter_servers(broker.address, filter_servers)
-        return self._master_of(data) if broker.broker_id != MASTER_ID else RegisterResult()
+        master = None if broker.broker_id == MASTER_ID else data.addresses.get(MASTER_ID)
+        live = None if master is None else self._live.get(master)
+        if live is None:
+            return RegisterResult(is_first)
+        return RegisterResult(is_first, live.ha_server_address, master)
 
     def unregister(self, broker: BrokerIdentity) -> None:
         """
@@ -106,7 +122,7 @@ class RouteInfoManager:
             del data.addresses[broker.broker_id]
             self._drop_if_empty(data)
 
-    def connection_lost(self, channel: Hashable) -> list[str]:
+    def connection_lost(self, channel: BrokerChannel) -> list[str]:
         """
         The connection is gone: so are the brokers that registered last over it.
 
@@ -248,11 +264,6 @@ class RouteInfoManager:
             self._filter_servers[address] = filter_servers
         elif filter_servers is not None:
             self._filter_servers.pop(address, None)
-
-    def _master_of(self, data: BrokerRoute) -> RegisterResult:
-        address = data.addresses.get(MASTER_ID)
-        live = None if address is None else self._live.get(address)
-        return RegisterResult() if live is None else RegisterResult(live.ha_server_address, address)
 
     def _remove_address(self, address: str) -> None:
         self._live.pop(address, None)

@@ -19,6 +19,7 @@ class PersistedTable:
 
     A subclass says how its content becomes bytes (`encode`) and back (`decode`).
 
+    :param path: empty for a table that lives in memory only.
     :ivar is_dirty: the file may not hold what the memory holds.
     :ivar write_failures: how many writes the disk refused.
     """
@@ -54,7 +55,7 @@ class PersistedTable:
 
         :raises StoreError: the file is missing or damaged, and the backup is damaged.
         """
-        fault = self._load_one(self.path)
+        fault = self._load_one(self.path) if self.path else None
         if fault is None:
             return
         backup = self.path + ".bak"
@@ -87,6 +88,8 @@ class PersistedTable:
         :returns: fires with whether it is on the disk; never fails. What could not be written
             stays dirty, for `persist_if_dirty`.
         """
+        if not self.path:
+            return succeed(True)
         self.is_dirty = True
         done: Deferred[bool] = Deferred()
         self._wanted.append(done)

@@ -58,7 +58,12 @@ class TestConsumers:
     def test_the_last_heartbeat_says_how_the_group_consumes(self) -> None:
         register(self.consumers, client(self.one), T1)
         self.consumers.register(
-            "CG", client(self.one), "CONSUME_ACTIVELY", "BROADCASTING", "CONSUME_FROM_TIMESTAMP", [T1]
+            "CG",
+            client(self.one),
+            "CONSUME_ACTIVELY",
+            "BROADCASTING",
+            "CONSUME_FROM_TIMESTAMP",
+            [T1],
         )
         group = self.consumers.group("CG")
         assert group is not None

@@ -1,0 +1,109 @@
+"""NamesrvController: a whole name server.
+
+Spec: remoting.md, section 2.3 and chapter 9.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.netty import NettyServerConfig
+from rmq_ha.host.periodic import Periodic
+from rmq_ha.namesrv.kv_config import KVConfigManager
+from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
+from rmq_ha.namesrv.routes import RouteInfoManager
+from rmq_ha.namesrv.settings import NamesrvSettings
+from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.server import RemotingServer
+from rmq_ha.seams import Host
+
+SCAN_FIRST_SECONDS = 5.0
+SCAN_EVERY_SECONDS = 10.0
+
+
+class NamesrvController:
+    """
+    One name server: a listening port and tables in memory.
+
+    :param interface: to listen on; `bindAddress` when empty.
+    :param tls: as `RemotingServer`'s.
+    :ivar routes: who is registered.
+    :ivar kv_config: the key-value store; in memory only without a `kvConfigPath`.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        namesrv_config: NamesrvConfig,
+        server_config: NettyServerConfig,
+        interface: str = "",
+        tls: Any = None,
+    ) -> None:
+        self.routes = RouteInfoManager()
+        self.kv_config = KVConfigManager(
+            host.disk, host.worker, namesrv_config.kv_config_path or ""
+        )
+        self._host = host
+        self._server_config = server_config
+        self._interface = interface or namesrv_config.bind_address
+        self._port: IListeningPort | None = None
+        route_processor = RouteProcessor(
+            host.clock, self.routes, self.kv_config, lambda: namesrv_config.order_message_enable
+        )
+        settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
+        dispatcher = RequestDispatcher([])
+        dispatcher.routes.update(route_processor.handlers())
+        dispatcher.routes.update(ConfigProcessor(self.kv_config, settings).handlers())
+        self._server = RemotingServer(host, server_config, dispatcher, tls)
+        self._scan = Periodic(
+            host.clock,
+            "broker expiry",
+            self._expire_brokers,
+            SCAN_EVERY_SECONDS,
+            SCAN_FIRST_SECONDS,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on; 0 before the start."""
+        return 0 if self._port is None else int(self._port.getHost().port)
+
+    def start(self) -> "Deferred[None]":
+        """
+        Load the key-value store and listen.
+
+        :returns: fires when clients can connect; fails with `StoreError` when the key-value file
+            and its backup are damaged, with `CannotListenError` when the port is taken.
+        """
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Close all connections.
+
+        :returns: fires when that is done and nothing is left to write; never fails.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        self.kv_config.load()
+        self._port = await self._server.listen(self._server_config.listen_port, self._interface)
+        self._scan.start()
+        self.log.info("name server listens on port {port}", port=self.port)
+
+    async def _stop(self) -> None:
+        await self._scan.stop()
+        await self._server.stop()
+        await self.kv_config.persist_if_dirty()
+
+    def _expire_brokers(self) -> None:
+        for broker in self.routes.expire(self._host.clock.seconds()):
+            self.log.warn(
+                "broker {broker} is gone: no registration for 120 s", broker=broker.address
+            )
+            broker.channel.close()

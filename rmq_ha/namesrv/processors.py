@@ -1,0 +1,333 @@
+"""The name server's requests.
+
+Spec: remoting.md, section 2.3 and chapter 9.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.errors import ConfigurationError, ProtocolViolation, RequestRejected
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
+from rmq_ha.namesrv.routes import RouteInfoManager
+from rmq_ha.namesrv.settings import NamesrvSettings
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import RegisterBrokerBody, body_crc32, wants_standard_json
+
+Answer = RemotingCommand | Deferred[RemotingCommand | None] | None
+Handler = Callable[[Any, RemotingCommand], Answer]
+
+
+class ClosingChannel(Protocol):
+    """What is used of a `rmq_ha.remoting.channel.Channel`."""
+
+    @property
+    def remote_text(self) -> str:
+        """`ip:port` of the peer."""
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call this when the connection is gone."""
+
+    def close(self) -> object:
+        """End the connection."""
+
+    def __hash__(self) -> int: ...
+
+
+class RouteProcessor:
+    """
+    Brokers register, clients ask where topics are.
+
+    :param order_enabled: says whether routes carry ORDER_TOPIC_CONFIG (`orderMessageEnable`).
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        routes: RouteInfoManager,
+        kv_config: KVConfigManager,
+        order_enabled: Callable[[], bool],
+    ) -> None:
+        self._clock = clock
+        self._routes = routes
+        self._kv_config = kv_config
+        self._order_enabled = order_enabled
+        self._watched: set[ClosingChannel] = set()
+
+    def handlers(self) -> dict[int, Handler]:
+        """By request code."""
+        return {
+            RequestCode.REGISTER_BROKER: self.register_broker,
+            RequestCode.UNREGISTER_BROKER: self.unregister_broker,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self.unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.unit_sub_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.unit_sub_non_unit_topics,
+        }
+
+    def register_broker(self, channel: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """103."""
+        ext = request.ext or {}
+        broker = _identity(request)
+        _check_crc32(ext.get("bodyCrc32", ""), request.body)
+        try:
+            body = RegisterBrokerBody.decode(
+                request.body,
+                compressed=ext.get("compressed", "").lower() == "true",
+                version=request.version,
+            )
+        except ProtocolViolation as error:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        result = self._routes.register(
+            broker,
+            body.version,
+            body.topics,
+            body.filter_servers,
+            channel,
+            self._clock.seconds(),
+        )
+        if result.is_first:
+            self.log.info("broker {broker} registered", broker=broker)
+        self._watch(channel)
+        answer_ext = {}
+        if result.master_address is not None:
+            answer_ext["masterAddr"] = result.master_address
+            answer_ext["haServerAddr"] = result.ha_server_address or ""
+        order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
+        answer = None if order is None else fastjson.encode({"table": order})
+        return request.response(ext=answer_ext, body=answer)
+
+    def unregister_broker(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """104."""
+        broker = _identity(request)
+        self._routes.unregister(broker)
+        self.log.info("broker {broker} unregistered", broker=broker)
+        return request.response()
+
+    def query_data_version(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """322."""
+        broker = _identity(request)
+        asked = _data_version(request.body)
+        changed, known = self._routes.query_data_version(
+            broker.address, asked, self._clock.seconds()
+        )
+        body = None if known is None else fastjson.encode(known.to_json())
+        return request.response(ext={"changed": "true" if changed else "false"}, body=body)
+
+    def route(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """105."""
+        topic = _required(request, "topic")
+        found = self._routes.route(topic)
+        if found is None:
+            return request.response(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"no broker that is registered here has the topic {topic}: create it, or look "
+                "whether its brokers name this server in namesrvAddr",
+            )
+        if self._order_enabled():
+            found.order_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, topic)
+        standard_json = wants_standard_json(request.version, request.ext)
+        return request.response(body=found.encode(standard_json=standard_json))
+
+    def cluster_info(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """106."""
+        return request.response(body=self._routes.cluster_info().encode())
+
+    def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """205."""
+        name = _required(request, "brokerName")
+        count = self._routes.wipe_write_perm(name)
+        self.log.info("{broker}: {count} topics are closed to producers", broker=name, count=count)
+        return request.response(ext={"wipeTopicCount": str(count)})
+
+    def add_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """327."""
+        name = _required(request, "brokerName")
+        count = self._routes.add_write_perm(name)
+        self.log.info("{broker}: {count} topics are open to producers", broker=name, count=count)
+        return request.response(ext={"addTopicCount": str(count)})
+
+    def topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """206."""
+        return _topic_list(request, self._routes.topics())
+
+    def delete_topic(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """216."""
+        topic = _required(request, "topic")
+        cluster = (request.ext or {}).get("clusterName") or None
+        self._routes.delete_topic(topic, cluster)
+        self.log.info("topic {topic} deleted", topic=topic, cluster=cluster)
+        return request.response()
+
+    def topics_of_cluster(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """224."""
+        return _topic_list(request, self._routes.topics_of_cluster(_required(request, "cluster")))
+
+    def system_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """304."""
+        return _topic_list(request, *self._routes.system_topics())
+
+    def unit_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """311."""
+        return _topic_list(request, self._routes.unit_topics())
+
+    def unit_sub_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+        """312."""
+        return _topic_list(request, self._routes.unit_sub_topics())
+
+    def unit_sub_non_unit_topics(
+        self, _: ClosingChannel, request: RemotingCommand
+    ) -> RemotingCommand:
+        """313."""
+        return _topic_list(request, self._routes.unit_sub_non_unit_topics())
+
+    def _watch(self, channel: ClosingChannel) -> None:
+        """A registered broker's connection is asked once to tell us when it ends."""
+        if channel not in self._watched:
+            self._watched.add(channel)
+            channel.on_close(lambda: self._connection_lost(channel))
+
+    def _connection_lost(self, channel: ClosingChannel) -> None:
+        self._watched.discard(channel)
+        for address in self._routes.connection_lost(channel):
+            self.log.warn(
+                "broker {broker} is gone: its connection {peer} ended",
+                broker=address,
+                peer=channel.remote_text,
+            )
+
+
+class ConfigProcessor:
+    """The key-value store, and the name server's own configuration."""
+
+    def __init__(self, kv_config: KVConfigManager, settings: NamesrvSettings) -> None:
+        self._kv_config = kv_config
+        self._settings = settings
+
+    def handlers(self) -> dict[int, Handler]:
+        """By request code."""
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put,
+            RequestCode.GET_KV_CONFIG: self.get,
+            RequestCode.DELETE_KV_CONFIG: self.delete,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.namespace,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update,
+            RequestCode.GET_NAMESRV_CONFIG: self.show,
+        }
+
+    def put(self, _: Any, request: RemotingCommand) -> Answer:
+        """100."""
+        namespace, key = _required(request, "namespace"), _required(request, "key")
+        written = self._kv_config.put(namespace, key, _required(request, "value"))
+        return _when_written(request, written, self._kv_config.path)
+
+    def get(self, _: Any, request: RemotingCommand) -> RemotingCommand:
+        """101."""
+        namespace, key = _required(request, "namespace"), _required(request, "key")
+        value = self._kv_config.get(namespace, key)
+        if value is None:
+            return request.response(
+                ResponseCode.QUERY_NOT_FOUND, f"namespace {namespace} has no key {key}"
+            )
+        return request.response(ext={"value": value})
+
+    def delete(self, _: Any, request: RemotingCommand) -> Answer:
+        """102."""
+        ext = request.ext or {}
+        written = self._kv_config.delete(ext.get("namespace", ""), ext.get("key", ""))
+        return _when_written(request, written, self._kv_config.path)
+
+    def namespace(self, _: Any, request: RemotingCommand) -> RemotingCommand:
+        """219."""
+        namespace = _required(request, "namespace")
+        table = self._kv_config.namespace(namespace)
+        if table is None:
+            return request.response(
+                ResponseCode.QUERY_NOT_FOUND, f"there is no namespace {namespace}"
+            )
+        return request.response(body=fastjson.encode({"table": table}))
+
+    def update(self, _: Any, request: RemotingCommand) -> Answer:
+        """318."""
+        if not request.body:
+            return request.response()
+        try:
+            written = self._settings.update(request.body.decode("utf-8", "replace"))
+        except ConfigurationError as error:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return _when_written(request, written, self._settings.path or "")
+
+    def show(self, _: Any, request: RemotingCommand) -> RemotingCommand:
+        """319."""
+        return request.response(body=self._settings.render().encode())
+
+
+def _required(request: RemotingCommand, name: str) -> str:
+    value = (request.ext or {}).get(name)
+    if value is None:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the request lacks {name}")
+    return value
+
+
+def _identity(request: RemotingCommand) -> BrokerIdentity:
+    try:
+        return BrokerIdentity.from_ext(request.ext or {})
+    except ValueError as error:
+        raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def _check_crc32(text: str, body: bytes | None) -> None:
+    """0, absent or unreadable asks for no check."""
+    claimed = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+    if claimed and claimed != body_crc32(body):
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, "crc32 not match: the body was damaged on its way"
+        )
+
+
+def _data_version(body: bytes | None) -> DataVersion:
+    try:
+        return DataVersion.from_json(fastjson.parse(body) if body else None)
+    except (ProtocolViolation, AttributeError, TypeError, ValueError) as error:
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR, f"the body is no DataVersion: {error}"
+        ) from None
+
+
+def _topic_list(
+    request: RemotingCommand, topics: list[str], broker_address: str | None = None
+) -> RemotingCommand:
+    return request.response(
+        body=fastjson.encode({"brokerAddr": broker_address, "topicList": topics})
+    )
+
+
+def _when_written(
+    request: RemotingCommand, written: "Deferred[bool]", path: str
+) -> "Deferred[RemotingCommand | None]":
+    async def answer(written: Awaitable[bool]) -> RemotingCommand | None:
+        if await written:
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR,
+            f"changed in memory, but {path} could not be written: see the name server's log",
+        )
+
+    return Deferred.fromCoroutine(answer(written))

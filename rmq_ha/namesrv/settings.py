@@ -1,0 +1,101 @@
+"""NamesrvSettings: the name server's configuration while it runs.
+
+Spec: remoting.md, sections 2.3, 7.9 and 9.6.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.config import properties
+from rmq_ha.config.fields import fields_by_key
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.netty import NettyServerConfig
+from rmq_ha.config.settings import render_objects
+from rmq_ha.config.values import parse_value
+from rmq_ha.errors import ConfigurationError, RequestRejected
+from rmq_ha.seams import Disk, Worker
+from rmq_ha.wire.codes import ResponseCode
+
+FORBIDDEN = ("kvConfigPath", "configStorePath")
+# Where a server lives and listens is no business of a remote peer.
+IGNORED = frozenset({"rocketmqHome", "bindAddress"})
+
+
+class NamesrvSettings:
+    """
+    Shows and changes both configuration objects, and keeps their file up to date.
+
+    :ivar path: of the properties file; None keeps changes in memory.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        disk: Disk,
+        worker: Worker,
+        namesrv_config: NamesrvConfig,
+        server_config: NettyServerConfig,
+    ) -> None:
+        self.path = namesrv_config.config_store_path
+        self._disk = disk
+        self._worker = worker
+        self._targets = (namesrv_config, server_config)
+
+    def render(self) -> str:
+        """`key=value` lines of everything."""
+        return "".join(f"{line}\n" for line in render_objects(self._targets))
+
+    def update(self, text: str) -> "Deferred[bool]":
+        """
+        Change what a properties text names; keys that are unknown or not ours to change are
+        ignored.
+
+        :returns: fires with whether the file was written; never fails.
+        :raises ConfigurationError: the text is no properties text, or a value does not fit;
+            nothing was changed.
+        :raises RequestRejected: it names a path that must not be changed from afar.
+        """
+        wanted = {item.key: item.value for item in properties.parse(text)}
+        refused = [name for name in FORBIDDEN if name in wanted]
+        if refused:
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION,
+                f"{', '.join(refused)} can only be changed in the file, with a restart",
+            )
+        values: list[tuple[Any, str, Any]] = []
+        changes: dict[str, str] = {}
+        for target in self._targets:
+            for key, field in fields_by_key(type(target)).items():
+                if key in wanted and key not in IGNORED:
+                    try:
+                        value = parse_value(field, wanted[key])
+                    except ValueError as error:
+                        raise ConfigurationError(f"{key}={wanted[key]}: {error}") from None
+                    values.append((target, field.name, value))
+                    changes[key] = wanted[key].strip()
+        for target, name, value in values:
+            setattr(target, name, value)
+        self.log.info("configuration changed: {changes}", changes=changes)
+        if not changes or self.path is None:
+            return succeed(True)
+        return self._worker.call(self._rewrite, self.path, changes).addErrback(self._failed)
+
+    def _rewrite(self, path: str, changes: dict[str, str]) -> bool:
+        """In the worker."""
+        try:
+            text = properties.decode(self._disk.read_bytes(path))
+        except FileNotFoundError:
+            text = ""
+        data = properties.with_changes(text, changes).encode("iso-8859-1")
+        self._disk.replace(path, data, backup=True)
+        return True
+
+    def _failed(self, failure: Failure) -> bool:
+        self.log.failure(
+            "cannot write {path}; the changes last until the next start", failure, path=self.path
+        )
+        return False

@@ -1,0 +1,162 @@
+"""SubscriptionGroupManager and ConsumerOffsetManager. Spec: store.md, sections 12.3 and 12.4."""
+
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred, execute
+
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.model.topics import BUILT_IN_GROUPS
+from rmq_ha.testing.disk import SimDisk
+
+PATH = "/store/config/x.json"
+
+
+class AtOnce:
+    calls = 0
+
+    def call(self, function: Any, *args: Any) -> Deferred[Any]:
+        self.calls += 1
+        return execute(function, *args)
+
+
+def groups(disk: SimDisk | None = None, **settings: Any) -> SubscriptionGroupManager:
+    return SubscriptionGroupManager(
+        disk or SimDisk(Random(1), lambda: 0), AtOnce(), PATH, BrokerConfig(**settings), lambda: 5
+    )
+
+
+def offsets(disk: SimDisk | None = None) -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(disk or SimDisk(Random(1), lambda: 0), AtOnce(), PATH)
+
+
+class TestGroups:
+    def test_built_in(self) -> None:
+        assert set(groups().table) == set(BUILT_IN_GROUPS)
+
+    def test_find_creates(self) -> None:
+        disk = SimDisk(Random(1), lambda: 0)
+        table = groups(disk)
+        assert table.get("CG") is None
+        assert table.find("CG") == SubscriptionGroupConfig("CG")
+        assert table.data_version == DataVersion(5, 1)
+        assert b'"CG":{' in disk.read_bytes(PATH)
+        table.find("CG")
+        assert table.data_version.counter == 1
+
+    def test_find_without_auto_creation(self) -> None:
+        """System groups are created all the same."""
+        table = groups(auto_create_subscription_group=False)
+        assert table.find("CG") is None
+        assert table.find("CID_RMQ_SYS_TRANS") is not None
+
+    def test_find_never_creates_what_no_client_would_accept(self) -> None:
+        table = groups()
+        for name in ("", " ", "a@b", "a b", "x" * 256, "\ud800"):
+            assert table.find(name) is None, name
+        assert table.find("x" * 255) is not None
+
+    def test_update_delete(self) -> None:
+        table = groups()
+        table.update(SubscriptionGroupConfig("CG", consume_enable=False))
+        found = table.get("CG")
+        assert found is not None
+        assert not found.consume_enable
+        assert table.delete("CG") is True
+        assert table.delete("CG") is False
+        assert table.data_version.counter == 2
+
+    def test_disable_consume(self) -> None:
+        table = groups()
+        table.find("CG")
+        table.disable_consume("CG")
+        table.disable_consume("CG")
+        table.disable_consume("unknown")
+        assert not table.table["CG"].consume_enable
+        assert table.data_version.counter == 2
+
+    def test_replace_all_and_load(self) -> None:
+        disk = SimDisk(Random(1), lambda: 0)
+        groups(disk).replace_all(DataVersion(7, 9), {"CG": SubscriptionGroupConfig("CG")})
+        again = groups(disk)
+        again.load()
+        assert again.data_version == DataVersion(7, 9)
+        assert set(again.table) == {*BUILT_IN_GROUPS, "CG"}
+
+
+class TestOffsets:
+    def test_commit_and_query(self) -> None:
+        """Stored as it comes: lower values, too. -1 where there is none."""
+        table = offsets()
+        assert table.query("G", "T", 0) == -1
+        table.commit("G", "T", 0, 9)
+        table.commit("G", "T", 0, 3)
+        assert table.query("G", "T", 0) == 3
+        assert table.query("G", "T", 1) == -1
+        assert dict(table.queues("G", "T")) == {0: 3}
+        assert dict(table.queues("G", "U")) == {}
+
+    def test_only_changes_are_written(self) -> None:
+        worker = AtOnce()
+        table = ConsumerOffsetManager(SimDisk(Random(1), lambda: 0), worker, PATH)
+        table.persist_if_dirty()
+        assert worker.calls == 0
+        table.commit("G", "T", 0, 9)
+        table.persist_if_dirty()
+        table.commit("G", "T", 0, 9)
+        table.persist_if_dirty()
+        assert worker.calls == 1
+
+    def test_merge_is_by_topic_and_group(self) -> None:
+        """A pair's queues are replaced as a whole; pairs that the master lacks stay."""
+        table = offsets()
+        table.commit("G", "T", 0, 1)
+        table.commit("G", "T", 1, 1)
+        table.commit("H", "T", 0, 4)
+        assert table.merge({"T@G": {0: 7}, "U@G": {2: 2}}) is True
+        assert table.table == {"T@G": {0: 7}, "T@H": {0: 4}, "U@G": {2: 2}}
+        assert table.merge({"T@G": {0: 7}}) is False
+
+    def test_remove_clone_and_listings(self) -> None:
+        table = offsets()
+        table.commit("G", "T", 0, 1)
+        table.commit("G", "U", 0, 2)
+        table.commit("H", "T", 0, 3)
+        assert table.which_groups("T") == {"G", "H"}
+        assert table.which_topics("G") == {"T", "U"}
+        assert table.clone("G", "K", "U") is True
+        assert table.clone("G", "K", "nothing") is False
+        assert table.query("K", "U", 0) == 2
+        table.commit("G", "U", 0, 9)
+        assert table.query("K", "U", 0) == 2
+        assert table.remove_group("G") == 2
+        assert table.remove_group("G") == 0
+        assert set(table.table) == {"T@H", "U@K"}
+
+    def test_file(self) -> None:
+        disk = SimDisk(Random(1), lambda: 0)
+        table = offsets(disk)
+        table.commit("G", "%RETRY%G", 0, 1)
+        table.persist()
+        assert (
+            disk.read_bytes(PATH) == b'{\n\t"offsetTable":{\n\t\t"%RETRY%G@G":{0:1\n\t\t}\n\t}\n}'
+        )
+        again = offsets(disk)
+        again.commit("X", "T", 0, 1)
+        again.load()
+        assert again.table == {"%RETRY%G@G": {0: 1}}
+
+    def test_names_that_cannot_be_encoded_do_not_stop_the_file(self) -> None:
+        """A hostile client's half of a surrogate pair costs nobody else his offsets."""
+        disk = SimDisk(Random(1), lambda: 0)
+        table = offsets(disk)
+        table.commit("G\ud800", "T", 0, 1)
+        table.commit("G", "T", 0, 2)
+        table.persist()
+        again = offsets(disk)
+        again.load()
+        assert again.query("G", "T", 0) == 2

@@ -1,0 +1,168 @@
+"""PersistedTable. Spec: store.md, section 12.1."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, execute
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.broker.tables.persisted import PersistedTable
+from rmq_ha.errors import ProtocolViolation, StoreError
+
+PATH = "/store/config/t.json"
+
+
+class FakeDisk:
+    """Files in a dict, and what was asked of them."""
+
+    def __init__(self, **files: bytes) -> None:
+        self.files = {PATH + name: data for name, data in files.items()}
+        self.refuse = False
+        self.backups: list[bool] = []
+
+    def read_bytes(self, path: str) -> bytes:
+        try:
+            return self.files[path]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
+        if self.refuse:
+            raise OSError(28, "No space left on device")
+        self.backups.append(backup)
+        if backup and path in self.files:
+            self.files[path + ".bak"] = self.files[path]
+        self.files[path] = data
+
+
+class FakeWorker:
+    """Runs calls at once, or when told to."""
+
+    def __init__(self) -> None:
+        self.hold = False
+        self.held: list[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = []
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        if not self.hold:
+            return execute(function, *args)
+        done: Deferred[Any] = Deferred()
+        self.held.append((done, function, args))
+        return done
+
+    def release(self) -> None:
+        done, function, args = self.held.pop(0)
+        execute(function, *args).chainDeferred(done)
+
+
+class Table(PersistedTable):
+    value = "default"
+
+    def encode(self) -> bytes:
+        return b"ok:" + self.value.encode()
+
+    def decode(self, data: bytes) -> None:
+        if not data.startswith(b"ok:"):
+            raise ProtocolViolation("no ok")
+        self.value = data[3:].decode()
+
+
+class PersistedTests(SynchronousTestCase):
+    def table(self, **files: bytes) -> Table:
+        self.disk, self.worker = FakeDisk(**files), FakeWorker()
+        return Table(self.disk, self.worker, PATH)  # type: ignore[arg-type]
+
+    def loaded(self, **files: bytes) -> Table:
+        table = self.table(**files)
+        table.load()
+        return table
+
+    def test_load(self) -> None:
+        """The file counts; without one, the backup; without both, the defaults."""
+        self.assertEqual(self.loaded(**{"": b"ok:1", ".bak": b"ok:2"}).value, "1")
+        self.assertEqual(self.loaded(**{".bak": b"ok:2"}).value, "2")
+        self.assertEqual(self.loaded().value, "default")
+
+    def test_load_damaged(self) -> None:
+        """An empty, zero-filled or torn file gives way to its backup."""
+        for damage in (b"", b"\0\0\0", b"o"):
+            self.assertEqual(self.loaded(**{"": damage, ".bak": b"ok:2"}).value, "2")
+
+    def test_load_damaged_without_backup(self) -> None:
+        """A damaged file without a backup means defaults, as RocketMQ does it."""
+        self.assertEqual(self.loaded(**{"": b"torn"}).value, "default")
+        self.assertEqual(self.loaded(**{"": b"torn", ".bak": b""}).value, "default")
+
+    def test_load_both_damaged(self) -> None:
+        """Nobody guesses then: the start stops, and the error says what to do."""
+        for files in ({"": b"torn", ".bak": b"torn"}, {".bak": b"torn"}):
+            error = self.assertRaises(StoreError, self.loaded, **files)
+            self.assertIn(PATH + ",", str(error).replace(" is", ",").replace(" cannot", ","))
+            self.assertIn(PATH + ".bak", str(error))
+            self.assertIn("start with defaults", str(error))
+
+    def test_unreadable(self) -> None:
+        """A file that cannot be read counts as damaged, not as missing."""
+        table = self.table(**{".bak": b"torn"})
+
+        def refuse(path: str) -> bytes:
+            raise PermissionError(13, "Permission denied", path)
+
+        self.disk.read_bytes = refuse  # type: ignore[method-assign]
+        self.assertRaises(StoreError, table.load)
+
+    def test_persist(self) -> None:
+        """Written with a backup of what was there."""
+        table = self.loaded(**{"": b"ok:1"})
+        table.value = "2"
+        self.assertTrue(self.successResultOf(table.persist()))
+        self.assertEqual(self.disk.files, {PATH: b"ok:2", PATH + ".bak": b"ok:1"})
+        self.assertFalse(table.is_dirty)
+
+    def test_a_damaged_file_never_becomes_the_backup(self) -> None:
+        """The good backup that was loaded survives the first write."""
+        table = self.loaded(**{"": b"torn", ".bak": b"ok:1"})
+        self.successResultOf(table.persist())
+        self.assertEqual(self.disk.files, {PATH: b"ok:1", PATH + ".bak": b"ok:1"})
+        table.value = "2"
+        self.successResultOf(table.persist())
+        self.assertEqual(self.disk.backups, [False, True])
+
+    def test_coalesce(self) -> None:
+        """Changes during a write share the next one; each caller hears when his is on disk."""
+        table = self.table()
+        self.worker.hold = True
+        first = table.persist()
+        table.value = "2"
+        second = table.persist()
+        table.value = "3"
+        third = table.persist()
+        self.worker.release()
+        self.successResultOf(first)
+        self.assertNoResult(second)
+        self.assertEqual(self.disk.files[PATH], b"ok:default")
+        self.worker.release()
+        self.successResultOf(second)
+        self.successResultOf(third)
+        self.assertEqual(self.disk.files[PATH], b"ok:3")
+        self.assertEqual(self.worker.held, [])
+
+    def test_disk_refuses(self) -> None:
+        """A full disk is logged, told, and tried again with `persist_if_dirty`."""
+        table = self.table()
+        self.disk.refuse = True
+        self.assertFalse(self.successResultOf(table.persist()))
+        self.assertTrue(table.is_dirty)
+        self.assertEqual(table.write_failures, 1)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
+        self.disk.refuse = False
+        self.assertTrue(self.successResultOf(table.persist_if_dirty()))
+        self.assertEqual(self.disk.files[PATH], b"ok:default")
+        self.disk.files.clear()
+        self.assertTrue(self.successResultOf(table.persist_if_dirty()))
+        self.assertEqual(self.disk.files, {})
+
+    def test_without_path(self) -> None:
+        """A table without a file works in memory."""
+        table = Table(FakeDisk(), FakeWorker(), "")  # type: ignore[arg-type]
+        table.load()
+        self.assertTrue(self.successResultOf(table.persist()))
