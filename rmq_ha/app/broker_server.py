@@ -88,6 +88,7 @@ class BrokerServer:
             ),
             NettyServerConfig(listen_port=configuration.ours.embedded_namesrv_port),
             interface=bound,
+            tls=configuration.plugin_options,
         )
         await namesrv.start()
         self._namesrv = namesrv

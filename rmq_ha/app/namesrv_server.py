@@ -24,6 +24,7 @@ class NamesrvServer:
             configuration.namesrv,
             configuration.server,
             interface=configuration.namesrv.bind_address,
+            tls=configuration.plugin_options,
         )
 
     def start(self) -> Deferred[Any]:

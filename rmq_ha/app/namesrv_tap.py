@@ -1,6 +1,7 @@
 """`twistd rmqnamesrv`: a name server."""
 
 from rmq_ha.app.check import finish_check
+from rmq_ha.app.log import quiet_observer
 from rmq_ha.app.options import NamesrvOptions as Options
 from rmq_ha.app.process import ProcessEnd
 from rmq_ha.app.service import ServerService
@@ -33,4 +34,11 @@ def makeService(options: Options) -> ServerService:
     from rmq_ha.host.real import make_host
 
     server = NamesrvServer(make_host(reactor), configuration)
-    return ServerService(reactor, server, ProcessEnd(reactor), notices, options.wants_ready)
+    return ServerService(
+        reactor,
+        server,
+        ProcessEnd(reactor),
+        notices,
+        options.wants_ready,
+        quiet_observer(options.parent),
+    )

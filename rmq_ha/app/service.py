@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.logger import Logger
+from twisted.logger import ILogObserver, Logger
+from twisted.python.components import Componentized
 
 from rmq_ha.app.process import ProcessEnd
 from rmq_ha.config.load import PlannedPort
@@ -65,6 +66,7 @@ class ServerService(Service):
 
     :param notices: what the operator should know of the configuration.
     :param is_ready_wanted: print the READY line.
+    :param observer: where twistd logs to; None leaves it to twistd.
     """
 
     log = Logger()
@@ -76,13 +78,21 @@ class ServerService(Service):
         end: ProcessEnd,
         notices: Iterable[Notice] = (),
         is_ready_wanted: bool = False,
+        observer: ILogObserver | None = None,
     ) -> None:
         self._reactor = reactor
         self._server = server
         self._end = end
         self._notices = notices
         self._is_ready_wanted = is_ready_wanted
+        self._observer = observer
         self._started: Deferred[None] | None = None
+
+    def setServiceParent(self, parent: Any) -> None:
+        """twistd takes its log observer from the application, before it starts the service."""
+        if self._observer is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self._observer)  # type: ignore[no-untyped-call]
+        super().setServiceParent(parent)  # type: ignore[no-untyped-call]
 
     def startService(self) -> None:
         """Start when the reactor runs, so that a failure can stop it."""

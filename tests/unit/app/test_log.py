@@ -1,0 +1,66 @@
+"""What twistd logs to standard output."""
+
+import io
+import sys
+
+import pytest
+from twisted.application.service import Application
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import ILogObserver
+from twisted.python import log
+
+from rmq_ha.app.exposure import exposure
+from rmq_ha.app.log import quiet_observer
+from rmq_ha.app.service import ServerService
+
+
+def test_only_the_plugin_cache_message_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    observer = quiet_observer({"nodaemon": True})
+    assert observer is not None
+    publisher = log.LogPublisher()
+    publisher.addObserver(observer)
+    publisher.msg(format="Unable to write to plugin cache %(path)s: error number 13", path="/x")
+    publisher.msg(format="Unable to write to %(path)s", path="/y")
+    publisher.msg("hello")
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("Unable to write to /y")
+    assert lines[1].endswith("hello")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        None,
+        {"nodaemon": False},
+        {"nodaemon": True, "logfile": "x.log"},
+        {"nodaemon": True, "syslog": True},
+        {"nodaemon": True, "logger": lambda: None},
+    ],
+)
+def test_a_log_that_was_chosen_stays(options: object) -> None:
+    assert quiet_observer(options) is None
+
+
+def test_the_application_gets_the_observer() -> None:
+    observer = quiet_observer({"nodaemon": True, "logfile": "-"})
+    application = Application("x")  # type: ignore[no-untyped-call]
+    service = ServerService(MemoryReactorClock(), None, None, observer=observer)  # type: ignore[arg-type]
+    service.setServiceParent(application)
+    assert application.getComponent(ILogObserver) is observer
+
+
+@pytest.mark.parametrize("address", ["", "0.0.0.0", "::", "10.0.0.1"])
+def test_an_open_server_is_exposed(address: str) -> None:
+    warning = exposure(address, {"tls.server.mode": "permissive"})
+    assert warning is not None
+    assert ("all addresses" in warning) == (address != "10.0.0.1")
+
+
+def test_loopback_acl_and_enforced_tls_are_not_exposed() -> None:
+    assert exposure("127.0.0.1", {}) is None
+    assert exposure("::1", {}) is None
+    assert exposure("", {"tls.server.mode": "enforcing"}) is None
+    assert exposure("", {}, "acme-acl") is None
