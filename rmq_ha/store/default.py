@@ -22,6 +22,7 @@ from rmq_ha.model.message import (
     PutMessageResult,
 )
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Disk, Host, Lock
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.clean import FORCE_RATIO, LogCleaner, disk_ratio
@@ -44,6 +45,7 @@ from rmq_ha.store.puts import (
 )
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
 from rmq_ha.store.statistics import StoreStatistics
 
@@ -91,7 +93,6 @@ class DefaultMessageStore(StoreMaintenance):
             index = IndexService(
                 host.disk, root, config.max_hash_slot_num, config.max_index_num, host.now_ms
             )
-            index.on_file_full = self._index_file_full
         super().__init__(
             config,
             log,
@@ -107,8 +108,15 @@ class DefaultMessageStore(StoreMaintenance):
             host.clock, host.worker, config, log, self.checkpoint, self._log_flushed
         )
         self.queue_flusher = QueueFlusher(
-            host.clock, host.worker, config, self.checkpoint, queues.sync
+            host.clock,
+            host.worker,
+            config,
+            self.checkpoint,
+            queues.sync,
+            index.sync if index is not None else lambda: None,
         )
+        if index is not None:
+            index.on_file_full = self.queue_flusher.index_file_full
         self.cleaner = LogCleaner(
             config, host.disk, host.worker, log, f"{root}/consumequeue", flags, host.now_ms
         )
@@ -118,6 +126,18 @@ class DefaultMessageStore(StoreMaintenance):
         self.dispatcher.add_target(QUEUE_ERROR, queues.put_requests, 30)
         if index is not None:
             self.dispatcher.add_target(INDEX_ERROR, index.put_requests, 3)
+        self.schedule = ScheduleMessageService(
+            host.clock,
+            host.now_ms,
+            host.disk,
+            host.worker,
+            root,
+            self.delay_levels,
+            queues,
+            self.record_at,
+            self.put_message,
+            config.flush_delay_offset_interval,
+        )
         self.replication: IReplication | None = None
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
         self._service = StoreService(self)
@@ -277,6 +297,8 @@ class DefaultMessageStore(StoreMaintenance):
             self.statistics.put_times += len(requests)
             self.statistics.put_size += sum([request.size for request in requests])
             return
+        for level in {item.queue_id + 1 for item in requests if item.topic == SCHEDULE_TOPIC}:
+            self.schedule.arrived(level)
         for callback in self._arrivals:
             callback(requests)
 
@@ -286,9 +308,6 @@ class DefaultMessageStore(StoreMaintenance):
             return
         for flag in (QUEUE_ERROR, INDEX_ERROR, LOG_ERROR):
             self.flags.clear(flag)
-
-    def _index_file_full(self, end_timestamp: int) -> None:
-        self.checkpoint.index = max(self.checkpoint.index, end_timestamp)
 
     def _log_flushed(self) -> None:
         self.queue_flusher.dispatched()
@@ -322,8 +341,9 @@ class DefaultMessageStore(StoreMaintenance):
             self.index.load(last_exit_ok, self.checkpoint.index)
         self.queues.recover(last_exit_ok)
         self._recover_log(last_exit_ok)
-        disk.open(f"{self.root}/abort", 0).close()
         self.renumber()
+        self.schedule.load()
+        disk.open(f"{self.root}/abort", 0).close()
 
     def _recover_log(self, last_exit_ok: bool) -> None:
         config, queues, log = self._configuration, self.queues, self.log

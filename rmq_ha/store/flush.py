@@ -17,6 +17,7 @@ from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.seams import File, Worker
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 _PAGE = 4096
 
@@ -203,7 +204,7 @@ class QueueFlusher:
     """
     Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
 
-    :param sync: flushes the queues; blocks.
+    :param sync: flushes the queues; blocks, as `sync_index`.
     :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays.
     """
 
@@ -216,12 +217,15 @@ class QueueFlusher:
         configuration: MessageStoreConfig,
         checkpoint: Checkpoint,
         sync: Callable[[], None],
+        sync_index: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._worker = worker
         self._configuration = configuration
         self._checkpoint = checkpoint
         self._sync = sync
+        self._sync_index = sync_index
+        self._index_end = 0
         self._timer: IDelayedCall | None = None
         self._running: Deferred[None] | None = None
         self._dirty = False
@@ -233,6 +237,10 @@ class QueueFlusher:
         self._dirty = True
         if self._timer is None and self._running is None and not self.is_broken:
             self._arm()
+
+    def index_file_full(self, end_timestamp: int) -> None:
+        """An index file is complete: with the next round it is on the disk up to this time, ms."""
+        self._index_end = max(self._index_end, end_timestamp)
 
     def _arm(self) -> None:
         delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
@@ -247,13 +255,20 @@ class QueueFlusher:
         self._dirty = False
         running: Deferred[None] = Deferred()
         self._running = running
-        times = self._checkpoint.times
-        self._worker.call(self._write, times).addErrback(self._failed).addBoth(self._done, running)
+        written = self._worker.call(self._write, self._checkpoint.times, self._index_end)
+        written.addCallbacks(self._written, self._failed).addBoth(self._done, running)
 
-    def _write(self, times: Any) -> None:
-        """In the worker: the stored time must not be newer than what was flushed before it."""
+    def _write(self, times: CheckpointTimes, index_end: int) -> int:
+        """In the worker: the stored times must not be newer than what was flushed before."""
         self._sync()
+        if index_end > times.index_msg_timestamp:
+            self._sync_index()
+            times = times._replace(index_msg_timestamp=index_end)
         self._checkpoint.write(times)
+        return times.index_msg_timestamp
+
+    def _written(self, index_timestamp: int) -> None:
+        self._checkpoint.index = index_timestamp
 
     def _failed(self, failure: Failure) -> None:
         self.is_broken = True
@@ -273,4 +288,6 @@ class QueueFlusher:
             self._timer.cancel()
             self._timer = None
         if not self.is_broken:
-            await self._worker.call(self._write, self._checkpoint.times).addErrback(self._failed)
+            await self._worker.call(self._sync_index).addErrback(self._failed)
+            written = self._worker.call(self._write, self._checkpoint.times, self._index_end)
+            await written.addCallbacks(self._written, self._failed)

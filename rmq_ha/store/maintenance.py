@@ -10,6 +10,7 @@ from rmq_ha.seams import Host
 from rmq_ha.store.clean import LogCleaner, disk_ratio
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.reads import StoreReads
+from rmq_ha.store.schedule import ScheduleMessageService
 
 _KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
 _LMQ_PREFIX = "%LMQ%"
@@ -21,6 +22,7 @@ class StoreMaintenance(StoreReads):
     host: Host
     cleaner: LogCleaner
     dispatcher: Dispatcher
+    schedule: ScheduleMessageService
 
     def clean_unused_topics(self, known: Collection[str]) -> int:
         """
@@ -82,6 +84,7 @@ class StoreMaintenance(StoreReads):
         }
         table.update({name: str(number) for name, number in numbers.items()})
         table["remainHowManyDataToFlush"] = _readable(log.max_offset - log.flushed_offset)
+        table.update(self.schedule.runtime_info())
         return table
 
 

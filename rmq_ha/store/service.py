@@ -58,6 +58,8 @@ class StoreService:
         if store.replication is not None:
             await maybeDeferred(store.replication.start)
         store.is_open = True
+        if not store.is_slave:
+            store.schedule.start()
         self._start_rounds()
         self.log.info(
             "store at {root} is open: log from {low} to {high}, dispatched to {position}",
@@ -121,6 +123,7 @@ class StoreService:
         for periodic in self._rounds:
             await maybeDeferred(periodic.stop)
         self._rounds = []
+        await store.schedule.stop()
         if store.replication is not None and was_open:
             await maybeDeferred(store.replication.stop)
         self._is_running = False
@@ -131,8 +134,6 @@ class StoreService:
         store.dispatcher.stop()
         await store.flusher.stop()
         await store.queue_flusher.stop()
-        if store.index is not None:
-            await store.host.worker.call(store.index.sync)
         self._close(was_open)
 
     async def _drain(self) -> None:
