@@ -14,7 +14,6 @@ from twisted.logger import Logger
 from rmq_ha.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBrokerResult
 from rmq_ha.broker.tables.topics import PERM_RW, TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
-from rmq_ha.errors import RemotingError
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.topic_config import TopicConfig
@@ -211,7 +210,7 @@ class Registration:
         async def one(name_server: str) -> None:
             try:
                 answers.append(await call(name_server))
-            except (RemotingError, OSError) as error:
+            except Exception as error:
                 self._failed(name_server, error)
             else:
                 if name_server in self._unreachable:

@@ -124,7 +124,7 @@ class SlaveSynchronize:
                 return
             try:
                 is_written = await kind.copy(master)
-            except (RemotingError, ProtocolViolation, OSError) as error:
+            except Exception as error:  # whatever it was, the other tables are copied
                 self._failed(kind, master, error)
                 continue
             if not is_written:

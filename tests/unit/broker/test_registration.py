@@ -1,0 +1,313 @@
+"""Registration and its calls. Spec: remoting.md, sections 9.2 and 9.3, vectors A.5 and A.6."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred, execute, fail, succeed
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.registration import Registration
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import RemotingConnectError
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.testing.disk import SimDisk
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import RegisterBrokerBody
+
+Answer = Callable[[RemotingCommand], Deferred[RemotingCommand]]
+BODY_A5 = (
+    b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3,"timestamp"'
+    b':1700000000000},"topicConfigTable":{"TopicA":{"order":false,"perm":6,"readQueueNums":8,'
+    b'"topicFilterType":"SINGLE_TAG","topicName":"TopicA","topicSysFlag":0,"writeQueueNums":8},'
+    b'"TBW102":{"order":false,"perm":7,"readQueueNums":8,"topicFilterType":"SINGLE_TAG",'
+    b'"topicName":"TBW102","topicSysFlag":0,"writeQueueNums":8}}}}'
+)
+
+
+class AtOnce:
+    def call(self, function: Any, *args: Any) -> Deferred[Any]:
+        return execute(function, *args)
+
+
+class FakeClient:
+    """Records what is sent; answers success unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, RemotingCommand, int | None]] = []
+        self.answers: dict[str, Answer] = {}
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> Deferred[RemotingCommand]:
+        self.sent.append((address, command, timeout_ms))
+        answer = self.answers.get(address)
+        return succeed(command.response()) if answer is None else answer(command)
+
+    def oneway(self, address: str, command: RemotingCommand) -> Deferred[None]:
+        self.sent.append((address, command, None))
+        return succeed(None)
+
+    def take(self) -> list[tuple[str, int]]:
+        """Address and code of what was sent since the last look."""
+        sent, self.sent = self.sent, []
+        return [(address, command.code) for address, command, _ in sent]
+
+
+def broken(_: RemotingCommand) -> Deferred[RemotingCommand]:
+    return fail(RemotingConnectError("no route to host"))
+
+
+def with_ext(**ext: str) -> Answer:
+    return lambda command: succeed(command.response(ext=ext))
+
+
+class RegistrationTests(SynchronousTestCase):
+    def make(self, names: str = "n1:9876;n2:9876", broker_id: int = 0, **settings: Any) -> None:
+        self.clock, self.client = Clock(), FakeClient()
+        config = BrokerConfig(
+            broker_name="broker-a", namesrv_addr=names, auto_create_topic_enable=False, **settings
+        )
+        disk = SimDisk(Random(1), lambda: 0)
+        self.topics = TopicConfigManager(disk, AtOnce(), "/t.json", config, lambda: 1700000000000)
+        self.learned: list[tuple[str, str | None]] = []
+        self.registration = Registration(
+            self.clock,
+            config,
+            BrokerIdentity(
+                "DefaultCluster", "broker-a", broker_id, "127.0.0.1:10911", "127.0.0.1:10912"
+            ),
+            self.topics,
+            BrokerOuterAPI(self.client),
+            lambda address: self.learned.append(("ha", address)),
+            lambda address: self.learned.append(("master", address)),
+        )
+
+    def start(self) -> None:
+        self.successResultOf(self.registration.start())
+
+    def sent_topics(self, index: int = 0) -> set[str]:
+        body = self.client.sent[index][1].body
+        return set(RegisterBrokerBody.decode(body).topics)
+
+    def test_golden(self) -> None:
+        """A.5: ext and body as the Java broker sends them (the map's order aside)."""
+        self.make("n1:9876")
+        tables = {
+            "TopicA": TopicConfig("TopicA", 8, 8, 6),
+            "TBW102": TopicConfig("TBW102", 8, 8, 7),
+        }
+        self.topics.replace_all(DataVersion(1700000000000, 3), tables)
+        self.start()
+        _, command, timeout_ms = self.client.sent[0]
+        assert command.body is not None
+        self.assertEqual(
+            RegisterBrokerBody.decode(command.body), RegisterBrokerBody.decode(BODY_A5)
+        )
+        self.assertEqual(len(command.body), len(BODY_A5))
+        crc = command.ext.pop("bodyCrc32") if command.ext else ""
+        self.assertEqual(len(crc) and int(crc) > 0, True)
+        self.assertEqual(
+            command.ext,
+            {
+                "brokerId": "0",
+                "clusterName": "DefaultCluster",
+                "brokerAddr": "127.0.0.1:10911",
+                "haServerAddr": "127.0.0.1:10912",
+                "compressed": "false",
+                "brokerName": "broker-a",
+            },
+        )
+        self.assertEqual(timeout_ms, 6000)
+
+    def test_compressed(self) -> None:
+        """A.6: `compressedRegister` sends a zlib stream."""
+        self.make("n1:9876", compressed_register=True)
+        self.start()
+        command = self.client.sent[0][1]
+        assert command.body is not None
+        self.assertEqual((command.ext or {})["compressed"], "true")
+        self.assertEqual(command.body[:2], b"\x78\xda")
+        decoded = RegisterBrokerBody.decode(command.body, compressed=True)
+        self.assertEqual(set(decoded.topics), set(self.topics.table))
+
+    def test_period(self) -> None:
+        """All name servers at start, after 10 s, then every registerNameServerPeriod."""
+        self.make()
+        self.start()
+        both = [("n1:9876", 103), ("n2:9876", 103)]
+        self.assertEqual(self.client.take(), both)
+        self.clock.advance(9.9)
+        self.assertEqual(self.client.take(), [])
+        self.clock.advance(0.1)
+        self.assertEqual(self.client.take(), both)
+        self.clock.advance(29.9)
+        self.assertEqual(self.client.take(), [])
+        self.clock.advance(0.1)
+        self.assertEqual(self.client.take(), both)
+
+    def test_period_is_clamped(self) -> None:
+        for given_ms, seconds in ((1, 10), (999_999, 60)):
+            self.make("n1:1", register_name_server_period=given_ms)
+            self.start()
+            self.clock.advance(10)
+            self.client.take()
+            self.clock.advance(seconds - 0.1)
+            self.assertEqual(self.client.take(), [])
+            self.clock.advance(0.1)
+            self.assertEqual(self.client.take(), [("n1:1", 103)])
+
+    def test_one_name_server_is_down(self) -> None:
+        """The others are registered with; the failure is counted, and the next round tries it."""
+        self.make()
+        self.client.answers["n1:9876"] = broken
+        self.start()
+        self.assertEqual(self.registration.failures, 1)
+        self.assertEqual(len(self.client.take()), 2)
+        self.clock.advance(10)
+        self.assertEqual(len(self.client.take()), 2)
+
+    def test_all_name_servers_are_down(self) -> None:
+        """The start goes on, and nothing is learned or unlearned."""
+        self.make()
+        self.client.answers = {"n1:9876": broken, "n2:9876": broken}
+        self.start()
+        self.assertEqual(self.learned, [])
+
+    def test_without_name_servers(self) -> None:
+        self.make("")
+        self.start()
+        self.clock.advance(10)
+        self.registration.register_soon()
+        self.successResultOf(self.registration.stop())
+        self.assertEqual(self.client.sent, [])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_slave_learns(self) -> None:
+        self.make("n1:9876", broker_id=1)
+        self.client.answers["n1:9876"] = with_ext(masterAddr="m:10911", haServerAddr="m:10912")
+        self.start()
+        self.assertEqual(self.learned, [("ha", "m:10912"), ("master", "m:10911")])
+
+    def test_a_slave_prefers_an_answer_with_a_master(self) -> None:
+        """A name server that has not heard of the master yet does not unlearn it."""
+        self.make(broker_id=1)
+        self.client.answers["n2:9876"] = with_ext(masterAddr="m:10911", haServerAddr="m:10912")
+        self.start()
+        self.assertEqual(self.learned, [("ha", "m:10912"), ("master", "m:10911")])
+
+    def test_a_master_that_nobody_knows_is_unlearned(self) -> None:
+        self.make(broker_id=1)
+        self.start()
+        self.assertEqual(self.learned, [("master", None)])
+
+    def test_order_topics(self) -> None:
+        self.make("n1:9876")
+        self.topics.update(TopicConfig("T"))
+        self.client.answers["n1:9876"] = lambda command: succeed(
+            command.response(body=b'{"table":{"T":"broker-a:8"}}')
+        )
+        self.start()
+        self.assertTrue(self.topics.is_order("T"))
+        self.client.answers["n1:9876"] = lambda command: succeed(command.response(body=b"{broken"))
+        self.clock.advance(10)
+        self.assertTrue(self.topics.is_order("T"))
+
+    def test_permission(self) -> None:
+        """A restricted `brokerPermission` is presented as that of every topic."""
+        self.make("n1:9876", broker_permission=4)
+        self.start()
+        body = RegisterBrokerBody.decode(self.client.sent[0][1].body)
+        self.assertEqual({item.perm for item in body.topics.values()}, {4})
+        self.assertEqual(self.topics.table["SELF_TEST_TOPIC"].perm, 6)
+
+    def test_without_force(self) -> None:
+        """Asks first; registers everywhere when any answer says so, or is missing."""
+        self.make(force_register=False)
+        self.start()
+        self.assertEqual([code for _, code in self.client.take()], [103, 103])
+        no, yes = with_ext(changed="false"), with_ext(changed="true")
+        self.client.answers = {"n1:9876": no, "n2:9876": no}
+        self.clock.advance(10)
+        self.assertEqual([code for _, code in self.client.take()], [322, 322])
+        self.client.answers["n2:9876"] = yes
+        self.clock.advance(30)
+        self.assertEqual([code for _, code in self.client.take()], [322, 322, 103, 103])
+        self.client.answers["n2:9876"] = broken
+        self.clock.advance(30)
+        self.assertEqual([code for _, code in self.client.take()], [322, 322, 103, 103])
+
+    def test_register_soon(self) -> None:
+        """One-way, full, at once; what follows within 0.1 s goes together."""
+        self.make("n1:9876")
+        self.start()
+        self.client.take()
+        self.registration.register_soon()
+        self.registration.register_soon()
+        self.clock.advance(0)
+        self.assertEqual([ms for _, _, ms in self.client.sent], [None])
+        self.assertEqual(self.sent_topics(), set(self.topics.table))
+        self.client.take()
+        for _ in range(3):
+            self.registration.register_soon()
+            self.clock.advance(0.01)
+        self.assertEqual(self.client.take(), [])
+        self.clock.advance(0.1)
+        self.assertEqual(self.client.take(), [("n1:9876", 103)])
+
+    def test_register_topic(self) -> None:
+        """Only the topic where the name server knows the rest."""
+        self.make("n1:9876")
+        self.start()
+        self.client.take()
+        config = TopicConfig("T", 4, 4)
+        self.topics.update(config)
+        self.successResultOf(self.registration.register_topic(config))
+        self.assertEqual(self.sent_topics(), {"T"})
+
+    def test_register_topic_where_one_was_missed(self) -> None:
+        """A name server that missed a change gets everything, or it would never hear of it."""
+        self.make()
+        self.start()
+        one, two = TopicConfig("One"), TopicConfig("Two")
+        self.client.answers["n1:9876"] = broken
+        self.topics.update(one)
+        self.successResultOf(self.registration.register_topic(one))
+        self.client.answers.clear()
+        self.client.take()
+        self.topics.update(two)
+        self.successResultOf(self.registration.register_topic(two))
+        sent = {address: index for index, (address, _, _) in enumerate(self.client.sent)}
+        self.assertEqual(self.sent_topics(sent["n2:9876"]), {"Two"})
+        self.assertLess({"One", "Two", "SELF_TEST_TOPIC"}, self.sent_topics(sent["n1:9876"]))
+
+    def test_stop(self) -> None:
+        """Says good-bye to all within 3 s; no timer is left."""
+        self.make()
+        self.start()
+        self.registration.register_soon()
+        self.client.take()
+        self.client.answers["n1:9876"] = broken
+        self.successResultOf(self.registration.stop())
+        self.assertEqual({ms for _, _, ms in self.client.sent}, {3000})
+        self.assertEqual(self.client.take(), [("n1:9876", 104), ("n2:9876", 104)])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_our_own_mistake_does_not_end_it(self) -> None:
+        """Any exception counts as that name server's failure; the period goes on."""
+        self.make("n1:9876")
+        self.client.answers["n1:9876"] = lambda command: fail(ZeroDivisionError("on purpose"))
+        self.start()
+        self.clock.advance(10)
+        self.assertEqual(self.registration.failures, 2)
+
+    def test_a_refusal_is_a_failure(self) -> None:
+        self.make("n1:9876")
+        self.client.answers["n1:9876"] = lambda command: succeed(command.response(1, "crc32"))
+        self.start()
+        self.assertEqual(self.registration.failures, 1)

@@ -1,0 +1,212 @@
+"""SlaveSynchronize. Spec: remoting.md, chapter 8; ha.md, section 10."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, execute, fail, succeed
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.slave import SlaveSynchronize, fast_address
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import ProtocolViolation, RemotingTimeout
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.testing.disk import SimDisk
+from rmq_ha.wire.command import RemotingCommand
+
+TOPICS = (
+    b'{"dataVersion":{"counter":3,"timestamp":1700000000000},"topicConfigTable":{"TopicA":{"order":'
+    b'false,"perm":6,"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"TopicA",'
+    b'"topicSysFlag":0,"writeQueueNums":8}}}'
+)
+OFFSETS = b'{"offsetTable":{"TopicA@CG":{0:5,1:7}}}'
+DELAYS = b'{"offsetTable":{1:3,3:4}}'
+GROUPS = (
+    b'{"dataVersion":{"counter":3,"timestamp":1700000000000},"subscriptionGroupTable":{"CG":{'
+    b'"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,"consumeFromMinEnable":true,'
+    b'"groupName":"CG","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":16,'
+    b'"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}'
+)
+FAST, MAIN = "m:10909", "m:10911"
+
+
+class AtOnce:
+    def call(self, function: Any, *args: Any) -> Deferred[Any]:
+        return execute(function, *args)
+
+
+class FakeMaster:
+    """Bodies by (address, code); None and unknown ones time out."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.bodies: dict[tuple[str, int], bytes | None] = {
+            (FAST, 21): TOPICS,
+            (MAIN, 43): OFFSETS,
+            (MAIN, 45): DELAYS,
+            (MAIN, 201): GROUPS,
+        }
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> Deferred[RemotingCommand]:
+        assert timeout_ms == 3000
+        self.asked.append((address, command.code))
+        body = self.bodies.get((address, command.code))
+        if body is None:
+            return fail(RemotingTimeout("3000 ms"))
+        return succeed(command.response(body=body))
+
+    def oneway(self, address: str, command: RemotingCommand) -> Deferred[None]:
+        raise AssertionError("nothing is sent one-way")
+
+
+class SlaveTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock, self.master = Clock(), FakeMaster()
+        self.disk = SimDisk(Random(1), lambda: 0)
+        config = BrokerConfig(broker_name="broker-a")
+        worker = AtOnce()
+        self.topics = TopicConfigManager(self.disk, worker, "/c/topics.json", config, lambda: 9)
+        self.groups = SubscriptionGroupManager(
+            self.disk, worker, "/c/subscriptionGroup.json", config, lambda: 9
+        )
+        self.offsets = ConsumerOffsetManager(self.disk, worker, "/c/consumerOffset.json")
+        self.delays = DelayOffsetCopy(self.disk, worker, "/c/delayOffset.json")
+        self.slave = SlaveSynchronize(
+            self.clock,
+            BrokerOuterAPI(self.master),
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delays,
+            "s:10911",
+        )
+
+    def copy(self) -> dict[str, Any]:
+        self.slave.set_master_address(MAIN)
+        self.successResultOf(self.slave.synchronize())
+        return self.slave.statistics()
+
+    def test_all_four(self) -> None:
+        """In this order, topics at the port two below; all adopted and on disk."""
+        self.copy()
+        self.assertEqual(self.master.asked, [(FAST, 21), (MAIN, 43), (MAIN, 45), (MAIN, 201)])
+        self.assertEqual(list(self.topics.table), ["TopicA"])
+        self.assertEqual(self.topics.data_version, DataVersion(1700000000000, 3))
+        self.assertEqual(self.offsets.table, {"TopicA@CG": {0: 5, 1: 7}})
+        self.assertEqual(list(self.groups.table), ["CG"])
+        self.assertEqual(self.disk.read_bytes("/c/delayOffset.json"), DELAYS)
+        for name in ("topics", "subscriptionGroup", "consumerOffset"):
+            self.assertTrue(self.disk.exists(f"/c/{name}.json"), name)
+
+    def test_schedule(self) -> None:
+        """After 3 s, then every 10 s; nothing while the master is unknown or oneself."""
+        self.slave.start()
+        self.clock.advance(3)
+        self.slave.set_master_address("s:10911")
+        self.clock.advance(10)
+        self.assertEqual(self.master.asked, [])
+        self.slave.set_master_address(MAIN)
+        self.clock.advance(9.9)
+        self.assertEqual(self.master.asked, [])
+        self.clock.advance(0.1)
+        self.assertEqual(len(self.master.asked), 4)
+        self.slave.set_master_address(None)
+        self.clock.advance(10)
+        self.assertEqual(len(self.master.asked), 4)
+        self.successResultOf(self.slave.stop())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_nothing_is_written_twice(self) -> None:
+        """Equal content costs no write."""
+        self.copy()
+        self.disk.remove_tree("/c")
+        self.copy()
+        self.assertEqual(self.disk.list_dir("/c"), [])
+
+    def test_a_local_change_is_wiped(self) -> None:
+        self.copy()
+        self.topics.create_in_send_back("Mine", 1, 6, 0)
+        self.copy()
+        self.assertEqual(list(self.topics.table), ["TopicA"])
+
+    def test_topics_from_the_main_port(self) -> None:
+        """Where the port two below does not answer."""
+        self.master.bodies[MAIN, 21] = self.master.bodies.pop((FAST, 21))
+        self.copy()
+        self.assertEqual(self.master.asked[:2], [(FAST, 21), (MAIN, 21)])
+        self.assertEqual(list(self.topics.table), ["TopicA"])
+
+    def test_each_step_is_isolated(self) -> None:
+        """One that fails is counted and tells why; the others go on."""
+        for kind, code, address in (
+            ("topics", 21, FAST),
+            ("consumer_offsets", 43, MAIN),
+            ("delay_offsets", 45, MAIN),
+            ("groups", 201, MAIN),
+        ):
+            self.setUp()
+            self.master.bodies[address, code] = None
+            found = self.copy()
+            self.clock.advance(4)
+            found = self.slave.statistics()
+            self.assertEqual(found[kind]["failures"], 1)
+            self.assertIsNone(found[kind]["age_seconds"])
+            self.assertIn("3000 ms", found[kind]["last_error"])
+            others = {"topics", "consumer_offsets", "delay_offsets", "groups"} - {kind}
+            for other in others:
+                self.assertEqual(found[other], {"age_seconds": 4, "failures": 0, "last_error": ""})
+
+    def test_recovery(self) -> None:
+        """The last error goes with the first success."""
+        self.master.bodies[MAIN, 201] = None
+        self.copy()
+        self.master.bodies[MAIN, 201] = GROUPS
+        self.assertEqual(self.copy()["groups"], {"age_seconds": 0, "failures": 1, "last_error": ""})
+
+    def test_damaged_answers_destroy_nothing(self) -> None:
+        """Cut short, empty, of the wrong shape, or without a single entry: we keep ours."""
+        self.copy()
+        before = (dict(self.topics.table), dict(self.groups.table), dict(self.offsets.table))
+        files = {name: self.disk.read_bytes(f"/c/{name}") for name in self.disk.list_dir("/c")}
+        for code in (21, 43, 45, 201):
+            key = (FAST if code == 21 else MAIN, code)
+            good = self.master.bodies[key]
+            assert good is not None
+            empty = b'{"dataVersion":{"counter":9,"timestamp":9}}'
+            for bad in (good[:-9], b"", b"[]", b"\0", b'{"offsetTable":[1]}', empty):
+                self.master.bodies[key] = bad
+                self.copy()
+            self.master.bodies[key] = good
+        after = (dict(self.topics.table), dict(self.groups.table), dict(self.offsets.table))
+        self.assertEqual(after, before)
+        self.assertEqual(
+            {name: self.disk.read_bytes(f"/c/{name}") for name in self.disk.list_dir("/c")}, files
+        )
+
+    def test_the_disk_refuses(self) -> None:
+        """The memory follows the master; the file is written when the disk takes it again."""
+        self.disk.is_full = True
+        found = self.copy()
+        self.assertEqual(found["topics"]["failures"], 1)
+        self.assertIn("disk", found["topics"]["last_error"])
+        self.assertEqual(list(self.topics.table), ["TopicA"])
+        self.flushLoggedErrors(OSError)
+        self.disk.is_full = False
+        found = self.copy()
+        self.assertEqual(found["topics"]["age_seconds"], 0)
+        self.assertTrue(self.disk.exists("/c/topics.json"))
+
+
+def test_fast_address() -> None:
+    assert fast_address("10.0.0.1:10911") == "10.0.0.1:10909"
+    for bad in ("", "host", ":1", "h:x"):
+        with pytest.raises(ProtocolViolation):
+            fast_address(bad)

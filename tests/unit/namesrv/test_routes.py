@@ -1,0 +1,272 @@
+"""RouteInfoManager. Spec: remoting.md, chapter 9."""
+
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.namesrv.routes import RegisterResult, RouteInfoManager
+
+MASTER = BrokerIdentity("C", "a", 0, "m:10911", "m:10912")
+SLAVE = BrokerIdentity("C", "a", 1, "s:10911", "s:10912")
+OTHER = BrokerIdentity("C", "b", 0, "o:10911", "o:10912")
+V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
+
+
+class FakeChannel:
+    def close(self) -> None:
+        """Never called by the tables."""
+
+
+class Routes(RouteInfoManager):
+    """With defaults for what a test does not care for."""
+
+    channel = FakeChannel()
+
+    def put(
+        self,
+        broker: BrokerIdentity,
+        *topics: TopicConfig,
+        version: DataVersion = V1,
+        channel: FakeChannel | None = None,
+        filters: list[str] | None = None,
+        now: float = 0.0,
+    ) -> RegisterResult:
+        table = {item.topic_name: item for item in topics}
+        return self.register(broker, version, table, filters, channel or self.channel, now)
+
+    def perm(self, topic: str) -> int | None:
+        found = self.route(topic)
+        return None if found is None else found.queues[0].perm
+
+
+def topic(name: str, perm: int = 6, sys_flag: int = 0) -> TopicConfig:
+    return TopicConfig(name, 8, 8, perm, topic_sys_flag=sys_flag)
+
+
+class TestRegister:
+    def test_a_master_makes_routes(self) -> None:
+        routes = Routes()
+        assert routes.put(MASTER, topic("T")) == RegisterResult(True)
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "m:10911"}
+        assert found.queues[0].write_queue_nums == 8
+        assert routes.route("U") is None
+
+    def test_a_slave_makes_none(self) -> None:
+        routes = Routes()
+        assert routes.put(SLAVE, topic("T")) == RegisterResult(True)
+        assert routes.route("T") is None
+        assert routes.topics() == []
+
+    def test_a_slave_learns_its_master(self) -> None:
+        routes = Routes()
+        routes.put(MASTER)
+        assert routes.put(SLAVE) == RegisterResult(True, "m:10912", "m:10911")
+        assert routes.put(MASTER) == RegisterResult(False)
+
+    def test_a_slave_does_not_learn_a_dead_master(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, now=0)
+        routes.put(SLAVE, now=100)
+        routes.expire(121)
+        assert routes.put(SLAVE, now=121) == RegisterResult(False)
+
+    def test_an_equal_version_is_not_looked_at(self) -> None:
+        """New topics stay unknown, wiped permissions stay wiped."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.wipe_write_perm("a")
+        routes.put(MASTER, topic("T"), topic("U"))
+        assert routes.perm("T") == 4
+        assert routes.route("U") is None
+
+    def test_a_partial_body_keeps_the_other_topics(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"), topic("U"))
+        routes.put(MASTER, topic("U", 4), version=V2)
+        assert routes.perm("T") == 6
+        assert routes.perm("U") == 4
+
+    def test_first_counts_although_the_version_is_known(self) -> None:
+        """A slave that becomes master under its address and version brings its topics."""
+        routes = Routes()
+        routes.put(SLAVE, topic("T"), version=V2)
+        promoted = SLAVE._replace(broker_id=0)
+        routes.put(promoted, topic("T"), version=V2)
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "s:10911"}
+
+    def test_an_address_moves_to_its_new_id(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.put(SLAVE)
+        routes.put(SLAVE._replace(broker_id=0), topic("T"), version=V2)
+        routes.put(MASTER._replace(broker_id=1), version=V2)
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "s:10911", 1: "m:10911"}
+
+    def test_filter_servers(self) -> None:
+        """None leaves them, an empty list removes them."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"), filters=["f:1"])
+        routes.put(MASTER, filters=None)
+        found = routes.route("T")
+        assert found is not None
+        assert found.filter_servers == {"m:10911": ["f:1"]}
+        routes.put(MASTER, filters=[])
+        found = routes.route("T")
+        assert found is not None
+        assert found.filter_servers == {}
+
+
+class TestLeave:
+    def test_unregister_the_last_replica(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.put(OTHER, topic("T"))
+        routes.unregister(MASTER)
+        found = routes.route("T")
+        assert found is not None
+        assert [queue.broker_name for queue in found.queues] == ["b"]
+        routes.unregister(OTHER)
+        assert routes.route("T") is None
+        assert routes.topics() == []
+        assert routes.cluster_info().encode() == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+    def test_unregister_a_master_keeps_its_slave_in_the_route(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.put(SLAVE)
+        routes.unregister(MASTER)
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {1: "s:10911"}
+
+    def test_a_late_good_bye_does_not_remove_the_successor(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.put(SLAVE._replace(broker_id=0), topic("T"))
+        routes.unregister(MASTER)
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "s:10911"}
+
+    def test_unregister_nobody(self) -> None:
+        Routes().unregister(MASTER)
+
+    def test_connection_lost(self) -> None:
+        routes = Routes()
+        mine, his = FakeChannel(), FakeChannel()
+        routes.put(MASTER, topic("T"), channel=mine)
+        routes.put(SLAVE, channel=his)
+        assert routes.connection_lost(his) == ["s:10911"]
+        assert routes.connection_lost(his) == []
+        assert routes.connection_lost(mine) == ["m:10911"]
+        assert routes.topics() == []
+
+    def test_registering_over_a_new_connection_moves_ownership(self) -> None:
+        routes = Routes()
+        old, new = FakeChannel(), FakeChannel()
+        routes.put(MASTER, topic("T"), channel=old)
+        routes.put(MASTER, channel=new)
+        assert routes.connection_lost(old) == []
+        assert routes.route("T") is not None
+
+    def test_expiry_after_120_s(self) -> None:
+        routes = Routes()
+        channel = FakeChannel()
+        routes.put(MASTER, topic("T"), channel=channel, now=1)
+        routes.put(OTHER, topic("T"), now=2)
+        assert routes.expire(121.0) == []
+        assert [(item.address, item.channel) for item in routes.expire(121.5)] == [
+            ("m:10911", channel)
+        ]
+        found = routes.route("T")
+        assert found is not None
+        assert [item.broker_name for item in found.brokers] == ["b"]
+
+    def test_a_version_query_is_a_sign_of_life(self) -> None:
+        """Only when the versions are equal."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"), now=0)
+        assert routes.query_data_version("m:10911", V1, 100) == (False, V1)
+        assert routes.expire(200) == []
+        assert routes.query_data_version("m:10911", V2, 210) == (True, V1)
+        assert routes.query_data_version("unknown", V2, 210) == (True, None)
+        assert len(routes.expire(221)) == 1
+
+
+class TestQueries:
+    def test_golden_route(self) -> None:
+        """Vector A.9, both forms."""
+        routes = Routes()
+        master = BrokerIdentity(
+            "DefaultCluster", "broker-a", 0, "127.0.0.1:10911", "127.0.0.1:10912"
+        )
+        routes.put(master, topic("TopicA"))
+        routes.put(master._replace(broker_id=1, address="127.0.0.1:11911"))
+        found = routes.route("TopicA")
+        assert found is not None
+        tail = (
+            b'"brokerName":"broker-a","cluster":"DefaultCluster"}],"filterServerTable":{},'
+            b'"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":8,'
+            b'"topicSysFlag":0,"writeQueueNums":8}]}'
+        )
+        assert found.encode() == (
+            b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:10911",1:"127.0.0.1:11911"},' + tail
+        )
+        assert found.encode(standard_json=True) == (
+            b'{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:10911","1":"127.0.0.1:11911"},' + tail
+        )
+
+    def test_cluster_info(self) -> None:
+        routes = Routes()
+        routes.put(MASTER)
+        routes.put(SLAVE)
+        assert routes.cluster_info().encode() == (
+            b'{"brokerAddrTable":{"a":{"brokerAddrs":{0:"m:10911",1:"s:10911"},"brokerName":"a",'
+            b'"cluster":"C"}},"clusterAddrTable":{"C":["a"]}}'
+        )
+
+    def test_topic_lists(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"), topic("U", sys_flag=1), topic("S", sys_flag=2))
+        routes.put(OTHER._replace(cluster="D"), topic("V", sys_flag=3))
+        assert routes.topics() == ["T", "U", "S", "V"]
+        assert routes.topics_of_cluster("C") == ["T", "U", "S"]
+        assert routes.topics_of_cluster("nowhere") == []
+        assert routes.unit_topics() == ["U", "V"]
+        assert routes.unit_sub_topics() == ["S", "V"]
+        assert routes.unit_sub_non_unit_topics() == ["S"]
+        assert routes.system_topics() == (["C", "a", "D", "b"], "m:10911")
+        assert Routes().system_topics() == ([], None)
+
+    def test_wipe_and_add_write_permission(self) -> None:
+        """Counts topics; lasts until the broker registers a change."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"), topic("U", 7))
+        assert routes.wipe_write_perm("a") == 2
+        assert (routes.perm("T"), routes.perm("U")) == (4, 5)
+        assert routes.add_write_perm("a") == 2
+        assert (routes.perm("T"), routes.perm("U")) == (6, 6)
+        routes.wipe_write_perm("a")
+        routes.put(MASTER, topic("T"), version=V2)
+        assert (routes.perm("T"), routes.perm("U")) == (6, 4)
+        assert routes.wipe_write_perm("nobody") == 0
+
+    def test_delete_topic(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"), topic("U"))
+        routes.put(OTHER._replace(cluster="D"), topic("T"))
+        routes.delete_topic("T", "C")
+        found = routes.route("T")
+        assert found is not None
+        assert [queue.broker_name for queue in found.queues] == ["b"]
+        routes.delete_topic("T", "D")
+        assert routes.topics() == ["U"]
+        routes.delete_topic("U")
+        routes.delete_topic("U")
+        routes.delete_topic("U", "C")
+        assert routes.topics() == []
