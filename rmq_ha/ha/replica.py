@@ -89,7 +89,7 @@ class Replica:
         """
         offset, size, file_size = piece.physical_offset, piece.size or 0, self._log.file_size
         if not end:
-            self._log.append_raw(offset, b"")
+            self._log.append_raw(offset - offset % file_size, b"")
             end = int(self._log.max_offset)
             if not size:
                 return end

@@ -1,0 +1,288 @@
+"""`rmq_ha.ha.feed`."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_log import MemoryLog
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import ReplicationError
+from rmq_ha.ha.feed import GATHER_SECONDS, Feed
+from rmq_ha.ha.frames import HEADER_SIZE, encode_frame, encode_report
+from rmq_ha.model.status import BrokerRole
+
+DATA = bytes(range(256)) * 40
+
+
+def make_feed(
+    log: MemoryLog, role: BrokerRole = BrokerRole.ASYNC_MASTER, limit: int = 1024
+) -> Feed:
+    configuration = BrokerConfiguration()
+    configuration.store.broker_role = role
+    configuration.store.ha_transfer_batch_size = limit
+    configuration.ours.ha_transfer_batch_max = limit
+    return Feed(log, configuration, 0.0)
+
+
+def drain(feed: Feed, now: float) -> list[tuple[int, int]]:
+    """Offset and size of every frame that wants to leave."""
+    frames = []
+    while frame := feed.next_frame(now):
+        frames.append((int.from_bytes(frame[:8], "big", signed=True), len(frame) - HEADER_SIZE))
+    return frames
+
+
+def test_nothing_leaves_before_the_first_report() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    assert drain(feed, 4.0) == []
+    assert not feed.is_serving
+    assert drain(feed, 19.0) == []
+
+
+def test_frames_end_at_the_limit_and_at_the_end_of_a_file() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:6121]))
+    assert feed.receive_data(encode_report(444), 0.0)
+    assert drain(feed, 0.0) == [
+        (444, 1024),
+        (1468, 1024),
+        (2492, 1024),
+        (3516, 580),
+        (4096, 1024),
+        (5120, 1001),
+    ]
+
+
+def test_more_that_is_waiting_leaves_in_larger_frames() -> None:
+    feed = make_feed(MemoryLog(1 << 20, 0, bytes(100_000)))
+    feed._ours.ha_transfer_batch_max = 65536
+    feed.receive_data(encode_report(1), 0.0)
+    assert drain(feed, 0.0) == [(1, 65536), (65537, 34463)]
+
+
+def test_a_frame_fits_into_a_java_slaves_buffer() -> None:
+    feed = make_feed(MemoryLog(1 << 23, 0, bytes(5 << 20)), limit=1 << 23)
+    feed.receive_data(encode_report(1), 0.0)
+    assert len(feed.next_frame(0.0)) == 4 << 20
+
+
+def test_a_report_of_0_starts_at_the_last_file() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:6121]))
+    feed.receive_data(encode_report(0), 0.0)
+    assert drain(feed, 0.0) == [(4096, 1024), (5120, 1001)]
+
+
+def test_a_report_in_the_middle_of_a_record_is_served() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    feed.receive_data(encode_report(50), 0.0)
+    assert feed.next_frame(0.0) == encode_frame(50, DATA[50:444])
+
+
+@pytest.mark.parametrize("offset", [-1, -5, 445, 944, 2**63 - 1, -(2**63)])
+def test_an_impossible_first_report_is_refused(offset: int) -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    with pytest.raises(ReplicationError):
+        feed.receive_data(encode_report(offset), 0.0)
+    assert not feed.is_serving
+    assert feed.acked == 0
+
+
+def test_an_acknowledgement_beyond_what_was_sent_here_is_refused() -> None:
+    """Though the log has these bytes: nobody can hold what this connection never carried."""
+    feed = make_feed(MemoryLog(4096, 0, DATA[:3000]))
+    feed.receive_data(encode_report(444), 0.0)
+    feed.next_frame(0.0)
+    feed.receive_data(encode_report(1468), 0.0)
+    assert feed.acked == 1468
+    with pytest.raises(ReplicationError, match="1469"):
+        feed.receive_data(encode_report(1469), 0.0)
+    assert feed.acked == 1468
+
+
+def test_acknowledgements_do_not_go_back() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    for offset in (444, 0, 111):
+        feed.receive_data(encode_report(offset), 0.0)
+    assert (feed.acked, feed.sent, feed.lag) == (444, 444, 0)
+    assert drain(feed, 1.0) == []
+
+
+def test_a_split_report_counts_when_it_is_complete() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    assert not feed.receive_data(encode_report(111)[:3], 0.0)
+    assert drain(feed, 0.0) == []
+    assert feed.receive_data(encode_report(111)[3:], 1.0)
+    assert drain(feed, 1.0) == [(111, 333)]
+
+
+def test_a_heartbeat_follows_an_idle_interval() -> None:
+    log = MemoryLog(4096, 0, DATA[:444])
+    feed = make_feed(log)
+    feed.receive_data(encode_report(0), 0.3)
+    assert drain(feed, 0.3) == [(0, 444)]
+    assert feed.deadline() == pytest.approx(5.3)
+    assert drain(feed, 5.2) == []
+    assert drain(feed, 5.31) == [(444, 0)]
+    assert feed.deadline() == pytest.approx(10.31)
+
+
+def test_a_late_first_report_is_answered_with_a_heartbeat_then_data() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    feed.receive_data(encode_report(0), 5.5)
+    assert drain(feed, 5.5) == [(0, 0), (0, 444)]
+
+
+def test_silence_ends_the_connection() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    assert feed.deadline() == 20.0
+    feed.on_time(19.9)
+    with pytest.raises(ReplicationError, match="20 s"):
+        feed.on_time(20.0)
+
+
+def test_our_own_writes_do_not_keep_a_silent_slave() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
+    feed.receive_data(encode_report(0), 1.0)
+    for now in (1.0, 6.1, 11.2, 16.3):
+        assert drain(feed, now)
+        feed.on_time(now)
+    assert feed.deadline() == 21.0
+    with pytest.raises(ReplicationError):
+        feed.on_time(21.0)
+
+
+def test_a_full_transport_holds_everything_back() -> None:
+    """Heartbeats too: bytes are under way, and the timer must not spin."""
+    feed = make_feed(MemoryLog(4096, 0, DATA[:3000]))
+    feed.receive_data(encode_report(1), 0.0)
+    assert feed.next_frame(0.0)
+    feed.pause()
+    assert drain(feed, 6.0) == []
+    assert feed.deadline() == 20.0
+    feed.resume()
+    assert drain(feed, 6.0) == [(1025, 0), (1025, 1024), (2049, 951)]
+
+
+def test_what_is_deleted_here_is_not_sent_but_the_slave_is_kept() -> None:
+    """As the Java master, heartbeats only; but such a slave does not count."""
+    log = MemoryLog(4096, 4096, DATA[:444])
+    feed = make_feed(log)
+    feed.receive_data(encode_report(100), 0.0)
+    assert feed.is_stranded
+    assert not feed.is_serving
+    assert drain(feed, 0.0) == []
+    assert drain(feed, 5.1) == [(100, 0)]
+
+
+def test_a_slave_is_stranded_when_its_place_expires() -> None:
+    log = MemoryLog(4096, 0, DATA[:6121])
+    feed = make_feed(log)
+    feed.receive_data(encode_report(444), 0.0)
+    feed.next_frame(0.0)
+    assert feed.is_serving
+    log.delete_below(4096)
+    assert feed.is_stranded
+    assert drain(feed, 1.0) == []
+
+
+def test_an_empty_master_sends_heartbeats_from_0() -> None:
+    log = MemoryLog(4096)
+    feed = make_feed(log)
+    feed.receive_data(encode_report(0), 0.0)
+    assert feed.is_serving
+    assert drain(feed, 0.0) == []
+    assert drain(feed, 5.1) == [(0, 0)]
+    log.put(DATA[:10])
+    assert drain(feed, 5.2) == [(0, 10)]
+
+
+def test_the_lag_is_never_negative() -> None:
+    log = MemoryLog(4096, 0, DATA[:444])
+    feed = make_feed(log)
+    feed.receive_data(encode_report(444), 0.0)
+    log.data = log.data[:100]
+    assert feed.lag == 0
+
+
+class TestGathering:
+    """A SYNC_MASTER with two frames unacknowledged."""
+
+    def setup_method(self) -> None:
+        self.log = MemoryLog(1 << 20, 0, DATA[:100])
+        self.feed = make_feed(self.log, BrokerRole.SYNC_MASTER)
+        self.feed.receive_data(encode_report(100), 0.0)
+
+    def put(self, size: int, now: float = 0.0) -> list[tuple[int, int]]:
+        self.log.put(bytes(size))
+        return drain(self.feed, now)
+
+    def test_the_third_frame_waits_and_grows(self) -> None:
+        assert self.put(10) == [(100, 10)]
+        assert self.put(10) == [(110, 10)]
+        assert self.put(10) == []
+        assert self.put(10) == []
+        self.feed.receive_data(encode_report(110), 0.0)
+        assert drain(self.feed, 0.0) == [(120, 20)]
+
+    def test_a_full_frame_does_not_wait(self) -> None:
+        self.put(10)
+        self.put(10)
+        assert self.put(2000) == [(120, 1024)]
+        assert self.put(30) == []
+
+    def test_a_slave_that_acknowledges_late_gets_the_frame_all_the_same(self) -> None:
+        self.put(10)
+        self.put(10)
+        assert self.put(10) == []
+        assert self.feed.deadline() == pytest.approx(GATHER_SECONDS)
+        assert drain(self.feed, GATHER_SECONDS) == [(120, 10)]
+
+    def test_nothing_waiting_is_not_gathering(self) -> None:
+        self.put(10)
+        self.put(10)
+        assert self.feed.deadline() == 5.0
+
+    def test_an_async_master_does_not_gather(self) -> None:
+        self.feed._store.broker_role = BrokerRole.ASYNC_MASTER
+        assert [self.put(10) for _ in range(3)] == [[(100, 10)], [(110, 10)], [(120, 10)]]
+
+
+@given(st.lists(st.binary(max_size=24)))
+def test_any_bytes_are_believed_or_refused(chunks: list[bytes]) -> None:
+    """Whatever is sent, nothing beyond what left here counts as acknowledged."""
+    feed = make_feed(MemoryLog(4096, 0, DATA[:6121]))
+    with suppress(ReplicationError):
+        for now, chunk in enumerate(chunks):
+            feed.receive_data(chunk, now / 100)
+            drain(feed, now / 100)
+    assert 0 <= feed.acked <= max(feed.sent, feed.requested or 0) <= 6121
+
+
+@given(
+    st.integers(0, 6000),
+    st.lists(st.tuples(st.sampled_from(["put", "ack", "wait"]), st.integers(0, 3000))),
+    st.sampled_from([BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER]),
+)
+def test_frames_are_the_log(start: int, steps: list[tuple[str, int]], role: BrokerRole) -> None:
+    """Contiguous, never across a file, and complete once everything is acknowledged."""
+    log = MemoryLog(4096, 0, DATA[:6000])
+    feed = make_feed(log, role)
+    now = 0.0
+    copy = bytearray()
+    feed.receive_data(encode_report(start), now)
+    base = feed.sent
+    for kind, number in [*steps, ("wait", 200), ("wait", 200), ("wait", 200)]:
+        if kind == "put":
+            log.put(bytes(number))
+        elif kind == "wait":
+            now += number / 1000
+        else:
+            feed.receive_data(encode_report(min(number, feed.sent)), now)
+        while frame := feed.next_frame(now):
+            offset, body = int.from_bytes(frame[:8], "big"), frame[HEADER_SIZE:]
+            assert offset == base + len(copy)
+            assert offset % 4096 + len(body) <= 4096
+            assert len(body) <= 1024
+            copy += body
+    assert copy == log.data[base:]

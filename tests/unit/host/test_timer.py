@@ -1,0 +1,47 @@
+"""`rmq_ha.host.timer`."""
+
+from twisted.internet.task import Clock
+
+from rmq_ha.host.timer import rearm
+
+
+def test_calls_at_the_deadline() -> None:
+    clock, calls = Clock(), []
+    rearm(clock, None, 5.0, calls.append, "x")
+    clock.advance(4.9)
+    assert not calls
+    clock.advance(0.1)
+    assert calls == ["x"]
+
+
+def test_a_timer_that_is_due_earlier_is_kept() -> None:
+    clock, calls = Clock(), []
+    timer = rearm(clock, None, 5.0, calls.append, "x")
+    assert rearm(clock, timer, 9.0, calls.append, "x") is timer
+    assert len(clock.calls) == 1
+
+
+def test_an_earlier_deadline_replaces_the_timer() -> None:
+    clock, calls = Clock(), []
+    timer = rearm(clock, None, 5.0, calls.append, "x")
+    rearm(clock, timer, 2.0, calls.append, "y")
+    clock.advance(10)
+    assert calls == ["y"]
+
+
+def test_no_deadline_cancels() -> None:
+    clock, calls = Clock(), []
+    timer = rearm(clock, None, 5.0, calls.append, "x")
+    assert rearm(clock, timer, None, calls.append) is None
+    assert rearm(clock, None, None, calls.append) is None
+    assert not clock.getDelayedCalls()
+
+
+def test_a_deadline_in_the_past_calls_next_turn() -> None:
+    clock, calls = Clock(), []
+    clock.advance(10)
+    timer = rearm(clock, None, 5.0, calls.append, "x")
+    assert not calls
+    clock.advance(0)
+    assert calls == ["x"]
+    assert rearm(clock, timer, 11.0, calls.append, "y") is not timer
