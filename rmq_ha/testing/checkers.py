@@ -14,11 +14,11 @@ The promises, and what they do not say:
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_ha.model.java_hash import tags_code
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.testing.images import LogImage, QueueImage, Seen
+from rmq_ha.testing.images import LogImage, QueueImage, Seen, parse_record
 from rmq_ha.testing.workload import Attempt
 
 MAX_FINDINGS = 40
@@ -126,6 +126,42 @@ def check_queues(
         for number, unit in image.units.items():
             if number not in known and unit[0] >= start:
                 return f"{key} has unit {number} {unit}, but the log has no such record"
+    return None
+
+
+def check_reading(store: Any, records: Iterable[Seen]) -> str | None:
+    """
+    Read every queue from its first message to its last, as a consumer does.
+
+    :param store: a `DefaultMessageStore`.
+    :returns: what is wrong, or None.
+    """
+    expected: dict[tuple[str, int], list[Seen]] = {}
+    for record in records:
+        expected.setdefault((record.topic, record.queue_id), []).append(record)
+    for (topic, queue_id), wanted in expected.items():
+        number, read = wanted[0].queue_offset, 0
+        while read < len(wanted):
+            result = store.get_message("checker", topic, queue_id, number, 32, None)
+            if result is None or not result.messages:
+                status = None if result is None else result.status
+                return f"{topic} {queue_id}: {status} at {number}, {len(wanted) - read} are left"
+            for message in result.messages:
+                found = parse_record(message, 0, len(message))
+                if found != wanted[read]:
+                    return f"{topic} {queue_id}: read {found} instead of {wanted[read]}"
+                read += 1
+            number = result.next_begin_offset
+    return None
+
+
+def check_index(store: Any, records: Iterable[Seen]) -> str | None:
+    """Each record's unique id leads to it; what is wrong, or None."""
+    for record in list(records)[::7]:
+        found = store.query(record.topic, record.unique_id, 32, 0, 1 << 62)
+        ids = [parse_record(data, 0, len(data)) for data in found.records]
+        if record not in ids:
+            return f"a query for {record.unique_id} finds {ids} instead of {record}"
     return None
 
 

@@ -31,8 +31,9 @@ KINDS = {
     "partition": 3,
     "one_way": 3,
     "slow": 2,
-    "kill": 2,
-    "power": 2,
+    "kill": 3,
+    "power": 4,
+    "blackout": 1,
     "restart": 1,
     "disk_full": 1,
     "slow_disk": 2,
@@ -160,6 +161,11 @@ class FaultPlan:
     def _do_power(self, fault: Fault) -> None:
         self._victims.crash(fault.machine, True)
         self._later(fault, self._victims.restart, fault.machine)
+
+    def _do_blackout(self, fault: Fault) -> None:
+        for machine in (MASTER, SLAVE):
+            self._victims.crash(machine, True)
+            self._later(fault, self._victims.restart, machine)
 
     def _do_restart(self, fault: Fault) -> None:
         self._victims.stop_and_restart(fault.machine)

@@ -7,8 +7,10 @@ from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import (
     Findings,
     check_attempts,
+    check_index,
     check_numbering,
     check_queues,
+    check_reading,
     compare_logs,
 )
 from rmq_ha.testing.cluster import HA_PORT, ROOT, StoreNode, small_configuration
@@ -24,11 +26,17 @@ RETRY_START_SECONDS = 2.0
 
 @dataclass
 class PairOptions:
-    """What kind of pair it is."""
+    """
+    What kind of pair it is.
+
+    :ivar file_size: of the commit log, bytes.
+    :ivar transfer_size: largest body of a replication frame, bytes; small ones end within records.
+    """
 
     role: BrokerRole = BrokerRole.SYNC_MASTER
     flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     file_size: int = 32768
+    transfer_size: int = 32768
 
     @classmethod
     def draw(cls, random: Random) -> "PairOptions":
@@ -39,6 +47,13 @@ class PairOptions:
             ),
             random.choice((FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH)),
             random.choice((16384, 32768, 65536)),
+            random.choice((61, 1000, 32768)),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.role.name}, {self.flush.name}, files of {self.file_size}, "
+            f"frames of {self.transfer_size}"
         )
 
 
@@ -75,6 +90,8 @@ class HAPair:
             broker_id=0 if address is None else 1,
             file_size=self.options.file_size,
         )
+        configuration.store.ha_transfer_batch_size = self.options.transfer_size
+        configuration.ours.ha_transfer_batch_max = self.options.transfer_size
         return StoreNode(host, configuration, self.findings, address)
 
     @property
@@ -272,6 +289,9 @@ class HAPair:
                 records, read_queues(node.host.disk, f"{ROOT}/consumequeue"), image.start
             ),
         }
+        problems["reading"] = check_reading(node.store, records)
+        if not node.crashed:
+            problems["index"] = check_index(node.store, records)
         for kind, problem in problems.items():
             if problem is not None:
                 self.findings.violation(self.now, kind, f"{machine}: {problem}")

@@ -104,12 +104,11 @@ def run_pair(
         "unanswered" if attempt.status is None else attempt.status.name
         for attempt in pair.attempts.values()
     )
-    kind = pair.options
     return Result(
         seed,
         world.trace.digest,
         world.trace.count,
-        f"{kind.role.name}, {kind.flush.name}, files of {kind.file_size}",
+        str(pair.options),
         plan.done,
         dict(statuses),
         pair.findings.violations,
