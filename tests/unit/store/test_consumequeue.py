@@ -1,0 +1,456 @@
+"""Consume queues: appending, bounds, recovery, cleaning. Spec: store.md, 3 and 9.3."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.format.consumequeue import (
+    FILLER,
+    FILLER_SIZE,
+    UNIT_SIZE,
+    ConsumeQueueUnit,
+    count_valid,
+    decode_units,
+    is_extension_address,
+)
+from rmq_ha.testing.disk import SimDisk
+
+FILE = 800
+UNITS = 40
+
+
+def a_disk() -> SimDisk:
+    return SimDisk(Random(1), lambda: 1000)
+
+
+def a_table(disk: SimDisk, most_open: int = 256) -> ConsumeQueueTable:
+    return ConsumeQueueTable(disk, "/store", FILE, most_open)
+
+
+def reopened(disk: SimDisk, last_exit_ok: bool = True) -> ConsumeQueueTable:
+    table = a_table(disk)
+    table.load()
+    table.recover(last_exit_ok)
+    return table
+
+
+def request(
+    queue_offset: int,
+    physical_offset: int,
+    size: int = 100,
+    topic: str = "T",
+    queue_id: int = 0,
+    tags_code: int = 7,
+    sys_flag: int = 0,
+) -> DispatchRequest:
+    return DispatchRequest(
+        topic, queue_id, physical_offset, size, tags_code, 1, queue_offset, "", "", sys_flag, 0, {}
+    )
+
+
+def run_of(count: int, first: int = 0, physical: int = 0) -> list[DispatchRequest]:
+    return [request(first + i, physical + 100 * i) for i in range(count)]
+
+
+def files_of(disk: SimDisk, directory: str = "/store/consumequeue/T/0") -> list[str]:
+    return [str(int(name)) for name in disk.list_dir(directory)]
+
+
+# The layout
+
+
+def test_unit_vector() -> None:
+    """Spec: store.md, 15.2."""
+    data = bytes.fromhex("0000000000022656000000870000000000000064")
+    assert ConsumeQueueUnit.decode(data) == (140886, 135, 100)
+    assert ConsumeQueueUnit(140886, 135, 100).encode() == data
+    assert FILLER.hex() == "00000000000000007fffffff0000000000000000"
+
+
+@given(st.binary(max_size=100), st.integers(-5, 100))
+def test_any_bytes_are_a_unit_or_corrupt(data: bytes, position: int) -> None:
+    """Fuzz: a value that encodes to the same bytes, or CorruptRecord."""
+    try:
+        unit = ConsumeQueueUnit.decode(data, position)
+    except CorruptRecord:
+        return
+    assert unit.encode() == data[position : position + UNIT_SIZE]
+
+
+@given(st.lists(st.sampled_from([(5, 9), (0, FILLER_SIZE), (0, 0), (-1, 5), (5, -3)])))
+def test_count_valid_is_the_definition(pairs: list[tuple[int, int]]) -> None:
+    """`phy >= 0 and size > 0`, up to the first that is not."""
+    data = b"".join(ConsumeQueueUnit(*pair, 3).encode() for pair in pairs)
+    valid = 0
+    while valid < len(pairs) and pairs[valid][0] >= 0 and pairs[valid][1] > 0:
+        valid += 1
+    assert count_valid(data) == valid
+    assert count_valid(data + b"\x01" * 19) == valid
+    assert len(decode_units(data + b"\x01" * 19)) == len(pairs)
+
+
+def test_extension_addresses() -> None:
+    """No 32-bit hash is taken for one."""
+    assert is_extension_address(-9223372036854775780)
+    assert not is_extension_address(-(2**31))
+    assert not is_extension_address(1795245782261)
+
+
+# Appending
+
+
+def test_units_follow_each_other_over_files() -> None:
+    """The next file starts where the last one ends; reads stop there."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(100))
+    queue = table.queue("T", 0)
+    assert (queue.min_offset, queue.max_offset, queue.max_physical_offset) == (0, 100, 10000)
+    assert files_of(disk) == ["0", "800", "1600"]
+    assert queue.units(35, 32) == [(100 * i, 100, 7) for i in range(35, 40)]
+    assert queue.units(79, 32) == [(7900, 100, 7)]
+    assert len(queue.units(80, 32)) == 20
+    assert queue.units(100, 1) == []
+    assert queue.units(-1, 1) == []
+    assert queue.unit_bytes(3, 39) == ConsumeQueueUnit(300, 100, 7).encode()
+    assert queue.next_file_offset(39) == 40
+    assert queue.next_file_offset(40) == 80
+    assert table.topic_queue_table() == {("T", 0): 100}
+
+
+def test_prepared_and_rolled_back_records_are_not_for_consumers() -> None:
+    """Only types none and commit get a unit."""
+    table = a_table(a_disk())
+    table.put_requests(
+        [request(i, 100 * i, sys_flag=flag) for i, flag in enumerate((0, 4, 0xC, 8, 0x301))]
+    )
+    assert [unit[0] for unit in table.queue("T", 0).units(0, 9)] == [0, 300, 400]
+
+
+def test_what_was_built_is_not_built_again() -> None:
+    """By physical offset, and by queue offset after a restart of the physical numbers."""
+    table = a_table(a_disk())
+    table.put_requests(run_of(10))
+    table.put_requests(run_of(12))
+    assert table.queue("T", 0).max_offset == 12
+    table.put_requests([request(5, 99999)])
+    assert table.queue("T", 0).max_offset == 12
+    assert table.max_physical_offset == 1200
+
+
+def test_a_queue_that_begins_late_is_filled() -> None:
+    """Queue offset 100 with 40-unit files: file 1600 with 20 fillers (as Java)."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests([request(100, 5000), request(101, 5100)])
+    queue = table.queue("T", 0)
+    assert (queue.min_offset, queue.max_offset) == (100, 102)
+    assert files_of(disk) == ["1600"]
+    content = disk.read_bytes("/store/consumequeue/T/0/00000000000000001600")
+    assert content[:400] == FILLER * 20
+    assert queue.units(99, 5) == []
+    assert len(queue.units(100, 5)) == 2
+
+
+def test_min_offset_never_moves_onto_fillers() -> None:
+    """A restart with a log that starts at 0 keeps 100 (Java: 80)."""
+    disk = a_disk()
+    a_table(disk).put_requests([request(100, 5000)])
+    table = reopened(disk)
+    table.correct_min_offsets(0)
+    queue = table.queue("T", 0)
+    assert (queue.min_offset, queue.max_offset, queue.max_physical_offset) == (100, 101, 5100)
+
+
+def test_fillers_alone_leave_no_physical_offset() -> None:
+    """2147483647 would stop the dispatcher after the real units are cut off."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests([request(100, 5000)])
+    table.truncate(5000)
+    assert table.max_physical_offset == 5000
+    assert reopened(disk).max_physical_offset == -1
+
+
+def test_a_jump_inside_a_queue_is_not_honoured() -> None:
+    """As Java: the unit comes next; a record with queue offset 0 too."""
+    table = a_table(a_disk())
+    table.put_requests([request(0, 0), request(1, 100), request(10, 200), request(0, 300)])
+    assert [unit[0] for unit in table.queue("T", 0).units(0, 9)] == [0, 100, 200, 300]
+
+
+def test_an_emptied_queue_may_begin_anew() -> None:
+    """A kept but empty file does not hold a queue to its old numbers."""
+    disk = a_disk()
+    disk.open("/store/consumequeue/T/0/00000000000000000000", FILE)
+    table = reopened(disk)
+    table.put_requests([request(45, 5000)])
+    queue = table.queue("T", 0)
+    assert (queue.min_offset, queue.max_offset) == (45, 46)
+    assert files_of(disk) == ["800"]
+
+
+@pytest.mark.parametrize("queue_offset", [-1, -(2**63), 2**63 - 1])
+def test_impossible_queue_offsets_are_left_out(queue_offset: int) -> None:
+    """A hostile record cannot make a file name of it."""
+    table = a_table(a_disk())
+    table.put_requests([request(queue_offset, 0), request(0, 100)])
+    assert table.queue("T", 0).units(0, 9) == [(100, 100, 7)]
+
+
+def test_a_delivery_time_beyond_64_bits_is_no_failure() -> None:
+    """It becomes 0: due at once."""
+    table = a_table(a_disk())
+    table.put_requests([request(0, 0, tags_code=2**63)])
+    assert table.queue("T", 0).units(0, 1) == [(0, 100, 0)]
+
+
+def test_a_full_disk_leaves_no_trace() -> None:
+    """StoreError names the file; the same requests succeed when there is room again."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(30))
+    disk.is_full = True
+    with pytest.raises(StoreError, match="00000000000000000800"):
+        table.put_requests(run_of(50))
+    assert table.queue("T", 0).max_offset == 30
+    disk.is_full = False
+    table.put_requests(run_of(50))
+    assert [unit[0] // 100 for unit in table.queue("T", 0).units(0, 40)] == list(range(40))
+    assert table.queue("T", 0).max_offset == 50
+
+
+def test_looking_up_makes_nothing_on_the_disk() -> None:
+    """`get` makes nothing at all."""
+    disk = a_disk()
+    table = a_table(disk)
+    assert table.get("T", 0) is None
+    assert table.queue("T", 0) is table.get("T", 0)
+    assert table.queue("T", 0).units(0, 1) == []
+    assert not disk.exists("/store/consumequeue")
+
+
+# Loading and recovery
+
+
+def test_load_ignores_what_java_ignores() -> None:
+    """Plain files among the topics, and directories that are no queue id."""
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(1))
+    disk.replace("/store/consumequeue/readme", b"x")
+    disk.make_dirs("/store/consumequeue/T/backup")
+    disk.replace("/store/consumequeue/T/7", b"x")
+    assert [key for key, _ in reopened(disk).items()] == [("T", 0)]
+
+
+@pytest.mark.parametrize("name", ["00000000000000000800", "stray", "800"])
+def test_load_refuses_strange_files(name: str) -> None:
+    """Of another size or name; the message says which."""
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(1))
+    disk.replace(f"/store/consumequeue/T/0/{name}", b"x")
+    with pytest.raises(StoreError, match=f"T/0/{name}"):
+        a_table(disk).load()
+
+
+def test_load_removes_a_file_whose_making_was_cut_short() -> None:
+    """Of no bytes at all."""
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(1))
+    disk.replace("/store/consumequeue/T/0/00000000000000000800", b"")
+    assert reopened(disk).queue("T", 0).max_offset == 1
+    assert files_of(disk) == ["0"]
+
+
+def test_recovery_stops_at_the_first_hole() -> None:
+    """What lies behind it goes, files too, and nothing of it comes back."""
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(110))
+    name = "/store/consumequeue/T/0/00000000000000000800"
+    disk.open(name, FILE).pwrite(bytes(20), 200)
+    table = reopened(disk, last_exit_ok=False)
+    queue = table.queue("T", 0)
+    assert (queue.max_offset, queue.max_physical_offset) == (50, 5000)
+    assert files_of(disk) == ["0", "800"]
+    assert disk.read_bytes(name)[200:] == bytes(600)
+
+
+def test_recovery_looks_at_the_last_three_files() -> None:
+    """As Java; an end at a file's start keeps that file, empty."""
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(160))
+    disk.open("/store/consumequeue/T/0/00000000000000000000", FILE).zero(0)
+    disk.open("/store/consumequeue/T/0/00000000000000001600", FILE).zero(0)
+    table = reopened(disk)
+    assert table.queue("T", 0).max_offset == 80
+    assert files_of(disk) == ["0", "800", "1600"]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 39, 40, 41, 79, 80, 81, 99])
+def test_truncation(cut: int) -> None:
+    """Records at and behind the end of the log go, with the files that held nothing else."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(100))
+    table.truncate(100 * cut)
+    queue = table.queue("T", 0)
+    assert (queue.max_offset, queue.max_physical_offset) == (cut, 100 * cut)
+    assert len(files_of(disk)) == -(-cut // UNITS)
+    assert reopened(disk).queue("T", 0).max_offset == cut
+    for name in files_of(disk):
+        content = disk.read_bytes(f"/store/consumequeue/T/0/{int(name):020d}")
+        kept = min(FILE, cut * UNIT_SIZE - int(name))
+        assert content[kept:] == bytes(FILE - kept)
+    table.put_requests(run_of(5, cut, 100 * cut))
+    assert queue.max_offset == cut + 5
+
+
+def test_truncation_spares_queues_that_end_before() -> None:
+    """Their bounds stay as they are."""
+    table = a_table(a_disk())
+    table.put_requests([*run_of(3), request(0, 300, topic="U")])
+    table.truncate(300)
+    assert table.topic_queue_table() == {("T", 0): 3, ("U", 0): 0}
+    assert table.queue("T", 0).max_physical_offset == 300
+
+
+# Cleaning
+
+
+def test_expired_files_go_and_bounds_follow() -> None:
+    """Never the last file; the min offset is the first message that the log still has."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(100))
+    assert table.delete_expired(3900) == 0
+    assert table.queue("T", 0).min_offset == 39
+    assert table.delete_expired(4050) == 1
+    assert table.queue("T", 0).min_offset == 41
+    assert files_of(disk) == ["800", "1600"]
+    assert table.delete_expired(100000) == 1
+    assert files_of(disk) == ["1600"]
+    assert table.queue("T", 0).min_offset == 80
+    assert table.queue("T", 0).max_offset == 100
+
+
+def test_a_queue_whose_last_file_is_exactly_full_can_expire() -> None:
+    """Where Java throws."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests([*run_of(40), request(0, 9000, topic="SCHEDULE_TOPIC_XXXX")])
+    table.queue("U", 0)
+    assert table.expired_queues(4000) == []
+    assert table.expired_queues(99999) == [("T", 0)]
+    table.remove_queue("T", 0)
+    assert table.get("T", 0) is None
+    assert not disk.exists("/store/consumequeue/T")
+    table.remove_queue("T", 0)
+    table.remove_all()
+    assert disk.list_dir("/store/consumequeue") == []
+    assert table.topic_queue_table() == {}
+
+
+# Descriptors and flushing
+
+
+def test_few_descriptors_serve_many_queues() -> None:
+    """The least used one is given back; what was written stays."""
+    disk = a_disk()
+    table = a_table(disk, most_open=3)
+    for round_ in range(2):
+        for queue_id in range(10):
+            offset = round_ * 10 + queue_id
+            table.put_requests([request(round_, 100 * offset, queue_id=queue_id)])
+    assert len(table._files._open) <= 3
+    assert all(len(queue.units(0, 9)) == 2 for _, queue in table.items())
+    table.sync()
+    assert table.dirty_bytes == 0
+    table.close()
+    after = disk.crash()
+    assert set(reopened(after).topic_queue_table().values()) == {2}
+
+
+def test_sync_makes_safe_what_was_put_before() -> None:
+    """And only that survives for sure when the power fails."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(50))
+    assert table.dirty_bytes == 1000
+    table.sync()
+    assert table.dirty_bytes == 0
+    after = disk.crash()
+    assert reopened(after, last_exit_ok=False).queue("T", 0).max_offset == 50
+
+
+def test_a_failed_sync_is_tried_again() -> None:
+    """Nothing counts as flushed that was not."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests([request(0, 0), request(0, 100, topic="U")])
+    disk.sync_fails = True
+    with pytest.raises(StoreError, match="cannot flush"):
+        table.sync()
+    assert table.dirty_bytes == 40
+    disk.sync_fails = False
+    table.sync()
+    assert table.dirty_bytes == 0
+
+
+def test_sync_does_not_bring_removed_files_back() -> None:
+    """A queue that was removed stays removed."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(50))
+    table.sync()
+    table.put_requests(run_of(60))
+    dirty = table._files._dirty
+    table.remove_all()
+    assert dirty == {}
+    table._files._dirty["/store/consumequeue/T/0/00000000000000000000"] = 20
+    table.sync()
+    assert not disk.exists("/store/consumequeue/T")
+
+
+# Offset by time
+
+
+def stamped(*stamps: int) -> tuple[ConsumeQueueTable, dict[int, int]]:
+    table = a_table(a_disk())
+    table.put_requests(run_of(len(stamps)))
+    return table, {100 * i: stamp for i, stamp in enumerate(stamps)}
+
+
+def test_nearest_message_by_time() -> None:
+    """Java: stamps 0, 109, 209: +40 gives 0, +60 gives 1; ties go to the earlier."""
+    table, stamps = stamped(1000, 1109, 1209)
+    queue = table.queue("T", 0)
+
+    def find(ms: int, low: int = 0) -> int:
+        return queue.offset_by_time(ms, lambda offset, size: stamps.get(offset, -1), low)
+
+    assert [find(ms) for ms in (0, 1040, 1060, 1109, 1159, 1160, 9999)] == [0, 0, 1, 1, 1, 2, 2]
+    assert find(0, low=100) == 1
+    stamps.clear()
+    assert find(1109) == 0
+    assert table.queue("U", 0).offset_by_time(0, lambda offset, size: 5, 0) == 0
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=130), st.integers(0, 26000))
+def test_time_search_over_files(steps: list[int], ms: int) -> None:
+    """The message found is nearest within its file, and no later file begins before the time."""
+    stamps = [sum(steps[: i + 1]) for i in range(len(steps))]
+    table, by_offset = stamped(*stamps)
+    found = table.queue("T", 0).offset_by_time(ms, lambda offset, size: by_offset[offset], 0)
+    start = next(
+        (i for i in range(0, len(stamps), 40) if stamps[min(i + 39, len(stamps) - 1)] >= ms),
+        (len(stamps) - 1) // 40 * 40,
+    )
+    inside = range(start, min(start + 40, len(stamps)))
+    assert found in inside
+    assert abs(stamps[found] - ms) == min(abs(stamps[i] - ms) for i in inside)
