@@ -3,8 +3,9 @@
 Spec: remoting.md, section 2.3 and chapter 9.
 """
 
-from typing import Any
+from typing import Any, cast
 
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
@@ -71,7 +72,7 @@ class NamesrvController:
     @property
     def port(self) -> int:
         """The port that it listens on; 0 before the start."""
-        return 0 if self._port is None else int(self._port.getHost().port)
+        return 0 if self._port is None else cast(IPv4Address, self._port.getHost()).port
 
     def start(self) -> "Deferred[None]":
         """
@@ -106,4 +107,4 @@ class NamesrvController:
             self.log.warn(
                 "broker {broker} is gone: no registration for 120 s", broker=broker.address
             )
-            broker.channel.close()
+            broker.channel.abort()

@@ -32,11 +32,11 @@ class ClosingChannel(Protocol):
     def remote_text(self) -> str:
         """`ip:port` of the peer."""
 
-    def on_close(self, callback: Callable[[], None]) -> None:
-        """Call this when the connection is gone."""
+    def on_close(self, callback: Callable[[Any], object]) -> None:
+        """Call this with the channel when the connection is gone."""
 
-    def close(self) -> object:
-        """End the connection."""
+    def abort(self) -> object:
+        """End the connection now."""
 
     def __hash__(self) -> int: ...
 
@@ -202,7 +202,7 @@ class RouteProcessor:
         """A registered broker's connection is asked once to tell us when it ends."""
         if channel not in self._watched:
             self._watched.add(channel)
-            channel.on_close(lambda: self._connection_lost(channel))
+            channel.on_close(self._connection_lost)
 
     def _connection_lost(self, channel: ClosingChannel) -> None:
         self._watched.discard(channel)

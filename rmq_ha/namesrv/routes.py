@@ -23,8 +23,8 @@ BROKER_EXPIRED_SECONDS = 120.0
 class BrokerChannel(Protocol):
     """What is kept of a `rmq_ha.remoting.channel.Channel`: told apart by identity."""
 
-    def close(self) -> object:
-        """End the connection."""
+    def abort(self) -> object:
+        """End the connection now."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
 
 
 class FakeChannel:
-    def close(self) -> None:
+    def abort(self) -> None:
         """Never called by the tables."""
 
 

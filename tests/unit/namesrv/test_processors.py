@@ -1,0 +1,295 @@
+"""The name server's requests. Spec: remoting.md, section 2.3 and chapter 9."""
+
+import zlib
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.netty import NettyServerConfig
+from rmq_ha.errors import RequestRejected
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.namesrv.kv_config import KVConfigManager
+from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
+from rmq_ha.namesrv.routes import RouteInfoManager
+from rmq_ha.namesrv.settings import NamesrvSettings
+from rmq_ha.testing.disk import SimDisk
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import RegisterBrokerBody
+
+BODY_A6 = bytes.fromhex(
+    "78da63606050af564ace2fcd2b492d52b232d6512ac9cc4d2d2e49cc2d50b232343740805a0606062620160f"
+    "c92fc84c7654b000423385604f3f771fd7f8104777b09453b8a1811158ca1c558a293a1600859d18b8"
+)
+KV_PATH, PROPERTIES_PATH = "/ns/kvConfig.json", "/ns/namesrv.properties"
+
+
+class AtOnce:
+    def call(self, function: Any, *args: Any) -> Deferred[Any]:
+        return execute(function, *args)
+
+
+class FakeChannel:
+    remote_text = "10.0.0.1:4000"
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[Any], object]] = []
+
+    def on_close(self, callback: Callable[[Any], object]) -> None:
+        self.callbacks.append(callback)
+
+    def abort(self) -> None:
+        for callback in self.callbacks:
+            callback(self)
+
+
+class ProcessorTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.disk = SimDisk(Random(1), lambda: 0)
+        worker = AtOnce()
+        self.config = NamesrvConfig(kv_config_path=KV_PATH, config_store_path=PROPERTIES_PATH)
+        self.server_config = NettyServerConfig(listen_port=9876)
+        self.routes = RouteInfoManager()
+        self.kv_config = KVConfigManager(self.disk, worker, KV_PATH)
+        route = RouteProcessor(
+            Clock(), self.routes, self.kv_config, lambda: self.config.order_message_enable
+        )
+        settings = NamesrvSettings(self.disk, worker, self.config, self.server_config)
+        config = ConfigProcessor(self.kv_config, settings)
+        self.handlers = {**route.handlers(), **config.handlers()}
+        self.channel = FakeChannel()
+
+    def ask(
+        self, code: int, body: bytes | None = None, *, version: int = 407, **ext: str
+    ) -> RemotingCommand:
+        """What the client gets."""
+        request = RemotingCommand(code, ext=ext or None, body=body, version=version)
+        try:
+            answer = self.handlers[code](self.channel, request)
+        except RequestRejected as error:
+            return request.response(error.code, error.remark)
+        if isinstance(answer, Deferred):
+            answer = self.successResultOf(answer)
+        assert isinstance(answer, RemotingCommand)
+        return answer
+
+    def register(
+        self, *topics: str, counter: int = 1, broker_id: int = 0, port: int = 10911
+    ) -> RemotingCommand:
+        table = {name: TopicConfig(name, 8, 8) for name in topics}
+        body = RegisterBrokerBody(DataVersion(1, counter), table).encode()
+        return self.ask(103, body, **self.broker(broker_id, port))
+
+    def broker(self, broker_id: int = 0, port: int = 10911) -> dict[str, str]:
+        return {
+            "brokerName": "broker-a",
+            "brokerAddr": f"127.0.0.1:{port}",
+            "clusterName": "DefaultCluster",
+            "haServerAddr": f"127.0.0.1:{port + 1}",
+            "brokerId": str(broker_id),
+        }
+
+    def test_every_code_of_the_table(self) -> None:
+        """Spec: remoting.md, section 2.3."""
+        expected = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224}
+        self.assertEqual(set(self.handlers), expected | {304, 311, 312, 313, 318, 319, 322, 327})
+
+    def test_register_and_route(self) -> None:
+        self.assertEqual(self.register("TopicA").ext, {})
+        found = self.ask(105, topic="TopicA")
+        assert found.body is not None
+        self.assertIn(b'"brokerAddrs":{"0":"127.0.0.1:10911"}', found.body)
+
+    def test_route_forms(self) -> None:
+        """Bare keys for old clients, unless they ask for strict JSON."""
+        self.register("TopicA")
+        old = self.ask(105, topic="TopicA", version=317).body or b""
+        self.assertIn(b'{0:"127.0.0.1:10911"}', old)
+        asked = self.ask(105, topic="TopicA", version=317, acceptStandardJsonOnly="true").body
+        self.assertIn(b'{"0":"127.0.0.1:10911"}', asked or b"")
+        self.assertIn(b'{"0":', self.ask(105, topic="TopicA", version=401).body or b"")
+        self.assertIn(b"{0:", self.ask(105, topic="TopicA", version=400).body or b"")
+
+    def test_route_unknown(self) -> None:
+        answer = self.ask(105, topic="Nowhere")
+        self.assertEqual(answer.code, 17)
+        self.assertIn("Nowhere", answer.remark or "")
+        self.assertEqual(self.ask(105).code, 1)
+
+    def test_register_compressed(self) -> None:
+        """Vector A.6."""
+        answer = self.ask(103, BODY_A6, compressed="true", bodyCrc32="697467845", **self.broker())
+        self.assertEqual(answer.code, 0)
+        self.assertEqual(set(self.routes.topics()), {"TopicA", "TBW102"})
+
+    def test_register_with_a_wrong_crc(self) -> None:
+        self.assertEqual(self.ask(103, b"{}", bodyCrc32="1", **self.broker()).code, 1)
+        right = str(zlib.crc32(b"{}") & 0x7FFFFFFF)
+        self.assertEqual(self.ask(103, b"{}", bodyCrc32=right, **self.broker()).code, 0)
+        self.assertEqual(self.ask(103, b"{}", bodyCrc32="0", **self.broker()).code, 0)
+
+    def test_register_damaged(self) -> None:
+        """Refused with the reason; nothing is registered."""
+        for ext in ({"compressed": "true"}, {}):
+            self.assertEqual(self.ask(103, b"\0garbage", **ext, **self.broker()).code, 1)
+        for name in ("brokerName", "brokerAddr", "clusterName", "brokerId"):
+            ext = self.broker()
+            del ext[name]
+            answer = self.ask(103, b"{}", **ext)
+            self.assertEqual(answer.code, 1)
+            self.assertIn(name, answer.remark or "")
+        self.assertEqual(self.routes.topics_of_cluster("DefaultCluster"), [])
+
+    def test_register_without_a_body(self) -> None:
+        self.assertEqual(self.ask(103, **self.broker()).code, 0)
+
+    def test_register_by_an_old_broker(self) -> None:
+        """A bare topic table below version 37."""
+        body = (
+            b'{"dataVersion":{"counter":1,"timestamp":1},"topicConfigTable":{"T":{"perm":6,'
+            b'"topicName":"T"}}}'
+        )
+        self.ask(103, body, version=36, **self.broker())
+        self.assertEqual(self.routes.topics(), ["T"])
+
+    def test_a_slave_learns_its_master(self) -> None:
+        self.register("T")
+        answer = self.register("T", broker_id=1, port=11911)
+        self.assertEqual(
+            answer.ext, {"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"}
+        )
+
+    def test_order_configuration(self) -> None:
+        """In every registration's answer; in routes only with orderMessageEnable."""
+        self.assertIsNone(self.register("T").body)
+        self.ask(100, namespace="ORDER_TOPIC_CONFIG", key="T", value="broker-a:8")
+        self.assertEqual(self.register("T").body, b'{"table":{"T":"broker-a:8"}}')
+        self.assertNotIn(b"orderTopicConf", self.ask(105, topic="T").body or b"")
+        self.config.order_message_enable = True
+        self.assertIn(b'"orderTopicConf":"broker-a:8"', self.ask(105, topic="T").body or b"")
+        self.ask(102, namespace="ORDER_TOPIC_CONFIG", key="T")
+        self.assertEqual(self.register("T").body, b'{"table":{}}')
+
+    def test_connection_close(self) -> None:
+        """The broker is gone at once; many registrations leave one callback."""
+        self.register("T")
+        self.register("T", counter=2)
+        self.assertEqual(len(self.channel.callbacks), 1)
+        self.channel.abort()
+        self.assertEqual(self.ask(105, topic="T").code, 17)
+
+    def test_unregister(self) -> None:
+        self.register("T")
+        self.assertEqual(self.ask(104, **self.broker()).code, 0)
+        self.assertEqual(self.ask(105, topic="T").code, 17)
+        self.assertEqual(self.ask(104, **self.broker()).code, 0)
+
+    def test_data_version(self) -> None:
+        query = b'{"counter":1,"timestamp":1}'
+        answer = self.ask(322, query, **self.broker())
+        self.assertEqual((answer.ext, answer.body), ({"changed": "true"}, None))
+        self.register("T")
+        answer = self.ask(322, query, **self.broker())
+        self.assertEqual((answer.ext, answer.body), ({"changed": "false"}, query))
+        answer = self.ask(322, b'{"counter":2,"timestamp":1}', **self.broker())
+        self.assertEqual((answer.ext, answer.body), ({"changed": "true"}, query))
+        self.assertEqual(self.ask(322, b"[1]", **self.broker()).code, 1)
+
+    def test_cluster_info_keys_stay_bare(self) -> None:
+        self.register("T")
+        self.assertEqual(
+            self.ask(106).body,
+            b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"127.0.0.1:10911"},"brokerName":'
+            b'"broker-a","cluster":"DefaultCluster"}},"clusterAddrTable":{"DefaultCluster":'
+            b'["broker-a"]}}',
+        )
+
+    def test_lists(self) -> None:
+        self.assertEqual(self.ask(206).body, b'{"topicList":[]}')
+        self.register("T", "U")
+        self.assertEqual(self.ask(206).body, b'{"topicList":["T","U"]}')
+        self.assertEqual(self.ask(224, cluster="DefaultCluster").body, b'{"topicList":["T","U"]}')
+        self.assertEqual(self.ask(224, cluster="x").body, b'{"topicList":[]}')
+        self.assertEqual(
+            self.ask(304).body,
+            b'{"brokerAddr":"127.0.0.1:10911","topicList":["DefaultCluster","broker-a"]}',
+        )
+        for code in (311, 312, 313):
+            self.assertEqual(self.ask(code).body, b'{"topicList":[]}')
+
+    def test_write_permission(self) -> None:
+        self.register("T", "U")
+        self.assertEqual(self.ask(205, brokerName="broker-a").ext, {"wipeTopicCount": "2"})
+        self.assertIn(b'"perm":4', self.ask(105, topic="T").body or b"")
+        self.assertEqual(self.ask(327, brokerName="broker-a").ext, {"addTopicCount": "2"})
+        self.assertIn(b'"perm":6', self.ask(105, topic="T").body or b"")
+        self.assertEqual(self.ask(205).code, 1)
+
+    def test_delete_topic(self) -> None:
+        self.register("T", "U")
+        self.assertEqual(self.ask(216, topic="T").code, 0)
+        self.assertEqual(self.ask(216, topic="U", clusterName="Elsewhere").code, 0)
+        self.assertEqual(self.ask(206).body, b'{"topicList":["U"]}')
+        self.assertEqual(self.ask(216, topic="U", clusterName="DefaultCluster").code, 0)
+        self.assertEqual(self.ask(206).body, b'{"topicList":[]}')
+
+    def test_key_values(self) -> None:
+        """On disk before the answer; an emptied namespace is still there."""
+        self.assertEqual(self.ask(101, namespace="n", key="k").code, 22)
+        self.assertEqual(self.ask(219, namespace="n").code, 22)
+        self.assertEqual(self.ask(100, namespace="n", key="k", value="v").code, 0)
+        self.assertEqual(self.disk.read_bytes(KV_PATH), b'{"configTable":{"n":{"k":"v"}}}')
+        self.assertEqual(self.ask(101, namespace="n", key="k").ext, {"value": "v"})
+        self.assertEqual(self.ask(219, namespace="n").body, b'{"table":{"k":"v"}}')
+        self.assertEqual(self.ask(102, namespace="n", key="k").code, 0)
+        self.assertEqual(self.ask(102, namespace="x", key="k").code, 0)
+        self.assertEqual(self.ask(219, namespace="n").body, b'{"table":{}}')
+        self.assertEqual(self.ask(219, namespace="x").code, 22)
+        self.assertEqual(self.ask(100, namespace="n").code, 1)
+
+    def test_key_values_on_a_full_disk(self) -> None:
+        """The operator is told that it will not last."""
+        self.disk.is_full = True
+        answer = self.ask(100, namespace="n", key="k", value="v")
+        self.assertEqual(answer.code, 1)
+        self.assertIn(KV_PATH, answer.remark or "")
+        self.flushLoggedErrors(OSError)
+
+    def test_show_configuration(self) -> None:
+        lines = (self.ask(319).body or b"").decode().splitlines()
+        self.assertIn("orderMessageEnable=false", lines)
+        self.assertIn("listenPort=9876", lines)
+        self.assertIn("serverChannelMaxIdleTimeSeconds=120", lines)
+
+    def test_update_configuration(self) -> None:
+        """Known keys change at once and in the file, whose comments stay; others are ignored."""
+        self.disk.replace(PROPERTIES_PATH, b"# mine\nlistenPort=9876\n")
+        body = b"orderMessageEnable=true\nnoSuchKey=1\nrocketmqHome=/tmp/evil\n"
+        self.assertEqual(self.ask(318, body).code, 0)
+        self.assertTrue(self.config.order_message_enable)
+        self.assertIsNone(self.config.rocketmq_home)
+        self.assertEqual(
+            self.disk.read_bytes(PROPERTIES_PATH),
+            b"# mine\nlistenPort=9876\norderMessageEnable=true\n",
+        )
+        self.assertEqual(self.ask(318).code, 0)
+
+    def test_update_of_paths_is_refused(self) -> None:
+        """Nothing of such a request is done."""
+        for name in ("kvConfigPath", "configStorePath"):
+            answer = self.ask(318, f"orderMessageEnable=true\n{name}=/etc/x".encode())
+            self.assertEqual(answer.code, 16)
+        self.assertFalse(self.config.order_message_enable)
+        self.assertFalse(self.disk.exists(PROPERTIES_PATH))
+
+    def test_update_with_a_bad_value(self) -> None:
+        """Refused as a whole."""
+        answer = self.ask(318, b"orderMessageEnable=true\nserverSelectorThreads=many")
+        self.assertEqual(answer.code, 1)
+        self.assertIn("serverSelectorThreads=many", answer.remark or "")
+        self.assertFalse(self.config.order_message_enable)
