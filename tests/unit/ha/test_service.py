@@ -1,0 +1,400 @@
+"""`rmq_ha.ha.service`: the master's side and the waiting puts."""
+
+from typing import Any
+
+import pytest
+from fakes import Station
+from memory_log import MemoryLog
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from rmq_ha.errors import ConfigurationError, StoreError
+from rmq_ha.ha.frames import encode_frame
+from rmq_ha.ha.link import split_address
+from rmq_ha.ha.service import HAService
+from rmq_ha.interfaces import IReplication
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
+
+OK = PutMessageStatus.PUT_OK
+TIMEOUT = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+NOT_AVAILABLE = PutMessageStatus.SLAVE_NOT_AVAILABLE
+
+
+class ServiceCase(SynchronousTestCase):
+    role = BrokerRole.SYNC_MASTER
+
+    def setUp(self) -> None:
+        self.log = MemoryLog(4096, 0, bytes(444))
+        self.station = Station(self.role, self.log).start()
+        self.service = self.station.service
+        self.clock = self.station.clock
+
+    def put(self, size: int = 10) -> Deferred[PutMessageStatus]:
+        """A put that has to wait."""
+        waiter = self.service.wait_replicated(self.log.put(bytes(size)))
+        assert isinstance(waiter, Deferred), waiter
+        self.service.appended()
+        return waiter
+
+    def put_now(self, size: int = 10) -> PutMessageStatus:
+        """A put that needs not wait."""
+        status = self.service.wait_replicated(self.log.put(bytes(size)))
+        assert isinstance(status, PutMessageStatus), status
+        self.service.appended()
+        return status
+
+
+class ListeningTests(ServiceCase):
+    def test_interface(self) -> None:
+        """It is what the store attaches."""
+        verifyObject(IReplication, self.service)
+
+    def test_port(self) -> None:
+        """It listens beside the client port, on every interface."""
+        (listener,) = self.station.network.listeners
+        self.assertEqual((listener.port, listener.interface), (10912, ""))
+        self.assertEqual(self.service.port, 10912)
+
+    def test_free_port(self) -> None:
+        """Port 0 stays 0, and bindAddress is respected."""
+        station = Station(BrokerRole.SLAVE, self.log)
+        station.configuration.server.listen_port = 0
+        station.configuration.ours.bind_address = "127.0.0.1"
+        station.start()
+        (listener,) = station.network.listeners
+        self.assertEqual((listener.port, listener.interface), (0, "127.0.0.1"))
+
+    def test_plugin(self) -> None:
+        """The default plugin builds it from a broker context."""
+
+        class Context:
+            host = self.service._host
+            configuration = self.station.configuration
+
+        service = HAService.from_context(Context(), self.log)  # type: ignore[arg-type]
+        self.assertIs(service._commit_log, self.log)
+
+
+class StatusTests(ServiceCase):
+    """Spec: ha.md, section 7.2."""
+
+    def test_no_slave(self) -> None:
+        """Without a connection a put is stored and SLAVE_NOT_AVAILABLE at once."""
+        self.assertIs(self.put_now(), NOT_AVAILABLE)
+
+    def test_silent_connection(self) -> None:
+        """A connection that has not reported is no slave (Java: FLUSH_SLAVE_TIMEOUT)."""
+        self.station.slave()
+        self.assertIs(self.put_now(), NOT_AVAILABLE)
+
+    def test_acknowledged(self) -> None:
+        """The put fires when a slave has all of it, not a byte less."""
+        slave = self.station.slave(444)
+        put = self.put(10)
+        self.assertEqual(slave.take(), encode_frame(444, bytes(10)))
+        slave.report(453)
+        self.assertNoResult(put)
+        slave.report(454)
+        self.assertIs(self.successResultOf(put), OK)
+
+    def test_timeout(self) -> None:
+        """Each put has its own deadline, slaveTimeout after it began (Java: up to 1 s later)."""
+        self.station.slave(444)
+        puts = []
+        for _ in range(5):
+            puts.append((self.clock.seconds(), self.put()))
+            self.clock.advance(0.25)
+        for began, put in puts:
+            self.clock.advance(began + 3.0 - self.clock.seconds() - 0.001)
+            self.assertNoResult(put)
+            self.clock.advance(0.002)
+            self.assertIs(self.successResultOf(put), TIMEOUT)
+        self.assertEqual(self.service.statistics()["waiting"], 0)
+
+    def test_one_timer(self) -> None:
+        """However many puts wait."""
+        self.station.slave(444)
+        before = len(self.clock.getDelayedCalls())
+        for _ in range(50):
+            self.put()
+        self.assertLessEqual(len(self.clock.getDelayedCalls()), before + 1)
+
+    def test_late(self) -> None:
+        """An acknowledgement after the deadline changes nothing, and the next put is fine."""
+        slave = self.station.slave(444)
+        put = self.put()
+        self.clock.advance(3.1)
+        self.assertIs(self.successResultOf(put), TIMEOUT)
+        slave.report(454)
+        put = self.put()
+        slave.report(464)
+        self.assertIs(self.successResultOf(put), OK)
+
+    def test_fall_behind(self) -> None:
+        """A slave that is haSlaveFallbehindMax behind does not count."""
+        self.station.configuration.store.ha_slave_fallbehind_max = 20
+        self.station.slave(444)
+        self.put(19)
+        self.assertIs(self.put_now(1), NOT_AVAILABLE)
+
+    def test_any_slave(self) -> None:
+        """One of two suffices, as with Java."""
+        first, second = self.station.slave(444), self.station.slave(400, port=5001)
+        put = self.put(10)
+        second.report(444)
+        self.assertNoResult(put)
+        first.report(454)
+        self.assertIs(self.successResultOf(put), OK)
+
+    def test_lost_slave(self) -> None:
+        """A slave that leaves does not shorten the wait; the next put finds none."""
+        slave = self.station.slave(444)
+        put = self.put()
+        slave.lose()
+        self.assertNoResult(put)
+        self.assertIs(self.put_now(), NOT_AVAILABLE)
+        self.clock.advance(3.0)
+        self.assertIs(self.successResultOf(put), TIMEOUT)
+
+    def test_reconnected_slave(self) -> None:
+        """What a slave reports when it comes back completes what still waits."""
+        self.station.slave(444).lose()
+        self.station.slave(444)
+        put = self.put()
+        self.station.slave(454, port=5001)
+        self.assertIs(self.successResultOf(put), OK)
+
+    def test_watermark_falls(self) -> None:
+        """It knows live connections only."""
+        self.station.slave(100, port=5001)
+        slave = self.station.slave(444)
+        self.assertEqual(self.service.replicated_offset(), 444)
+        slave.lose()
+        self.assertEqual(self.service.replicated_offset(), 100)
+
+    def test_asynchronous_master(self) -> None:
+        """The role is asked at each put."""
+        self.station.configuration.store.broker_role = BrokerRole.ASYNC_MASTER
+        self.assertIs(self.put_now(), OK)
+
+    def test_stranded_slave(self) -> None:
+        """A slave whose bytes are deleted here does not count."""
+        log = MemoryLog(4096, 4096, bytes(100))
+        station = Station(BrokerRole.SYNC_MASTER, log).start()
+        slave = station.slave(444)
+        self.assertIs(station.service.wait_replicated(log.put(b"x")), NOT_AVAILABLE)
+        self.assertFalse(slave.disconnecting)
+        (entry,) = station.service.statistics()["slaves"]
+        self.assertEqual(entry["stage"], "stranded")
+        self.assertEqual(station.service.replicated_offset(), 0)
+
+
+class RefusalTests(ServiceCase):
+    """Spec: ha.md, section 14.2: what Java believes and we do not."""
+
+    def test_ahead(self) -> None:
+        """A slave ahead of us is refused and no put is answered SEND_OK because of it."""
+        slave = self.station.slave(365557)
+        self.assertTrue(slave.disconnecting)
+        self.assertEqual(slave.take(), b"")
+        self.assertIs(self.put_now(), NOT_AVAILABLE)
+        self.assertEqual(self.service.replicated_offset(), 0)
+
+    def test_negative(self) -> None:
+        """So is a negative first report."""
+        self.assertTrue(self.station.slave(-5).disconnecting)
+
+    def test_forged(self) -> None:
+        """An acknowledgement above what was sent on this connection completes nothing."""
+        slave = self.station.slave(444)
+        slave.end.feed.pause()
+        put = self.put(10)
+        slave.report(454)
+        self.assertTrue(slave.disconnecting)
+        self.assertNoResult(put)
+        self.assertEqual(self.service.statistics()["slaves"], [])
+
+    def test_deaf(self) -> None:
+        """A refused peer that does not close is cut off, and not heard any more."""
+        slave = self.station.slave(365557)
+        slave.report(444)
+        self.assertEqual(slave.take(), b"")
+        self.clock.advance(1.0)
+        self.assertTrue(slave.aborted)
+        self.assertFalse(self.clock.getDelayedCalls())
+
+    def test_silent(self) -> None:
+        """A half-open connection is found after haHousekeepingInterval without a report."""
+        slave = self.station.slave(444)
+        self.station.pass_time(19.9)
+        self.assertFalse(slave.disconnecting)
+        self.assertEqual(slave.take(), encode_frame(444) * 3)
+        self.station.pass_time(0.3)
+        self.assertTrue(slave.disconnecting)
+
+    def test_reporting(self) -> None:
+        """A slave that reports stays."""
+        slave = self.station.slave(444)
+        for _ in range(10):
+            self.station.pass_time(5)
+            slave.report(444)
+        self.assertFalse(slave.disconnecting)
+
+    def test_unreadable_log(self) -> None:
+        """A disk error ends the connection, not the appending turn."""
+        slave = self.station.slave(444)
+
+        def read(physical_offset: int, limit: int) -> bytes:
+            raise StoreError("cannot read")
+
+        self.log.read = read  # type: ignore[method-assign]
+        self.put()
+        self.assertTrue(slave.disconnecting)
+        self.assertEqual(len(self.flushLoggedErrors(StoreError)), 1)
+
+
+class FlowTests(ServiceCase):
+    role = BrokerRole.ASYNC_MASTER
+
+    def test_pushed_at_once(self) -> None:
+        """What was appended leaves at the end of the turn (Java: within 100 ms)."""
+        slaves = [self.station.slave(444), self.station.slave(444, port=5001)]
+        self.station.put(b"abc")
+        self.assertEqual([s.take() for s in slaves], [encode_frame(444, b"abc")] * 2)
+
+    def test_turns(self) -> None:
+        """A long way to catch up is made in several turns, and others live in between."""
+        self.station.configuration.ours.ha_transfer_batch_max = 0
+        self.station.configuration.store.ha_transfer_batch_size = 32
+        slave = self.station.slave(1)
+        self.assertEqual(len(slave.take()), 4 * (32 + 12))
+        self.clock.advance(0)
+        self.assertEqual(slave.end.feed.sent, 444)
+
+    def test_back_pressure(self) -> None:
+        """A slow slave slows only itself; nothing is buffered for it."""
+        slow, fast = self.station.slave(444), self.station.slave(444, port=5001)
+        slow.producer.pauseProducing()
+        for _ in range(5):
+            self.station.put(b"x")
+        self.assertEqual(slow.take(), b"")
+        self.assertEqual(fast.end.feed.sent, 449)
+        slow.producer.resumeProducing()
+        self.assertEqual(slow.take(), encode_frame(444, b"xxxxx"))
+
+    def test_statistics(self) -> None:
+        """Connections with their lag."""
+        slave = self.station.slave(400)
+        slave.report(420)
+        self.assertEqual(
+            self.service.statistics(),
+            {
+                "port": 10912,
+                "waiting": 0,
+                "replicated_offset": 420,
+                "slaves": [
+                    {
+                        "address": "10.0.0.2:5000",
+                        "stage": "catching up",
+                        "requested": 400,
+                        "sent": 444,
+                        "acked": 420,
+                        "lag": 24,
+                        "since_ms": 1_700_000_000_000,
+                    }
+                ],
+                "master": None,
+            },
+        )
+        slave.report(444)
+        self.assertEqual(self.service.statistics()["slaves"][0]["stage"], "caught up")
+
+    def test_chained(self) -> None:
+        """A slave feeds further slaves."""
+        station = Station(BrokerRole.SLAVE, self.log).start()
+        slave = station.slave(444)
+        self.log.append_raw(444, b"abc")
+        station.service.appended()
+        self.assertEqual(slave.take(), encode_frame(444, b"abc"))
+
+
+class StopTests(ServiceCase):
+    def stop(self) -> Deferred[None]:
+        return self.service.stop()
+
+    def test_idle(self) -> None:
+        """With nothing open it is done at once; twice is harmless."""
+        self.successResultOf(self.stop())
+        self.assertFalse(self.station.network.listeners[0].is_open)
+        self.successResultOf(self.stop())
+        self.assertFalse(self.clock.getDelayedCalls())
+
+    def test_connections(self) -> None:
+        """It waits until every connection is closed."""
+        slave = self.station.slave(444)
+        done = self.stop()
+        self.assertTrue(slave.disconnecting)
+        self.assertNoResult(done)
+        slave.lose()
+        self.successResultOf(done)
+        self.assertFalse(self.clock.getDelayedCalls())
+
+    def test_waiting(self) -> None:
+        """Slaves get the time to take what they lack, but not for ever; then every put fires."""
+        slave = self.station.slave(444)
+        put = self.put()
+        done = self.stop()
+        self.clock.advance(2.9)
+        self.assertNoResult(put)
+        self.assertNoResult(done)
+        self.clock.advance(0.2)
+        self.assertIs(self.successResultOf(put), TIMEOUT)
+        self.assertTrue(slave.disconnecting)
+        self.clock.advance(1.0)
+        self.assertTrue(slave.aborted)
+        self.successResultOf(done)
+        self.assertFalse(self.clock.getDelayedCalls())
+
+    def test_caught_up(self) -> None:
+        """A slave that takes the tail lets the stop go on at once."""
+        slave = self.station.slave(444)
+        put = self.put()
+        done = self.stop()
+        slave.report(454)
+        self.assertIs(self.successResultOf(put), OK)
+        self.assertTrue(slave.disconnecting)
+        slave.lose()
+        self.successResultOf(done)
+
+    def test_lagging_slave_leaves(self) -> None:
+        """So does one that goes away."""
+        slave = self.station.slave(400)
+        done = self.stop()
+        slave.lose()
+        self.successResultOf(done)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("127.0.0.1:10912", ("127.0.0.1", 10912)), ("[::1]:10912", ("::1", 10912))],
+)
+def test_addresses(text: str, address: Any) -> None:
+    assert split_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "master", "master:", ":10912", "master:x", "master:70000"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        split_address(text)
+
+
+def test_a_fixed_address_that_is_none_stops_the_start() -> None:
+    with pytest.raises(ConfigurationError, match="haMasterAddress"):
+        Station(BrokerRole.SLAVE, MemoryLog(), ha_master_address="master")
+
+
+def test_a_master_ignores_the_master_address() -> None:
+    station = Station(BrokerRole.ASYNC_MASTER, MemoryLog(), ha_master_address="master").start()
+    station.service.set_master_address("10.0.0.1:10912")
+    assert not station.network.attempts
