@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.config.load import LoadedBroker, load_broker, load_namesrv, port_plan
+from rmq_ha.config.load import LoadedBroker, embeds_namesrv, load_broker, load_namesrv, port_plan
 from rmq_ha.config.properties import decode
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.status import BrokerRole
@@ -34,7 +34,7 @@ def test_the_layouts_have_upstreams_names() -> None:
 def test_a_broker_file_is_valid_without_a_word(path: Path) -> None:
     configuration, notices = load(path)
     assert notices == []
-    assert configuration.broker.namesrv_addr is not None
+    assert embeds_namesrv(configuration) == (path == CONF / "broker-a.properties")
     assert (configuration.store.broker_role is BrokerRole.SLAVE) == path.stem.endswith("-s")
 
 
