@@ -153,8 +153,8 @@ class ScheduleMessageService:
             pause = self._deliver(level)
         except (StoreError, OSError) as error:
             self.log.error(
-                "delay level {level} has to wait at queue offset {queue_offset}: {error}",
-                level=level.number,
+                "delay level {delay_level} has to wait at queue offset {queue_offset}: {error}",
+                delay_level=level.number,
                 queue_offset=level.offset,
                 error=error,
             )
@@ -193,8 +193,8 @@ class ScheduleMessageService:
     def _over_gap(self, level: _Level, queue: ConsumeQueue) -> float:
         """A file of the queue is missing: go on behind it."""
         self.log.error(
-            "delay level {level} has no consume queue file at queue offset {queue_offset}",
-            level=level.number,
+            "delay level {delay_level} has no consume queue file at queue offset {queue_offset}",
+            delay_level=level.number,
             queue_offset=level.offset,
         )
         level.offset = queue.next_file_offset(level.offset)
@@ -233,9 +233,9 @@ class ScheduleMessageService:
         if level.failed_at != level.offset:
             level.failed_at = level.offset
             self.log.error(
-                "delay level {level} cannot deliver queue offset {queue_offset} and tries again "
-                "every 100 ms: {outcome}",
-                level=level.number,
+                "delay level {delay_level} cannot deliver queue offset {queue_offset} and tries "
+                "again every 100 ms: {outcome}",
+                delay_level=level.number,
                 queue_offset=level.offset,
                 outcome=outcome,
             )

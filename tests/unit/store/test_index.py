@@ -1,0 +1,266 @@
+"""The index: layout, inserting, looking up, cleaning. Spec: store.md, section 4."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
+from rmq_ha.model.java_hash import java_hash
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.format.index import (
+    HEADER_SIZE,
+    ITEM,
+    IndexHeader,
+    file_name,
+    index_file_size,
+    key_hash,
+)
+from rmq_ha.store.index import IndexService
+from rmq_ha.testing.disk import SimDisk
+
+SLOTS, ITEMS = 10, 20
+NOW = 1795245780632
+
+
+def a_disk() -> SimDisk:
+    return SimDisk(Random(1), lambda: 1000)
+
+
+def an_index(disk: SimDisk, slots: int = SLOTS) -> IndexService:
+    return IndexService(disk, "/store", slots, ITEMS, lambda: NOW)
+
+
+def request(
+    physical_offset: int, uniq_key: str = "", keys: str = "", time: int = 0, sys_flag: int = 0
+) -> DispatchRequest:
+    time = time or NOW + physical_offset
+    return DispatchRequest(
+        "T", 0, physical_offset, 100, 0, time, 0, keys, uniq_key, sys_flag, 0, {}
+    )
+
+
+def find(index: IndexService, key: str, begin: int = 0, end: int = 1 << 62) -> list[int]:
+    return index.query("T", key, 64, begin, end)[0]
+
+
+# The layout
+
+
+def test_vectors() -> None:
+    """Spec: store.md, 15.2."""
+    data = bytes.fromhex(
+        "000001a1fcfcb0fe000001a1fcfcf1c10000000000020bb200000000000241800000002700000046"
+    )
+    header = IndexHeader.decode(data)
+    assert header[2:] == (134066, 147840, 39, 70)
+    assert header.encode() == data
+    assert ITEM.pack(375142739, 134066, 0, 0).hex() == "165c39530000000000020bb20000000000000000"
+    assert key_hash("TopicA", "key-0") == 1577233007
+    assert key_hash("A", "u0") == 1973725
+    assert index_file_size(5000000, 20000000) == 420000040
+
+
+def test_the_least_java_integer_hashes_to_0() -> None:
+    """Its absolute value does not fit."""
+    assert java_hash("T#DWIECHC") == -(2**31)
+    assert key_hash("T", "DWIECHC") == 0
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_header_or_corrupt(data: bytes) -> None:
+    """Fuzz; a count below 1 reads as 1."""
+    try:
+        header = IndexHeader.decode(data)
+    except CorruptRecord:
+        assert len(data) < HEADER_SIZE
+        return
+    assert header.index_count >= 1
+    assert header.encode()[:36] == data[:36]
+
+
+def test_file_names_are_local_times() -> None:
+    """17 digits."""
+    name = file_name(NOW)
+    assert len(name) == 17
+    assert name.isdigit()
+    assert name.endswith("632")
+
+
+# Inserting and looking up
+
+
+def test_unique_key_and_keys_are_found() -> None:
+    """Empty tokens are no keys; other topics have other keys."""
+    index = an_index(a_disk())
+    index.put_requests([request(0, "u0", "a  b "), request(100, "u1", "a"), request(200)])
+    assert find(index, "u0") == [0]
+    assert find(index, "a") == [100, 0]
+    assert find(index, "b") == [0]
+    assert find(index, "") == []
+    assert index.query("U", "a", 64, 0, 1 << 62) == ([], NOW + 100, 100)
+    assert index.query("T", "a", 1, 0, 1 << 62)[0] == [100]
+
+
+def test_rolled_back_messages_are_not_indexed() -> None:
+    """Prepared and committed ones are."""
+    index = an_index(a_disk())
+    index.put_requests([request(i, "u", sys_flag=flag) for i, flag in enumerate((0, 4, 8, 0xC))])
+    assert find(index, "u") == [2, 1, 0]
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    """And makes no file."""
+    disk = a_disk()
+    index = an_index(disk)
+    index.load(True, 0)
+    index.put_requests([request(0)])
+    assert index.query("T", "a", 64, 0, 1) == ([], 0, 0)
+    assert not disk.exists("/store/index")
+
+
+def test_times_limit_a_search() -> None:
+    """Whole seconds after the file's first record; chains end where they get too old."""
+    index = an_index(a_disk())
+    index.put_requests([request(i, "u", time=NOW + 1500 * i) for i in range(5)])
+    assert find(index, "u", NOW + 3000, NOW + 4000) == [3, 2]  # 4500 counts as 4000
+    assert find(index, "u", NOW + 6001) == []
+    assert find(index, "u", 0, NOW - 1) == []
+
+
+def test_a_full_file_is_followed_by_another() -> None:
+    """149 items of 150, so to say; keys of one record may be split; names rise within one ms."""
+    disk = a_disk()
+    index = an_index(disk)
+    full: list[int] = []
+    index.on_file_full = full.append
+    index.put_requests([request(100 * i, f"u{i}", "k") for i in range(30)])
+    headers = [header for _, header in index.headers()]
+    assert [header.index_count for header in headers] == [20, 20, 20, 4]
+    assert full == [header.end_timestamp for header in headers[:3]]
+    names = disk.list_dir("/store/index")
+    assert [int(name) - int(names[0]) for name in names] == [0, 1, 2, 3]
+    assert find(index, "k") == [100 * i for i in range(29, -1, -1)]
+    assert all(find(index, f"u{i}") == [100 * i] for i in range(30))
+    index.sync()
+    assert find(index, "k") == [100 * i for i in range(29, -1, -1)]
+
+
+def test_repeats_are_skipped_but_the_last_record() -> None:
+    """As Java: it may be there twice."""
+    index = an_index(a_disk())
+    requests = [request(100 * i, f"u{i}") for i in range(3)]
+    index.put_requests(requests)
+    index.put_requests(requests)
+    assert [find(index, f"u{i}") for i in range(3)] == [[0], [100], [200, 200]]
+
+
+def test_a_restart_goes_on_in_the_newest_file() -> None:
+    """With the same bytes as without a restart."""
+    one, two = a_disk(), a_disk()
+    whole, parts = an_index(one), an_index(two)
+    for i in range(60):
+        whole.put_requests([request(100 * i, f"u{i}", "k")])
+        parts.put_requests([request(100 * i, f"u{i}", "k")])
+        parts.close()
+        parts = an_index(two)
+        parts.load(True, 0)
+    for name in one.list_dir("/store/index"):
+        path = f"/store/index/{name}"
+        assert one.read_bytes(path) == two.read_bytes(path)
+
+
+def test_times_in_later_files_are_their_own() -> None:
+    """The first item of a later file is not late by the pause before it, as it is in Java."""
+    index = an_index(a_disk())
+    index.put_requests([request(i, "u", time=NOW) for i in range(19)])
+    index.put_requests([request(19, "v", time=NOW + 60_000)])
+    assert find(index, "v", NOW + 60_000, NOW + 60_000) == [19]
+
+
+@pytest.mark.parametrize("time", [0, -5, 2**63 - 1, -(2**63)])
+def test_hostile_times_are_clamped(time: int) -> None:
+    """No time of a record can break the file."""
+    index = an_index(a_disk())
+    index.put_requests([request(0, "u", time=NOW), request(100, "u", time=time or 1)])
+    assert find(index, "u", -(2**63))[-1:] == [0]
+
+
+def test_a_full_disk_loses_nothing() -> None:
+    """StoreError now, and the same requests again later."""
+    disk = a_disk()
+    index = an_index(disk)
+    disk.is_full = True
+    with pytest.raises(StoreError, match="cannot make room"):
+        index.put_requests([request(0, "u0")])
+    assert disk.list_dir("/store/index") == []
+    disk.is_full = False
+    index.put_requests([request(0, "u0")])
+    assert find(index, "u0") == [0]
+
+
+@given(st.binary(min_size=440, max_size=440))
+def test_any_chain_ends(noise: bytes) -> None:
+    """Slots and items full of noise: a search ends and finds only what carries the hash."""
+    disk = a_disk()
+    header = IndexHeader(1, 1 << 62, 0, 0, 1, 20).encode()
+    disk.replace("/store/index/20261121072300632", header + noise)
+    index = an_index(disk)
+    index.load(True, 0)
+    for key in range(20):
+        assert len(find(index, str(key), -(2**63))) < 20
+
+
+# Loading, cleaning, flushing
+
+
+def test_load_ignores_names_that_are_no_number() -> None:
+    """And removes a file of no bytes, which a crash left."""
+    disk = a_disk()
+    disk.replace("/store/index/readme", b"x")
+    disk.replace("/store/index/20261121072300632", b"")
+    index = an_index(disk)
+    index.load(True, 0)
+    assert index.headers() == []
+    assert disk.list_dir("/store/index") == ["readme"]
+
+
+def test_load_refuses_other_settings() -> None:
+    """Java would grow the file and misread it."""
+    disk = a_disk()
+    an_index(disk).put_requests([request(0, "u")])
+    with pytest.raises(StoreError, match="maxHashSlotNum"):
+        an_index(disk, slots=11).load(True, 0)
+    with pytest.raises(ConfigurationError):
+        IndexService(disk, "/store", 0, 20, lambda: NOW)
+
+
+def test_expired_files_go() -> None:
+    """The oldest first, never the newest."""
+    disk = a_disk()
+    index = an_index(disk)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(60)])
+    assert index.delete_expired(1800) == 0
+    assert index.delete_expired(1801) == 1
+    index.sync()
+    assert index.delete_expired(1 << 40) == 2
+    assert find(index, "u59") == [5900]
+    assert find(index, "u0") == []
+    assert len(disk.list_dir("/store/index")) == 1
+
+
+def test_sync_makes_safe_what_was_put() -> None:
+    """Full files and the newest one; a failure is tried again."""
+    disk = a_disk()
+    index = an_index(disk)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(30)])
+    disk.sync_fails = True
+    with pytest.raises(StoreError, match="cannot flush"):
+        index.sync()
+    disk.sync_fails = False
+    index.sync()
+    index.close()
+    after = an_index(disk.crash())
+    after.load(True, 0)
+    assert all(find(after, f"u{i}") == [100 * i] for i in range(30))

@@ -1,0 +1,467 @@
+"""Delayed delivery. Spec: store.md, section 10."""
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message, PutMessageResult
+from rmq_ha.model.properties import encode_properties
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.delay_offsets import DelayOffsets
+from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.store.schedule import ScheduleMessageService, message_to_deliver
+from rmq_ha.testing.disk import SimDisk
+
+HOST = Address(b"\x7f\0\0\1", 10911)
+PATH = "/store/config/delayOffset.json"
+STORED = PutMessageResult(PutMessageStatus.PUT_OK, AppendResult(0, 1, 2, 3, 1, ""))
+BUSY = PutMessageResult(PutMessageStatus.OS_PAGECACHE_BUSY)
+LEVELS = [1000, 5000, 60_000]
+
+
+class AtOnce:
+    """A worker that does not wait, unless it is held."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Deferred[object], object, tuple[object, ...]]] = []
+        self.is_holding = False
+
+    def call(self, function, *args):  # type: ignore[no-untyped-def]
+        done = Deferred()
+        if self.is_holding:
+            self.held.append((done, function, args))
+        else:
+            self._run(done, function, args)
+        return done
+
+    def _run(self, done, function, args) -> None:  # type: ignore[no-untyped-def]
+        try:
+            done.callback(function(*args))
+        except Exception:
+            done.errback()
+
+    def release(self) -> None:
+        for call in self.held:
+            self._run(*call)
+
+
+def a_record(properties: dict[str, str], body: bytes = b"x") -> bytes:
+    return encode_record(
+        Record(
+            0, 0, 0, 7, 0, 0, 8, 11, HOST, 22, HOST, 3, 44, body, SCHEDULE_TOPIC,
+            encode_properties(properties),
+        )
+    )  # fmt: skip
+
+
+def delayed(level: int, number: int, topic: str = "T") -> bytes:
+    properties = {"DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": "2", "WAIT": "true"}
+    return a_record({**properties, "TAGS": "a"}, str(number).encode())
+
+
+class ScheduleTests(SynchronousTestCase):
+    """A master with three levels; now starts at 1000 s."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.disk = SimDisk(Random(1), self.now_ms)
+        self.worker = AtOnce()
+        self.jump = 0
+        self.queues = ConsumeQueueTable(self.disk, "/store", 800)
+        self.records: dict[int, bytes] = {}
+        self.end = 0
+        self.put_messages: list[tuple[float, Message]] = []
+        self.outcome = lambda message: succeed(STORED)
+        self.service = self.make()
+
+    def make(self) -> ScheduleMessageService:
+        return ScheduleMessageService(
+            self.clock,
+            self.now_ms,
+            self.disk,
+            self.worker,
+            "/store",
+            LEVELS,
+            self.queues,
+            lambda offset, size: self.records.get(offset),
+            self.put,
+        )
+
+    def now_ms(self) -> int:
+        return 1_000_000 + self.jump + round(self.clock.seconds() * 1000)
+
+    def put(self, message: Message) -> "Deferred[PutMessageResult]":
+        self.put_messages.append((self.clock.seconds(), message))
+        return self.outcome(message)
+
+    def add(self, level: int, number: int, due: int | None = None, data: bytes = b"") -> None:
+        data = data or delayed(level, number)
+        if due is None:
+            due = self.now_ms() + LEVELS[level - 1]
+        queue = self.queues.queue(SCHEDULE_TOPIC, level - 1)
+        self.records[self.end] = data
+        self.queues.put_requests(
+            [
+                DispatchRequest(
+                    SCHEDULE_TOPIC, level - 1, self.end, len(data), due, 1, queue.max_offset, "",
+                    "", 0, 0, {},
+                )
+            ]
+        )  # fmt: skip
+        self.end += len(data)
+        self.service.arrived(level)
+
+    def bodies(self) -> list[int]:
+        return [int(message.body) for _, message in self.put_messages]
+
+    def run_for(self, seconds: float, step: float = 0.05) -> None:
+        self.clock.pump([step] * round(seconds / step))
+
+    def file(self) -> dict[str, int]:
+        text = self.disk.read_bytes(PATH).decode()
+        return {str(level): offset for level, offset in self.parsed(text).items()}
+
+    def parsed(self, text: str) -> dict[int, int]:
+        inner = text.split("{")[2].split("}")[0]
+        return {int(a): int(b) for a, b in (pair.split(":") for pair in inner.split(","))}
+
+    # Delivery
+
+    def test_delivered_when_due(self) -> None:
+        """Not before, and hardly after."""
+        self.service.start()
+        self.run_for(2)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.add(1, 5)
+        self.run_for(0.95)
+        self.assertEqual(self.bodies(), [])
+        self.run_for(0.1)
+        self.assertEqual(self.bodies(), [5])
+        message = self.put_messages[0][1]
+        self.assertEqual((message.topic, message.queue_id), ("T", 2))
+        self.assertEqual(self.service.offset_table, {1: 1})
+        self.assertEqual(self.service.runtime_info(), {"scheduleMessageOffset_1": "1,1"})
+
+    def test_first_run_a_second_after_start(self) -> None:
+        """What was due long ago comes then."""
+        self.add(1, 5, due=1)
+        self.run_for(1)
+        self.service.start()
+        self.service.start()
+        self.run_for(0.9)
+        self.assertEqual(self.bodies(), [])
+        self.run_for(0.2)
+        self.assertEqual(self.bodies(), [5])
+
+    def test_many_messages_need_one_timer(self) -> None:
+        """A level is a FIFO; all that are due come in order."""
+        self.service.start()
+        self.run_for(2)
+        for number in range(200):
+            self.add(1, number)
+        self.run_for(0.5)
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.run_for(1)
+        self.assertEqual(self.bodies(), list(range(200)))
+        self.assertEqual(self.service.offset_table, {1: 200})
+
+    def test_levels_do_not_wait_for_each_other(self) -> None:
+        """Each has its own queue."""
+        self.service.start()
+        self.add(3, 3)
+        self.add(2, 2)
+        self.add(1, 1)
+        self.run_for(6)
+        self.assertEqual(self.bodies(), [1, 2])
+        self.run_for(60, 1)
+        self.assertEqual(self.bodies(), [1, 2, 3])
+
+    def test_a_failed_put_is_tried_again(self) -> None:
+        """After 100 ms, in order, and told of once."""
+        self.service.start()
+        self.outcome = lambda message: succeed(BUSY)
+        self.add(1, 1)
+        self.add(1, 2)
+        self.run_for(1.52)
+        tries = [seconds for seconds, _ in self.put_messages]
+        self.assertGreaterEqual(len(tries), 4)
+        self.assertGreaterEqual(min(b - a for a, b in pairwise(tries)), 0.099)
+        self.assertEqual(set(self.bodies()), {1})
+        self.assertEqual(self.service.offset_table, {})
+        self.outcome = lambda message: succeed(STORED)
+        self.run_for(0.3)
+        self.assertEqual(self.bodies()[-2:], [1, 2])
+        self.assertEqual(self.service.offset_table, {1: 2})
+
+    def test_stored_is_delivered_whatever_became_of_the_replica(self) -> None:
+        """A retry would deliver it twice."""
+        self.service.start()
+        result = PutMessageResult(PutMessageStatus.FLUSH_DISK_TIMEOUT, STORED.append)
+        self.outcome = lambda message: succeed(result)
+        self.add(1, 1)
+        self.run_for(3)
+        self.assertEqual(self.bodies(), [1])
+
+    def test_a_put_that_takes_its_time(self) -> None:
+        """The next message waits for it; so does a stop not."""
+        waiting: Deferred[PutMessageResult] = Deferred()
+        self.outcome = lambda message: waiting
+        self.service.start()
+        self.add(1, 1)
+        self.add(1, 2)
+        self.run_for(3)
+        self.assertEqual(self.bodies(), [1])
+        self.outcome = lambda message: succeed(STORED)
+        waiting.callback(STORED)
+        self.run_for(0.1)
+        self.assertEqual(self.bodies(), [1, 2])
+
+    def test_a_put_that_ends_after_the_stop(self) -> None:
+        """Changes nothing: the message will come again."""
+        waiting: Deferred[PutMessageResult] = Deferred()
+        self.outcome = lambda message: waiting
+        self.service.start()
+        self.add(1, 1)
+        self.run_for(2)
+        self.successResultOf(self.service.stop())
+        waiting.callback(STORED)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.service.offset_table, {})
+
+    def test_a_put_that_fails_is_a_failed_put(self) -> None:
+        """Though it should not."""
+        self.service.start()
+        failing: Deferred[PutMessageResult] = Deferred()
+        self.outcome = lambda message: failing
+        self.add(1, 1)
+        self.run_for(1.5)
+        self.outcome = lambda message: succeed(STORED)
+        failing.errback(RuntimeError("x"))
+        self.run_for(0.2)
+        self.assertEqual(self.bodies(), [1, 1])
+
+    def test_a_clock_set_back_delays_nothing_for_longer_than_the_level(self) -> None:
+        """Due later than now + delay is due now."""
+        self.service.start()
+        self.add(1, 1, due=self.now_ms() + 1001)
+        self.run_for(1.1)
+        self.assertEqual(self.bodies(), [1])
+
+    def test_a_clock_set_forward_is_noticed(self) -> None:
+        """Within half a minute."""
+        self.service.start()
+        self.add(3, 1)
+        self.run_for(1, 0.5)
+        self.jump = 3_600_000
+        self.run_for(31, 1)
+        self.assertEqual(self.bodies(), [1])
+
+    def test_what_cannot_be_delivered_is_left_out(self) -> None:
+        """Lost records, fillers, records without a real topic, half messages."""
+        self.service.start()
+        self.add(1, 0)
+        del self.records[0]
+        self.add(1, 0, data=a_record({"DELAY": "1"}))
+        self.add(1, 0, data=delayed(1, 0, HALF_TOPIC))
+        self.add(1, 0, data=b"no record")
+        self.add(1, 9)
+        self.run_for(2)
+        self.assertEqual(self.bodies(), [9])
+        self.assertEqual(self.service.offset_table, {1: 5})
+
+    def test_extension_addresses_mean_store_time_plus_delay(self) -> None:
+        """The unit's own number cannot be resolved."""
+        self.service.start()
+        self.add(1, 4, due=-(2**63) + 28)
+        self.run_for(1.1)
+        self.assertEqual(self.bodies(), [4])
+
+    def test_a_queue_that_begins_late(self) -> None:
+        """The offset is pulled into the queue's bounds."""
+        self.queues.put_requests(
+            [DispatchRequest(SCHEDULE_TOPIC, 0, 0, 10, 1, 1, 50, "", "", 0, 0, {})]
+        )
+        self.records[0] = delayed(1, 7)
+        self.service.start()
+        self.run_for(1.1)
+        self.assertEqual(self.bodies(), [7])
+        self.assertEqual(self.service.offset_table, {1: 51})
+
+    def test_a_missing_queue_file_is_jumped_over(self) -> None:
+        """And told of."""
+        for number in range(41):
+            self.add(1, number, due=1)
+        queue = self.queues.queue(SCHEDULE_TOPIC, 0)
+        queue._starts.remove(0)
+        self.service.start()
+        self.run_for(2)
+        self.assertEqual(self.bodies(), [40])
+
+    def test_a_disk_that_fails_is_tried_again(self) -> None:
+        """After 10 s."""
+        self.add(1, 1, due=1)
+        queue = self.queues.queue(SCHEDULE_TOPIC, 0)
+        healthy = queue._files
+        queue._files = FailingFiles()  # type: ignore[assignment]
+        self.service.start()
+        self.run_for(2)
+        queue._files = healthy
+        self.run_for(8.5)
+        self.assertEqual(self.bodies(), [])
+        self.run_for(1)
+        self.assertEqual(self.bodies(), [1])
+
+    # delayOffset.json
+
+    def test_offsets_are_written_ten_seconds_after_a_change(self) -> None:
+        """And not again while nothing changes."""
+        self.service.start()
+        self.add(1, 1)
+        self.run_for(2)
+        self.assertFalse(self.disk.exists(PATH))
+        self.run_for(10)
+        self.assertEqual(self.file(), {"1": 1})
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.add(1, 2)
+        self.run_for(12)
+        self.assertEqual(self.file(), {"1": 2})
+        self.assertTrue(self.disk.exists(PATH + ".bak"))
+
+    def test_stop_writes_and_a_restart_goes_on(self) -> None:
+        """No message is delivered twice after a clean stop."""
+        self.service.start()
+        self.add(1, 1)
+        self.run_for(1.5)
+        self.add(1, 2)
+        self.successResultOf(self.service.stop())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.file(), {"1": 1})
+        self.service = self.make()
+        self.service.load()
+        self.service.start()
+        self.run_for(3)
+        self.assertEqual(self.bodies(), [1, 2])
+
+    def test_stop_waits_for_the_write(self) -> None:
+        """Of a service that never delivered there is none."""
+        self.successResultOf(self.make().stop())
+        self.service.start()
+        self.add(1, 1)
+        self.run_for(1.5)
+        self.worker.is_holding = True
+        stopped = self.service.stop()
+        self.assertNoResult(stopped)
+        self.worker.release()
+        self.successResultOf(stopped)
+
+    def test_a_refused_write_is_made_up_for(self) -> None:
+        """The failure is logged; the next change writes all."""
+        self.service.start()
+        self.add(1, 1)
+        self.disk.sync_fails = True
+        self.run_for(12)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
+        self.disk.sync_fails = False
+        self.successResultOf(self.service.stop())
+        self.assertEqual(self.file(), {"1": 1})
+
+    def test_load_pulls_offsets_into_their_queues(self) -> None:
+        """A missing queue counts as empty; levels we do not know are kept."""
+        self.add(1, 1)
+        self.disk.replace(PATH, b'{\n\t"offsetTable":{1:77,2:9,40:3\n\t}\n}')
+        self.service.load()
+        self.assertEqual(self.service.offset_table, {1: 1, 2: 0, 40: 3})
+
+    def test_start_reads_the_file_again(self) -> None:
+        """A queue that was missing at load does not reset its level."""
+        self.disk.replace(PATH, b'{"offsetTable":{"1":1}}')
+        self.service.load()
+        self.assertEqual(self.service.offset_table, {1: 0})
+        self.add(1, 1)
+        self.add(1, 2)
+        self.service.start()
+        self.run_for(2.5)
+        self.assertEqual(self.bodies(), [2])
+
+
+class FailingFiles:
+    def read(self, path: str, size: int, position: int) -> bytes:
+        raise StoreError(f"cannot read {path}: broken")
+
+
+# Records and files by themselves
+
+
+def test_the_delivered_message() -> None:
+    """The property string stays; in memory DELAY goes and nothing waits."""
+    data = delayed(1, 5)
+    message = message_to_deliver(data)
+    assert message.body == b"5"
+    assert (message.flag, message.sys_flag, message.reconsume_times) == (7, 8, 3)
+    assert (message.born_timestamp, message.born_host, message.store_host) == (11, HOST, HOST)
+    assert not message.wait_store_ok
+    assert "DELAY" not in message.properties
+    assert message.properties["WAIT"] == "false"
+    assert "DELAY\x011" in message.properties_string
+    assert "WAIT\x01true" in message.properties_string
+
+
+@pytest.mark.parametrize("queue_id", ["", "x", "-1", "99999999999", "١"])
+def test_strange_queue_ids_are_corrupt(queue_id: str) -> None:
+    """No exception but CorruptRecord."""
+    with pytest.raises(CorruptRecord):
+        message_to_deliver(a_record({"REAL_TOPIC": "T", "REAL_QID": queue_id}))
+
+
+def an_offsets_table(disk: SimDisk) -> DelayOffsets:
+    return DelayOffsets(Clock(), disk, AtOnce(), "/store", 10_000)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"offsetTable":5}'])
+def test_a_damaged_file_is_replaced_by_its_backup(damage: bytes) -> None:
+    """Which is kept as backup; without one, defaults; two damaged ones stop the start."""
+    disk = SimDisk(Random(1), lambda: 0)
+    disk.replace(PATH, damage)
+    offsets = an_offsets_table(disk)
+    offsets.load()
+    assert offsets.table == {}
+    disk.replace(PATH + ".bak", b'{"offsetTable":{1:2}}')
+    offsets = an_offsets_table(disk)
+    offsets.load()
+    assert offsets.table == {} if damage == b"[]" else {1: 2}
+    offsets.delivered(1, 3)
+    offsets.stop()
+    if damage != b"[]":
+        assert disk.read_bytes(PATH + ".bak") == b'{"offsetTable":{1:2}}'
+    disk.replace(PATH, b"{")
+    disk.replace(PATH + ".bak", b"{")
+    with pytest.raises(StoreError, match=r"delayOffset\.json"):
+        an_offsets_table(disk).load()
+
+
+SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[4] / "shared"))
+JAVAS = SHARED / "fixtures" / "store" / "config" / "delayOffset.json"
+
+
+@pytest.mark.skipif(not JAVAS.is_file(), reason=f"no {JAVAS}; set RMQ_HA_SHARED")
+def test_javas_file_is_read_and_written() -> None:
+    """Byte for byte, but for the order of the levels."""
+    disk = SimDisk(Random(1), lambda: 0)
+    disk.replace(PATH, JAVAS.read_bytes())
+    offsets = an_offsets_table(disk)
+    offsets.load()
+    assert json.dumps(offsets.table) != "{}"
+    level, offset = next(iter(offsets.table.items()))
+    offsets.delivered(level, offset)
+    offsets.stop()
+    assert sorted(disk.read_bytes(PATH)) == sorted(JAVAS.read_bytes())
