@@ -9,8 +9,9 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from zope.interface import implementer
 
-from rmq_ha.interfaces import IMessageFilter
+from rmq_ha.interfaces import ICommitLogDispatcher, IMessageFilter
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.command import RemotingCommand
@@ -43,6 +44,7 @@ class HeldPull:
     check_at: float = field(default=GONE, init=False)
 
 
+@implementer(ICommitLogDispatcher)
 class PullRequestHoldService:
     """
     Holds pulls by queue; an arrival, their limit or the end of their connection lets them go.
@@ -90,7 +92,7 @@ class PullRequestHoldService:
         of_channel = self._channels.get(pull.channel)
         if of_channel is None:
             of_channel = self._channels[pull.channel] = {}
-            pull.channel.on_close(lambda *_: self._forget_channel(pull.channel))
+            pull.channel.on_close(self._forget_channel)
         of_channel[pull] = None
         self._held += 1
         self._check_at(pull, check_at)
@@ -107,6 +109,10 @@ class PullRequestHoldService:
             if waiting:
                 self._match(waiting, request, woken)
         self._release(woken)
+
+    def dispatch(self, requests: list[DispatchRequest]) -> None:
+        """As `on_arrival`, for a slave's store, which tells its dispatchers but no arrivals."""
+        self.on_arrival(requests)
 
     def stop(self) -> None:
         """Answer everything that waits; nothing is held from now on."""

@@ -9,8 +9,6 @@ from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.tables.clients import ConsumerManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
-from rmq_ha.interfaces import IMessageFilter
-from rmq_ha.model.message import GetMessageResult
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -23,16 +21,8 @@ class QueueStart(Protocol):
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """0 for an unknown queue."""
 
-    def get_message(
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_nums: int,
-        message_filter: IMessageFilter | None,
-    ) -> GetMessageResult | None:
-        """None when the store cannot be read."""
+    def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """The message is so old that it may not be in memory any more."""
 
 
 class ConsumerProcessor:
@@ -78,7 +68,9 @@ class ConsumerProcessor:
         queue_id = fields.int32(header, "queueId")
         offset = self._consumer_offsets.query(group, topic, queue_id)
         if offset < 0:
-            if not self._is_young(group, topic, queue_id):
+            if self._store.min_offset_in_queue(topic, queue_id) > 0 or self._store.is_in_disk(
+                topic, queue_id, 0
+            ):
                 return request.response(
                     ResponseCode.QUERY_NOT_FOUND,
                     "no offset is committed, maybe this group consumer boot first",
@@ -86,13 +78,6 @@ class ConsumerProcessor:
                 )
             offset = 0
         return request.response(ext={"offset": str(offset)})
-
-    def _is_young(self, group: str, topic: str, queue_id: int) -> bool:
-        """The queue begins at 0 and its first message is not counted as cold."""
-        if self._store.min_offset_in_queue(topic, queue_id) > 0:
-            return False
-        first = self._store.get_message(group, topic, queue_id, 0, 1, None)
-        return first is None or not first.suggest_pulling_from_slave
 
     def update_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """UPDATE_CONSUMER_OFFSET: whatever comes is stored, on a slave, too."""

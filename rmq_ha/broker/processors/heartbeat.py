@@ -65,7 +65,7 @@ class HeartbeatProcessor:
     def heartbeat(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """HEART_BEAT: when it changes a group, its members hear of that before the response."""
         data = fields.body(request, HeartbeatData.decode)
-        if not data.consumers and not data.producer_groups:
+        if not channel.is_open or not (data.consumers or data.producer_groups):
             return request.response()
         _check(data)
         client = ClientChannelInfo(
@@ -110,7 +110,7 @@ class HeartbeatProcessor:
     def _watch(self, channel: Channel) -> None:
         if channel not in self._channels:
             self._channels.add(channel)
-            channel.on_close(lambda *_: self._closed(channel))
+            channel.on_close(self._closed)
 
     def _closed(self, channel: Channel) -> None:
         self._channels.discard(channel)

@@ -11,7 +11,7 @@ from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
-from rmq_ha.store.reader import QueryResult
+from rmq_ha.store.reads import QueryResult
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
