@@ -82,10 +82,7 @@ class BrokerServer:
         root = configuration.store.store_path_root_dir
         namesrv = NamesrvController(
             self._host,
-            NamesrvConfig(
-                kv_config_path=f"{root}/namesrv/kvConfig.json",
-                config_store_path=f"{root}/namesrv/namesrv.properties",
-            ),
+            NamesrvConfig(kv_config_path=f"{root}/namesrv/kvConfig.json"),
             NettyServerConfig(listen_port=configuration.ours.embedded_namesrv_port),
             interface=bound,
             tls=configuration.plugin_options,

@@ -14,6 +14,9 @@ class BrokerConfiguration:
     The five objects that a broker properties file feeds, after the start-up rules.
 
     Spec: store.md, section 13.
+
+    :ivar plugin_options: what has a dot: `<plugin name>.<key>` and `tls.` settings.
+    :ivar config_file: absolute path of the file it came from; None without one.
     """
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)
@@ -22,3 +25,4 @@ class BrokerConfiguration:
     client: NettyClientConfig = field(default_factory=NettyClientConfig)
     ours: RmqHaConfig = field(default_factory=RmqHaConfig)
     plugin_options: dict[str, str] = field(default_factory=dict)
+    config_file: str | None = None

@@ -66,85 +66,121 @@ RANGES: dict[str, Range] = {
     "maxIndexNum": Range(2, 10**8),
 }
 
-# Read by nobody in 4.9.7 either, or without a counterpart in one reactor thread: known, silent.
+# Read by nobody in 4.9.7 either, or about a mechanism that we do not need: known, silent.
 NO_EFFECT = frozenset(
     [
+        "autoDeleteUnusedStats",
         "bitMapLengthConsumeQueueExt",
-        "putMsgIndexHightWater",
-        "flushConsumerOffsetHistoryInterval",
-        "filterServerNums",
-        "highSpeedMode",
-        "commercialEnable",
-        "maxDelayTime",
-        "commercialTimerCount",
-        "commercialTransCount",
-        "commercialBigCount",
-        "commercialBaseCount",
         "channelNotActiveInterval",
         "clientPooledByteBufAllocatorEnable",
-        "rocketmqHome",
-        "useReentrantLockWhenPutMessage",
-        "debugLockEnable",
-        "isolateLogEnable",
-        "productEnvName",
         "clusterTest",
+        "commercialBaseCount",
+        "commercialBigCount",
+        "commercialEnable",
+        "commercialTimerCount",
+        "commercialTransCount",
+        "debugLockEnable",
+        "diskFallRecorded",
+        "enableDetailStat",
+        "enableScheduleMessageStats",
+        "filterServerNums",
+        "flushConsumerOffsetHistoryInterval",
+        "highSpeedMode",
+        "isolateLogEnable",
+        "maxDelayTime",
+        "productEnvName",
+        "putMsgIndexHightWater",
+        "rocketmqHome",
         "serverPooledByteBufAllocatorEnable",
+        "transferMsgByHeap",
         "useEpollNativeSelector",
+        "useReentrantLockWhenPutMessage",
     ]
 )
 
-_THREADS = "there is one reactor thread here, no pool to size"
-_POOL = "there is no off-heap write pool here"
-_DLEDGER = "DLedger is not implemented"
-_LMQ = "light message queues are not implemented"
-_EXT = "consume queue extension files are not implemented"
+_NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
+    "there is one reactor thread here, no pool to size": [
+        "adminBrokerThreadPoolNums",
+        "clientCallbackExecutorThreads",
+        "clientManageThreadPoolNums",
+        "clientWorkerThreads",
+        "consumerManageThreadPoolNums",
+        "endTransactionThreadPoolNums",
+        "heartbeatThreadPoolNums",
+        "processReplyMessageThreadPoolNums",
+        "pullMessageThreadPoolNums",
+        "putMessageFutureThreadPoolNums",
+        "queryMessageThreadPoolNums",
+        "sendMessageThreadPoolNums",
+        "serverCallbackExecutorThreads",
+        "serverSelectorThreads",
+        "serverWorkerThreads",
+    ],
+    "requests do not queue for a thread here": [
+        "brokerFastFailureEnable",
+        "clientManagerThreadPoolQueueCapacity",
+        "consumerManagerThreadPoolQueueCapacity",
+        "endTransactionPoolQueueCapacity",
+        "heartbeatThreadPoolQueueCapacity",
+        "pullThreadPoolQueueCapacity",
+        "putThreadPoolQueueCapacity",
+        "queryThreadPoolQueueCapacity",
+        "replyThreadPoolQueueCapacity",
+        "sendThreadPoolQueueCapacity",
+        "waitTimeMillsInHeartbeatQueue",
+        "waitTimeMillsInPullQueue",
+        "waitTimeMillsInSendQueue",
+        "waitTimeMillsInTransactionQueue",
+    ],
+    "there is no off-heap write pool here": [
+        "commitCommitLogLeastPages",
+        "commitCommitLogThoroughInterval",
+        "commitIntervalCommitLog",
+        "fastFailIfNoBufferInStorePool",
+        "transientStorePoolEnable",
+        "transientStorePoolSize",
+    ],
+    "commit log files are not mapped into memory here": [
+        "destroyMapedFileIntervalForcibly",
+        "flushLeastPagesWhenWarmMapedFile",
+        "redeleteHangedFileInterval",
+        "warmMapedFileEnable",
+    ],
+    "DLedger is not implemented": [
+        "dLegerGroup",
+        "dLegerPeers",
+        "dLegerSelfId",
+        "enableBatchPush",
+        "preferredLeaderId",
+        "storePathDLedgerCommitLog",
+    ],
+    "light message queues are not implemented": [
+        "enableLmq",
+        "enableMultiDispatch",
+        "maxLmqConsumeQueueNum",
+    ],
+    "consume queue extension files are not implemented": [
+        "enableConsumeQueueExt",
+        "mappedFileSizeConsumeQueueExt",
+    ],
+    "SQL92 filters are not implemented, subscriptions by tag are": [
+        "enableCalcFilterBitMap",
+        "enablePropertyFilter",
+        "expectConsumerNumUseFilter",
+        "filterDataCleanTimeSpan",
+        "filterSupportRetry",
+        "maxErrorRateOfBloomFilter",
+    ],
+    "put the tls. settings into this file": ["tls.config.file"],
+    "slow consumers are not disabled here": [
+        "consumerFallbehindThreshold",
+        "disableConsumeIfConsumerReadSlowly",
+    ],
+}
 
 # Known in 4.9.7 and not here: a value other than the default warns with this reason.
 NOT_IMPLEMENTED: dict[str, str] = {
-    **dict.fromkeys(
-        [
-            "sendMessageThreadPoolNums",
-            "putMessageFutureThreadPoolNums",
-            "pullMessageThreadPoolNums",
-            "processReplyMessageThreadPoolNums",
-            "queryMessageThreadPoolNums",
-            "adminBrokerThreadPoolNums",
-            "clientManageThreadPoolNums",
-            "consumerManageThreadPoolNums",
-            "heartbeatThreadPoolNums",
-            "endTransactionThreadPoolNums",
-            "serverWorkerThreads",
-            "serverCallbackExecutorThreads",
-            "serverSelectorThreads",
-            "clientWorkerThreads",
-            "clientCallbackExecutorThreads",
-        ],
-        _THREADS,
-    ),
-    **dict.fromkeys(
-        [
-            "commitIntervalCommitLog",
-            "commitCommitLogLeastPages",
-            "commitCommitLogThoroughInterval",
-            "transientStorePoolEnable",
-            "transientStorePoolSize",
-            "fastFailIfNoBufferInStorePool",
-        ],
-        _POOL,
-    ),
-    **dict.fromkeys(
-        [
-            "storePathDLedgerCommitLog",
-            "dLegerGroup",
-            "dLegerPeers",
-            "dLegerSelfId",
-            "preferredLeaderId",
-            "enableBatchPush",
-        ],
-        _DLEDGER,
-    ),
-    **dict.fromkeys(["enableLmq", "enableMultiDispatch", "maxLmqConsumeQueueNum"], _LMQ),
-    **dict.fromkeys(["enableConsumeQueueExt", "mappedFileSizeConsumeQueueExt"], _EXT),
+    key: reason for reason, keys in _NOT_IMPLEMENTED_BECAUSE.items() for key in keys
 }
 
 # A value that would change what the broker promises: the start stops.

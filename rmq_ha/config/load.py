@@ -60,7 +60,7 @@ def load_broker(
     Read a broker's properties, apply the start rules and compute what was left out.
 
     :param text: of the file; empty is a valid one.
-    :param name: of the file, for messages.
+    :param name: of the file, for messages and as `config_file`; may be relative.
     :param overrides: settings that win over the file.
     :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
     """
@@ -69,6 +69,7 @@ def load_broker(
     configuration = BrokerConfiguration()
     configuration.server.listen_port = BROKER_PORT
     fill(settings, _objects(configuration), configuration.plugin_options, notices)
+    configuration.config_file = surroundings.absolute(name) if name else None
     _complete_broker(configuration, surroundings)
     _apply_role(configuration, settings, notices)
     _apply_ports(configuration, settings, notices)

@@ -88,6 +88,7 @@ def fill(
                 check_tls(key, setting.value)
             except ValueError as error:
                 raise setting.error(str(error)) from None
+            _check_meaning(setting, False, notices)
             options[key] = setting.value
         elif "." in key.strip(".") and not key.startswith("tls."):
             options[key] = setting.value

@@ -48,6 +48,7 @@ def test_an_empty_file_is_a_master_with_computed_defaults() -> None:
     assert store.store_path_root_dir == "/home/u/store"
     assert store.store_path_commit_log == "/home/u/store/commitlog"
     assert broker.namesrv_addr is None
+    assert configuration.config_file == "/work/b.properties"
 
 
 def test_values_are_typed_and_stripped() -> None:
@@ -290,9 +291,9 @@ def test_a_name_server_may_take_any_free_port() -> None:
 def test_every_key_of_the_tables_exists() -> None:
     """A typing mistake in limits.py would be a rule that never applies."""
     configuration = BrokerConfiguration()
-    known = {"productEnvName", "clusterTest"}
+    known = {"productEnvName", "clusterTest", "tls.config.file"}
     for item in fields(configuration):
-        if item.name != "plugin_options":
+        if item.name.endswith(("broker", "store", "server", "client", "ours")):
             known |= fields_by_key(type(getattr(configuration, item.name))).keys()
     assert set(RANGES) | NO_EFFECT | set(NOT_IMPLEMENTED) | set(REFUSED) <= known
 
