@@ -10,8 +10,8 @@
     name servers --- registration                     schedule (delayed messages; master only)
     master ----- slave synchronisation (slave only)
 
-Start, in order: tables, store (lock, load, recover, catch up), replication, listen, register, timers.
-Stop is the reverse, each step awaited.
+Start, in order: tables, store (lock, load, recover, catch up, replication), listen, register,
+timers. Stop is the reverse, each step awaited.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
-from rmq_ha.broker.outer_api import BrokerIdentity, BrokerOuterAPI
+from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
 from rmq_ha.broker.processors.admin_groups import AdminGroupsProcessor
 from rmq_ha.broker.processors.admin_offsets import AdminOffsetsProcessor
@@ -56,6 +56,7 @@ from rmq_ha.interfaces import (
     IMessageStorePlugin,
     IReplicationPlugin,
 )
+from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.plugins import load_configured
@@ -64,6 +65,7 @@ from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.wire.bodies import decode_delay_offsets
 
 FIRST_PERSIST_S = 10.0
 CLIENT_SCAN_S = 10.0
@@ -135,10 +137,12 @@ class BrokerController:
         plugins, context = self._plugins, self._context
         self.commit_log = plugins[ICommitLogPlugin][0].make_commit_log(context)
         self.replication = plugins[IReplicationPlugin][0].make_replication(context, self.commit_log)
-        self.store = DefaultMessageStore(self.host, self.configuration, self.commit_log)
+        self.store = DefaultMessageStore(
+            self.host, self.configuration, self.commit_log, self.host.memory_bytes
+        )
         self.store.attach_replication(self.replication)
         for plugin in plugins[IDispatcherPlugin]:
-            self.store.add_dispatcher(plugin.name, plugin.make_dispatcher(context))
+            self.store.add_dispatcher(plugin.make_dispatcher(context))
         self.front: Any = self.store
         for plugin in plugins[IMessageStorePlugin]:
             self.front = plugin.wrap_store(context, self.front)
@@ -198,10 +202,15 @@ class BrokerController:
             self.host.now_ms,
             hooks,
         )
-        processors = [sends, self.heartbeats, self._pulls(hooks), *self._other_processors()]
+        processors: list[Processor] = [
+            sends,
+            self.heartbeats,
+            self._pulls(hooks),
+            *self._other_processors(),
+        ]
         add_routes(self.dispatcher, self.fast_dispatcher, processors)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
-            dispatcher.bulk.update(sends.bulk(dispatcher.handle_frame))
+            dispatcher.bulk.update(sends.bulk(dispatcher.dispatch))
         self._servers = [
             RemotingServer(
                 self.host, configuration.server, dispatcher, configuration.plugin_options
@@ -269,6 +278,8 @@ class BrokerController:
                 stats=self.stats,
                 configuration=configuration,
                 now_ms=self.host.now_ms,
+                usage=lambda: self.host.disk.usage(configuration.store.store_path_root_dir or "/"),
+                register=self.registration.register_all,
             ),
         ]
 
@@ -301,17 +312,14 @@ class BrokerController:
     async def _start_all(self) -> None:
         server = self.configuration.server.listen_port
         interface = self.configuration.ours.bind_address
-        self.store.lock()
-        self._undo.append(("store", self.store.stop))
         for table in (self.topics, self.consumer_offsets, self.groups):
             table.load()
         if self.is_slave:
             self.delay_offsets.load()
         self.store.load()
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
+        self._undo.append(("store", self.store.stop))
         await self.store.start()
-        self._undo.append(("replication", self.replication.stop))
-        await self._maybe(self.replication.start())
         self._undo.append(("client", self.client.stop))
         for remoting, port in zip(self._servers, (server, server - 2), strict=True):
             await remoting.listen(port, interface)
@@ -347,5 +355,5 @@ class BrokerController:
     def _delay_offset_table(self) -> dict[int, int]:
         """Delay level to next offset: the delivery's own, or a slave's copy of it."""
         if self.is_slave:
-            return self.delay_offsets.table()
-        return self.store.delay_offset_table()
+            return decode_delay_offsets(self.delay_offsets.text) if self.delay_offsets.text else {}
+        return self.store.schedule.offset_table

@@ -28,9 +28,9 @@ class DefaultCommitLog:
     name = "default"
 
     def make_commit_log(self, broker: "IBrokerContext") -> "ICommitLog":
-        from rmq_ha.store.commitlog import CommitLog
+        from rmq_ha.store.log_files import make_commit_log
 
-        return CommitLog.from_context(broker)
+        return make_commit_log(broker.host.disk, broker.configuration.store)
 
 
 @implementer(IReplicationPlugin)

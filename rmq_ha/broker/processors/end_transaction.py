@@ -19,7 +19,6 @@ from rmq_ha.model.properties import (
     TAGS,
     TRAN_MSG,
     WAIT,
-    decode_properties,
     encode_properties,
 )
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
@@ -76,8 +75,7 @@ class EndTransactionProcessor:
         )
         if decision == TRANSACTION_ROLLBACK:
             return self._mark_done(half).addCallback(lambda _: request.response())
-        put: Deferred[PutMessageResult] = self._store.put_message(_committed(half))
-        return put.addCallback(self._after_commit, half, request)
+        return Deferred.fromCoroutine(self._commit(half, request))
 
     def _half_message(self, physical_offset: int, queue_offset: int, group: str) -> Record:
         """
@@ -95,7 +93,7 @@ class EndTransactionProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"find prepared transaction message failed: no half message at {physical_offset}",
             )
-        owner = decode_properties(record.properties).get(PGROUP)
+        owner = record.properties.get(PGROUP)
         if owner != group:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,
@@ -109,12 +107,11 @@ class EndTransactionProcessor:
             )
         return record
 
-    def _after_commit(
-        self, result: PutMessageResult, half: Record, request: RemotingCommand
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
-        status = result.status
+    async def _commit(self, half: Record, request: RemotingCommand) -> RemotingCommand:
+        status = (await self._store.put_message(_committed(half))).status
         if status.is_stored:
-            return self._mark_done(half).addCallback(lambda _: request.response())
+            await self._mark_done(half)
+            return request.response()
         code = ResponseCode.SYSTEM_ERROR
         if status in _ILLEGAL:
             code = ResponseCode.MESSAGE_ILLEGAL
@@ -143,7 +140,7 @@ class EndTransactionProcessor:
 
 def _committed(half: Record) -> Message:
     """The message in its real topic; its stored properties are the half message's, as upstream."""
-    properties = decode_properties(half.properties)
+    properties = half.properties
     topic = properties.pop(REAL_TOPIC, "")
     queue_id = int(properties.pop(REAL_QID, "0"))
     properties.pop(TRAN_MSG, None)
@@ -159,6 +156,6 @@ def _committed(half: Record) -> Message:
         half.reconsume_times,
         half.physical_offset,
         properties,
-        half.properties,
+        half.properties_string,
         wait_store_ok=False,
     )

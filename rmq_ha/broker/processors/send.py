@@ -53,6 +53,7 @@ from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.wire.batch import decode_batch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.wire.frame import JSON, decode_frame
 from rmq_ha.wire.send_header import (
     UNDECODABLE,
     SendHeader,
@@ -78,8 +79,8 @@ CODES = {
 # What takes a message out of a run: it is stored elsewhere, or answered at another time.
 _UNUSUAL = ("DELAY\x01", "TRAN_MSG\x01", "WAIT\x01false")
 
-RawFrame = tuple[bytes | memoryview, bytes]
-GeneralWay = Callable[[Channel, RawFrame], None]
+RawFrame = tuple[bytes, bytes]
+GeneralWay = Callable[[Channel, RemotingCommand], None]
 
 
 @dataclass(slots=True)
@@ -141,7 +142,7 @@ class SendMessageProcessor:
         """
         For runs of raw frames with such a header.
 
-        :param general: handles one frame the general way, in order with the run.
+        :param general: handles one request the general way, in order with the run.
         """
         if self._hooks:
             return {}
@@ -169,27 +170,23 @@ class SendMessageProcessor:
         born_host, store_host = channel.remote, self._store_host
         accepting = self._is_accepting(run.began_ms)
         get_topic = self._topics.get
-        messages, opaques = run.messages, run.opaques
         for header_bytes, body in frames:
             try:
                 frame = decode(header_bytes)
             except UNDECODABLE:
                 self._flush_run(run)
-                general(channel, (header_bytes, body))
+                general(channel, decode_frame(JSON, header_bytes, body))
                 continue
             header = frame.ext
-            text = header.properties
             topic = get_topic(header.topic)
-            if not (
-                accepting and topic is not None and self._is_ordinary(header, topic, frame.flag)
-            ):
+            if not (accepting and topic is not None and self._is_ordinary(header, topic)):
                 self._flush_run(run)
-                general(channel, (header_bytes, body))
+                general(channel, decode_frame(JSON, header_bytes, body))
                 continue
-            properties = decode_properties(text)
+            properties = decode_properties(header.properties)
             properties.pop(WAIT, None)
             properties[CLUSTER] = cluster
-            messages.append(
+            run.messages.append(
                 Message(
                     header.topic,
                     header.queue_id,
@@ -205,7 +202,7 @@ class SendMessageProcessor:
                     encode_properties(properties),
                 )
             )
-            opaques.append(-1 if frame.flag & FLAG_ONEWAY else frame.opaque)
+            run.opaques.append(-1 if frame.flag & FLAG_ONEWAY else frame.opaque)
         self._flush_run(run)
 
     def _is_accepting(self, now_ms: int) -> bool:
@@ -217,8 +214,8 @@ class SendMessageProcessor:
         )
 
     @staticmethod
-    def _is_ordinary(header: SendHeader, topic: TopicConfig, flag: int) -> bool:
-        """The message goes to the queue it names, now, and its producer waits for nothing special."""
+    def _is_ordinary(header: SendHeader, topic: TopicConfig) -> bool:
+        """The message goes to the queue it names, now, and is answered like most."""
         text = header.properties
         return (
             0 <= header.queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
@@ -235,13 +232,10 @@ class SendMessageProcessor:
             return
         messages, opaques = run.messages, run.opaques
         run.messages, run.opaques = [], []
-        if messages is not run.messages:
-            self._store.put_many(
-                messages,
-                lambda results: self._answer_run(
-                    run.channel, messages, opaques, results, run.began_ms
-                ),
-            )
+        self._store.put_many(
+            messages,
+            lambda results: self._answer_run(run.channel, messages, opaques, results, run.began_ms),
+        )
 
     def _answer_run(
         self,
@@ -361,7 +355,9 @@ class SendMessageProcessor:
                 "create mapped file failed, server is busy or broken: "
                 + self._store.why_not_writable()
             ),
-            PutMessageStatus.OS_PAGECACHE_BUSY: "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+            PutMessageStatus.OS_PAGECACHE_BUSY: (
+                "[PC_SYNCHRONIZED]broker busy, start flow control for a while: the disk is slow"
+            ),
         }
         return remarks.get(status, status.name)
 
