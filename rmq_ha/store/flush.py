@@ -68,6 +68,8 @@ class CommitLogFlusher:
 
     def wait_flushed(self, next_offset: int) -> "PutMessageStatus | Deferred[PutMessageStatus]":
         """
+        Wait for a flush, which `appended` starts once for all puts of a turn.
+
         :param next_offset: end of the record(s) that were put.
         :returns: PUT_OK where nothing needs waiting, else a Deferred that fires with PUT_OK or
             FLUSH_DISK_TIMEOUT and never fails.
@@ -86,7 +88,6 @@ class CommitLogFlusher:
             self._deadline_timer = self._clock.callLater(
                 self._configuration.sync_flush_timeout / 1000, self._overdue
             )
-        self._want()
         return done
 
     def appended(self) -> None:

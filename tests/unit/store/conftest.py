@@ -1,0 +1,166 @@
+"""Stores on real files in a scratch directory, with a clock that tests move."""
+
+import os
+import shutil
+import tarfile
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import Clock
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.host.disk import RealDisk
+from rmq_ha.model.message import Address, Message
+from rmq_ha.model.properties import encode_properties
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.seams import Host
+from rmq_ha.store.default import DefaultMessageStore
+
+HOST_ADDRESS = Address.parse("127.0.0.1", 10911)
+NOW_MS = 1_795_300_000_000
+
+
+class ImmediateWorker:
+    """Does it at once, or later when `later` is set."""
+
+    def __init__(self):
+        self.later = False
+        self.queue = []
+
+    def call(self, function, *args):
+        if not self.later:
+            return maybeDeferred(function, *args)
+        done = Deferred()
+        self.queue.append((function, args, done))
+        return done
+
+    def work(self):
+        """Do what was asked for until now."""
+        queue, self.queue = self.queue, []
+        for function, args, done in queue:
+            maybeDeferred(function, *args).chainDeferred(done)
+
+
+class Machine:
+    """A disk directory, a clock and a worker; stores can be opened on it again and again."""
+
+    def __init__(self, root):
+        self.root = str(root)
+        self.clock = Clock()
+        self.worker = ImmediateWorker()
+        self.disk = RealDisk()
+        self.now_ms = NOW_MS
+        self.stores = []
+
+    @property
+    def host(self):
+        return Host(
+            clock=self.clock,
+            now_ms=lambda: self.now_ms + int(self.clock.seconds() * 1000),
+            network=None,
+            disk=self.disk,
+            worker=self.worker,
+            random=Random(1),
+        )
+
+    def configuration(self, **settings):
+        configuration = BrokerConfiguration()
+        store = configuration.store
+        store.store_path_root_dir = self.root
+        store.mapped_file_size_commit_log = 65536
+        store.mapped_file_size_consume_queue = 800
+        store.max_hash_slot_num = 50
+        store.max_index_num = 150
+        store.message_delay_level = "1s 2s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+        for name, value in settings.items():
+            setattr(store, name, value)
+        return configuration
+
+    def load(self, **settings):
+        store = DefaultMessageStore(self.host, self.configuration(**settings))
+        store.load()
+        self.stores.append(store)
+        return store
+
+    def open(self, **settings):
+        store = self.load(**settings)
+        self.finish(store.start())
+        return store
+
+    def finish(self, deferred):
+        """Let time pass until it fires; its result."""
+        results = []
+        deferred.addBoth(results.append)
+        for _ in range(1000):
+            if results:
+                break
+            self.clock.advance(0.01)
+        assert results, "it never fires"
+        if hasattr(results[0], "raiseException"):
+            results[0].raiseException()
+        return results[0]
+
+    def turn(self, times=3):
+        for _ in range(times):
+            self.clock.advance(0)
+
+    def stop(self, store):
+        self.finish(store.stop())
+
+    def crash(self, store):
+        """The process is gone: nothing is flushed, files and lock are let go."""
+        for call in self.clock.getDelayedCalls():
+            call.cancel()
+        store.close()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path / "store")
+    yield made
+    for store in made.stores:
+        store.close()
+
+
+def make_message(body=b"hello", topic="TopicA", queue_id=0, wait=True, **properties):
+    return Message(
+        topic=topic,
+        queue_id=queue_id,
+        body=body,
+        born_host=HOST_ADDRESS,
+        store_host=HOST_ADDRESS,
+        born_timestamp=NOW_MS - 5,
+        properties=properties,
+        properties_string=encode_properties(properties),
+        wait_store_ok=wait,
+    )
+
+
+@pytest.fixture
+def message():
+    return make_message
+
+
+@pytest.fixture
+def java():
+    """Unpacks a store that the Java broker wrote, or skips the test."""
+    shared = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[4] / "shared"))
+    fixtures = shared / "fixtures" / "store"
+
+    def unpack(name, root):
+        archive = fixtures / f"{name}.tar.gz"
+        if not archive.exists():
+            pytest.skip(f"no golden store {archive}; set RMQ_HA_SHARED")
+        scratch = Path(f"{root}.unpack")
+        with tarfile.open(archive) as tar:
+            tar.extractall(scratch, filter="fully_trusted")
+        found = [path.parent for path in scratch.rglob("checkpoint")]
+        shutil.move(str(found[0]), root)
+
+    return SimpleNamespace(unpack=unpack, fixtures=fixtures)
+
+
+SLAVE = BrokerRole.SLAVE

@@ -1,0 +1,228 @@
+"""The bytes of the commit log. Spec: store.md, sections 2.1 to 2.4 and 15.2."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.errors import ConfigurationError, CorruptRecord
+from rmq_ha.model.message import Address, DispatchRequest
+from rmq_ha.store.format.commitlog import (
+    BLANK,
+    UNREADABLE,
+    Record,
+    body_crc,
+    decode_record,
+    decode_records,
+    dispatch_request_at,
+    encode_blank,
+    encode_record,
+    parse_delay_levels,
+    store_timestamp_of,
+)
+
+LEVELS = [1000, 2000]
+SAMPLE = bytes.fromhex(
+    "00000061daa320a700000000000000030000000700000000000000000000000000022 9be00000000"
+    "000001a1fcfcb1867f0000010000c822000001a1fcfcb1867f00000100009be700000002"
+    "00000000000000000000000006546f706963410000".replace(" ", "")
+)
+
+addresses = st.builds(
+    Address,
+    st.one_of(st.binary(min_size=4, max_size=4), st.binary(min_size=16, max_size=16)),
+    st.integers(0, 65535),
+)
+longs = st.integers(-(1 << 63), (1 << 63) - 1)
+ints = st.integers(-(1 << 31), (1 << 31) - 1)
+texts = st.text(st.characters(codec="utf-8"), max_size=30)
+records = st.builds(
+    Record,
+    size=st.just(0),
+    body_crc=st.just(0),
+    queue_id=ints,
+    flag=ints,
+    queue_offset=longs,
+    physical_offset=longs,
+    sys_flag=st.integers(0, 0xFF),
+    born_timestamp=longs,
+    born_host=addresses,
+    store_timestamp=longs,
+    store_host=addresses,
+    reconsume_times=ints,
+    prepared_transaction_offset=longs,
+    body=st.binary(max_size=200),
+    topic=texts,
+    properties_string=texts,
+)
+
+
+def test_the_sample_of_the_notes():
+    """An empty body, a flag, a record of 97 bytes."""
+    record = decode_record(SAMPLE)
+    assert record.size == len(SAMPLE) == 97
+    assert (record.topic, record.queue_id, record.flag, record.body) == ("TopicA", 3, 7, b"")
+    assert str(record.born_host) == "127.0.0.1:51234"
+    assert record.reconsume_times == 2
+    assert record.msg_id == "7F00000100009BE700000000000229BE"
+    assert encode_record(record) == SAMPLE
+    assert store_timestamp_of(SAMPLE) == record.store_timestamp
+
+
+def test_vectors():
+    """CRCs and a blank as the Java broker writes them."""
+    assert body_crc(b"batch body 0") == 2055081561
+    assert body_crc(b"x0") == 15126957
+    assert body_crc(b"") == 0
+    assert encode_blank(397).hex() == "0000018dcbd43194"
+
+
+def test_java_records(tmp_path, java):
+    """Every record of a Java store decodes to what Java says, and encodes to the same bytes."""
+    java.unpack("clean", tmp_path / "store")
+    expected = json.loads((java.fixtures / "clean.expected.json").read_text())
+    for wanted in expected["records"]:
+        start = wanted["offset"] - wanted["offset"] % 65536
+        data = (tmp_path / "store" / "commitlog" / f"{start:020d}").read_bytes()
+        position = wanted["offset"] - start
+        record = decode_record(data, position, check_crc=True)
+        stored = data[position : position + record.size]
+        assert hashlib.sha256(stored).hexdigest() == wanted["recordSha256"]
+        assert encode_record(record) == stored
+        assert record.size == wanted["size"]
+        assert record.body_crc == wanted["bodyCRC"]
+        for ours, theirs in NAMES.items():
+            assert getattr(record, ours) == wanted[theirs], ours
+        assert record.born_host == java_address(wanted["bornHost"])
+        assert record.store_host == java_address(wanted["storeHost"])
+        assert len(record.body) == wanted["bodyLength"]
+        if "bodyBase64" in wanted:
+            assert record.body == base64.b64decode(wanted["bodyBase64"])
+        assert record.properties == wanted["properties"]
+        request = dispatch_request_at(data, position, len(data), LEVELS, check_crc=True)
+        assert isinstance(request, DispatchRequest)
+        assert request.topic == wanted["topic"]
+        assert request.queue_offset == wanted["queueOffset"]
+        assert request.physical_offset == wanted["offset"]
+        assert request.keys == (wanted.get("keys") or "")
+        assert request.uniq_key == (wanted.get("uniqKey") or "")
+        assert request.store_timestamp == wanted["storeTimestamp"]
+        assert request.sys_flag == wanted["sysFlag"]
+        assert store_timestamp_of(stored) == wanted["storeTimestamp"]
+    for blank in expected["blanks"]:
+        start = blank["offset"] - blank["offset"] % 65536
+        data = (tmp_path / "store" / "commitlog" / f"{start:020d}").read_bytes()
+        assert dispatch_request_at(data, blank["offset"] - start, len(data), LEVELS) == BLANK
+
+
+def java_address(text):
+    host, _, port = text.rpartition(":")
+    return Address.parse(host.strip("[]"), int(port))
+
+
+NAMES = {
+    "topic": "topic",
+    "queue_id": "queueId",
+    "queue_offset": "queueOffset",
+    "physical_offset": "physicalOffset",
+    "flag": "flag",
+    "sys_flag": "sysFlag",
+    "born_timestamp": "bornTimestamp",
+    "store_timestamp": "storeTimestamp",
+    "reconsume_times": "reconsumeTimes",
+    "prepared_transaction_offset": "preparedTransactionOffset",
+    "properties_string": "propertiesRaw",
+    "msg_id": "msgId",
+}
+
+
+@given(records)
+def test_round_trip(record):
+    """What is encoded is decoded; size, CRC and the IPv6 bits are filled in."""
+    data = encode_record(record)
+    decoded = decode_record(b"\0" * 3 + data, 3, check_crc=True)
+    assert decoded.size == len(data)
+    assert decoded._replace(size=0, body_crc=0, sys_flag=0) == record._replace(sys_flag=0)
+    assert decoded.sys_flag & ~0x30 == record.sys_flag & ~0x30
+    assert decode_records(data + data) == [decoded, decoded]
+
+
+@given(st.binary(max_size=300))
+def test_anything_is_a_record_or_corrupt(data):
+    """Bytes from anywhere give a value or the one error."""
+    try:
+        decode_record(data)
+    except CorruptRecord:
+        pass
+    found = dispatch_request_at(data, 0, len(data), LEVELS, check_crc=True)
+    assert isinstance(found, int)
+
+
+@given(records, st.data())
+def test_a_damaged_record(record, data):
+    """Flipped bytes and cuts give a value or the one error, in both decoders."""
+    good = bytearray(encode_record(record))
+    for _ in range(data.draw(st.integers(1, 4))):
+        good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(good)))
+    for damaged in (bytes(good), bytes(good[:cut])):
+        try:
+            decode_record(damaged, check_crc=True)
+        except CorruptRecord:
+            pass
+        dispatch_request_at(damaged, 0, len(damaged), LEVELS, check_crc=True)
+
+
+def test_a_torn_record_is_unreadable():
+    """The second half of a record is zero: nothing that dispatch could use."""
+    torn = SAMPLE[:50] + bytes(len(SAMPLE) - 50)
+    assert dispatch_request_at(torn, 0, len(torn), LEVELS) in (UNREADABLE, len(SAMPLE))
+    assert dispatch_request_at(SAMPLE, 0, len(SAMPLE) - 1, LEVELS) == UNREADABLE
+    assert dispatch_request_at(bytes(200), 0, 200, LEVELS) == UNREADABLE
+
+
+def test_a_wrong_crc():
+    """Only who asks for the check hears of it."""
+    record = decode_record(SAMPLE)._replace(body=b"body")
+    data = bytearray(encode_record(record))
+    data[88] ^= 1
+    with pytest.raises(CorruptRecord, match="CRC"):
+        decode_record(bytes(data), check_crc=True)
+    assert dispatch_request_at(bytes(data), 0, len(data), LEVELS, True) == UNREADABLE
+    assert isinstance(dispatch_request_at(bytes(data), 0, len(data), LEVELS), DispatchRequest)
+
+
+@pytest.mark.parametrize(
+    ("delay", "code"), [("1", 6000), ("2", 7000), ("9", 7000), ("0", 2598919), ("x", None)]
+)
+def test_the_schedule_topic_has_times_for_tags(delay, code):
+    """Delivery time by level, capped; level 0 is no delay; a word is no level."""
+    record = decode_record(SAMPLE)._replace(
+        topic="SCHEDULE_TOPIC_XXXX",
+        store_timestamp=5000,
+        properties_string=f"DELAY\x01{delay}\x02TAGS\x01TagA",
+    )
+    data = encode_record(record)
+    found = dispatch_request_at(data, 0, len(data), LEVELS)
+    if code is None:
+        assert found == len(data)
+    else:
+        assert found.tags_code == code
+
+
+@pytest.mark.parametrize("topic", ["../../etc", "a/b", "", "..", "a\0b"])
+def test_a_topic_that_would_leave_its_directory_is_skipped(topic):
+    """A record from a peer must not choose paths."""
+    data = encode_record(decode_record(SAMPLE)._replace(topic=topic))
+    assert dispatch_request_at(data, 0, len(data), LEVELS) == len(data)
+
+
+def test_delay_levels():
+    """Numbers with a unit, single blanks between."""
+    assert parse_delay_levels("1s 5m 2h 1d") == [1000, 300000, 7200000, 86400000]
+    for wrong in ("", "1s  2s", "5", "xs", "1w"):
+        with pytest.raises(ConfigurationError, match="messageDelayLevel"):
+            parse_delay_levels(wrong)

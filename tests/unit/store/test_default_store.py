@@ -1,0 +1,502 @@
+"""Puts, gets and the life of a store. Spec: store.md, sections 2.6 to 2.8, 5, 7 and 10.2."""
+
+import errno
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rmq_ha.errors import ConfigurationError, StoreError, StoreLocked
+from rmq_ha.model.message import Address, MessageBatch
+from rmq_ha.model.status import BrokerRole, FlushDiskType, GetMessageStatus, PutMessageStatus
+from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.format.commitlog import decode_record
+
+OK = PutMessageStatus.PUT_OK
+ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
+REFUSED = PutMessageStatus.SERVICE_NOT_AVAILABLE
+V4 = Address.parse("10.0.0.1", 7)
+V6 = Address.parse("2001:db8::1", 8)
+
+
+def put(store, *messages):
+    results = []
+    store.put_many(list(messages), results.append)
+    assert len(results) == 1
+    return results[0]
+
+
+class Replication:
+    """Answers puts with what the test says."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.calls = []
+
+    def start(self):
+        self.calls.append("start")
+
+    def stop(self):
+        self.calls.append("stop")
+
+    def appended(self):
+        self.calls.append("appended")
+
+    def wait_replicated(self, next_offset):
+        return self.answer
+
+
+def test_put_and_get(machine, message):
+    """A message can be read as soon as its turn is over."""
+    store = machine.open()
+    (result,) = put(store, message(b"one", TAGS="TagA"))
+    assert result.status is OK
+    assert result.append.physical_offset == 0
+    assert result.append.msg_id == "7F00000100002A9F0000000000000000"
+    assert store.max_offset_in_queue("TopicA", 0) == 0
+    machine.turn()
+    found = store.get_message("g", "TopicA", 0, 0, 32, None)
+    assert found.status is GetMessageStatus.FOUND
+    record = decode_record(found.messages[0], check_crc=True)
+    assert (record.body, record.properties) == (b"one", {"TAGS": "TagA"})
+    assert record.store_timestamp == machine.now_ms == result.append.store_timestamp
+    assert store.store_timestamp_at("TopicA", 0, 0) == machine.now_ms
+    assert store.earliest_message_time() == machine.now_ms
+    assert store.earliest_message_time("TopicA", 0) == machine.now_ms
+    assert store.earliest_message_time("TopicA", 9) == -1
+    assert store.physical_offset_in_queue("TopicA", 0, 0) == 0
+    assert store.offset_by_time("TopicA", 0, 0) == 0
+    assert not store.is_in_disk("TopicA", 0, 0)
+
+
+def test_put_message_fires_once(machine, message):
+    """The Deferred form gives the same result."""
+    store = machine.open()
+    results = []
+    store.put_message(message()).addCallback(results.append)
+    assert [result.status for result in results] == [OK]
+
+
+def test_limits(machine, message):
+    """Each message is judged for itself; the good ones of a group are stored."""
+    store = machine.open(max_message_size=2000)
+    cases = [
+        (message(b"x" * 2000), OK),
+        (message(b"x" * 2001), ILLEGAL),
+        (message(topic="t" * 127), OK),
+        (message(topic="t" * 128), ILLEGAL),
+        (message(topic="中" * 50), ILLEGAL),
+        (message(topic=""), ILLEGAL),
+        (message(topic="../x"), ILLEGAL),
+        (message(a="x" * 40000), ILLEGAL),
+        (message(a="中" * 12000), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        (message(queue_id=1 << 40), ILLEGAL),
+        (message(DELAY="soon"), ILLEGAL),
+        (message(), OK),
+    ]
+    results = put(store, *[case for case, _ in cases])
+    assert [result.status for result in results] == [status for _, status in cases]
+    stored = [result.append for result in results if result.append]
+    assert [before.next_offset for before in stored[:-1]] == [
+        after.physical_offset for after in stored[1:]
+    ]
+    assert store.statistics.put_failed == 9
+    assert store.statistics.put_times == 3
+
+
+def test_a_record_larger_than_a_file_is_refused(machine, message):
+    """Java would blank a whole file for it."""
+    store = machine.open()
+    (result,) = put(store, message(b"x" * 65500))
+    assert result == (ILLEGAL, None)
+    assert store.log.max_offset == 0
+
+
+def test_hosts_of_both_families(machine, message):
+    """The store sets the two bits by the addresses, whatever the sender said."""
+    store = machine.open()
+    for born in (V4, V6):
+        for stored in (V4, V6):
+            one = message()
+            one.born_host, one.store_host, one.sys_flag = born, stored, 0x31
+            (result,) = put(store, one)
+            data = store.record_at(result.append.physical_offset)
+            record = decode_record(data)
+            assert len(data) == result.append.size
+            assert (record.born_host, record.store_host) == (born, stored)
+            assert record.sys_flag == 1 | born.is_v6 << 4 | stored.is_v6 << 5
+            assert record.msg_id == result.append.msg_id
+
+
+def test_transaction_types_have_no_number(machine, message):
+    """Prepared and rolled-back records carry 0 and get no entry; committed ones are numbered."""
+    store = machine.open()
+    messages = []
+    for kind in (0, 4, 8, 12, 0):
+        one = message()
+        one.sys_flag = kind
+        messages.append(one)
+    results = put(store, *messages)
+    assert [result.append.queue_offset for result in results] == [0, 0, 1, 0, 2]
+    machine.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == 3
+
+
+def batch_of(*members, **kwargs):
+    return MessageBatch("TopicA", 1, V4, V4, list(members), **kwargs)
+
+
+def test_a_batch_lies_in_one_file(machine, message):
+    """It moves to the next file as a whole; its result is the first's, with all ids."""
+    store = machine.open()
+    put(store, message(b"x" * 60000))
+    batch = batch_of(*[(number, b"y" * 2000, f"KEYS\x01k{number}") for number in range(5)])
+    result = machine.finish(store.put_batch(batch))
+    assert result.status is OK
+    assert result.append.physical_offset == 65536
+    assert result.append.message_count == 5
+    assert result.append.queue_offset == 0
+    assert len(result.append.msg_id.split(",")) == 5
+    machine.turn()
+    found = store.get_message("g", "TopicA", 1, 0, 32, None)
+    records = [decode_record(data) for data in found.messages]
+    assert [record.flag for record in records] == [0, 1, 2, 3, 4]
+    assert sum(record.size for record in records) == result.append.size
+    assert len(store.query("TopicA", "k3", 9, 0, 1 << 60).records) == 1
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        batch_of(),
+        batch_of((0, b"x", ""), sys_flag=4),
+        batch_of((0, b"x", ""), (0, b"x", "DELAY\x013")),
+        batch_of((0, b"x" * 1500, ""), (0, b"x" * 1500, "")),
+        batch_of((0, b"x", ""), (1 << 40, b"x", "")),
+        batch_of((0, b"x", ""), (0, b"x", "a" * 33000)),
+    ],
+    ids=["empty", "transaction", "delay", "too large", "bad number", "bad properties"],
+)
+def test_a_bad_batch_is_refused_as_a_whole(machine, batch):
+    """Nothing of it is stored, and no number is lost."""
+    store = machine.open(max_message_size=2000)
+    assert machine.finish(store.put_batch(batch)) == (ILLEGAL, None)
+    assert store.log.max_offset == 0
+    assert machine.finish(store.put_batch(batch_of((0, b"x", "")))).append.queue_offset == 0
+
+
+def test_delayed_messages_wait_in_the_schedule_topic(machine, message):
+    """The level is capped, the target kept in properties; when due it is in its topic."""
+    store = machine.open()
+    first, second, third = put(
+        store,
+        message(b"later", queue_id=2, DELAY="2", WAIT="true"),
+        message(b"much later", DELAY="99"),
+        message(b"now", DELAY="0"),
+    )
+    assert first.append.queue_offset == 0
+    record = decode_record(store.record_at(first.append.physical_offset))
+    assert (record.topic, record.queue_id) == ("SCHEDULE_TOPIC_XXXX", 1)
+    assert record.properties == {
+        "DELAY": "2",
+        "WAIT": "true",
+        "REAL_TOPIC": "TopicA",
+        "REAL_QID": "2",
+    }
+    record = decode_record(store.record_at(second.append.physical_offset))
+    assert (record.queue_id, record.properties["DELAY"]) == (17, "18")
+    assert decode_record(store.record_at(third.append.physical_offset)).topic == "TopicA"
+    machine.turn()
+    ((_, _, due),) = store.queues.queue("SCHEDULE_TOPIC_XXXX", 1).units(0, 1)
+    assert due == first.append.store_timestamp + 2000
+    assert store.max_offset_in_queue("TopicA", 2) == 0
+    machine.clock.advance(2.1)
+    machine.turn(5)
+    found = store.get_message("g", "TopicA", 2, 0, 32, None)
+    assert decode_record(found.messages[0]).body == b"later"
+    assert store.runtime_info()["scheduleMessageOffset_2"] == "1,1"
+
+
+def test_statuses_of_disk_and_replica_are_combined(machine, message):
+    """The replica's word overrides the disk's; who does not wait is told PUT_OK."""
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH, sync_flush_timeout=100)
+    machine.worker.later = True
+    replica = Deferred()
+    for answer, wanted in (
+        (OK, PutMessageStatus.FLUSH_DISK_TIMEOUT),
+        (PutMessageStatus.SLAVE_NOT_AVAILABLE, PutMessageStatus.SLAVE_NOT_AVAILABLE),
+        (replica, PutMessageStatus.FLUSH_SLAVE_TIMEOUT),
+    ):
+        store.attach_replication(Replication(answer))
+        results = []
+        store.put_many([message(), message(b"x" * 70000)], results.extend)
+        assert results == []
+        machine.clock.advance(0.2)
+        if answer is replica:
+            assert results == []
+            replica.callback(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        assert [result.status for result in results] == [wanted, ILLEGAL]
+        assert put(store, message(wait=False))[0].status is OK
+    machine.worker.later = False
+    machine.worker.work()
+
+
+def test_replication_lives_with_the_store(machine, message):
+    """Started, told once a turn, stopped."""
+    store = machine.load()
+    replication = Replication(OK)
+    store.attach_replication(replication)
+    machine.finish(store.start())
+    machine.turn()
+    assert replication.calls == ["start", "appended"]
+    put(store, message())
+    put(store, message())
+    machine.turn()
+    machine.stop(store)
+    assert replication.calls[2:] == ["appended", "stop"]
+
+
+def test_arrivals_are_told_after_dispatch(machine, message):
+    """Whoever waits for a message hears of it when it can be read; a failing listener is logged."""
+    store = machine.open()
+    heard = []
+
+    def listen(requests):
+        heard.append((len(requests), store.max_offset_in_queue("TopicA", 0)))
+        raise ValueError("a listener's mistake")
+
+    store.on_arrival(listen)
+    put(store, message(), message())
+    machine.turn()
+    assert heard == [(2, 2)]
+    put(store, message())
+    machine.turn()
+    assert heard == [(2, 2), (1, 3)]
+
+
+def test_extra_dispatchers(machine, message):
+    """A plugin sees every record; its failure does not hold up the queues."""
+    store = machine.open()
+
+    class Plugin:
+        seen = 0
+
+        def dispatch(self, requests):
+            self.seen += len(requests)
+            raise ValueError("a plugin's mistake")
+
+    plugin = Plugin()
+    store.add_dispatcher(plugin)
+    put(store, message(), message())
+    machine.turn()
+    assert plugin.seen == 2
+    assert store.max_offset_in_queue("TopicA", 0) == 2
+
+
+def test_who_may_not_put(machine, message):
+    """Before the start, on a slave, and after the stop puts are refused with the reason."""
+    store = machine.load()
+    assert put(store, message()) == [(REFUSED, None)]
+    assert "not started" in store.why_not_writable()
+    assert store.get_message("g", "TopicA", 0, 0, 1, None) is None
+    machine.finish(store.start())
+    assert store.is_writable
+    machine.stop(store)
+    assert put(store, message()) == [(REFUSED, None)]
+    assert machine.finish(store.put_batch(batch_of((0, b"", "")))) == (REFUSED, None)
+    slave = machine.open(broker_role=BrokerRole.SLAVE)
+    assert put(slave, message()) == [(REFUSED, None)]
+    assert "slave" in slave.why_not_writable()
+
+
+def test_one_store_at_a_time(machine):
+    """A second one is refused, and does not harm the first."""
+    machine.load()
+    for _ in range(2):
+        with pytest.raises(StoreLocked, match="another broker"):
+            machine.load()
+
+
+def test_settings_that_cannot_be_served(machine):
+    """The start stops, with the key and the reason."""
+    for key in ("duplication_enable", "enable_dleger_commit_log", "enable_consume_queue_ext"):
+        with pytest.raises(ConfigurationError, match="=true"):
+            DefaultMessageStore(machine.host, machine.configuration(**{key: True}))
+
+
+def test_another_file_size(machine, message):
+    """The store is not touched, and not left locked."""
+    store = machine.open()
+    put(store, message())
+    machine.stop(store)
+    with pytest.raises(StoreError, match="65536 bytes"):
+        machine.load(mapped_file_size_commit_log=131072)
+    machine.open()
+
+
+class FullDisk:
+    """Makes pwrite fail from some byte on."""
+
+    def __init__(self, monkeypatch, error=errno.ENOSPC):
+        from rmq_ha.host.disk import RealFile
+
+        self.room = None
+        write = RealFile.pwrite
+
+        def pwrite(file, data, position):
+            if self.room is not None and "commitlog" in file._path:
+                part = data[: self.room]
+                write(file, part, position)
+                self.room -= len(part)
+                if len(part) < len(data):
+                    raise OSError(error, "No space left on device")
+            else:
+                write(file, data, position)
+
+        monkeypatch.setattr(RealFile, "pwrite", pwrite)
+
+
+def test_a_full_disk(machine, message, monkeypatch):
+    """Nothing half-written is ever seen; the reason is kept; with room again, puts go on."""
+    disk = FullDisk(monkeypatch)
+    store = machine.open()
+    put(store, message(b"before"))
+    end = store.log.max_offset
+    disk.room = 1500
+    results = put(store, message(b"x" * 1000), message(b"x" * 1000))
+    assert [result.status for result in results] == [REFUSED, REFUSED]
+    assert store.log.max_offset == end
+    assert "No space left" in store.why_not_writable()
+    assert put(store, message()) == [(REFUSED, None)]
+    machine.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == 1
+    disk.room = None
+    machine.clock.advance(11)
+    (result,) = put(store, message(b"after"))
+    assert (result.append.physical_offset, result.append.queue_offset) == (end, 1)
+    machine.crash(store)
+    again = machine.open()
+    assert again.log.max_offset == result.append.next_offset
+
+
+def test_a_full_disk_in_the_middle_of_a_group(machine, message, monkeypatch):
+    """What went into the first file is stored, the rest is refused and keeps no number."""
+    disk = FullDisk(monkeypatch)
+    store = machine.open()
+    put(store, message(b"x" * 40000))
+    disk.room = 30000
+    results = put(store, *[message(b"y" * 10000) for _ in range(4)])
+    assert [result.status for result in results] == [OK, OK, REFUSED, REFUSED]
+    assert store.log.max_offset == 65536
+    disk.room = None
+    machine.clock.advance(11)
+    assert put(store, message())[0].append.queue_offset == 3
+
+
+def test_a_broken_disk_is_for_good(machine, message, monkeypatch):
+    """Another error than a full disk does not go away by itself."""
+    disk = FullDisk(monkeypatch, errno.EIO)
+    store = machine.open()
+    disk.room = 10
+    assert put(store, message()) == [(REFUSED, None)]
+    disk.room = None
+    machine.clock.advance(30)
+    assert put(store, message()) == [(REFUSED, None)]
+
+
+def test_a_file_that_cannot_be_made(machine, message, monkeypatch):
+    """CREATE_MAPEDFILE_FAILED, and the records before it stay."""
+    store = machine.open()
+    put(store, message(b"x" * 60000))
+    store.log.drop_spare()
+
+    def refuse(path, size):
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(machine.disk, "open", refuse)
+    results = put(store, message(b"fits"), message(b"x" * 10000))
+    assert [result.status for result in results] == [
+        OK,
+        PutMessageStatus.CREATE_MAPEDFILE_FAILED,
+    ]
+
+
+def test_time_never_goes_back(machine, message):
+    """A clock set back does not make store timestamps fall, not even over a restart."""
+    store = machine.open()
+    (first,) = put(store, message())
+    machine.now_ms -= 3_600_000
+    (second,) = put(store, message())
+    assert second.append.store_timestamp == first.append.store_timestamp
+    machine.turn()
+    machine.stop(store)
+    again = machine.open()
+    (third,) = put(again, message())
+    assert third.append.store_timestamp == first.append.store_timestamp
+
+
+def test_topics_that_are_gone(machine, message):
+    """Their queues are removed, the schedule topic's stay; numbering starts again."""
+    store = machine.open()
+    put(store, message(), message(topic="Gone"), message(DELAY="5"))
+    machine.turn()
+    assert store.clean_unused_topics({"TopicA"}) == 1
+    assert store.max_offset_in_queue("Gone", 0) == 0
+    assert store.max_offset_in_queue("SCHEDULE_TOPIC_XXXX", 4) == 1
+    assert put(store, message(topic="Gone"))[0].append.queue_offset == 0
+
+
+def test_runtime_info(machine, message):
+    """Strings all, with the keys that mqadmin reads."""
+    store = machine.open()
+    put(store, message())
+    machine.turn()
+    machine.clock.advance(10)
+    machine.clock.advance(10)
+    info = store.runtime_info()
+    assert all(isinstance(value, str) for value in info.values())
+    for key in (
+        "putTps",
+        "getTransferedTps",
+        "pageCacheLockTimeMills",
+        "earliestMessageTimeStamp",
+        "commitLogDiskRatio",
+        "msgPutTotalYesterdayMorning",
+        "msgPutTotalTodayMorning",
+        "msgPutTotalTodayNow",
+        "msgGetTotalYesterdayMorning",
+        "msgGetTotalTodayMorning",
+        "msgGetTotalTodayNow",
+        "commitLogMinOffset",
+        "commitLogMaxOffset",
+        "dispatchBehindBytes",
+        "remainHowManyDataToFlush",
+        "consumeQueueDiskRatio",
+        "commitLogDirCapacity",
+        "runtime",
+    ):
+        assert key in info, key
+    assert float(info["putTps"].split()[0]) == 0.0
+    assert info["msgPutTotalTodayNow"] == "1"
+
+
+def test_two_directories(machine, message):
+    """Files alternate between the directories; a read-only one is read."""
+    paths = f"{machine.root}/a,{machine.root}/b"
+    store = machine.open(store_path_commit_log=paths)
+    for _ in range(4):
+        put(store, message(b"x" * 40000))
+    machine.turn()
+    assert machine.disk.list_dir(f"{machine.root}/a") == [
+        f"{0:020d}",
+        f"{131072:020d}",
+        f"{262144:020d}",
+    ]
+    assert machine.disk.list_dir(f"{machine.root}/b") == [f"{65536:020d}", f"{196608:020d}"]
+    machine.stop(store)
+    again = machine.open(
+        store_path_commit_log=f"{machine.root}/a",
+        read_only_commit_log_store_paths=f"{machine.root}/b",
+    )
+    assert again.log.max_offset == store.log.max_offset
+    for queue_offset in range(4):
+        assert again.get_message("g", "TopicA", 0, queue_offset, 1, None).messages

@@ -1,0 +1,194 @@
+"""When data reaches the disk, and who waits for it. Spec: store.md, sections 5.1 and 7."""
+
+import pytest
+
+from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.store.format.checkpoint import CheckpointTimes
+
+SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
+OK = PutMessageStatus.PUT_OK
+TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
+
+
+def put(store, message, **kwargs):
+    results = []
+    store.put_many([message(**kwargs)], results.extend)
+    return results
+
+
+def log_syncs(machine):
+    return sum(function.__name__ == "_sync_all" for function, _, _ in machine.worker.queue)
+
+
+def timers(machine):
+    """What the flusher of the log still has in mind."""
+    return [
+        call for call in machine.clock.getDelayedCalls() if "CommitLogFlusher" in str(call.func)
+    ]
+
+
+def test_one_flush_for_all_who_wait(machine, message):
+    """Puts of one turn share a flush; those that come meanwhile share the next."""
+    store = machine.open(**SYNC)
+    machine.worker.later = True
+    first = [put(store, message) for _ in range(3)]
+    machine.turn()
+    assert log_syncs(machine) == 1
+    second = [put(store, message) for _ in range(3)]
+    machine.turn()
+    assert log_syncs(machine) == 1
+    assert first == [[], [], []]
+    machine.worker.work()
+    assert [result[0].status for result in first] == [OK] * 3
+    assert second == [[], [], []]
+    assert log_syncs(machine) == 1
+    machine.worker.work()
+    assert [result[0].status for result in second] == [OK] * 3
+    assert log_syncs(machine) == 0
+    assert store.log.flushed_offset == store.log.max_offset
+    machine.worker.later = False
+
+
+def test_the_deadline(machine, message):
+    """Each put has its own deadline, all of them one timer."""
+    store = machine.open(**SYNC, sync_flush_timeout=500)
+    machine.worker.later = True
+    first = put(store, message)
+    machine.clock.advance(0.3)
+    second = put(store, message)
+    machine.clock.advance(0.19)
+    assert (first, second) == ([], [])
+    machine.clock.advance(0.01)
+    assert first[0].status is TIMEOUT
+    machine.clock.advance(0.29)
+    assert second == []
+    machine.worker.work()
+    machine.worker.work()
+    assert second[0].status is OK
+    assert store.flusher.waiting == 0
+    machine.worker.later = False
+    machine.turn()
+    assert timers(machine) == []
+
+
+def test_who_does_not_wait_is_still_flushed_at_once(machine, message):
+    """WAIT=false with SYNC_FLUSH: PUT_OK at once, flush in the same turn."""
+    store = machine.open(**SYNC)
+    assert put(store, message, wait=False)[0].status is OK
+    machine.turn()
+    assert store.log.flushed_offset == store.log.max_offset
+
+
+def test_asynchronous_flush(machine, message):
+    """Four dirty pages are flushed with the next interval, less after ten seconds."""
+    store = machine.open()
+    put(store, message, body=b"x" * 20000)
+    machine.turn()
+    machine.clock.advance(0.4)
+    machine.clock.advance(0.05)
+    assert store.log.flushed_offset == 0
+    machine.clock.advance(0.05)
+    assert store.log.flushed_offset == store.log.max_offset > 0
+    put(store, message)
+    for _ in range(18):
+        machine.clock.advance(0.5)
+    assert store.log.flushed_offset < store.log.max_offset
+    for _ in range(3):
+        machine.clock.advance(0.5)
+    assert store.log.flushed_offset == store.log.max_offset
+
+
+def test_nothing_runs_while_nothing_is_dirty(machine, message):
+    """An idle store has only its rounds."""
+    store = machine.open()
+    put(store, message)
+    for _ in range(1600):
+        machine.clock.advance(0.1)
+    idle = sorted(
+        call.getTime() - machine.clock.seconds() for call in machine.clock.getDelayedCalls()
+    )
+    assert len(idle) == 3
+    assert store.log.flushed_offset == store.log.max_offset
+
+
+def test_the_checkpoint_follows_the_flush(machine, message):
+    """It never names a message that was not flushed before it."""
+    store = machine.open()
+    (result,) = put(store, message)
+    machine.turn()
+    stamp = result.append.store_timestamp
+    path = f"{machine.root}/checkpoint"
+    machine.clock.advance(1)
+    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (0, stamp, 0)
+    for _ in range(160):
+        machine.clock.advance(0.5)
+    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (stamp, stamp, 0)
+
+
+def test_a_failed_flush_is_the_end_of_writing(machine, message, monkeypatch):
+    """Nobody knows what is on the disk then: waiters time out, puts are refused, no clean stop."""
+    from rmq_ha.host.disk import RealFile
+
+    store = machine.open(**SYNC)
+    put(store, message)
+    machine.turn()
+
+    def sync(file):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFile, "sync", sync)
+        results = put(store, message)
+        machine.turn()
+    assert results[0].status is TIMEOUT
+    assert "flush failed" in store.why_not_writable()
+    assert put(store, message)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    machine.clock.advance(30)
+    assert not store.is_writable
+    machine.stop(store)
+    assert machine.disk.exists(f"{machine.root}/abort")
+
+
+def test_stop_waits_for_the_flush(machine, message):
+    """Who waits gets an answer before the store closes."""
+    store = machine.open(**SYNC)
+    machine.worker.later = True
+    results = put(store, message)
+    machine.turn()
+    stopped = []
+    store.stop().addCallback(stopped.append)
+    for _ in range(10):
+        assert stopped == []
+        machine.worker.work()
+        machine.turn()
+        if stopped:
+            break
+    assert results[0].status is OK
+    assert stopped == [None]
+    assert not machine.disk.exists(f"{machine.root}/abort")
+    assert machine.clock.getDelayedCalls() == []
+
+
+def test_index_files_count_once_they_are_on_the_disk(machine, message):
+    """A full index file raises the third time of the checkpoint."""
+    store = machine.open()
+    for number in range(160):
+        put(store, message, KEYS=f"k{number}")
+    machine.turn()
+    assert store.checkpoint.index == 0
+    machine.clock.advance(1)
+    assert store.checkpoint.index == store.checkpoint.logics
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+def test_queue_rounds_are_rare(machine, message, every):
+    """However much is put, queues are flushed once a minute after the first second."""
+    store = machine.open(flush_interval_consume_queue=every)
+    machine.clock.advance(1)
+    rounds = []
+    sync = store.queues.sync
+    store.queue_flusher._sync = lambda: (rounds.append(machine.clock.seconds()), sync())
+    for _ in range(1300):
+        put(store, message)
+        machine.clock.advance(0.1)
+    assert 2 <= len(rounds) <= 4

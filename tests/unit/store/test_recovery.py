@@ -1,0 +1,228 @@
+"""Stores that Java left behind, cleanly or not. Spec: store.md, sections 5.4 and 15.1."""
+
+import hashlib
+import json
+import os
+
+import pytest
+
+from rmq_ha.model.status import BrokerRole, GetMessageStatus
+from rmq_ha.store.format.commitlog import decode_record, encode_blank
+
+SLAVE = {"broker_role": BrokerRole.SLAVE}
+FAR = 1 << 62
+
+
+def sizes(root):
+    found = {}
+    for directory, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(directory, name)
+            found[os.path.relpath(path, root)] = os.path.getsize(path)
+    return found
+
+
+def read_log(store):
+    """All records by the queues' way: offset to record."""
+    records = {}
+    for (_, _), queue in store.queues.items():
+        for phy, size, _ in queue.units(0, 10000):
+            records[phy] = store.record_at(phy, size)
+    return records
+
+
+def compare(store, expected, queue_bounds=True):
+    assert store.log.min_offset == expected["commitLogMinOffset"]
+    assert store.log.max_offset == expected["commitLogMaxOffset"]
+    for wanted in expected["records"]:
+        data = store.record_at(wanted["offset"])
+        assert data is not None
+        assert hashlib.sha256(data).hexdigest() == wanted["recordSha256"]
+    for name, wanted in expected["queues"].items():
+        topic, _, queue_id = name.rpartition("-")
+        queue = store.queues.get(topic, int(queue_id))
+        if queue is None:
+            assert wanted["maxOffset"] == 0, name
+            continue
+        assert queue.max_offset == wanted["maxOffset"], name
+        assert queue.min_offset == wanted["minOffset"], name
+        units = []
+        while len(units) < queue.max_offset:
+            units += queue.units(len(units), 1000)
+        assert [list(unit) for unit in units] == wanted["entries"], name
+    for key, offsets in expected["keyLookups"].items():
+        topic, _, text = key.partition("#")
+        found, _, _ = store.index.query(topic, text, 64, 0, FAR)
+        assert list(dict.fromkeys(found)) == list(dict.fromkeys(offsets)), key
+
+
+@pytest.mark.parametrize(
+    ("archive", "expectation"),
+    [
+        ("clean", "clean.expected"),
+        ("killed", "killed.recovered"),
+        ("torn", "torn.recovered"),
+    ],
+)
+def test_java_stores(machine, java, archive, expectation):
+    """Bounds, records, queues and look-ups are what Java makes of the same store; so are the
+    files that are left after a clean stop, and the checkpoint."""
+    java.unpack(archive, machine.root)
+    expected = json.loads((java.fixtures / f"{expectation}.json").read_text())
+    store = machine.open(**SLAVE)
+    compare(store, expected)
+    machine.stop(store)
+    left = sizes(machine.root)
+    wanted = expected.get("filesAfterCleanShutdown", expected["filesBeforeOpen"])
+    wanted = {path: size for path, size in wanted.items() if not path.startswith("index/")}
+    assert "abort" not in left
+    assert {path: size for path, size in left.items() if not path.startswith("index/")} == {
+        **wanted,
+        "lock": 4,
+    }
+    again = machine.open(**SLAVE)
+    compare(again, expected)
+
+
+def fill(machine, store, count, message, size=1000, **put):
+    results = []
+    for number in range(count):
+        body = number.to_bytes(4, "big") * (size // 4)
+        store.put_many(
+            [message(body, queue_id=number % 3, KEYS=f"k{number}", **put)], results.extend
+        )
+        machine.now_ms += 10
+        machine.turn()
+    return results
+
+
+def test_ours_after_a_clean_stop(machine, message):
+    """What was put is there, numbering goes on, the spare file is gone, `abort` as well."""
+    store = machine.open()
+    assert os.path.exists(f"{machine.root}/abort")
+    results = fill(machine, store, 150, message)
+    machine.turn(10)
+    end = store.log.max_offset
+    assert len(store.log.row.starts) == end // 65536 + 2
+    machine.stop(store)
+    assert not os.path.exists(f"{machine.root}/abort")
+    again = machine.open()
+    assert again.log.max_offset == end
+    assert len(again.log.row.starts) == end // 65536 + 1
+    for number, result in enumerate(results):
+        record = decode_record(again.record_at(result.append.physical_offset))
+        assert record.body == number.to_bytes(4, "big") * 250
+        assert record.queue_offset == result.append.queue_offset == number // 3
+    more = fill(machine, again, 3, message)
+    assert [item.append.queue_offset for item in more] == [50, 50, 50]
+
+
+@pytest.mark.parametrize("lost", ["nothing", "checkpoint", "queues", "index", "everything else"])
+def test_ours_after_a_crash(machine, message, lost):
+    """Whatever of queues, index and checkpoint a crash takes: the log brings it back."""
+    store = machine.open()
+    fill(machine, store, 150, message)
+    machine.clock.advance(2)
+    fill(machine, store, 30, message)
+    machine.turn(10)
+    end = store.log.max_offset
+    machine.crash(store)
+    wanted = {"nothing": [], "queues": ["consumequeue"], "everything else": None}.get(lost, [lost])
+    for name in ["consumequeue", "index", "checkpoint"] if wanted is None else wanted:
+        path = f"{machine.root}/{name}"
+        machine.disk.remove(path) if name == "checkpoint" else machine.disk.remove_tree(path)
+    again = machine.open()
+    assert again.log.max_offset == end
+    assert [again.max_offset_in_queue("TopicA", queue_id) for queue_id in range(3)] == [60] * 3
+    seen = 0
+    for queue_id in range(3):
+        offset = 0
+        while (found := again.get_message("g", "TopicA", queue_id, offset, 32, None)).messages:
+            assert found.status is GetMessageStatus.FOUND
+            for data in found.messages:
+                assert decode_record(data).queue_offset == offset
+                offset += 1
+                seen += 1
+    assert seen == 180
+    if lost != "index":
+        assert len(again.query("TopicA", "k29", 32, 0, FAR).records) in (1, 2)
+
+
+def test_a_torn_record_goes_with_its_entries(machine, message):
+    """Half of the last record is zero: log and queues end before it, and the next put is there."""
+    store = machine.open()
+    results = fill(machine, store, 10, message)
+    machine.turn()
+    last = results[-1].append
+    machine.crash(store)
+    path = f"{machine.root}/commitlog/{0:020d}"
+    with open(path, "r+b") as file:
+        file.seek(last.physical_offset + last.size // 2)
+        file.write(bytes(last.size))
+    again = machine.open()
+    assert again.log.max_offset == last.physical_offset
+    assert again.max_offset_in_queue("TopicA", 0) == 3
+    with open(path, "rb") as file:
+        file.seek(last.physical_offset)
+        assert not any(file.read())
+    assert fill(machine, again, 1, message)[0].append == last._replace(
+        store_timestamp=again.log.last_store_timestamp
+    )
+
+
+def test_stale_records_behind_the_end_stay_dead(machine, message):
+    """A record that lies where it was not written is no record (store.md, section 5.6)."""
+    store = machine.open()
+    results = fill(machine, store, 4, message)
+    machine.stop(store)
+    first, third = results[0].append, results[2].append
+    with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
+        data = file.read(first.size)
+        file.seek(third.physical_offset)
+        file.write(data)
+    again = machine.open()
+    assert again.log.max_offset == third.physical_offset
+
+
+def test_damage_in_a_body_cuts_a_cleanly_closed_log(machine, message):
+    """As in Java: the CRC is checked in the last three files."""
+    store = machine.open()
+    results = fill(machine, store, 4, message)
+    machine.stop(store)
+    third = results[2].append
+    with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
+        file.seek(third.physical_offset + 100)
+        file.write(b"\xff")
+    unchecked = machine.open(check_crcon_recover=False)
+    assert unchecked.log.max_offset == results[3].append.next_offset
+    machine.stop(unchecked)
+    again = machine.open()
+    assert again.log.max_offset == third.physical_offset
+    assert again.max_offset_in_queue("TopicA", 0) == 1
+
+
+def test_a_log_that_ends_in_a_blank(machine, message):
+    """Without a next file the blank is not counted: it may be overwritten."""
+    store = machine.open()
+    results = fill(machine, store, 3, message)
+    machine.stop(store)
+    end = results[-1].append.next_offset
+    with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
+        file.seek(end)
+        file.write(encode_blank(65536 - end))
+    again = machine.open()
+    assert again.log.max_offset == end
+
+
+def test_no_log_no_queues(machine, message):
+    """Queues that point into a log that is gone are removed."""
+    store = machine.open()
+    fill(machine, store, 3, message)
+    machine.turn()
+    machine.stop(store)
+    machine.disk.remove_tree(f"{machine.root}/commitlog")
+    again = machine.open()
+    assert again.log.max_offset == 0
+    assert again.log.min_offset == -1
+    assert again.max_offset_in_queue("TopicA", 0) == 0
+    assert not machine.disk.list_dir(f"{machine.root}/consumequeue/TopicA")
