@@ -1,0 +1,144 @@
+"""Real TCP whose writes leave at once.
+
+Twisted's `write` waits for the next turn of the reactor; a response or a replication frame should
+not. These transports try `send` first when nothing is buffered, and give the rest to Twisted. Not
+for TLS: its bytes take the stock way.
+"""
+
+from typing import Any
+
+from twisted.internet import tcp
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.interfaces import (
+    IListeningPort,
+    IProtocolFactory,
+    IStreamClientEndpoint,
+    IStreamServerEndpoint,
+)
+from zope.interface import implementer
+
+BACKLOG = 1024
+
+
+class _EagerWrites:
+    """Mixed into a stock TCP transport."""
+
+    def write(self: Any, data: bytes) -> None:
+        """Send now what the socket takes; buffer the rest."""
+        if (
+            self.connected
+            and not (self.dataBuffer or self._tempDataBuffer)
+            and not (self.TLS or self.disconnecting or self._writeDisconnecting or self._aborting)
+        ):
+            try:
+                sent = self.socket.send(data)
+            except OSError:
+                # Full, or broken: Twisted's own attempt will wait, or report the loss.
+                sent = 0
+            if sent == len(data):
+                return
+            if sent:
+                data = data[sent:]
+        super().write(data)  # type: ignore[misc]
+
+    def writeSequence(self: Any, iovec: Any) -> None:
+        """As one write."""
+        self.write(b"".join(iovec))
+
+
+class EagerServer(_EagerWrites, tcp.Server):
+    """The transport of an accepted connection."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.setTcpNoDelay(True)
+
+
+class EagerPort(tcp.Port):
+    """Accepts connections with eager transports."""
+
+    transport = EagerServer
+
+
+class EagerClient(_EagerWrites, tcp.Client):
+    """The transport of a connection that we made."""
+
+    def _connectDone(self) -> None:
+        self.setTcpNoDelay(True)
+        super()._connectDone()  # type: ignore[no-untyped-call]
+
+
+class EagerConnector(tcp.Connector):
+    """Connects with an eager transport."""
+
+    def _makeTransport(self) -> EagerClient:
+        return EagerClient(  # type: ignore[no-untyped-call]
+            self.host, self.port, self.bindAddress, self, self.reactor
+        )
+
+
+class _EagerReactor:
+    """The reactor as the stock endpoints see it, with another `connectTCP`."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def connectTCP(
+        self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: Any = None
+    ) -> EagerConnector:
+        """As IReactorTCP's."""
+        connector = EagerConnector(host, port, factory, timeout, bindAddress, self._reactor)
+        connector.connect()
+        return connector
+
+
+@implementer(IStreamServerEndpoint)
+class _ServerEndpoint:
+    def __init__(self, reactor: Any, port: int, interface: str) -> None:
+        self._reactor = reactor
+        self._port = port
+        self._interface = interface
+
+    def listen(self, protocolFactory: IProtocolFactory) -> "Deferred[IListeningPort]":
+        """Bind (with SO_REUSEADDR) and listen."""
+        return execute(self._listen, protocolFactory)
+
+    def _listen(self, factory: IProtocolFactory) -> IListeningPort:
+        port = EagerPort(self._port, factory, BACKLOG, self._interface, self._reactor)
+        port.startListening()
+        listening: IListeningPort = port
+        return listening
+
+
+class RealNetwork:
+    """`rmq_ha.seams.Network` over TCP."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._eager_reactor: Any = _EagerReactor(reactor)
+
+    def client(self, host: str, port: int, timeout: float = 3.0) -> IStreamClientEndpoint:
+        """
+        Connects to a peer; a name is resolved first.
+
+        :param timeout: seconds.
+        """
+        endpoint: IStreamClientEndpoint
+        if isIPAddress(host):
+            endpoint = TCP4ClientEndpoint(self._eager_reactor, host, port, timeout)
+        elif isIPv6Address(host):
+            endpoint = TCP6ClientEndpoint(  # type: ignore[no-untyped-call]
+                self._eager_reactor, host, port, timeout
+            )
+        else:
+            endpoint = HostnameEndpoint(self._eager_reactor, host, port, timeout)
+        return endpoint
+
+    def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
+        """Listens; port 0 picks a free one, an empty interface means all of IPv4."""
+        return _ServerEndpoint(self._reactor, port, interface)

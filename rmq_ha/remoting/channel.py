@@ -1,0 +1,152 @@
+"""One connection, as request handlers and callers see it.
+
+Spec: remoting.md, section 1.6.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorTime, ITransport
+from twisted.logger import Logger
+
+from rmq_ha.errors import RemotingConnectError, RmqHaError
+from rmq_ha.model.message import Address
+from rmq_ha.remoting.pending import PendingCalls
+from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
+from rmq_ha.wire.frame import encode_frame
+
+_UNKNOWN_ADDRESS = Address(b"\0\0\0\0", 0)
+_CORK_LIMIT = 1 << 18
+
+
+class Channel:
+    """
+    Sends commands over a transport and waits for responses.
+
+    :ivar remote: the peer's address; 0.0.0.0:0 when the transport has none.
+    :ivar remote_text: the same as `ip:port`.
+    :ivar is_open: what is sent may still arrive.
+    :ivar last_io: when something was last read or written; seconds of the clock.
+    :ivar has_producer: the protocol is registered as its transport's producer.
+    :ivar pending: calls of ours that wait for a response.
+    """
+
+    log = Logger()
+
+    def __init__(self, clock: IReactorTime, transport: ITransport) -> None:
+        self._clock = clock
+        self._transport = transport
+        peer: Any = transport.getPeer()
+        try:
+            self.remote = Address.parse(peer.host, peer.port)
+        except (AttributeError, ValueError):
+            self.remote = _UNKNOWN_ADDRESS
+        self.remote_text = str(self.remote)
+        self.is_open = True
+        self.last_io = clock.seconds()
+        self.pending = PendingCalls(clock, self.remote_text)
+        self.has_producer = False
+        self._on_close: list[Callable[[Channel], object]] = []
+        self._is_gone = False
+        self._corked: list[bytes] | None = None
+        self._corked_size = 0
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.remote_text}{'' if self.is_open else ' closed'}>"
+
+    def send(self, command: RemotingCommand) -> None:
+        """
+        Send a command as it is.
+
+        :raises ProtocolViolation: it does not fit a frame.
+        """
+        self.write(encode_frame(command))
+
+    def write(self, frames: bytes) -> None:
+        """Send whole frames: at once, or with the other responses to the chunk being handled."""
+        if not self.is_open:
+            return
+        if self._corked is None:
+            self.last_io = self._clock.seconds()
+            self._transport.write(frames)
+            return
+        self._corked.append(frames)
+        self._corked_size += len(frames)
+        if self._corked_size > _CORK_LIMIT:
+            self._flush()
+
+    def invoke(self, command: RemotingCommand, timeout_ms: float) -> "Deferred[RemotingCommand]":
+        """
+        Ask the peer; the request gets an opaque of ours.
+
+        :returns: fires with the response, whatever its code; fails with `RemotingTimeout`, with
+            `RemotingConnectError`, or with `ProtocolViolation` when it does not fit a frame.
+        """
+        if not self.is_open:
+            return fail(RemotingConnectError(f"the connection to {self.remote_text} is closed"))
+        opaque, waiting = self.pending.add(timeout_ms)
+        flag = command.flag & ~(FLAG_RESPONSE | FLAG_ONEWAY)
+        try:
+            self.send(replace(command, opaque=opaque, flag=flag))
+        except RmqHaError as error:
+            self.pending.forget(opaque)
+            return fail(error)
+        return waiting
+
+    def close(self) -> None:
+        """Close the connection once what was written is sent. Twice is harmless."""
+        if self.is_open:
+            self._flush()
+            self.is_open = False
+            if self.has_producer:  # it would keep the connection open
+                self._transport.unregisterProducer()  # type: ignore[attr-defined]
+            self._transport.loseConnection()
+
+    def abort(self) -> None:
+        """Close the connection now; what is still buffered is lost."""
+        self.is_open = False
+        abort = getattr(self._transport, "abortConnection", self._transport.loseConnection)
+        abort()
+
+    def on_close(self, callback: "Callable[[Channel], object]") -> None:
+        """
+        Have `callback(channel)` called once when the connection is gone.
+
+        On a channel that is already gone it is called at once.
+        """
+        if self._is_gone:
+            callback(self)
+        else:
+            self._on_close.append(callback)
+
+    # What the protocol does
+
+    def cork(self) -> None:
+        """Collect what is written until `uncork`."""
+        self._corked = []
+        self._corked_size = 0
+
+    def uncork(self) -> None:
+        """Send what was collected as one write."""
+        self._flush()
+        self._corked = None
+
+    def closed(self, reason: str) -> None:
+        """The connection is gone: fail the calls, tell those who want to know."""
+        self.is_open = False
+        self._is_gone = True
+        self.pending.fail_all(f"lost the connection to {self.remote_text}: {reason}")
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:
+                self.log.failure("after the loss of {peer}", peer=self.remote_text)
+
+    def _flush(self) -> None:
+        if self._corked:
+            frames, self._corked, self._corked_size = self._corked, [], 0
+            self.last_io = self._clock.seconds()
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))

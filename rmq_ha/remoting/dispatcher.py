@@ -1,0 +1,139 @@
+"""Which function answers a request, and what becomes of its failure.
+
+Spec: remoting.md, sections 1.6 and 2.1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.errors import ProtocolViolation, RequestRejected
+from rmq_ha.interfaces import IAccessValidator
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire.codes import ResponseCode
+from rmq_ha.wire.command import FLAG_RESPONSE, RemotingCommand
+from rmq_ha.wire.frame import JSON, Frame, decode_frame
+
+Answer = RemotingCommand | Deferred[RemotingCommand | None] | Deferred[RemotingCommand] | None
+Handler = Callable[[Channel, RemotingCommand], Answer]
+BulkHandler = Callable[[Channel, list[tuple[bytes, bytes]]], Any]
+
+
+class RequestDispatcher:
+    """
+    Routes requests by code, and runs of alike frames to a bulk handler.
+
+    A bulk handler gets header and body of frames that follow each other and answers them with
+    `channel.write`; one-way requests among them are its business. With validators there is no
+    bulk handling, since a validator sees every request.
+
+    :ivar routes: request code to handler.
+    :ivar bulk: the first bytes of a JSON header (`b'{"code":310,'`) to bulk handler.
+    :ivar default: answers all other codes; without one they are answered with code 3.
+    :ivar answers_unknown: without a `default`, say so at all (a name server stays silent).
+    """
+
+    log = Logger()
+
+    def __init__(self, validators: Sequence[IAccessValidator] = ()) -> None:
+        self.routes: dict[int, Handler] = {}
+        self.bulk: dict[bytes, BulkHandler] = {}
+        self.default: Handler | None = None
+        self.answers_unknown = True
+        self._validators = tuple(validators)
+
+    def bulk_key(self, frame: Frame) -> bytes | None:
+        """The key of the bulk handler for a frame, if one is there."""
+        kind, header, _ = frame
+        if kind == JSON and not self._validators:
+            for key in self.bulk:
+                if header.startswith(key):
+                    return key
+        return None
+
+    def dispatch_bulk(self, channel: Channel, key: bytes, frames: list[Frame]) -> None:
+        """Give frames to a bulk handler as one call; if it raises, each gets code 1."""
+        try:
+            self.bulk[key](channel, [(header, body) for _, header, body in frames])
+        except Exception:
+            failure = _current_failure()
+            self.log.failure("bulk handler, from {peer}", failure, peer=channel.remote_text)
+            for frame in frames:
+                request = decode_frame(*frame)
+                self._respond(channel, request, _failed(request, failure))
+
+    def dispatch(self, channel: Channel, request: RemotingCommand) -> None:
+        """Have a request answered, now or when its handler's Deferred fires."""
+        try:
+            for validator in self._validators:
+                validator.validate(request, channel.remote_text)
+            handler = self.routes.get(request.code, self.default)
+            answer = self._unknown(request) if handler is None else handler(channel, request)
+        except Exception:
+            self._on_failure(_current_failure(), channel, request)
+            return
+        if isinstance(answer, Deferred):
+            answer.addCallbacks(
+                self._on_answer,
+                self._on_failure,
+                callbackArgs=(channel, request),
+                errbackArgs=(channel, request),
+            )
+            answer.addErrback(self._on_failure, channel, request)
+        elif answer is not None:
+            try:
+                self._respond(channel, request, answer)
+            except Exception:
+                self._on_failure(_current_failure(), channel, request)
+
+    def _unknown(self, request: RemotingCommand) -> RemotingCommand | None:
+        if not self.answers_unknown:
+            return None
+        return request.response(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f" request type {request.code} not supported",
+        )
+
+    def _on_answer(
+        self, answer: RemotingCommand | None, channel: Channel, request: RemotingCommand
+    ) -> None:
+        if answer is not None:
+            self._respond(channel, request, answer)
+
+    def _on_failure(self, failure: Failure, channel: Channel, request: RemotingCommand) -> None:
+        error = failure.value
+        if isinstance(error, RequestRejected):
+            response = request.response(error.code, error.remark)
+        else:
+            self.log.failure(
+                "request {code} from {peer}", failure, code=request.code, peer=channel.remote_text
+            )
+            response = _failed(request, failure)
+        try:
+            self._respond(channel, request, response)
+        except ProtocolViolation as violation:
+            self.log.error(
+                "no answer to {peer}: {error}", peer=channel.remote_text, error=violation
+            )
+
+    def _respond(
+        self, channel: Channel, request: RemotingCommand, response: RemotingCommand
+    ) -> None:
+        if request.is_oneway:
+            return
+        response.opaque = request.opaque
+        response.flag |= FLAG_RESPONSE
+        response.binary = request.binary
+        channel.send(response)
+
+
+def _failed(request: RemotingCommand, failure: Failure) -> RemotingCommand:
+    name = getattr(failure.type, "__name__", str(failure.type))
+    return request.response(ResponseCode.SYSTEM_ERROR, f"{name}: {failure.getErrorMessage()}")
+
+
+def _current_failure() -> Failure:
+    return Failure()  # type: ignore[no-untyped-call]

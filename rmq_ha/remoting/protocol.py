@@ -1,0 +1,217 @@
+"""A remoting connection: frames in, requests to the dispatcher, responses to those who wait.
+
+Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime, ITLSTransport
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.tls import FirstByte, ServerTls
+from rmq_ha.wire.frame import Frame, FrameReader, decode_frame
+
+_IDLE_SLACK = 0.001
+
+
+@implementer(IPushProducer)
+class RemotingProtocol(Protocol):
+    """
+    Either end of a connection.
+
+    The accepting end stops reading while its peer does not read: it is the producer of its own
+    transport. The connecting end goes on reading, or both could wait for each other for ever.
+
+    :ivar channel: set while connected.
+    :ivar lost: fires with None when the connection is gone.
+    """
+
+    log = Logger()
+    channel: Channel
+
+    def __init__(
+        self, clock: IReactorTime, dispatcher: RequestDispatcher, idle: float, *, accepts: bool
+    ) -> None:
+        """
+        :param idle: seconds without read and write after which the connection is closed; 0: never.
+        :param accepts: this is the accepting end.
+        """
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._idle = idle
+        self._accepts = accepts
+        self._reader = FrameReader()
+        self._backlog: deque[Frame] = deque()
+        self._paused = False
+        self._running = False
+        self._idle_timer: IDelayedCall | None = None
+        self.lost: Deferred[None] = Deferred()
+
+    def connectionMade(self) -> None:
+        """Start the idle timer, and on the accepting end watch the peer's reading."""
+        assert self.transport is not None
+        self.channel = Channel(self._clock, self.transport)
+        if self._idle > 0:
+            self._watch_idle(self._idle)
+        register = getattr(self.transport, "registerProducer", None)
+        if self._accepts and register is not None:
+            register(self, True)
+            self.channel.has_producer = True
+
+    def dataReceived(self, data: bytes) -> None:
+        """Handle all whole frames; their synchronous responses leave as one write."""
+        channel = self.channel
+        channel.last_io = self._clock.seconds()
+        try:
+            frames = self._reader.receive_data(data)
+        except ProtocolViolation as violation:
+            self._violated(violation)
+            return
+        if frames:
+            self._handle(frames)
+        if self._reader.fault is not None:
+            self._violated(self._reader.fault)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Fail the calls that wait and tell the channel's watchers."""
+        if self._idle_timer is not None and self._idle_timer.active():
+            self._idle_timer.cancel()
+        self._backlog.clear()
+        self.channel.closed(reason.getErrorMessage())
+        self.lost.callback(None)
+
+    # IPushProducer, for the transport's write buffer
+
+    def pauseProducing(self) -> None:
+        """The peer reads too slowly: take no more of its requests."""
+        self._paused = True
+        if self.transport is not None:
+            self.transport.pauseProducing()  # type: ignore[attr-defined]
+
+    def resumeProducing(self) -> None:
+        """The write buffer is empty again: first what is left of the last chunk, then read on."""
+        self._paused = False
+        if self._backlog and not self._running:
+            self._handle([])
+        if not self._paused and self.transport is not None:
+            self.transport.resumeProducing()  # type: ignore[attr-defined]
+
+    def stopProducing(self) -> None:
+        """The transport is gone; `connectionLost` says so."""
+
+    # Frames
+
+    def _handle(self, frames: list[Frame]) -> None:
+        backlog = self._backlog
+        backlog.extend(frames)
+        if self._running:
+            return
+        channel = self.channel
+        self._running = True
+        channel.cork()
+        try:
+            while backlog and not self._paused and channel.is_open:
+                self._next(channel, backlog)
+        except ProtocolViolation as violation:
+            self._violated(violation)
+        finally:
+            self._running = False
+            channel.uncork()
+
+    def _next(self, channel: Channel, backlog: deque[Frame]) -> None:
+        """Handle one frame, or a run of frames of one bulk handler."""
+        frame = backlog.popleft()
+        dispatcher = self._dispatcher
+        key = dispatcher.bulk_key(frame) if dispatcher.bulk else None
+        if key is not None:
+            run = [frame]
+            while backlog and backlog[0][1].startswith(key) and backlog[0][0] == frame[0]:
+                run.append(backlog.popleft())
+            dispatcher.dispatch_bulk(channel, key, run)
+            return
+        command = decode_frame(*frame)
+        if not command.is_response:
+            dispatcher.dispatch(channel, command)
+        elif not channel.pending.resolve(command):
+            self.log.debug(
+                "{peer} answers {opaque}, which nobody waits for",
+                peer=channel.remote_text,
+                opaque=command.opaque,
+            )
+
+    def _violated(self, violation: ProtocolViolation) -> None:
+        self._backlog.clear()
+        if self.channel.is_open:
+            self.log.warn(
+                "closing {peer}: {reason}", peer=self.channel.remote_text, reason=violation
+            )
+            self.channel.close()
+
+    def _watch_idle(self, delay: float) -> None:
+        call_later: Callable[..., IDelayedCall] = self._clock.callLater
+        self._idle_timer = call_later(delay, self._check_idle)
+
+    def _check_idle(self) -> None:
+        left = self.channel.last_io + self._idle - self._clock.seconds()
+        if left > _IDLE_SLACK:
+            self._watch_idle(left)
+            return
+        self.log.debug("closing {peer}: idle", peer=self.channel.remote_text)
+        self.channel.abort()
+
+
+class ServerProtocol(RemotingProtocol):
+    """The accepting end, which decides by the first byte whether this is TLS."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        dispatcher: RequestDispatcher,
+        idle: float,
+        connected: "dict[ServerProtocol, None]",
+        tls: ServerTls | None = None,
+    ) -> None:
+        """
+        :param connected: the protocol is in there while it is connected.
+        :param tls: None takes plain connections only.
+        """
+        super().__init__(clock, dispatcher, idle, accepts=True)
+        self._connected = connected
+        self._tls = tls
+
+    def connectionMade(self) -> None:
+        """Wait for the first byte."""
+        super().connectionMade()
+        self._connected[self] = None
+        if self._tls is not None:
+            # An attribute of the instance: later chunks go straight to the method.
+            self.dataReceived = self._first_data  # type: ignore[method-assign]
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Leave the table of connections."""
+        self._connected.pop(self, None)
+        self.__dict__.pop("dataReceived", None)
+        super().connectionLost(reason)
+
+    def _first_data(self, data: bytes) -> None:
+        del self.__dict__["dataReceived"]
+        assert self._tls is not None
+        verdict = self._tls.judge(data[0])
+        if verdict is FirstByte.PLAIN:
+            self.dataReceived(data)
+        elif verdict is FirstByte.START_TLS and ITLSTransport.providedBy(self.transport):
+            transport: Any = self.transport
+            transport.startTLS(self._tls.context_factory())
+            transport.protocol.dataReceived(data)
+        else:
+            mode = self._tls.mode.value
+            self._violated(ProtocolViolation(f"refused by tls.server.mode={mode}"))
