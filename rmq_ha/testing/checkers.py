@@ -148,8 +148,9 @@ def check_reading(store: Any, records: Iterable[Seen]) -> str | None:
                 return f"{topic} {queue_id}: {status} at {number}, {len(wanted) - read} are left"
             for message in result.messages:
                 found = parse_record(message, 0, len(message))
-                if found != wanted[read]:
-                    return f"{topic} {queue_id}: read {found} instead of {wanted[read]}"
+                next_one = wanted[read] if read < len(wanted) else None
+                if found != next_one:
+                    return f"{topic} {queue_id}: read {found} instead of {next_one}"
                 read += 1
             number = result.next_begin_offset
     return None

@@ -102,6 +102,8 @@ def parse_record(data: bytes, position: int, end: int) -> Seen | None:
         return None
     if tail != position + size or (body and crc32(body) & 0x7FFFFFFF != crc):
         return None
+    if "\0" in properties:  # no CRC covers them, but these bytes were never written
+        return None
     pairs = dict(piece.split("\x01", 1) for piece in properties.split("\x02") if "\x01" in piece)
     return Seen(
         offset,

@@ -8,7 +8,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from random import Random
+from traceback import format_exc
 
+from twisted.logger import ILogObserver, LogEvent, globalLogBeginner, globalLogPublisher
+from zope.interface import implementer, provider
+
+from rmq_ha.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
 from rmq_ha.testing.pair import HAPair, PairOptions
@@ -88,18 +93,19 @@ def run_pair(
         )
         for n, pause in enumerate(random.choice(((0.05,), (0.1, 0.1), (0.02, 0.5))))
     ]
-    for producer in producers:
-        producer.attempts = pair.attempts
-        producer.start()
-    pair.start()
-    plan.start()
-    world.clock.run_for(busy)
-    for producer in producers:
-        producer.stop()
-    plan.finish()
-    world.clock.run_for(SETTLE_SECONDS)
-    pair.check_end()
-    pair.stop()
+    with _Complaints(pair):
+        for producer in producers:
+            producer.attempts = pair.attempts
+            producer.start()
+        pair.start()
+        plan.start()
+        world.clock.run_for(busy)
+        for producer in producers:
+            producer.stop()
+        plan.finish()
+        world.clock.run_for(SETTLE_SECONDS)
+        pair.check_end()
+        pair.stop()
     statuses = Counter(
         "unanswered" if attempt.status is None else attempt.status.name
         for attempt in pair.attempts.values()
@@ -116,13 +122,52 @@ def run_pair(
     )
 
 
+@implementer(ILogObserver)
+class _Complaints:
+    """What the product logs as a failure, unless disk or peers are to blame."""
+
+    def __init__(self, pair: HAPair) -> None:
+        self._pair = pair
+
+    def __enter__(self) -> None:
+        globalLogPublisher.addObserver(self)
+
+    def __exit__(self, *_: object) -> None:
+        globalLogPublisher.removeObserver(self)
+
+    def __call__(self, event: LogEvent) -> None:
+        """A log event."""
+        failure = event.get("log_failure")
+        if failure is not None and failure.check(OSError, RmqHaError) is None:
+            self._pair.findings.violation(self._pair.now, "logged failure", failure.getTraceback())
+
+
+def run_safely(seed: int) -> Result:
+    """As `run_pair`; a simulation that breaks down is a violation of its seed."""
+    try:
+        return run_pair(seed)
+    except Exception:
+        broken = Finding(0.0, "broke down", format_exc())
+        return Result(seed, "", 0, "", [], {}, [broken], [])
+
+
+def be_quiet() -> None:
+    """Let the product's log go nowhere: thousands of faults would fill the screen."""
+    globalLogBeginner.beginLoggingTo([_forget], redirectStandardIO=False)
+
+
+@provider(ILogObserver)
+def _forget(event: LogEvent) -> None:
+    """Nobody reads it."""
+
+
 def run_seeds(seeds: range, jobs: int) -> Iterator[Result]:
     """Many seeds, in several processes."""
     if jobs <= 1:
-        yield from map(run_pair, seeds)
+        yield from map(run_safely, seeds)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        yield from pool.map(run_pair, seeds, chunksize=8)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), be_quiet) as pool:
+        yield from pool.map(run_safely, seeds, chunksize=8)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -133,6 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--trace", action="store_true", help="print every event of one seed")
     chosen = parser.parse_args(arguments)
+    be_quiet()
     if chosen.trace:
         results: Iterator[Result] = iter([run_pair(chosen.seed, trace=Trace(print))])
     else:
