@@ -65,6 +65,7 @@ class HAService:
         self._port: IListeningPort | None = None
         self._caught_up: Deferred[None] | None = None
         self._all_gone: Deferred[None] | None = None
+        self._stopping: Deferred[None] | None = None
         self._link: MasterLink | None = None
         self._has_fixed_address = False
         if configuration.store.broker_role is BrokerRole.SLAVE:
@@ -114,9 +115,11 @@ class HAService:
         Let the slaves have what they lack (for slaveTimeout at most), then close everything.
 
         :returns: fires when every connection is closed; puts that still wait got
-            FLUSH_SLAVE_TIMEOUT.
+            FLUSH_SLAVE_TIMEOUT. The same Deferred when called again.
         """
-        return Deferred.fromCoroutine(self._stop())
+        if self._stopping is None:
+            self._stopping = Deferred.fromCoroutine(self._stop())
+        return self._stopping
 
     async def _stop(self) -> None:
         port, self._port = self._port, None

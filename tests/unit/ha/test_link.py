@@ -1,6 +1,6 @@
 """`rmq_ha.ha.link`: a slave and its master."""
 
-from fakes import Station, Wire
+from ha_fakes import Station, Wire
 from memory_log import MemoryLog
 from twisted.trial.unittest import SynchronousTestCase
 

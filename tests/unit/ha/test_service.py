@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from fakes import Station
+from ha_fakes import Station
 from memory_log import MemoryLog
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
