@@ -171,6 +171,38 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "filterSupportRetry",
         "maxErrorRateOfBloomFilter",
     ],
+    "request-reply (codes 324 and 325) is not implemented": ["storeReplyMessageEnable"],
+    "producers are not asked about transactions that they left open": [
+        "transactionCheckInterval",
+        "transactionCheckMax",
+        "transactionTimeOut",
+    ],
+    "delivery of delayed messages never blocks here": [
+        "enableScheduleAsyncDeliver",
+        "scheduleAsyncDeliverMaxPendingLimit",
+        "scheduleAsyncDeliverMaxResendNum2Blocked",
+    ],
+    "the store paces this itself": [
+        "deleteCommitLogFilesInterval",
+        "deleteConsumeQueueFilesInterval",
+        "flushCommitLogTimed",
+        "flushConsumeQueueLeastPages",
+    ],
+    "outgoing requests are not limited by number here": [
+        "clientAsyncSemaphoreValue",
+        "clientOnewaySemaphoreValue",
+        "serverAsyncSemaphoreValue",
+        "serverOnewaySemaphoreValue",
+    ],
+    "the sizes of the operating system and of Twisted are used": [
+        "clientSocketRcvBufSize",
+        "clientSocketSndBufSize",
+        "serverSocketBacklog",
+        "serverSocketRcvBufSize",
+        "serverSocketSndBufSize",
+        "writeBufferHighWaterMark",
+        "writeBufferLowWaterMark",
+    ],
     "put the tls. settings into this file": ["tls.config.file"],
     "slow consumers are not disabled here": [
         "consumerFallbehindThreshold",
