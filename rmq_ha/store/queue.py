@@ -308,7 +308,7 @@ class ConsumeQueue:
         start = self._start_of(self._end)
         if start >= 0:
             rest = self._files.read(self._path(start), _WALK_SIZE, self._end - start)
-            if not last_exit_ok or rest.count(0) != len(rest):
+            if not last_exit_ok or rest != bytes(len(rest)):
                 self._files.zero(self._path(start), self._end - start)
 
     def _walk(self, start: int) -> tuple[int, int]:
