@@ -1,0 +1,415 @@
+"""Topics, groups, offsets and configuration as operators see them. Spec: remoting.md, chapter 7."""
+
+import json
+from typing import Any
+
+import pytest
+from processor_kit import START_MS, FakeChannel, Kit
+from twisted.internet.defer import Deferred
+
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.wire.bodies import (
+    MessageQueue,
+    decode_delay_offsets,
+    decode_group_table,
+    decode_kv_table,
+    decode_offset_table,
+    decode_queue_table,
+    decode_topic_table,
+)
+
+TOPIC = {
+    "topic": "NewT",
+    "defaultTopic": "TBW102",
+    "readQueueNums": 3,
+    "writeQueueNums": 2,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": "true",
+}
+
+
+# ---------------------------------------------------------------- topics
+
+
+def test_update_topic_is_registered_before_the_answer() -> None:
+    kit = Kit()
+    kit.registering = Deferred()
+    before = kit.topics.data_version.counter
+    assert kit.request(17, TOPIC) is None
+    config = kit.topics.get("NewT")
+    assert config == TopicConfig("NewT", 3, 2, 6)
+    assert kit.registered == [config]
+    assert kit.topics.data_version.counter == before + 1
+    kit.registering = None
+    assert kit.request(17, {**TOPIC, "readQueueNums": 8}).code == 0
+
+
+def test_update_topic_answers_although_name_servers_fail() -> None:
+    kit = Kit()
+    kit.registering = Deferred()
+    kit.registering.errback(RuntimeError("no name server"))
+    assert kit.request(17, TOPIC).code == 0
+
+
+def test_update_topic_keeps_the_order_that_name_servers_told() -> None:
+    kit = Kit()
+    kit.topics.update(TopicConfig("NewT", order=True))
+    kit.request(17, {**TOPIC, "order": "false"})
+    assert kit.topics.is_order("NewT")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"topic": "bad topic"},
+        {"topic": ""},
+        {"topic": "x" * 128},
+        {"topic": "TBW102"},
+        {"topic": "rmq_sys_x"},
+        {"topic": "broker-a"},
+        {"topic": "DefaultCluster_REPLY_TOPIC"},
+        {"topicFilterType": "X"},
+        {"readQueueNums": -1},
+        {"writeQueueNums": 2**31 - 1},
+        {"perm": "rw"},
+        {"topicSysFlag": "x"},
+    ],
+)
+def test_update_topic_refuses(changes: Any) -> None:
+    kit = Kit()
+    assert kit.request(17, {**TOPIC, **changes}).code == 1
+    assert kit.registered == []
+
+
+@pytest.mark.parametrize("name", list(TOPIC))
+def test_update_topic_with_a_field_missing(name: str) -> None:
+    """What Java can do without, we can."""
+    ext = {key: value for key, value in TOPIC.items() if key != name}
+    optional = name in ("defaultTopic", "topicSysFlag", "order")
+    assert Kit().request(17, ext).code == (0 if optional else 1)
+
+
+def test_all_topics() -> None:
+    kit = Kit()
+    answer = kit.request(21)
+    assert answer.ext == {}
+    version, topics = decode_topic_table(answer.body)
+    assert version == kit.topics.data_version
+    assert topics == kit.topics.table
+
+
+def test_delete_topic() -> None:
+    kit = Kit()
+    assert kit.request(215, {"topic": "TopicA"}).code == 0
+    assert kit.topics.get("TopicA") is None
+    assert kit.store.known_topics == set(kit.topics.table)
+    assert kit.request(215, {"topic": "nope"}).code == 0
+    for topic in ("TBW102", "a b", ""):
+        assert kit.request(215, {"topic": topic}).code == 1
+    assert kit.request(215).code == 1
+
+
+def test_slaves_change_nothing() -> None:
+    kit = Kit(BrokerRole.SLAVE)
+    group = {"groupName": "G9"}
+    assert kit.request(17, TOPIC).code == 1
+    assert kit.request(215, {"topic": "TopicA"}).code == 1
+    assert kit.request(200, None, group).code == 1
+    assert kit.request(207, group).code == 1
+    assert kit.topics.get("TopicA") is not None
+    assert kit.groups.get("G9") is None
+
+
+def test_topic_stats() -> None:
+    kit = Kit()
+    kit.topics.update(TopicConfig("T", 1, 2))
+    kit.store.put("T", 1)
+    last = kit.store.put("T", 1)
+    body = kit.request(202, {"topic": "T"}).body
+    assert body.startswith(b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:{')
+    assert decode_queue_table(body) == {
+        MessageQueue("T", "broker-a", 0): {
+            "minOffset": 0,
+            "maxOffset": 0,
+            "lastUpdateTimestamp": 0,
+        },
+        MessageQueue("T", "broker-a", 1): {
+            "minOffset": 0,
+            "maxOffset": 2,
+            "lastUpdateTimestamp": START_MS + last,
+        },
+    }
+    assert kit.request(202, {"topic": "nope"}).code == 17
+
+
+def test_who_consumes() -> None:
+    kit = Kit()
+    kit.heartbeat(kit.channel, "c1", "online", "TopicA")
+    kit.offsets.commit("offline", "TopicA", 0, 1)
+    assert kit.request(300, {"topic": "TopicA"}).body == b'{"groupList":["offline","online"]}'
+    assert kit.request(300, {"topic": "nope"}).body == b'{"groupList":[]}'
+
+
+def test_system_topics() -> None:
+    """The list of a Java 4.9.7."""
+    assert set(json.loads(Kit().request(305).body)["topicList"]) == {
+        "SCHEDULE_TOPIC_XXXX",
+        "DefaultCluster",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "BenchmarkTest",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "TBW102",
+        "broker-a",
+        "DefaultCluster_REPLY_TOPIC",
+        "SELF_TEST_TOPIC",
+    }
+
+
+# ---------------------------------------------------------------- groups
+
+
+def test_update_and_delete_group() -> None:
+    """Missing members take the class defaults."""
+    kit = Kit()
+    assert kit.request(200, None, {"groupName": "G9", "retryMaxTimes": 3}).code == 0
+    assert kit.groups.get("G9") == SubscriptionGroupConfig("G9", retry_max_times=3)
+    version, groups = decode_group_table(kit.request(201).body)
+    assert groups == kit.groups.table
+    assert version == kit.groups.data_version
+    kit.offsets.commit("G9", "TopicA", 0, 1)
+    assert kit.request(207, {"groupName": "G9"}).code == 0
+    assert kit.groups.get("G9") is None
+    assert kit.offsets.query("G9", "TopicA", 0) == 1
+    assert kit.request(207, {"groupName": "G9", "removeOffset": "true"}).code == 0
+    assert kit.offsets.query("G9", "TopicA", 0) == -1
+    assert kit.request(207).code == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        b"{",
+        b"null",
+        {},
+        {"groupName": ""},
+        {"groupName": [1]},
+        {"groupName": "G", "retryMaxTimes": "x"},
+        {"groupName": "G", "retryQueueNums": 10**9},
+        {"groupName": "G", "retryQueueNums": [1]},
+    ],
+)
+def test_update_group_refuses(body: Any) -> None:
+    assert Kit().request(200, None, body).code == 1
+
+
+def test_consumer_connections() -> None:
+    kit = Kit()
+    kit.heartbeat(FakeChannel(1), "c1", "G1", "TopicA")
+    assert json.loads(kit.request(203, {"consumerGroup": "G1"}).body) == {
+        "connectionSet": [
+            {"clientAddr": "127.0.0.1:1", "clientId": "c1", "language": "JAVA", "version": 407}
+        ],
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "subscriptionTable": {
+            "TopicA": {
+                "classFilterMode": False,
+                "codeSet": [42],
+                "expressionType": "TAG",
+                "subString": "*",
+                "subVersion": 1,
+                "tagsSet": [],
+                "topic": "TopicA",
+            }
+        },
+    }
+    answer = kit.request(203, {"consumerGroup": "nope"})
+    assert (answer.code, answer.remark) == (206, "the consumer group[nope] not online")
+
+
+def test_producer_connections() -> None:
+    kit = Kit()
+    kit.heartbeat(FakeChannel(1), "c1", "G1", "TopicA")
+    assert json.loads(kit.request(204, {"producerGroup": "PG"}).body)["connectionSet"] == [
+        {"clientAddr": "127.0.0.1:1", "clientId": "c1", "language": "JAVA", "version": 407}
+    ]
+    assert kit.request(204, {"producerGroup": "nope"}).code == 1
+
+
+def test_consume_stats() -> None:
+    """By read queue of the topics with committed offsets, as Java 4.9.7 tells it."""
+    kit = Kit()
+    kit.topics.update(TopicConfig("T", 2, 1))
+    first = kit.store.put("T")
+    kit.store.put("T")
+    assert kit.request(208, {"consumerGroup": "G"}).body == b'{"consumeTps":0.0,"offsetTable":{}}'
+    kit.offsets.commit("G", "T", 0, 1)
+    kit.offsets.commit("G", "gone", 0, 1)
+    kit.stats.got("T", "G", 120)
+    expected = {
+        MessageQueue("T", "broker-a", 0): {
+            "brokerOffset": 2,
+            "consumerOffset": 1,
+            "lastTimestamp": START_MS + first,
+        },
+        MessageQueue("T", "broker-a", 1): {
+            "brokerOffset": 0,
+            "consumerOffset": 0,
+            "lastTimestamp": 0,
+        },
+    }
+    body = kit.request(208, {"consumerGroup": "G"}).body
+    assert decode_queue_table(body) == expected
+    assert body.startswith(b'{"consumeTps":2.0,')
+    by_topic = kit.request(208, {"consumerGroup": "G", "topic": "T"}).body
+    assert decode_queue_table(by_topic) == expected
+    # a live group that does not subscribe the topic any more
+    kit.heartbeat(kit.channel, "c", "G", "TopicA")
+    assert decode_queue_table(kit.request(208, {"consumerGroup": "G"}).body) == {}
+    assert kit.request(208).code == 0
+
+
+# ---------------------------------------------------------------- offsets
+
+
+def test_bounds() -> None:
+    kit = Kit()
+    kit.store.put("TopicA", 1)
+    where = {"topic": "TopicA", "queueId": 1}
+    assert kit.request(30, where).ext == {"offset": "1"}
+    assert kit.request(31, where).ext == {"offset": "0"}
+    assert kit.request(32, where).ext == {"timestamp": str(START_MS)}
+    assert kit.request(29, {**where, "timestamp": 12}).ext == {"offset": "5"}
+    unknown = {"topic": "nope", "queueId": 0}
+    assert kit.request(30, unknown).ext == {"offset": "0"}
+    assert kit.request(32, unknown).ext == {"timestamp": "-1"}
+    for code in (29, 30, 31, 32):
+        assert kit.request(code, {"topic": "TopicA", "queueId": "x"}).code == 1
+        assert kit.request(code).code == 1
+
+
+def test_offsets_for_a_slave() -> None:
+    kit = Kit()
+    assert kit.request(43).body == b'{"offsetTable":{}}'
+    kit.offsets.commit("CG", "TopicA", 0, 5)
+    kit.offsets.commit("CG", "TopicA", 1, 7)
+    body = kit.request(43).body
+    assert body == b'{"offsetTable":{"TopicA@CG":{0:5,1:7}}}'
+    assert decode_offset_table(body) == kit.offsets.table
+    body = kit.request(45).body
+    assert body == b'{"offsetTable":{1:3,3:4}}'
+    assert decode_delay_offsets(body) == {1: 3, 3: 4}
+
+
+# ---------------------------------------------------------------- configuration
+
+# Of a fresh Java 4.9.7; the directory's own ratio and the delay levels come with use.
+RUNTIME_KEYS = [
+    "EndTransactionQueueSize",
+    "EndTransactionThreadPoolQueueCapacity",
+    "bootTimestamp",
+    "brokerVersion",
+    "brokerVersionDesc",
+    "commitLogDirCapacity",
+    "dispatchMaxBuffer",
+    "earliestMessageTimeStamp",
+    "getFoundTps",
+    "getMessageEntireTimeMax",
+    "getMissTps",
+    "getTotalTps",
+    "getTransferedTps",
+    "msgGetTotalTodayMorning",
+    "msgGetTotalTodayNow",
+    "msgGetTotalYesterdayMorning",
+    "msgPutTotalTodayMorning",
+    "msgPutTotalTodayNow",
+    "msgPutTotalYesterdayMorning",
+    "pageCacheLockTimeMills",
+    "pullThreadPoolQueueCapacity",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueSize",
+    "putLatency99",
+    "putLatency999",
+    "putMessageAverageSize",
+    "putMessageDistributeTime",
+    "putMessageEntireTimeMax",
+    "putMessageFailedTimes",
+    "putMessageSizeTotal",
+    "putMessageTimesTotal",
+    "putTps",
+    "queryThreadPoolQueueCapacity",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueSize",
+    "remainTransientStoreBufferNumbs",
+    "runtime",
+    "sendThreadPoolQueueCapacity",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "sendThreadPoolQueueSize",
+    "startAcceptSendRequestTimeStamp",
+]
+
+
+def test_runtime_info() -> None:
+    """Every key of Java's that is not the store's; the store's own numbers win."""
+    table = decode_kv_table(Kit().request(28).body)
+    assert set(RUNTIME_KEYS) <= set(table)
+    assert (table["brokerVersion"], table["brokerVersionDesc"]) == ("407", "V4_9_7")
+    assert table["commitLogDirCapacity"] == "Total : 252.0 GiB, Free : 79.0 GiB."
+    assert table["sendThreadPoolQueueCapacity"] == "10000"
+    assert table["commitLogMaxOffset"] == "0"
+    assert table["putTps"] == "1.5 "
+
+
+def test_get_config() -> None:
+    answer = Kit().request(26)
+    assert json.loads(answer.ext["version"]) == {"counter": 0, "timestamp": START_MS}
+    lines = answer.body.decode().splitlines()
+    assert "brokerName=broker-a" in lines
+    assert "slaveReadEnable=false" in lines
+    assert "brokerRole=ASYNC_MASTER" in lines
+    assert not [line for line in lines if line.endswith("=") or "=" not in line]
+
+
+def test_update_config() -> None:
+    kit = Kit()
+    answer = kit.request(25, None, b"slaveReadEnable=true\nfoo=bar\n# a comment\n")
+    assert answer.code == 0
+    assert kit.broker.slave_read_enable
+    assert kit.saved == [{"slaveReadEnable": "true"}]
+    assert json.loads(kit.request(26).ext["version"])["counter"] == 1
+    assert kit.request(25).code == 0
+    assert kit.request(25, None, b"foo=bar").code == 0
+    assert len(kit.saved) == 1
+
+
+def test_update_of_the_permission_registers_again() -> None:
+    kit = Kit()
+    before = kit.topics.data_version.counter
+    assert kit.request(25, None, b"brokerPermission=4").code == 0
+    assert kit.broker.broker_permission == 4
+    assert kit.topics.data_version.counter == before + 1
+    assert len(kit.registered) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"slaveReadEnable=maybe",
+        b"slaveReadEnable=true\nbrokerRole=SLAVE",
+        b"slaveReadEnable=true\nlistenPort=1",
+        b"slaveReadEnable=true\nx=\\u12",
+    ],
+)
+def test_update_config_is_all_or_nothing(body: bytes) -> None:
+    kit = Kit()
+    assert kit.request(25, None, body).code == 1
+    assert not kit.broker.slave_read_enable
+    assert kit.saved == []
