@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint
 from twisted.internet.task import deferLater
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "ha"))
@@ -18,23 +17,10 @@ from memory_log import MemoryLog
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.service import HAService
+from rmq_ha.host.real import make_host
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
-from rmq_ha.seams import Host
 
 CATCH_UP_SIZE = 64 << 20
-
-
-class LoopbackNetwork:
-    """Stock endpoints."""
-
-    def __init__(self, reactor: Any) -> None:
-        self.reactor = reactor
-
-    def client(self, host: str, port: int, timeout: float = 3.0) -> TCP4ClientEndpoint:
-        return TCP4ClientEndpoint(self.reactor, host, port, timeout=timeout)
-
-    def server(self, port: int, interface: str = "") -> TCP4ServerEndpoint:
-        return TCP4ServerEndpoint(self.reactor, port, interface=interface)
 
 
 class ChainedLog(MemoryLog):
@@ -58,21 +44,13 @@ class ChainedLog(MemoryLog):
 def make_service(log: MemoryLog, role: BrokerRole, master: HAService | None = None) -> HAService:
     from twisted.internet import reactor
 
-    host = Host(
-        clock=reactor,  # type: ignore[arg-type]
-        now_ms=lambda: round(time.time() * 1000),
-        network=LoopbackNetwork(reactor),
-        disk=None,  # type: ignore[arg-type]
-        worker=None,  # type: ignore[arg-type]
-        random=random.Random(7),
-    )
     configuration = BrokerConfiguration()
     configuration.server.listen_port = 0
     configuration.ours.bind_address = "127.0.0.1"
     configuration.store.broker_role = role
     if master is not None:
         configuration.store.ha_master_address = f"127.0.0.1:{master.port}"
-    return HAService(host, configuration, log)
+    return HAService(make_host(reactor), configuration, log)
 
 
 async def until(condition: Any, seconds: float = 20.0) -> None:
