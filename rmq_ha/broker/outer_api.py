@@ -20,6 +20,7 @@ from rmq_ha.wire.bodies import (
     decode_kv_table,
     decode_offset_table,
     decode_topic_table,
+    read_body,
 )
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -99,12 +100,13 @@ class BrokerOuterAPI:
         command = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext=broker.to_ext())
         await self._invoke(name_server, command, timeout_ms)
 
-    async def is_changed(
+    async def known_version(
         self, name_server: str, broker: BrokerIdentity, version: DataVersion, timeout_ms: int
-    ) -> bool:
+    ) -> tuple[bool, DataVersion | None]:
         """
-        QUERY_DATA_VERSION: whether the name server wants a registration.
+        QUERY_DATA_VERSION.
 
+        :returns: whether the name server wants a registration, and the version that it has.
         :raises RemotingError: no answer, or an answer other than success.
         """
         command = RemotingCommand(
@@ -113,7 +115,8 @@ class BrokerOuterAPI:
             body=fastjson.encode(version.to_json()),
         )
         response = await self._invoke(name_server, command, timeout_ms)
-        return (response.ext or {}).get("changed", "").lower() != "false"
+        changed = (response.ext or {}).get("changed", "").lower() != "false"
+        return changed, read_body(response.body, DataVersion.from_json) if response.body else None
 
     async def topic_configs(self, master: str) -> TopicTable:
         """

@@ -31,9 +31,9 @@ class Registration:
     """
     Registers with all name servers: at start, in time, and when a topic comes into being.
 
-    A registration that carries one topic is sent only to a name server that knows all the others:
-    one that missed an earlier change would else never hear of it, since it looks at no body whose
-    data version it has already seen.
+    A registration that carries one topic goes only to a name server that has all the others: one
+    that missed an earlier change, or restarted, would else never hear of them, since it looks at
+    no body whose data version it has already seen.
 
     :param ha_address_learned: called with the master's HA address, by a slave's registrations.
     :param master_address_learned: called with the master's address, None where no name server
@@ -63,7 +63,6 @@ class Registration:
         self._api = api
         self._ha_address_learned = ha_address_learned
         self._master_address_learned = master_address_learned
-        self._complete: dict[str, int] = {}  # name server to the data version's counter it has
         self._unreachable: set[str] = set()
         self._soon: IDelayedCall | None = None
         self._soon_at = 0.0
@@ -132,7 +131,6 @@ class Registration:
                 name_server, self.identity, UNREGISTER_TIMEOUT_MS
             ),
         )
-        self._complete.clear()
 
     def _in_time(self) -> "Deferred[None]":
         return Deferred.fromCoroutine(self._round())
@@ -147,38 +145,37 @@ class Registration:
         version = replace(self._topics.data_version)
         answers = await self._everywhere(
             names,
-            lambda name_server: self._api.is_changed(
+            lambda name_server: self._api.known_version(
                 name_server, self.identity, version, self._timeout_ms
             ),
         )
-        return len(answers) < len(names) or any(answers)
+        return len(answers) < len(names) or any(changed for changed, _ in answers)
 
     async def _register_all(self) -> None:
-        await self._register(self.name_servers, self._body(self._topics.table.values()))
+        body = self._body(self._topics.table.values())
+        await self._register(
+            lambda name_server: self._api.register(
+                name_server, self.identity, body, self._timeout_ms
+            )
+        )
 
     async def _register_topic(self, config: TopicConfig) -> None:
-        previous = self._topics.data_version.counter - 1
-        names = self.name_servers
-        current = [name for name in names if self._complete.get(name) == previous]
-        others = [name for name in names if name not in current]
-        rounds = []
-        if current:
-            rounds.append(self._register(current, self._body([config])))
-        if others:
-            rounds.append(self._register(others, self._body(self._topics.table.values())))
-        await DeferredList([Deferred.fromCoroutine(item) for item in rounds])
-
-    async def _register(self, name_servers: list[str], body: RegisterBody) -> None:
-        """One round; a slave takes the answer that names a master over one that does not."""
-        counter = self._topics.data_version.counter
-
         async def register(name_server: str) -> RegisterBrokerResult:
-            self._complete.pop(name_server, None)
-            result = await self._api.register(name_server, self.identity, body, self._timeout_ms)
-            self._complete[name_server] = counter
-            return result
+            version = replace(self._topics.data_version)
+            _, known = await self._api.known_version(
+                name_server, self.identity, version, self._timeout_ms
+            )
+            is_next = known is not None and known.counter + 1 == self._topics.data_version.counter
+            body = self._body([config] if is_next else self._topics.table.values())
+            return await self._api.register(name_server, self.identity, body, self._timeout_ms)
 
-        answers = await self._everywhere(name_servers, register)
+        await self._register(register)
+
+    async def _register(
+        self, register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]]
+    ) -> None:
+        """One round; a slave takes the answer that names a master over one that does not."""
+        answers = await self._everywhere(self.name_servers, register)
         self.rounds += 1
         if answers:
             self._learn(next((item for item in answers if item.master_address), answers[0]))

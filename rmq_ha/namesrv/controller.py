@@ -3,7 +3,8 @@
 Spec: remoting.md, section 2.3 and chapter 9.
 """
 
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import cast
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
@@ -43,7 +44,7 @@ class NamesrvController:
         namesrv_config: NamesrvConfig,
         server_config: NettyServerConfig,
         interface: str = "",
-        tls: Any = None,
+        tls: Mapping[str, str] | None = None,
     ) -> None:
         self.routes = RouteInfoManager()
         self.kv_config = KVConfigManager(

@@ -17,6 +17,7 @@ from rmq_ha.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import read_body
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import RegisterBrokerBody, body_crc32, wants_standard_json
@@ -104,7 +105,10 @@ class RouteProcessor:
             self._clock.seconds(),
         )
         if result.is_first:
-            self.log.info("broker {broker} registered", broker=broker)
+            self.log.info(
+                "{broker.broker_name} {broker.broker_id} at {broker.address} registered",
+                broker=broker,
+            )
         self._watch(channel)
         answer_ext = {}
         if result.master_address is not None:
@@ -118,7 +122,10 @@ class RouteProcessor:
         """104."""
         broker = _identity(request)
         self._routes.unregister(broker)
-        self.log.info("broker {broker} unregistered", broker=broker)
+        self.log.info(
+            "{broker.broker_name} {broker.broker_id} at {broker.address} unregistered",
+            broker=broker,
+        )
         return request.response()
 
     def query_data_version(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
@@ -304,8 +311,8 @@ def _check_crc32(text: str, body: bytes | None) -> None:
 
 def _data_version(body: bytes | None) -> DataVersion:
     try:
-        return DataVersion.from_json(fastjson.parse(body) if body else None)
-    except (ProtocolViolation, AttributeError, TypeError, ValueError) as error:
+        return read_body(body, DataVersion.from_json) if body else DataVersion()
+    except ProtocolViolation as error:
         raise RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"the body is no DataVersion: {error}"
         ) from None

@@ -1,0 +1,92 @@
+"""A whole name server on a simulated machine."""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.errors import StoreError
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.testing.host import World
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import RegisterBrokerBody
+
+BROKER = BrokerIdentity("C", "a", 0, "10.0.0.9:10911", "10.0.0.9:10912")
+KV_PATH = "/ns/kvConfig.json"
+
+
+class ControllerTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.world = World(7)
+        self.server, self.peer = self.world.add("namesrv"), self.world.add("broker")
+        self.namesrv = self.make()
+        self.wait(self.namesrv.start())
+        self.client = RemotingClient(self.peer.seams, NettyClientConfig())
+
+    def make(self) -> NamesrvController:
+        return NamesrvController(
+            self.server.seams,
+            NamesrvConfig(kv_config_path=KV_PATH),
+            NettyServerConfig(listen_port=9876),
+        )
+
+    def wait(self, waiting: Deferred[Any], seconds: float = 5.0) -> Any:
+        self.world.clock.run_for(seconds)
+        return self.successResultOf(waiting)
+
+    def ask(self, code: int, body: bytes | None = None, **ext: str) -> RemotingCommand:
+        command = RemotingCommand(code, ext=ext, body=body)
+        answer = self.client.invoke(f"{self.server.ip}:9876", command, 3000)
+        found = self.wait(answer, 1.0)
+        assert isinstance(found, RemotingCommand)
+        return found
+
+    def register(self) -> None:
+        body = RegisterBrokerBody(DataVersion(1, 1), {"T": TopicConfig("T")}).encode()
+        self.assertEqual(self.ask(103, body, **BROKER.to_ext()).code, 0)
+
+    def test_register_and_route(self) -> None:
+        self.register()
+        self.assertEqual(self.ask(105, topic="T").code, 0)
+
+    def test_unknown_code(self) -> None:
+        """Answered, where the Java name server lets the client wait."""
+        self.assertEqual(self.ask(999).code, 3)
+
+    def test_a_closed_connection_removes_its_broker(self) -> None:
+        self.register()
+        self.wait(self.client.stop())
+        self.client = RemotingClient(self.peer.seams, NettyClientConfig())
+        self.assertEqual(self.ask(105, topic="T").code, 17)
+
+    def test_a_silent_broker_expires(self) -> None:
+        """Although its connection is in use: only registrations count."""
+        self.register()
+        for _ in range(11):
+            self.world.clock.run_for(9.0)
+            self.assertEqual(self.ask(105, topic="T").code, 0)
+        self.world.clock.run_for(22.0)
+        self.assertEqual(self.ask(105, topic="T").code, 17)
+
+    def test_key_values_survive_a_restart(self) -> None:
+        self.assertEqual(self.ask(100, namespace="n", key="k", value="v").code, 0)
+        self.wait(self.client.stop())
+        self.wait(self.namesrv.stop())
+        self.assertEqual(self.namesrv.port, 9876)
+        self.namesrv = self.make()
+        self.wait(self.namesrv.start())
+        self.client = RemotingClient(self.peer.seams, NettyClientConfig())
+        self.assertEqual(self.ask(101, namespace="n", key="k").ext, {"value": "v"})
+
+    def test_damaged_key_values(self) -> None:
+        """The start fails and says which files."""
+        for name in (KV_PATH, KV_PATH + ".bak"):
+            self.server.disk.replace(name, b"{")
+        failure = self.failureResultOf(self.make().start(), StoreError)
+        self.assertIn(KV_PATH, failure.getErrorMessage())
