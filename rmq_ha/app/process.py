@@ -6,6 +6,8 @@ import signal
 import sys
 from typing import Any
 
+from twisted.logger import Logger
+
 
 class ProcessEnd:
     """
@@ -18,9 +20,12 @@ class ProcessEnd:
     :param reactor: the running one.
     """
 
+    log = Logger()
+
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._failed = False
+        self._is_stopping = False
         # Registered early, so it runs after what others register from now on.
         atexit.register(self._leave)
 
@@ -31,7 +36,8 @@ class ProcessEnd:
 
     def stop(self) -> None:
         """Stop the reactor, unless it is stopping already."""
-        if self._reactor.running:
+        if self._reactor.running and not self._is_stopping:
+            self._is_stopping = True
             self._reactor.stop()
 
     def catch_sigterm(self) -> None:
@@ -39,7 +45,11 @@ class ProcessEnd:
         signal.signal(signal.SIGTERM, self._terminated)
 
     def _terminated(self, number: int, frame: Any) -> None:
-        self._reactor.callFromThread(self.stop)
+        self._reactor.callFromThread(self._stop_as_told)
+
+    def _stop_as_told(self) -> None:
+        self.log.info("SIGTERM: stopping")
+        self.stop()
 
     def _leave(self) -> None:
         if self._failed:

@@ -140,6 +140,16 @@ def test_sigterm_waits_for_the_stop_and_is_exit_code_0(tmp_path: Path, fake: Pat
     assert "stopped" in process.text()
 
 
+def test_a_second_sigterm_does_not_hurry_the_stop(tmp_path: Path, fake: Path) -> None:
+    process = Process(tmp_path, "fakeserver", paths=(fake,))
+    process.ready()
+    process.process.send_signal(signal.SIGTERM)
+    time.sleep(0.05)
+    assert process.end(signal.SIGTERM) == 0, process.text()
+    assert "slow stop done" in process.text()
+    assert "Traceback" not in process.text()
+
+
 def test_a_bad_configuration_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "b.properties").write_text("\nlistenPort=x\n")
     process = Process(tmp_path, "rmqha", "--config", "b.properties")
