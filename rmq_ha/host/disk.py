@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 from contextlib import suppress
+from errno import ENXIO
 
 from rmq_ha.errors import StoreError, StoreLocked
 from rmq_ha.seams import DiskUsage
@@ -67,10 +68,13 @@ class RealFile:
         """Write zeros over whatever data there is from `position` on; holes stay holes."""
         while position < self._size:
             try:
-                position = max(position, os.lseek(self._fd, position, os.SEEK_DATA))
-            except OSError:
-                return  # ENXIO: only holes from here to the end
-            data = os.pread(self._fd, min(_CHUNK, self._size - position), position)
+                position = os.lseek(self._fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == ENXIO:
+                    return  # only holes from here to the end
+                raise
+            hole = os.lseek(self._fd, position, os.SEEK_HOLE)
+            data = os.pread(self._fd, min(_CHUNK, hole - position), position)
             if data.count(0) != len(data):
                 self.pwrite(bytes(len(data)), position)
             position += max(len(data), 1)

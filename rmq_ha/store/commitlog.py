@@ -187,9 +187,10 @@ class CommitLog:
         """
         start = self.row.start_of(physical_offset)
         try:
-            if not self.row.starts:
+            if not self.row.starts and (not data or physical_offset == start):
                 self.row.create(start)
                 self.recovered(start)
+                physical_offset = start
             if physical_offset != self.max_offset:
                 raise DivergedLog(
                     f"bytes for {physical_offset}, but this log ends at {self.max_offset}"
@@ -246,7 +247,8 @@ class CommitLog:
         :raises StoreError: the disk cannot read it.
         """
         if size is None:
-            size = record_size_at(self.read(physical_offset, 8), 0, 8)
+            head = self.read(physical_offset, BLANK_SIZE)
+            size = record_size_at(head, 0, len(head))
         if size < RECORD_OVERHEAD or physical_offset + size > self.max_offset:
             return None
         data = self.read(physical_offset, size)

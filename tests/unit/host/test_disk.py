@@ -1,0 +1,116 @@
+"""The real disk, beyond the contract. Spec: store.md, section 1."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rmq_ha.errors import StoreError, StoreLocked
+from rmq_ha.host.disk import RealDisk
+
+TAKE_POSIX_LOCK = (
+    "import fcntl, sys; file = open(sys.argv[1], 'r+b');"
+    "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)"
+)
+
+
+def other_process_gets_lock(path):
+    """With the call that a Java broker uses."""
+    return (
+        subprocess.run(
+            [sys.executable, "-c", TAKE_POSIX_LOCK, path], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
+
+
+def test_the_lock_excludes_java_and_ourselves(tmp_path):
+    """A POSIX record lock of another process and a second one in this process are refused; a
+    failed attempt does not loosen the lock."""
+    path = str(tmp_path / "store" / "lock")
+    disk = RealDisk()
+    lock = disk.lock(path)
+    assert disk.read_bytes(path) == b"lock"
+    assert not other_process_gets_lock(path)
+    with pytest.raises(StoreLocked, match="another broker"):
+        RealDisk().lock(path)
+    assert not other_process_gets_lock(path)
+    open(path, "rb").close()
+    assert not other_process_gets_lock(path)
+    lock.release()
+    assert other_process_gets_lock(path)
+    disk.lock(path).release()
+
+
+def test_a_lock_of_java_is_respected(tmp_path):
+    """Another process holds the record lock."""
+    path = tmp_path / "lock"
+    path.write_bytes(b"lock")
+    code = TAKE_POSIX_LOCK + "; print('locked', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(StoreLocked):
+            RealDisk().lock(str(path))
+        other.stdin.close()
+    RealDisk().lock(str(path)).release()
+
+
+def test_files_are_sparse_and_zeroing_keeps_them_so(tmp_path):
+    """A new file takes no room; zeroing touches only what was written."""
+    path = str(tmp_path / "a" / "b" / "file")
+    file = RealDisk().open(path, 1 << 26)
+    file.pwrite(b"x" * 10000, 5_000_000)
+    file.pwrite(b"y", 60_000_000)
+    file.zero(5_000_100)
+    assert file.pread(200, 5_000_000) == b"x" * 100 + bytes(100)
+    assert file.pread(1, 60_000_000) == b"\0"
+    file.sync()
+    file.close()
+    file.close()
+    assert os.stat(path).st_size == 1 << 26
+    assert os.stat(path).st_blocks * 512 < 1 << 20
+
+
+def test_a_creation_that_was_cut_short(tmp_path):
+    """A file of no bytes gets its size; one of another size is not touched."""
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    RealDisk().open(str(path), 100).close()
+    assert path.stat().st_size == 100
+    with pytest.raises(StoreError, match="has 100 bytes"):
+        RealDisk().open(str(path), 101)
+
+
+def test_replace_keeps_a_backup(tmp_path):
+    """The old content is `.bak`; nothing temporary is left."""
+    path = str(tmp_path / "config" / "topics.json")
+    disk = RealDisk()
+    disk.replace(path, b"one", backup=True)
+    assert disk.list_dir(str(tmp_path / "config")) == ["topics.json"]
+    disk.replace(path, b"two", backup=True)
+    assert disk.list_dir(str(tmp_path / "config")) == ["topics.json", "topics.json.bak"]
+    assert disk.read_bytes(path) == b"two"
+    assert disk.read_bytes(f"{path}.bak") == b"one"
+
+
+def test_a_map_and_writes_see_each_other(tmp_path):
+    """The index file is mapped, everything else is not."""
+    file = RealDisk().open(str(tmp_path / "file"), 8192)
+    file.reserve(0, 4096)
+    view = file.map()
+    view[0:3] = b"abc"
+    assert file.pread(3, 0) == b"abc"
+    file.forget(0, 4096)
+    assert view[0:3] == b"abc"
+    file.sync()
+    file.close()
+
+
+def test_usage(tmp_path):
+    """Of an existing path only."""
+    usage = RealDisk().usage(str(tmp_path))
+    assert 0 < usage.used <= usage.total
+    assert RealDisk().usage(str(tmp_path / "none")) is None

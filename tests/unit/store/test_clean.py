@@ -1,0 +1,109 @@
+"""Deleting, and the full disk. Spec: store.md, section 9."""
+
+import os
+
+import pytest
+
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.seams import DiskUsage
+from rmq_ha.store.clean import disk_ratio
+
+HOUR = 3600
+
+
+@pytest.fixture
+def store(machine, message):
+    """Six files, the first four of which are 80 hours old; nothing else is due."""
+    made = machine.open(delete_when="")
+    for _ in range(6):
+        made.put_many([message(b"x" * 40000)], lambda results: None)
+    machine.turn()
+    machine.clock.advance(0.5)
+    machine.clock.advance(0)
+    for start in made.log.row.starts:
+        age = 80 if start < 4 * 65536 else 1
+        seconds = machine.host.now_ms() / 1000 - age * HOUR
+        os.utime(made.log.row.path(start), (seconds, seconds))
+    return made
+
+
+def use(machine, monkeypatch, percent):
+    monkeypatch.setattr(machine.disk, "usage", lambda path: DiskUsage(100, percent, 100 - percent))
+
+
+def test_nothing_is_due(machine, store, monkeypatch):
+    """The hour is another, the disk has room."""
+    use(machine, monkeypatch, 50)
+    assert machine.finish(store.cleaner.clean()) == 0
+    assert len(store.log.row.starts) == 7
+
+
+def test_manual_rounds(machine, store, monkeypatch):
+    """What is older than fileReservedTime goes, and with it what pointed there."""
+    use(machine, monkeypatch, 50)
+    store.clean_expired_files()
+    machine.finish(store._service.clean())
+    assert store.log.min_offset == 4 * 65536
+    assert store.min_offset_in_queue("TopicA", 0) == 4
+    assert store.max_offset_in_queue("TopicA", 0) == 6
+    assert machine.disk.list_dir(f"{machine.root}/commitlog")[0] == f"{4 * 65536:020d}"
+    assert store.record_at(0) is None
+
+
+def test_a_filling_disk(machine, store, monkeypatch):
+    """Above diskMaxUsedSpaceRatio at any hour; above 85 % young ones, too; never the last."""
+    use(machine, monkeypatch, 80)
+    assert machine.finish(store.cleaner.clean()) == 4
+    use(machine, monkeypatch, 86)
+    assert machine.finish(store.cleaner.clean()) == 1
+    assert machine.finish(store.cleaner.clean()) == 0
+    assert store.log.min_offset == 5 * 65536
+
+
+def test_what_is_not_flushed_stays(machine, store, monkeypatch):
+    """A file is not deleted before it was whole on the disk."""
+    use(machine, monkeypatch, 99)
+    store.log.flushed_offset = 65536 + 5
+    assert machine.finish(store.cleaner.clean()) == 1
+
+
+def test_the_hour(machine, store, monkeypatch):
+    """deleteWhen names hours, separated by semicolons."""
+    use(machine, monkeypatch, 50)
+    from datetime import datetime
+
+    hour = datetime.fromtimestamp(machine.host.now_ms() / 1000).hour
+    store.configuration.store.delete_when = f"{(hour + 1) % 24};{hour:02d}"
+    assert machine.finish(store.cleaner.clean()) == 4
+
+
+def test_a_full_disk_refuses_puts(machine, store, message, monkeypatch):
+    """Above 90 %; the ten-second check takes it back."""
+    use(machine, monkeypatch, 91)
+    machine.clock.advance(10)
+    results = []
+    store.put_many([message()], results.extend)
+    assert results[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "91%" in store.why_not_writable()
+    use(machine, monkeypatch, 90)
+    machine.clock.advance(10)
+    assert store.is_writable
+
+
+def test_expired_queues(machine, store, message, monkeypatch):
+    """On command: a queue of whose messages the log has none."""
+    store.put_many([message(topic="New")], lambda results: None)
+    machine.turn()
+    assert store.clean_expired_queues() == 0
+    use(machine, monkeypatch, 50)
+    store.queues.queue("Old", 0).max_physical_offset = 100
+    store.clean_expired_files()
+    machine.finish(store._service.clean())
+    assert store.clean_expired_queues() == 1
+
+
+def test_ratio(machine, monkeypatch):
+    """Whole percents, rounded up; -1 without the path."""
+    assert disk_ratio(machine.disk, "/no/such/path") == -1
+    monkeypatch.setattr(machine.disk, "usage", lambda path: DiskUsage(1000, 701, 199))
+    assert disk_ratio(machine.disk, "/") == 0.78

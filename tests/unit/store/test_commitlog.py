@@ -1,0 +1,180 @@
+"""The commit log as replication and readers see it. Spec: store.md, section 2.9; ha.md, 5."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from zope.interface.verify import verifyObject
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.errors import DivergedLog, StoreError
+from rmq_ha.host.disk import RealDisk
+from rmq_ha.interfaces import ICommitLog
+from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.format.commitlog import decode_record, dispatch_request_at
+from rmq_ha.store.mapped_files import FileRow
+
+SIZE = 4096
+HOST = Address.parse("127.0.0.1", 1)
+
+
+def make_log(path, size=SIZE):
+    log = CommitLog(MessageStoreConfig(), FileRow(RealDisk(), [str(path)], size), [1000])
+    log.row.load()
+    return log
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = make_log(tmp_path / "commitlog")
+    yield made
+    made.row.close()
+
+
+def message_of(size, queue_id=0, properties=""):
+    return Message("T", queue_id, b"b" * size, HOST, HOST, properties_string=properties)
+
+
+def test_interface(log):
+    """It is what replication expects."""
+    verifyObject(ICommitLog, log)
+
+
+def test_an_empty_log(log):
+    """No files: -1 and 0, nothing to read."""
+    assert (log.min_offset, log.max_offset, log.flushed_offset) == (-1, 0, 0)
+    assert log.read(0, 100) == b""
+    assert log.record_at(0) is None
+
+
+def test_a_slave_takes_bytes_as_they_are(log):
+    """Chunks may end anywhere; readers and subscribers see them at once."""
+    told = []
+    log.subscribe(lambda: told.append(log.max_offset))
+    log.append_raw(0, b"abc")
+    log.append_raw(3, b"defgh")
+    log.append_raw(8, b"")
+    assert told == [3, 8]
+    assert log.read(0, 100) == b"abcdefgh"
+    assert log.read(2, 3) == b"cde"
+    assert log.read(8, 3) == b""
+    assert log.read(-1, 3) == b""
+
+
+def test_the_first_append_chooses_the_first_file(log):
+    """Even a heartbeat does; the log then starts at that file."""
+    log.append_raw(3 * SIZE + 100, b"")
+    assert (log.min_offset, log.max_offset) == (3 * SIZE, 3 * SIZE)
+    assert log.flushed_offset == 3 * SIZE
+    log.append_raw(3 * SIZE, b"x" * SIZE)
+    log.append_raw(4 * SIZE, b"y")
+    assert log.row.starts == [3 * SIZE, 4 * SIZE]
+    assert log.read(3 * SIZE, 1 << 20) == b"x" * SIZE
+    assert log.read(4 * SIZE, 1 << 20) == b"y"
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"), [(11, 1), (9, 1), (10, SIZE - 9), (0, 1), (SIZE, 1), (5 * SIZE, 0)]
+)
+def test_what_does_not_continue_the_log(log, offset, size):
+    """A gap, an overlap, bytes over the end of a file: refused, and nothing changes."""
+    log.append_raw(0, b"x" * 10)
+    with pytest.raises(DivergedLog):
+        log.append_raw(offset, b"y" * size)
+    assert log.max_offset == 10
+    assert log.read(0, 100) == b"x" * 10
+
+
+def test_an_unaligned_start(log):
+    """An empty log cannot begin inside a file."""
+    with pytest.raises(DivergedLog):
+        log.append_raw(SIZE + 5, b"x")
+
+
+def test_records_by_offset(log):
+    """With or without the size; never beyond the end, never from the middle."""
+    first, second = log.append_group([message_of(10), message_of(20)], False, 5)
+    assert len(log.record_at(0)) == first.size
+    assert log.record_at(first.next_offset, second.size) == log.record_at(first.next_offset)
+    assert decode_record(log.record_at(0)).store_timestamp == 5
+    for offset in (1, second.next_offset, second.next_offset + 5, -1, 1 << 60):
+        assert log.record_at(offset) is None
+    assert log.record_at(0, second.next_offset + 1) is None
+
+
+def test_the_next_file_is_there_before_it_is_needed(log):
+    """Created ahead when a file begins; deleted again at a clean stop."""
+    log.append_group([message_of(10)], False, 5)
+    assert log.row.starts == [0, SIZE]
+    assert log.max_offset < SIZE
+    log.drop_spare()
+    assert log.row.starts == [0]
+
+
+def test_many_files(tmp_path):
+    """Only so many descriptors stay open; all can be read."""
+    log = make_log(tmp_path, 1024)
+    for _ in range(300):
+        log.append_group([message_of(900)], False, 5)
+        log.flushed_offset = log.max_offset
+    assert len(log.row._open) < 70
+    for start in log.row.starts[:300]:
+        assert log.record_at(start) is not None
+    log.row.close()
+
+
+texts = st.sampled_from(["", "TAGS\x01a\x02KEYS\x01k"])
+sizes = st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 2), texts), min_size=1, max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(sizes, st.booleans()), min_size=1, max_size=8))
+def test_what_is_announced_is_what_is_written(tmp_path_factory, groups):
+    """The dispatch requests at hand equal those parsed from the log; the chain has no hole."""
+    log = make_log(tmp_path_factory.mktemp("log"))
+    numbers = {}
+    for group, contiguous in groups:
+        messages = [message_of(*item) for item in group]
+        results = log.append_group(messages, contiguous, 7)
+        stored = [result for result in results if isinstance(result, AppendResult)]
+        if contiguous and stored:
+            assert len(stored) == len(messages)
+            assert stored[0].physical_offset // SIZE == stored[-1].physical_offset // SIZE
+        for message, result in zip(messages, results, strict=True):
+            if isinstance(result, AppendResult):
+                key = message.queue_id
+                assert result.queue_offset == numbers.get(key, 0)
+                numbers[key] = result.queue_offset + 1
+    position = 0
+    for request in log.pending:
+        if request.physical_offset != position:
+            rest = log.read(position, SIZE)
+            assert dispatch_request_at(rest, 0, len(rest), [1000]) == 0
+            position = position - position % SIZE + SIZE
+        data = log.record_at(position, request.size)
+        assert dispatch_request_at(data, 0, len(data), [1000], True) == request
+        assert isinstance(request, DispatchRequest)
+        position += request.size
+    assert position == log.max_offset
+    log.row.close()
+
+
+def test_strange_files(tmp_path):
+    """What does not belong there, or is missing, stops the start with its path."""
+
+    def load(*names):
+        directory = tmp_path / str(len(list(tmp_path.iterdir())))
+        directory.mkdir()
+        for name, size in names:
+            (directory / name).write_bytes(bytes(size))
+        make_log(directory)
+
+    load((f"{0:020d}", SIZE), (f"{SIZE:020d}", 0))
+    with pytest.raises(StoreError, match=r"notes\.txt does not belong"):
+        load(("notes.txt", 5))
+    with pytest.raises(StoreError, match="has 5 bytes"):
+        load((f"{0:020d}", 5))
+    with pytest.raises(StoreError, match=r"between .* is not one file"):
+        load((f"{0:020d}", SIZE), (f"{2 * SIZE:020d}", SIZE))
+    with pytest.raises(StoreError, match="multiple"):
+        load((f"{5:020d}", SIZE))

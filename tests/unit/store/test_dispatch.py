@@ -1,0 +1,181 @@
+"""From the log to the queues. Spec: store.md, section 6; ha.md, section 6."""
+
+import pytest
+
+from rmq_ha.errors import StoreError
+from rmq_ha.model.status import BrokerRole
+
+SLAVE = {"broker_role": BrokerRole.SLAVE}
+
+
+def log_of(machine, message, count=6, size=200):
+    """The bytes of a log with some records, made on a machine of their own."""
+    store = machine.open()
+    results = []
+    for _ in range(count):
+        store.put_many([message(b"m" * size)], results.extend)
+    data = store.log.read(0, 1 << 20)
+    machine.stop(store)
+    machine.disk.remove_tree(machine.root)
+    return data, [result.append for result in results]
+
+
+def test_a_slave_dispatches_what_is_whole(machine, message):
+    """A record in pieces is waited for without a timer, and never skipped."""
+    data, results = log_of(machine, message)
+    store = machine.open(**SLAVE)
+    for offset in range(0, len(data), 50):
+        store.log.append_raw(offset, data[offset : offset + 50])
+        machine.turn()
+        whole = sum(result.next_offset <= store.log.max_offset for result in results)
+        assert store.max_offset_in_queue("TopicA", 0) == whole
+        assert store.dispatcher.position == (results[whole - 1].next_offset if whole else 0)
+    assert store.statistics.put_times == len(results)
+    assert store.checkpoint.logics == results[-1].store_timestamp
+
+
+def test_a_slave_waits_at_unreadable_bytes(machine, message):
+    """It stays there, without work, however much follows."""
+    data, results = log_of(machine, message)
+    end = results[2].next_offset
+    store = machine.open(**SLAVE)
+    store.log.append_raw(0, data[:end] + b"\xff" * 30 + data[end + 30 :])
+    machine.turn(10)
+    assert store.dispatcher.position == end
+    assert store.max_offset_in_queue("TopicA", 0) == 3
+    store.log.append_raw(len(data), b"more")
+    machine.turn(10)
+    assert store.dispatcher.position == end
+
+
+def test_a_slave_follows_over_the_end_of_a_file(machine, message):
+    """A blank is jumped over, also when the bytes behind it are not there yet."""
+    data, results = log_of(machine, message, count=3, size=30000)
+    first_file = data[:65536]
+    store = machine.open(**SLAVE)
+    blank_at = results[1].next_offset
+    store.log.append_raw(0, first_file[: blank_at + 4])
+    machine.turn()
+    assert store.dispatcher.position == blank_at
+    store.log.append_raw(blank_at + 4, first_file[blank_at + 4 : blank_at + 20])
+    machine.turn()
+    assert store.dispatcher.position == 65536
+    assert store.dispatcher.behind < 0
+    store.log.append_raw(blank_at + 20, first_file[blank_at + 20 :])
+    machine.turn()
+    assert store.dispatcher.behind == 0
+    assert store.max_offset_in_queue("TopicA", 0) == 2
+
+
+def test_a_large_record(machine, message):
+    """A record larger than one read is read whole."""
+    sizes = {"mapped_file_size_commit_log": 1 << 23}
+    store = machine.open(**sizes)
+    store.put_many([message(), message(b"x" * 3_000_000), message()], lambda results: None)
+    end = store.log.max_offset
+    store.log.pending.clear()
+    machine.turn(5)
+    assert store.dispatcher.position == end
+    assert store.max_offset_in_queue("TopicA", 0) == 3
+    data = store.log.read(0, 1 << 23)
+    machine.stop(store)
+    machine.disk.remove_tree(machine.root)
+    slave = machine.open(**SLAVE, **sizes)
+    for offset in range(0, len(data), 100_000):
+        slave.log.append_raw(offset, data[offset : offset + 100_000])
+        machine.turn()
+    assert slave.dispatcher.position == end
+    assert slave.max_offset_in_queue("TopicA", 0) == 3
+
+
+def test_a_master_skips_what_nobody_can_read(machine, message):
+    """To the next file or the end of the log, and goes on with new messages."""
+    store = machine.open()
+    store.put_many([message(), message(), message()], lambda results: None)
+    store.log.pending.clear()
+    size = store.log.max_offset // 3
+    store.log.row.file(0).pwrite(b"\xff" * 30, size)
+    machine.turn(5)
+    assert store.dispatcher.position == store.log.max_offset
+    assert store.max_offset_in_queue("TopicA", 0) == 1
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    assert store.dispatcher.behind == 0
+
+
+def test_many_records_take_several_turns(machine, message):
+    """A slice a turn: others get their turn in between."""
+    store = machine.open()
+    slices = []
+    store.on_arrival(lambda requests: slices.append(len(requests)))
+    store.put_many([message() for _ in range(600)], lambda results: None)
+    machine.turn(3)
+    assert slices == [256, 256, 88]
+
+
+def test_too_many_for_the_memory(machine, message, monkeypatch):
+    """What append could not leave behind is read from the log."""
+    monkeypatch.setattr("rmq_ha.store.commitlog._MAX_PENDING", 10)
+    store = machine.open()
+    for _ in range(100):
+        store.put_many([message() for _ in range(7)], lambda results: None)
+    machine.turn(20)
+    assert store.max_offset_in_queue("TopicA", 0) == 700
+    assert not store.log.pending
+
+
+def test_queues_that_cannot_be_written(machine, message, monkeypatch):
+    """Tried every second; after half a minute puts are refused; when it works, all is there."""
+    store = machine.open()
+    put_requests = store.queues.put_requests
+    broken = True
+
+    def refuse(requests):
+        if broken:
+            raise StoreError("no room for a queue")
+        put_requests(requests)
+
+    store.dispatcher._targets[0] = ("consume queue error", refuse, 30)
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    for _ in range(28):
+        machine.clock.advance(1)
+    assert store.is_writable
+    machine.clock.advance(1)
+    assert "no room for a queue" in store.why_not_writable()
+    broken = False
+    machine.clock.advance(1)
+    assert store.is_writable
+    assert store.max_offset_in_queue("TopicA", 0) == 1
+
+
+def test_work_left_at_the_stop(machine, message):
+    """`abort` stays, so that the next start repairs the queues."""
+    store = machine.open()
+
+    def refuse(requests):
+        raise StoreError("no")
+
+    store.dispatcher._targets[0] = ("consume queue error", refuse, 30)
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    machine.stop(store)
+    assert machine.disk.exists(f"{machine.root}/abort")
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 0) == 1
+
+
+@pytest.mark.parametrize("count", [1, 30_000])
+def test_catching_up_at_the_start(machine, message, count):
+    """Queues that are gone are rebuilt before the store opens."""
+    store = machine.open(mapped_file_size_commit_log=1 << 23, message_index_enable=False)
+    for _ in range(0, count, 300):
+        store.put_many([message() for _ in range(min(count, 300))], lambda results: None)
+    machine.turn(200)
+    machine.stop(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue")
+    again = machine.open(mapped_file_size_commit_log=1 << 23, message_index_enable=False)
+    assert again.max_offset_in_queue("TopicA", 0) == count
+    results = []
+    again.put_many([message()], results.extend)
+    assert results[0].append.queue_offset == count
