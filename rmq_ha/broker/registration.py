@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from rmq_ha.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBrokerResult
 from rmq_ha.broker.tables.topics import PERM_RW, TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import RemotingError
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.topic_config import TopicConfig
@@ -64,6 +65,7 @@ class Registration:
         self._ha_address_learned = ha_address_learned
         self._master_address_learned = master_address_learned
         self._unreachable: set[str] = set()
+        self._is_stopped = False
         self._soon: IDelayedCall | None = None
         self._soon_at = 0.0
         period_ms = min(max(config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
@@ -90,8 +92,12 @@ class Registration:
         """
         Register no more, and say good-bye to every name server.
 
-        :returns: fires after 3 s at the latest (plus the time to connect); never fails.
+        A round that is under way is not waited for: what it has sent goes before the good-bye.
+
+        :returns: fires after 3 s at the latest; never fails.
         """
+        self._is_stopped = True
+        self._periodic.stop()
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -111,7 +117,7 @@ class Registration:
 
         The first at once, what follows within 0.1 s together.
         """
-        if self._soon is None and self.name_servers:
+        if self._soon is None and self.name_servers and not self._is_stopped:
             wait = max(0.0, self._soon_at - self._clock.seconds())
             self._soon = self._clock.callLater(wait, self._register_oneway)
 
@@ -124,7 +130,6 @@ class Registration:
         return Deferred.fromCoroutine(self._register_topic(config))
 
     async def _stop(self) -> None:
-        await self._periodic.stop()
         await self._everywhere(
             self.name_servers,
             lambda name_server: self._api.unregister(
@@ -153,11 +158,7 @@ class Registration:
 
     async def _register_all(self) -> None:
         body = self._body(self._topics.table.values())
-        await self._register(
-            lambda name_server: self._api.register(
-                name_server, self.identity, body, self._timeout_ms
-            )
-        )
+        await self._register(lambda name_server: self._send(name_server, body))
 
     async def _register_topic(self, config: TopicConfig) -> None:
         async def register(name_server: str) -> RegisterBrokerResult:
@@ -167,9 +168,14 @@ class Registration:
             )
             is_next = known is not None and known.counter + 1 == self._topics.data_version.counter
             body = self._body([config] if is_next else self._topics.table.values())
-            return await self._api.register(name_server, self.identity, body, self._timeout_ms)
+            return await self._send(name_server, body)
 
         await self._register(register)
+
+    async def _send(self, name_server: str, body: RegisterBody) -> RegisterBrokerResult:
+        if self._is_stopped:
+            raise RemotingError("registration has ended")
+        return await self._api.register(name_server, self.identity, body, self._timeout_ms)
 
     async def _register(
         self, register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]]
@@ -220,6 +226,8 @@ class Registration:
     def _failed(self, name_server: str, error: Exception) -> None:
         """Say it once an outage and not every period."""
         self.failures += 1
+        if self._is_stopped:
+            return
         if name_server not in self._unreachable:
             self._unreachable.add(name_server)
             self.log.warn(

@@ -308,6 +308,22 @@ class RegistrationTests(SynchronousTestCase):
         self.clock.advance(10)
         self.assertEqual(self.registration.failures, 2)
 
+    def test_nothing_registers_after_the_good_bye(self) -> None:
+        """A round that still waits for a version does not bring the broker back."""
+        self.make("n1:9876", force_register=False)
+        self.start()
+        waiting: Deferred[RemotingCommand] = Deferred()
+        self.client.answers["n1:9876"] = lambda command: (
+            waiting if command.code == 322 else succeed(command.response())
+        )
+        self.clock.advance(10)
+        self.client.take()
+        self.successResultOf(self.registration.stop())
+        waiting.callback(RemotingCommand(0, ext={"changed": "true"}))
+        self.registration.register_soon()
+        self.clock.advance(60)
+        self.assertEqual(self.client.take(), [("n1:9876", 104)])
+
     def test_a_refusal_is_a_failure(self) -> None:
         self.make("n1:9876")
         self.client.answers["n1:9876"] = lambda command: succeed(command.response(1, "crc32"))
