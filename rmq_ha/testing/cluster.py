@@ -87,12 +87,15 @@ class StoreNode:
         """What goes into records."""
         return Address.parse(self.host.ip, LISTEN_PORT)
 
-    def load(self) -> None:
-        """Begin a life: open the store and recover."""
+    def _begin(self) -> None:
         if not self.host.is_running:
             self.host.restart()
         self.boots += 1
         self.state = "starting"
+
+    def load(self) -> None:
+        """Begin a life: open the store and recover."""
+        self._begin()
         seams = self.host.seams
         self.store = DefaultMessageStore(seams, self.configuration)
         self.store.load()

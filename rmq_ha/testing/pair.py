@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import (
     Findings,
@@ -18,7 +19,7 @@ from rmq_ha.testing.faults import MASTER, SLAVE
 from rmq_ha.testing.host import SimHost, World
 from rmq_ha.testing.images import LogImage, read_queues
 from rmq_ha.testing.trace import Trace
-from rmq_ha.testing.workload import Attempt
+from rmq_ha.testing.workload import Attempt, DirectProducer, Producer
 
 PROBE_SECONDS = 0.25
 RETRY_START_SECONDS = 2.0
@@ -73,14 +74,16 @@ class HAPair:
         self.findings = Findings()
         self.attempts: dict[str, Attempt] = {}
         self.is_ahead: float | None = None
+        self._lost_power: dict[str, float] = {}
+        self._make_machines()
+        self._nodes = {MASTER: self.master, SLAVE: self.slave}
+
+    def _make_machines(self) -> None:
         random = self.world.random("pair")
         master_host = self.world.add("master-host", random.randint(-2000, 2000))
         slave_host = self.world.add("slave-host", random.randint(-2000, 2000))
         self.master = self._node(master_host, self.options.role, None)
         self.slave = self._node(slave_host, BrokerRole.SLAVE, f"{master_host.ip}:{HA_PORT}")
-        self._nodes = {MASTER: self.master, SLAVE: self.slave}
-        self._wanted = {MASTER: True, SLAVE: True}
-        self._lost_power: dict[str, float] = {}
 
     def _node(self, host: SimHost, role: BrokerRole, address: str | None) -> StoreNode:
         configuration = small_configuration(
@@ -92,7 +95,17 @@ class HAPair:
         )
         configuration.store.ha_transfer_batch_size = self.options.transfer_size
         configuration.ours.ha_transfer_batch_max = self.options.transfer_size
+        return self._make_node(host, configuration, address)
+
+    def _make_node(
+        self, host: SimHost, configuration: BrokerConfiguration, address: str | None
+    ) -> StoreNode:
         return StoreNode(host, configuration, self.findings, address)
+
+    def producer(self, number: int, pause: float) -> Producer:
+        """One more who puts messages; its attempts are to be watched."""
+        random = self.world.random(f"producer {number}")
+        return DirectProducer(f"p{number}", self.world.clock, random, self.master, self, pause)
 
     @property
     def now(self) -> float:

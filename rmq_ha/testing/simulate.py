@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from random import Random
 from traceback import format_exc
@@ -17,11 +18,12 @@ from rmq_ha.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
 from rmq_ha.testing.pair import HAPair, PairOptions
+from rmq_ha.testing.simcluster import SimCluster
 from rmq_ha.testing.trace import Trace
-from rmq_ha.testing.workload import DirectProducer
 
 BUSY_SECONDS = 12.0
-SETTLE_SECONDS = 45.0
+PAIR, CLUSTER = "pair", "cluster"
+SETTLE_SECONDS = {PAIR: 45.0, CLUSTER: 75.0}
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Result:
     :ivar statuses: how many puts ended how.
     """
 
+    kind: str
     seed: int
     digest: str
     events: int
@@ -49,7 +52,7 @@ class Result:
     @property
     def command(self) -> str:
         """What replays it."""
-        return f"python -m rmq_ha.testing.simulate --seed {self.seed} --trace"
+        return f"python -m rmq_ha.testing.simulate --kind {self.kind} --seed {self.seed} --trace"
 
     def report(self) -> str:
         """Many lines for a person."""
@@ -75,24 +78,23 @@ def run_pair(
     faults: list[Fault] | None = None,
     trace: Trace | None = None,
     busy: float = BUSY_SECONDS,
+    kind: str = PAIR,
 ) -> Result:
     """
     One master and one slave, from nothing to the end.
 
+    :param kind: `PAIR`: two stores; `CLUSTER`: two brokers, a name server and clients.
     :param options: None: drawn from the seed.
     :param faults: None: drawn from the seed.
     :param busy: seconds in which things are put and go wrong.
     """
-    pair = HAPair(seed, options or PairOptions.draw(Random(f"{seed}/options")), trace)
+    make = SimCluster if kind == CLUSTER else HAPair
+    pair = make(seed, options or PairOptions.draw(Random(f"{seed}/options")), trace)
     world = pair.world
     random = world.random("workload")
     plan = FaultPlan(pair, plan_faults(world.random("faults"), busy) if faults is None else faults)
-    producers = [
-        DirectProducer(
-            f"p{n}", world.clock, world.random(f"producer {n}"), pair.master, pair, pause
-        )
-        for n, pause in enumerate(random.choice(((0.05,), (0.1, 0.1), (0.02, 0.5))))
-    ]
+    pauses = random.choice(((0.05,), (0.1, 0.1), (0.02, 0.5)))
+    producers = [pair.producer(number, pause) for number, pause in enumerate(pauses)]
     with _Complaints(pair):
         for producer in producers:
             producer.attempts = pair.attempts
@@ -103,7 +105,7 @@ def run_pair(
         for producer in producers:
             producer.stop()
         plan.finish()
-        world.clock.run_for(SETTLE_SECONDS)
+        world.clock.run_for(SETTLE_SECONDS[kind])
         pair.check_end()
         pair.stop()
     statuses = Counter(
@@ -111,6 +113,7 @@ def run_pair(
         for attempt in pair.attempts.values()
     )
     return Result(
+        kind,
         seed,
         world.trace.digest,
         world.trace.count,
@@ -142,13 +145,13 @@ class _Complaints:
             self._pair.findings.violation(self._pair.now, "logged failure", failure.getTraceback())
 
 
-def run_safely(seed: int) -> Result:
+def run_safely(seed: int, kind: str = PAIR) -> Result:
     """As `run_pair`; a simulation that breaks down is a violation of its seed."""
     try:
-        return run_pair(seed)
+        return run_pair(seed, kind=kind)
     except Exception:
         broken = Finding(0.0, "broke down", format_exc())
-        return Result(seed, "", 0, "", [], {}, [broken], [])
+        return Result(kind, seed, "", 0, "", [], {}, [broken], [])
 
 
 def be_quiet() -> None:
@@ -161,13 +164,13 @@ def _forget(event: LogEvent) -> None:
     """Nobody reads it."""
 
 
-def run_seeds(seeds: range, jobs: int) -> Iterator[Result]:
+def run_seeds(seeds: range, jobs: int, kind: str = PAIR) -> Iterator[Result]:
     """Many seeds, in several processes."""
     if jobs <= 1:
-        yield from map(run_safely, seeds)
+        yield from (run_safely(seed, kind) for seed in seeds)
         return
     with ProcessPoolExecutor(jobs, get_context("spawn"), be_quiet) as pool:
-        yield from pool.map(run_safely, seeds, chunksize=8)
+        yield from pool.map(partial(run_safely, kind=kind), seeds, chunksize=8)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -176,13 +179,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the (first) seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--kind", choices=(PAIR, CLUSTER), default=PAIR, help="what is simulated")
     parser.add_argument("--trace", action="store_true", help="print every event of one seed")
     chosen = parser.parse_args(arguments)
     be_quiet()
     if chosen.trace:
-        results: Iterator[Result] = iter([run_pair(chosen.seed, trace=Trace(print))])
+        results: Iterator[Result] = iter(
+            [run_pair(chosen.seed, trace=Trace(print), kind=chosen.kind)]
+        )
     else:
-        results = run_seeds(range(chosen.seed, chosen.seed + chosen.seeds), chosen.jobs)
+        results = run_seeds(
+            range(chosen.seed, chosen.seed + chosen.seeds), chosen.jobs, chosen.kind
+        )
     failed, hazards = 0, 0
     for result in results:
         failed += not result.ok

@@ -69,6 +69,22 @@ class Audience(Protocol):
         """A result came just now."""
 
 
+class Producer(Protocol):
+    """
+    Someone who puts messages.
+
+    :ivar attempts: everything that it tried, by unique id.
+    """
+
+    attempts: dict[str, Attempt]
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Put nothing more; results still come."""
+
+
 class DirectProducer:
     """
     Puts messages straight into a store: single ones, batches, and many at a time.

@@ -1,4 +1,4 @@
-"""The real seams keep the same contracts, on real files and threads."""
+"""The real seams keep the same contracts, on real files, threads and sockets (port 20500)."""
 
 import time
 
@@ -6,6 +6,7 @@ import pytest
 from twisted.internet.epollreactor import EPollReactor
 
 from rmq_ha.host.disk import RealDisk
+from rmq_ha.host.network import RealNetwork
 from rmq_ha.host.worker import RealWorker
 from rmq_ha.testing import contracts
 
@@ -71,3 +72,12 @@ class RealDiskTests(contracts.DiskContract):
 
     def make_root(self):
         return self.path
+
+
+class RealNetworkTests(Reacting, contracts.NetworkContract):
+    port = 20500
+
+    def make_networks(self):
+        self._make_reactor()
+        network = RealNetwork(self.reactor)
+        return network, network, "127.0.0.1"
