@@ -354,9 +354,11 @@ class DefaultMessageStore(StoreMaintenance):
         else:
             safe = config.message_index_enable and config.message_index_safe
             times = self.checkpoint.times
-            found = recovery.abnormal(
-                times.min_timestamp_index if safe else times.min_timestamp, self._dispatch_again
+            start = recovery.first_unsure(
+                times.min_timestamp_index if safe else times.min_timestamp
             )
+            queues.truncate(start)  # a torn unit there would pass for a good one
+            found = recovery.abnormal(start, self._dispatch_again)
         self.logger.info(
             "the commit log ends at {end} after {how} stop; {records} records read",
             end=found.end,

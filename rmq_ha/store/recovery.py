@@ -50,19 +50,29 @@ class LogRecovery:
         starts = self._row.starts
         return self._read_from(max(0, len(starts) - 3), None)
 
+    def first_unsure(self, timestamp: int) -> int:
+        """
+        Where to begin after a crash: everything before is on the disk, in log and queues.
+
+        :param timestamp: ms; the checkpoint vouches for what was stored up to then.
+        :returns: the start of a file; 0 without files.
+        """
+        starts = self._row.starts
+        for start in reversed(starts[1:]):
+            if self._begins_by(start, timestamp):
+                return start
+        return starts[0] if starts else 0
+
     def abnormal(
-        self, timestamp: int, dispatch: Callable[[list[DispatchRequest]], None]
+        self, start: int, dispatch: Callable[[list[DispatchRequest]], None]
     ) -> RecoveredLog:
         """
-        After a crash: read from the last file that the checkpoint vouches for.
+        After a crash: read from `first_unsure` on.
 
-        :param timestamp: ms; everything stored up to then is on the disk.
         :param dispatch: gets every good record again.
         """
-        index = len(self._row.starts) - 1
-        while index > 0 and not self._begins_by(self._row.starts[index], timestamp):
-            index -= 1
-        return self._read_from(max(0, index), dispatch)
+        starts = self._row.starts
+        return self._read_from(starts.index(start) if starts else 0, dispatch)
 
     def _begins_by(self, start: int, timestamp: int) -> bool:
         stored = store_timestamp_of(self._row.file(start).pread(_HEAD_SIZE, 0))
