@@ -127,11 +127,10 @@ class _PrettyWriter(_Writer):
         if not members:
             return "{}"
         end = "\n" + "\t" * depth
+        pieces = [f"{self._key(name)}:{self.text(item, depth + 1)}" for name, item in members]
         if isinstance(members[0][0], int):
-            pieces = [f"{name}:{self.text(item, depth + 1)}" for name, item in members]
             return "{" + ",".join(pieces) + end + "}"
         start = end + "\t"
-        pieces = [f"{self._key(name)}:{self.text(item, depth + 1)}" for name, item in members]
         return "{" + start + ("," + start).join(pieces) + end + "}"
 
     def _array(self, items: Iterable[Any], depth: int) -> str:

@@ -1,0 +1,107 @@
+"""Cutting frames. Spec: remoting.md, section 1.2."""
+
+import struct
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import MAX_FRAME_SIZE, FrameReader, decode_frame, encode_frame
+
+TEXT = st.text(max_size=20)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+COMMANDS = st.builds(
+    RemotingCommand,
+    code=st.integers(-32768, 32767),
+    ext=st.none() | st.dictionaries(TEXT.filter(bool), TEXT.filter(bool), max_size=5, min_size=1),
+    body=st.none() | st.binary(min_size=1, max_size=200),
+    opaque=INT32,
+    flag=INT32,
+    remark=st.none() | TEXT.filter(bool),
+    language=st.sampled_from(["JAVA", "GO", "PYTHON"]),
+    version=st.integers(0, 32767),
+    binary=st.booleans(),
+)
+
+
+def frame(length, word, rest=b""):
+    return struct.pack(">iI", length, word) + rest
+
+
+@given(st.lists(COMMANDS, max_size=5), st.data())
+def test_round_trip_whatever_the_chunks(commands, data):
+    stream = b"".join(map(encode_frame, commands))
+    reader = FrameReader()
+    found = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += reader.receive_data(stream[:size])
+        stream = stream[size:]
+    assert [decode_frame(*item) for item in found] == commands
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (struct.pack(">i", 16777213), "16777217 bytes"),
+        (b"GET / HTTP/1.1\r\n", "is this remoting"),
+        (struct.pack(">i", -1), "length of -1"),
+        (struct.pack(">i", 0), "length of 0"),
+        (struct.pack(">i", 3), "length of 3"),
+        (frame(4, 1), "longer than its frame"),
+        (frame(4, 2 << 24), "serialisation 2"),
+        (frame(4, 0xFF << 24), "serialisation 255"),
+    ],
+)
+def test_malformed_frames_are_violations(data, reason):
+    reader = FrameReader()
+    with pytest.raises(ProtocolViolation, match=reason):
+        reader.receive_data(data)
+    with pytest.raises(ProtocolViolation, match=reason):
+        reader.receive_data(b"more")
+
+
+def test_largest_length_is_accepted():
+    assert FrameReader().receive_data(struct.pack(">i", 16777212)) == []
+
+
+def test_frames_before_a_malformed_one_are_returned():
+    good = encode_frame(RemotingCommand(1))
+    reader = FrameReader()
+    assert len(reader.receive_data(good + good + struct.pack(">i", -5))) == 2
+    assert reader.fault is not None
+
+
+def test_partial_frame_waits():
+    data = encode_frame(RemotingCommand(34, body=b"x" * 10))
+    reader = FrameReader()
+    assert reader.receive_data(data[:-1]) == []
+    assert len(reader.receive_data(data[-1:])) == 1
+
+
+def test_many_small_chunks_cost_linear_time():
+    data = encode_frame(RemotingCommand(10, body=bytes(2_000_000)))
+    reader = FrameReader()
+    started = time.perf_counter()
+    found = []
+    for position in range(0, len(data), 50):
+        found += reader.receive_data(data[position : position + 50])
+    assert len(found) == 1
+    assert len(found[0][2]) == 2_000_000
+    assert time.perf_counter() - started < 5  # 40 000 copies of 1 MB would take longer
+
+
+def test_a_frame_that_no_peer_takes_is_not_encoded():
+    with pytest.raises(ProtocolViolation, match="cannot be sent"):
+        encode_frame(RemotingCommand(1, body=bytes(MAX_FRAME_SIZE)))
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_give_frames_or_a_violation(data):
+    try:
+        FrameReader().receive_data(data)
+    except ProtocolViolation:
+        pass
