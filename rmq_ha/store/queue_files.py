@@ -32,27 +32,27 @@ class QueueFiles:
         # what follows is shared with the worker
         self._dirty: dict[str, int] = {}
         self._made: dict[str, File] = {}
-        self._in_sync: str | None = None
+        self._in_sync: File | None = None
 
     def _file(self, path: str, is_new: bool = False) -> File:
         with self._lock:
-            file = self._open.pop(path, None)
+            file = self._open.pop(path, None) or self._made.get(path)
             if file is not None:
                 self._open[path] = file
-                return file
-        if len(self._open) >= self._most_open:
+        if file is None:
+            file = self._disk.open(path, self.file_size)
+            with self._lock:
+                self._open[path] = file
+                if is_new and len(self._made) < self._most_open:
+                    self._made[path] = file
+        if len(self._open) > self._most_open:
             self._give_up(next(iter(self._open)))
-        file = self._disk.open(path, self.file_size)
-        with self._lock:
-            self._open[path] = file
-            if is_new and len(self._made) < self._most_open:
-                self._made[path] = file
         return file
 
     def _give_up(self, path: str) -> None:
         with self._lock:
             file = self._open.pop(path, None)
-            if file is not None and path not in self._made:
+            if file is not None and self._made.get(path) is not file:
                 file.close()
 
     def read(self, path: str, size: int, position: int) -> bytes:
@@ -127,10 +127,9 @@ class QueueFiles:
 
     def _forget(self, path: str) -> None:
         self._dirty.pop(path, None)
-        if path != self._in_sync:
-            made = self._made.pop(path, None)
-            if made is not None:
-                made.close()
+        made = self._made.pop(path, None)
+        if made is not None and made is not self._in_sync:
+            made.close()  # else the worker does
 
     @property
     def dirty_bytes(self) -> int:
@@ -161,26 +160,20 @@ class QueueFiles:
         with self._lock:  # or else a file that is removed just now would be created again
             if not self._disk.exists(path):
                 return
-            made = self._made.get(path)
-            file = made or self._disk.open(path, self.file_size)
-            self._in_sync = path
+            file = self._made.get(path) or self._disk.open(path, self.file_size)
+            self._in_sync = file
+        is_synced = False
         try:
             file.sync()
-        except BaseException:
-            if made is None:
-                file.close()
-            raise
-        else:
-            self._close_synced(path, file)
+            is_synced = True
         finally:
-            self._in_sync = None
-
-    def _close_synced(self, path: str, file: File) -> None:
-        with self._lock:
-            if self._made.get(path) is file:
-                del self._made[path]
-            if self._open.get(path) is not file:
-                file.close()
+            with self._lock:
+                self._in_sync = None
+                is_made = self._made.get(path) is file
+                if is_made and is_synced:
+                    del self._made[path]
+                if self._open.get(path) is not file and (is_synced or not is_made):
+                    file.close()
 
     def close(self) -> None:
         """Give all descriptors back; twice is harmless, and any use opens them again."""

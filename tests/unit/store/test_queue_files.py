@@ -1,0 +1,103 @@
+"""QueueFiles: descriptors, and a worker that flushes while the reactor writes."""
+
+import os
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from rmq_ha.errors import StoreError
+from rmq_ha.host.disk import RealDisk, RealFile
+from rmq_ha.store.queue_files import QueueFiles
+
+
+class CountingDisk(RealDisk):
+    """Knows the files that it gave out and that were not closed."""
+
+    def __init__(self) -> None:
+        self.opened: list[RealFile] = []
+
+    def open(self, path: str, size: int) -> RealFile:
+        file = super().open(path, size)
+        self.opened.append(file)
+        return file
+
+    @property
+    def still_open(self) -> int:
+        return sum(file._fd >= 0 for file in self.opened)
+
+
+def test_flushing_beside_writing_and_removing(tmp_path: Path) -> None:
+    """No write, flush or removal disturbs another, and no descriptor is lost."""
+    disk = CountingDisk()
+    files = QueueFiles(disk, 400, most_open=5)
+    faults: list[BaseException] = []
+    enough = Event()
+
+    def flush() -> None:
+        while not enough.is_set():
+            try:
+                files.sync()
+            except BaseException as fault:
+                faults.append(fault)
+                return
+
+    worker = Thread(target=flush)
+    worker.start()
+    written: dict[str, int] = {}
+    try:
+        for turn in range(3000):
+            path = str(tmp_path / str(turn % 7) / str(turn * 5 % 3))
+            files.write(path, bytes([turn % 251 + 1]), 0, path not in written)
+            written[path] = turn % 251 + 1
+            if turn % 50 == 49:
+                victim = next(iter(written))
+                del written[victim]
+                files.remove(victim)
+            if turn % 700 == 699:
+                directory = os.path.dirname(next(iter(written)))
+                files.remove_tree(directory)
+                written = {p: n for p, n in written.items() if os.path.dirname(p) != directory}
+    finally:
+        enough.set()
+        worker.join()
+    assert faults == []
+    assert {path: files.read(path, 1, 0)[0] for path in written} == written
+    assert {str(path) for path in tmp_path.glob("*/*")} == set(written)
+    files.sync()
+    assert files.dirty_bytes == 0
+    assert disk.still_open <= 5
+    files.close()
+    files.close()
+    assert disk.still_open == 0
+
+
+def test_new_files_are_flushed_through_what_made_them(tmp_path: Path) -> None:
+    """Only that object knows which directories are new; its entries are on the disk afterwards."""
+    disk = CountingDisk()
+    files = QueueFiles(disk, 400, most_open=2)
+    for name in "abcd":
+        files.write(str(tmp_path / name / "0"), b"x", 0, True)
+    made = disk.opened[0]
+    assert made._new_in
+    files.sync()
+    assert not made._new_in
+    files.close()
+    assert disk.still_open == 0
+
+
+def test_a_disk_that_refuses_is_a_store_error(tmp_path: Path) -> None:
+    """With path and reason."""
+    (tmp_path / "file").write_bytes(b"x")
+    files = QueueFiles(RealDisk(), 400)
+    inside = str(tmp_path / "file" / "0")
+    with pytest.raises(StoreError, match=r"cannot write 1 bytes to .*/file/0"):
+        files.write(inside, b"x", 0, True)
+    with pytest.raises(StoreError, match="cannot read"):
+        files.read(inside, 1, 0)
+    with pytest.raises(StoreError, match="cannot clear"):
+        files.zero(inside, 0)
+    with pytest.raises(StoreError, match="cannot remove"):
+        files.remove(str(tmp_path))
+    with pytest.raises(StoreError, match="cannot remove"):
+        files.remove_tree(str(tmp_path / "file"))
