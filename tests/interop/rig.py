@@ -220,7 +220,7 @@ class Rig:
 
     def info(self, server: Server) -> dict[str, str]:
         """The broker's runtime info."""
-        return self.peer("load", "info", "--addr", server.address)[-1]
+        return self.peer("load", "info", "--addr", server.address)[-1]["info"]
 
     def wait_same(self, behind: Server, ahead: Server, seconds: int = 60) -> None:
         """Until one broker's commit log is as long as the other's."""

@@ -53,8 +53,9 @@ def test_java_producer_and_consumer(pair: Any, mode: str) -> None:
 def test_oneway(pair: Any) -> None:
     """One-way sends arrive although nobody answers them."""
     produce(pair, "Oneway", 1)
-    produce(pair, "Oneway", 50, "--mode", "oneway", "--start", 1)
-    consume(pair, "Oneway", "g-oneway", 51)
+    # At a rate: what the client's process still holds when it ends never leaves it.
+    produce(pair, "Oneway", 50, "--mode", "oneway", "--start", 1, "--rate", 100)
+    consume(pair, "Oneway", "g-oneway", 50, "--linger", 0)
 
 
 def test_batch(pair: Any) -> None:
