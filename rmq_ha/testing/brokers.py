@@ -27,6 +27,7 @@ NAMESRV_PORT = 9876
 SEND_TIMEOUT_MS = 5000
 PULL_TIMEOUT_MS = 3000
 UPDATE_CONSUMER_OFFSET = 15
+PULL_OFFSET_MOVED = 21
 GROUP = "sim-group"
 
 _STATUS_BY_CODE = {
@@ -208,17 +209,25 @@ class RemoteConsumer:
     """
     Pulls every queue from its beginning, in order, and commits how far it is.
 
+    :param start_at: where to begin in queues that do not begin at 0.
     :ivar read: by topic and queue: the unique ids, in the order of arrival.
     :ivar problems: what was out of order.
     """
 
-    def __init__(self, host: SimHost, target: StoreNode, group: str = GROUP) -> None:
+    def __init__(
+        self,
+        host: SimHost,
+        target: StoreNode,
+        group: str = GROUP,
+        start_at: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
         self.read: dict[tuple[str, int], list[str]] = {}
         self.problems: list[str] = []
         self._host = host
         self._target = target
         self._group = group
         self._next: dict[tuple[str, int], int] = {}
+        self._start_at = start_at or {}
         self._running = False
         self._client = RemotingClient(host.seams, NettyClientConfig())
 
@@ -228,18 +237,13 @@ class RemoteConsumer:
         for topic in TOPICS:
             for queue_id in range(QUEUES):
                 self.read[topic, queue_id] = []
-                self._next[topic, queue_id] = 0
+                self._next[topic, queue_id] = self._start_at.get((topic, queue_id), 0)
                 self._pull(topic, queue_id)
 
     def stop(self) -> "Deferred[None]":
         """Pull nothing more and close the connections."""
         self._running = False
         return self._client.stop()
-
-    @property
-    def positions(self) -> Mapping[tuple[str, int], int]:
-        """The next queue offset by topic and queue."""
-        return self._next
 
     def _pull(self, topic: str, queue_id: int) -> None:
         if not self._running:
@@ -254,6 +258,8 @@ class RemoteConsumer:
     def _pulled(self, response: RemotingCommand, topic: str, queue_id: int) -> float:
         """Take what came; returns how long to wait."""
         key = topic, queue_id
+        if response.code == PULL_OFFSET_MOVED:
+            self._next[key] = int((response.ext or {}).get("nextBeginOffset", 0))
         if response.code != 0 or not response.body:
             return 0.5
         position = 0
