@@ -3,7 +3,7 @@
 Spec: store.md, section 1.
 """
 
-from threading import Lock
+from collections import deque
 
 from rmq_ha.errors import StoreError
 from rmq_ha.seams import Disk, File
@@ -13,11 +13,15 @@ class QueueFiles:
     """
     Reads and writes files of one size by their path; the least used descriptors are given back.
 
-    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker. It
-    opens files for itself, so that no descriptor is closed under its feet. Only a file that was
-    just made is flushed through the object that made it, as that one knows which directories
-    are new as well; when very many are made at once, the file system's journal has to do for
-    some of them.
+    All calls belong to the reactor's thread but `sync`, which blocks and runs in the worker,
+    never twice at once. It opens files for itself, so that no descriptor is closed under its
+    feet. Only a file that was just made is flushed through the object that made it, as that one
+    knows which directories are new as well; when very many are made at once, the file system's
+    journal has to do for some of them.
+
+    What the two threads share needs no lock: a path is marked dirty after the write and unmarked
+    before the flush, only the reactor's thread closes what it opened, and it removes no file that
+    the worker is just opening.
 
     :param file_size: bytes of each file.
     :param most_open: descriptors that are kept, and as many again for files just made.
@@ -28,32 +32,37 @@ class QueueFiles:
         self.file_size = file_size
         self._most_open = most_open
         self._open: dict[str, File] = {}
-        self._lock = Lock()
-        # what follows is shared with the worker
         self._dirty: dict[str, int] = {}
         self._made: dict[str, File] = {}
-        self._in_sync: File | None = None
+        self._synced: deque[tuple[str, File]] = deque()
+        self._opening: str | None = None
 
     def _file(self, path: str, is_new: bool = False) -> File:
-        with self._lock:
-            file = self._open.pop(path, None) or self._made.get(path)
-            if file is not None:
-                self._open[path] = file
+        file = self._open.pop(path, None) or self._made.get(path)
         if file is None:
             file = self._disk.open(path, self.file_size)
-            with self._lock:
-                self._open[path] = file
-                if is_new and len(self._made) < self._most_open:
-                    self._made[path] = file
+            if is_new and len(self._made) < self._most_open:
+                self._made[path] = file
+        self._open[path] = file
         if len(self._open) > self._most_open:
             self._give_up(next(iter(self._open)))
+        if self._synced:
+            self._release_synced()
         return file
 
     def _give_up(self, path: str) -> None:
-        with self._lock:
-            file = self._open.pop(path, None)
-            if file is not None and self._made.get(path) is not file:
-                file.close()
+        file = self._open.pop(path, None)
+        if file is not None and self._made.get(path) is not file:
+            file.close()
+
+    def _release_synced(self) -> None:
+        """Files that were just made and are on the disk now are files like any other."""
+        while self._synced:
+            path, file = self._synced.popleft()
+            if self._made.get(path) is file:
+                del self._made[path]
+                if self._open.get(path) is not file:
+                    file.close()
 
     def read(self, path: str, size: int, position: int) -> bytes:
         """:raises StoreError: the disk refuses."""
@@ -76,8 +85,7 @@ class QueueFiles:
                 f"cannot write {len(data)} bytes to {path}: {error}; free some disk space or "
                 "repair the disk"
             ) from error
-        with self._lock:
-            self._dirty[path] = self._dirty.get(path, 0) + len(data)
+        self._dirty[path] = self._dirty.get(path, 0) + len(data)
 
     def zero(self, path: str, position: int) -> None:
         """
@@ -89,8 +97,7 @@ class QueueFiles:
             self._file(path).zero(position)
         except OSError as error:
             raise StoreError(f"cannot clear {path} from {position}: {error}") from error
-        with self._lock:
-            self._dirty.setdefault(path, 0)
+        self._dirty.setdefault(path, 0)
 
     def remove(self, path: str) -> None:
         """
@@ -98,11 +105,9 @@ class QueueFiles:
 
         :raises StoreError: the disk refuses.
         """
-        self._give_up(path)
+        self._forget(path)
         try:
-            with self._lock:
-                self._forget(path)
-                self._disk.remove(path)
+            self._disk.remove(path)
         except OSError as error:
             raise StoreError(f"cannot remove {path}: {error}") from error
 
@@ -113,29 +118,30 @@ class QueueFiles:
         :raises StoreError: the disk refuses.
         """
         inside = directory + "/"
-        for path in [path for path in self._open if path.startswith(inside)]:
-            self._give_up(path)
+        paths = {*list(self._dirty), *self._open, *self._made}
+        paths.add(self._opening or "")  # looked at last: it was unmarked before it is opened
+        for path in paths:
+            if path.startswith(inside):
+                self._forget(path)
         try:
-            with self._lock:
-                for path in [path for path in self._dirty if path.startswith(inside)]:
-                    self._forget(path)
-                for path in [path for path in self._made if path.startswith(inside)]:
-                    self._forget(path)
-                self._disk.remove_tree(directory)
+            self._disk.remove_tree(directory)
         except OSError as error:
             raise StoreError(f"cannot remove {directory}: {error}") from error
 
     def _forget(self, path: str) -> None:
+        """Close the file, and see to it that the worker does not open it (again)."""
         self._dirty.pop(path, None)
         made = self._made.pop(path, None)
-        if made is not None and made is not self._in_sync:
-            made.close()  # else the worker does
+        for file in (self._open.pop(path, None), made):
+            if file is not None:
+                file.close()
+        while self._opening == path:
+            pass  # it takes microseconds, and opening a removed file would make it anew
 
     @property
     def dirty_bytes(self) -> int:
         """What was written since the last `sync`."""
-        with self._lock:
-            return sum(self._dirty.values())
+        return sum(list(self._dirty.values()))
 
     def sync(self) -> None:
         """
@@ -143,42 +149,41 @@ class QueueFiles:
 
         :raises StoreError: the disk refuses; what is left will be tried again next time.
         """
-        with self._lock:
-            dirty, self._dirty = self._dirty, {}
-        while dirty:
-            path = next(iter(dirty))
+        for path in list(self._dirty):
+            count = 0
             try:
-                self._sync(path)
+                self._opening = path
+                try:
+                    found = self._dirty.pop(path, None)
+                    made = self._made.get(path)
+                    if found is None or not (made or self._disk.exists(path)):
+                        continue
+                    count = found
+                    file = made or self._disk.open(path, self.file_size)
+                finally:
+                    self._opening = None
+                self._sync(path, file, made)
             except (OSError, StoreError) as error:
-                with self._lock:
-                    for other, count in dirty.items():
-                        self._dirty[other] = self._dirty.get(other, 0) + count
+                self._dirty[path] = self._dirty.get(path, 0) + count
                 raise StoreError(f"cannot flush {path}: {error}") from error
-            del dirty[path]
 
-    def _sync(self, path: str) -> None:
-        with self._lock:  # or else a file that is removed just now would be created again
-            if not self._disk.exists(path):
-                return
-            file = self._made.get(path) or self._disk.open(path, self.file_size)
-            self._in_sync = file
-        is_synced = False
+    def _sync(self, path: str, file: File, made: File | None) -> None:
         try:
             file.sync()
-            is_synced = True
+        except OSError:
+            if made is None or self._made.get(path) is made:
+                raise
+            return  # removed, and closed, in the meantime
         finally:
-            with self._lock:
-                self._in_sync = None
-                is_made = self._made.get(path) is file
-                if is_made and is_synced:
-                    del self._made[path]
-                if self._open.get(path) is not file and (is_synced or not is_made):
-                    file.close()
+            if made is None:
+                file.close()
+        if made is not None:
+            self._synced.append((path, made))
 
     def close(self) -> None:
         """Give all descriptors back; twice is harmless, and any use opens them again."""
-        with self._lock:
-            for file in (*self._open.values(), *self._made.values()):
-                file.close()
-            self._open.clear()
-            self._made.clear()
+        for file in (*self._open.values(), *self._made.values()):
+            file.close()
+        self._open.clear()
+        self._made.clear()
+        self._synced.clear()
