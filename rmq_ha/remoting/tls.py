@@ -236,13 +236,21 @@ def _server_context(options: Mapping[str, str], read_bytes: ReadBytes) -> Any:
         certificate=pair.original,
         extraCertChain=chain,
         trustRoot=trust_root if verifies else None,
-        **({"requireCertificate": wanted == "require"} if verifies else {}),
     )
-    if wanted != "none" and not verifies:
-        _ask_for_any_certificate(factory, wanted == "require")
+    if wanted != "none":
+        required = SSL.VERIFY_FAIL_IF_NO_PEER_CERT if wanted == "require" else 0
+        factory.getContext().set_verify(
+            SSL.VERIFY_PEER | required, _as_openssl_found if verifies else _any_certificate
+        )
     return factory
 
 
-def _ask_for_any_certificate(factory: Any, required: bool) -> None:
-    flags = SSL.VERIFY_PEER | (SSL.VERIFY_FAIL_IF_NO_PEER_CERT if required else 0)
-    factory.getContext().set_verify(flags, lambda *_: True)
+def _as_openssl_found(
+    connection: object, certificate: object, number: int, depth: int, is_good: int
+) -> bool:
+    return bool(is_good)
+
+
+def _any_certificate(*_: object) -> bool:
+    """Without `tls.server.authClient` a certificate is asked for and not looked at, as in Java."""
+    return True

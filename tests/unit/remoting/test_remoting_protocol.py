@@ -1,0 +1,327 @@
+"""The two ends of a connection. Spec: remoting.md, sections 1.2, 1.6 and 1.11."""
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.errors import (
+    ProtocolViolation,
+    RemotingConnectError,
+    RemotingTimeout,
+    RequestRejected,
+)
+from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.protocol import RemotingProtocol
+from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
+from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+
+
+class CountingTransport(StringTransport):
+    """Counts writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.writes = 0
+
+    def write(self, data):
+        self.writes += 1
+        super().write(data)
+
+    def commands(self):
+        found = [decode_frame(*frame) for frame in FrameReader().receive_data(self.value())]
+        self.clear()
+        return found
+
+
+class Refusing:
+    def validate(self, request, remote_address):
+        raise RequestRejected(1, f"{remote_address} may not")
+
+
+class ConnectionCase(SynchronousTestCase):
+    accepts = True
+
+    def setUp(self):
+        self.clock = Clock()
+        self.dispatcher = RequestDispatcher()
+        self.dispatcher.routes[1] = lambda channel, request: request.response(ext={"x": "y"})
+        self.connect()
+
+    def connect(self):
+        self.protocol = RemotingProtocol(self.clock, self.dispatcher, 120.0, accepts=self.accepts)
+        self.transport = CountingTransport()
+        self.protocol.makeConnection(self.transport)
+        self.channel = self.protocol.channel
+
+    def receive(self, *commands):
+        self.protocol.dataReceived(b"".join(map(encode_frame, commands)))
+
+    def answer(self, command):
+        """What the peer gets for one command."""
+        self.receive(command)
+        (response,) = self.transport.commands()
+        return response
+
+    def lose(self):
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+
+class RequestTests(ConnectionCase):
+    def test_response_has_opaque_and_flag_of_the_request(self):
+        response = self.answer(RemotingCommand(1, opaque=77))
+        self.assertEqual((response.code, response.opaque, response.flag), (0, 77, FLAG_RESPONSE))
+        self.assertEqual(response.ext, {"x": "y"})
+
+    def test_binary_request_gets_a_binary_response(self):
+        self.assertTrue(self.answer(RemotingCommand(1, binary=True)).binary)
+
+    def test_responses_of_one_chunk_leave_as_one_write(self):
+        self.receive(*[RemotingCommand(1, opaque=opaque) for opaque in range(64)])
+        self.assertEqual(self.transport.writes, 1)
+        self.assertEqual([item.opaque for item in self.transport.commands()], list(range(64)))
+
+    def test_unknown_code_is_answered_with_code_3(self):
+        response = self.answer(RemotingCommand(999, opaque=9))
+        self.assertEqual((response.code, response.remark), (3, " request type 999 not supported"))
+
+    def test_a_name_server_does_not_answer_unknown_codes(self):
+        self.dispatcher.answers_unknown = False
+        self.receive(RemotingCommand(999))
+        self.assertEqual(self.transport.value(), b"")
+
+    def test_default_handler_takes_all_other_codes(self):
+        self.dispatcher.default = lambda channel, request: request.response(5)
+        self.assertEqual(self.answer(RemotingCommand(999)).code, 5)
+
+    def test_deferred_is_answered_when_it_fires_and_out_of_order(self):
+        waiting = {}
+        self.dispatcher.routes[2] = lambda _, request: waiting.setdefault(
+            request.opaque, Deferred()
+        )
+        requests = [RemotingCommand(2, opaque=1), RemotingCommand(2, opaque=2)]
+        self.receive(*requests)
+        self.assertEqual(self.transport.value(), b"")
+        waiting[2].callback(requests[1].response())
+        waiting[1].callback(None)
+        self.assertEqual([item.opaque for item in self.transport.commands()], [2])
+
+    def test_one_way_requests_get_no_response_whatever_happens(self):
+        def fails(channel, request):
+            raise ValueError("no")
+
+        self.dispatcher.routes[2] = fails
+        self.receive(*[RemotingCommand(code, flag=FLAG_ONEWAY) for code in (1, 2, 999)])
+        self.assertEqual(self.transport.value(), b"")
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
+    def test_rejection_is_its_code_and_remark(self):
+        def rejects(channel, request):
+            raise RequestRejected(17, "no such topic")
+
+        self.dispatcher.routes[2] = rejects
+        response = self.answer(RemotingCommand(2))
+        self.assertEqual((response.code, response.remark), (17, "no such topic"))
+
+    def test_failure_of_a_deferred_is_code_1_with_type_and_message(self):
+        waiting: Deferred[None] = Deferred()
+        self.dispatcher.routes[2] = lambda channel, request: waiting
+        self.receive(RemotingCommand(2))
+        waiting.errback(KeyError("x"))
+        (response,) = self.transport.commands()
+        self.assertEqual((response.code, response.remark), (1, "KeyError: 'x'"))
+        self.flushLoggedErrors(KeyError)
+
+    def test_a_response_too_large_for_a_frame_is_code_1(self):
+        self.dispatcher.routes[2] = lambda channel, request: request.response(body=bytes(2**24))
+        response = self.answer(RemotingCommand(2))
+        self.assertEqual(response.code, 1)
+        self.assertIn("cannot be sent", response.remark)
+        self.flushLoggedErrors(ProtocolViolation)
+
+    def test_validators_see_requests_first_and_end_bulk_handling(self):
+        self.dispatcher = RequestDispatcher([Refusing()])
+        self.dispatcher.bulk[b'{"code":1,'] = lambda *_: self.fail("not asked")
+        self.connect()
+        response = self.answer(RemotingCommand(1))
+        self.assertEqual((response.code, response.remark), (1, "192.168.1.1:54321 may not"))
+
+
+class BulkTests(ConnectionCase):
+    def setUp(self):
+        super().setUp()
+        self.runs = []
+        self.dispatcher.bulk[b'{"code":310,'] = self.handle
+
+    def handle(self, channel, frames):
+        self.runs.append([body for _, body in frames])
+        channel.write(encode_frame(RemotingCommand(0, opaque=len(frames), flag=1)))
+
+    def test_runs_of_a_key_go_to_the_handler_in_one_call(self):
+        send = [RemotingCommand(310, body=b"%d" % number) for number in range(5)]
+        self.receive(*send[:3], RemotingCommand(1, opaque=50), *send[3:])
+        self.assertEqual(self.runs, [[b"0", b"1", b"2"], [b"3", b"4"]])
+        self.assertEqual([item.opaque for item in self.transport.commands()], [3, 50, 2])
+        self.assertEqual(self.transport.writes, 1)
+
+    def test_binary_requests_go_the_general_way(self):
+        self.dispatcher.routes[310] = lambda channel, request: request.response()
+        self.receive(RemotingCommand(310, binary=True))
+        self.assertEqual(self.runs, [])
+
+    def test_code_3100_is_not_code_310(self):
+        self.assertEqual(self.answer(RemotingCommand(3100)).code, 3)
+
+    def test_if_the_handler_raises_each_request_gets_code_1(self):
+        def fails(channel, frames):
+            raise RuntimeError("store")
+
+        self.dispatcher.bulk[b'{"code":310,'] = fails
+        self.receive(RemotingCommand(310, opaque=1), RemotingCommand(310, opaque=2, flag=2))
+        (response,) = self.transport.commands()
+        self.assertEqual((response.code, response.opaque), (1, 1))
+        self.flushLoggedErrors(RuntimeError)
+
+
+class CallTests(ConnectionCase):
+    accepts = False
+
+    def test_response_fires_the_call_with_its_opaque(self):
+        one = self.channel.invoke(RemotingCommand(10), 3000)
+        two = self.channel.invoke(RemotingCommand(10), 3000)
+        first, second = self.transport.commands()
+        self.receive(second.response(5))
+        self.assertEqual(self.successResultOf(two).code, 5)
+        self.assertNoResult(one)
+        self.receive(first.response(6))
+        self.assertEqual(self.successResultOf(one).code, 6)
+
+    def test_responses_that_nobody_waits_for_are_ignored(self):
+        self.receive(RemotingCommand(0, opaque=123, flag=FLAG_RESPONSE))
+        self.assertTrue(self.channel.is_open)
+
+    def test_timeouts_by_their_own_deadlines(self):
+        slow = self.channel.invoke(RemotingCommand(10), 3000)
+        fast = self.channel.invoke(RemotingCommand(10), 500)
+        self.clock.advance(0.5)
+        self.failureResultOf(fast, RemotingTimeout)
+        self.assertNoResult(slow)
+        self.clock.advance(2.5)
+        error = self.failureResultOf(slow, RemotingTimeout).value
+        self.assertIn("192.168.1.1:54321 within 3000 ms", str(error))
+
+    def test_late_response_is_ignored(self):
+        call = self.channel.invoke(RemotingCommand(10), 10)
+        (request,) = self.transport.commands()
+        self.clock.advance(1)
+        self.failureResultOf(call, RemotingTimeout)
+        self.receive(request.response())
+
+    def test_one_timer_for_many_calls(self):
+        before = len(self.clock.getDelayedCalls())
+        calls = [self.channel.invoke(RemotingCommand(10), 3000) for _ in range(100)]
+        self.assertEqual(len(self.clock.getDelayedCalls()), before + 1)
+        for request in self.transport.commands():
+            self.receive(request.response())
+        for call in calls:
+            self.successResultOf(call)
+
+    def test_loss_fails_all_calls_and_later_ones(self):
+        calls = [self.channel.invoke(RemotingCommand(10), 3000) for _ in range(3)]
+        told = []
+        self.channel.on_close(told.append)
+        self.lose()
+        for call in calls:
+            self.failureResultOf(call, RemotingConnectError)
+        self.failureResultOf(self.channel.invoke(RemotingCommand(1), 1), RemotingConnectError)
+        self.assertEqual(told, [self.channel])
+        self.channel.on_close(told.append)
+        self.assertEqual(len(told), 2)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_cancelled_call_is_forgotten(self):
+        call = self.channel.invoke(RemotingCommand(10), 3000)
+        call.cancel()
+        self.assertEqual(len(self.channel.pending), 0)
+        self.failureResultOf(call)
+
+    def test_a_request_that_fits_no_frame_fails_at_once(self):
+        call = self.channel.invoke(RemotingCommand(1, body=bytes(2**24)), 3000)
+        self.failureResultOf(call, ProtocolViolation)
+        self.assertEqual(len(self.channel.pending), 0)
+
+    def test_pushes_of_the_peer_are_requests(self):
+        self.assertEqual(self.answer(RemotingCommand(1, opaque=4)).opaque, 4)
+
+
+class ConnectionTests(ConnectionCase):
+    def test_malformed_input_closes_after_the_good_requests_are_answered(self):
+        self.protocol.dataReceived(
+            encode_frame(RemotingCommand(1, opaque=1)) + struct.pack(">i", -1)
+        )
+        self.assertEqual(len(self.transport.commands()), 1)
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_unreadable_header_closes(self):
+        self.protocol.dataReceived(struct.pack(">ii", 8, 4) + b"null")
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_idle_connection_is_closed_after_120_seconds_without_read_and_write(self):
+        self.clock.advance(100)
+        self.receive(RemotingCommand(1, flag=FLAG_ONEWAY))
+        self.clock.advance(100)
+        self.channel.write(b"")
+        self.clock.advance(119)
+        self.assertFalse(self.transport.disconnected)
+        self.clock.advance(1)
+        self.assertTrue(self.transport.disconnected)
+
+    def test_a_slow_reader_is_not_read_from_until_it_has_read(self):
+        def slow(channel, request):
+            self.transport.producer.pauseProducing()
+            return request.response()
+
+        self.dispatcher.routes[2] = slow
+        self.receive(*[RemotingCommand(2, opaque=number) for number in range(3)])
+        self.assertEqual(self.transport.producerState, "paused")
+        self.assertEqual([item.opaque for item in self.transport.commands()], [0])
+        self.transport.producer.resumeProducing()
+        self.assertEqual([item.opaque for item in self.transport.commands()], [1])
+        self.assertEqual(self.transport.producerState, "paused")
+        self.transport.producer.resumeProducing()
+        self.transport.producer.resumeProducing()
+        self.assertEqual([item.opaque for item in self.transport.commands()], [2])
+        self.assertEqual(self.transport.producerState, "producing")
+
+    def test_close_gives_up_being_producer_or_the_transport_would_stay_open(self):
+        self.channel.close()
+        self.channel.close()
+        self.assertIsNone(self.transport.producer)
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_a_failing_watcher_does_not_hide_the_loss_from_others(self):
+        def fails(channel):
+            raise ValueError("watcher")
+
+        told = []
+        self.channel.on_close(fails)
+        self.channel.on_close(told.append)
+        self.lose()
+        self.assertEqual(told, [self.channel])
+        self.flushLoggedErrors(ValueError)
+
+
+@given(st.binary(max_size=200) | st.lists(st.binary(max_size=30), max_size=4).map(b"".join))
+def test_any_bytes_end_in_answers_or_a_closed_connection(data):
+    dispatcher = RequestDispatcher()
+    protocol = RemotingProtocol(Clock(), dispatcher, 120.0, accepts=True)
+    protocol.makeConnection(StringTransport())
+    header = struct.pack(">iI", len(data) + 4, len(data))
+    protocol.dataReceived(header + data)
+    protocol.dataReceived(data)
