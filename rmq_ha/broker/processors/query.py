@@ -57,16 +57,16 @@ class QueryProcessor:
             fields.int64(header, "beginTimestamp"),
             fields.int64(header, "endTimestamp"),
         )
-        ext = {
-            "indexLastUpdatePhyoffset": str(result.index_last_update_offset),
-            "indexLastUpdateTimestamp": str(result.index_last_update_timestamp),
-        }
         if not result.records:
             return request.response(
                 ResponseCode.QUERY_NOT_FOUND,
                 "can not find message, maybe time range not correct",
-                ext,
+                {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"},
             )
+        ext = {
+            "indexLastUpdatePhyoffset": str(result.index_last_update_offset),
+            "indexLastUpdateTimestamp": str(result.index_last_update_timestamp),
+        }
         return request.response(ext=ext, body=b"".join(result.records))
 
     def view_message_by_id(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
