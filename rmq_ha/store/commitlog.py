@@ -64,9 +64,14 @@ class CommitLog:
         """Have `callback` called after each append."""
         self._subscribers.append(callback)
 
-    def recovered(self, end: int) -> None:
-        """The log ends here, and all of it is on the disk."""
-        self.max_offset = self.flushed_offset = end
+    def recovered(self, end: int, safe: int) -> None:
+        """
+        The log ends here.
+
+        :param safe: up to here it is on the disk.
+        """
+        self.max_offset = end
+        self.flushed_offset = safe
 
     def append_group(
         self, messages: list[Message], contiguous: bool, now_ms: int
@@ -189,7 +194,7 @@ class CommitLog:
         try:
             if not self.row.starts and (not data or physical_offset == start):
                 self.row.create(start)
-                self.recovered(start)
+                self.recovered(start, start)
                 physical_offset = start
             if physical_offset != self.max_offset:
                 raise DivergedLog(

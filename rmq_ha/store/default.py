@@ -348,28 +348,29 @@ class DefaultMessageStore(StoreMaintenance):
     def _recover_log(self, last_exit_ok: bool) -> None:
         config, queues, log = self._configuration, self.queues, self.log
         recovery = LogRecovery(log, config.check_crcon_recover)
-        reached = queues.max_physical_offset
         if last_exit_ok:
             found = recovery.normal()
+            safe = found.end
         else:
-            safe = config.message_index_enable and config.message_index_safe
+            with_index = config.message_index_enable and config.message_index_safe
             times = self.checkpoint.times
-            start = recovery.first_unsure(
-                times.min_timestamp_index if safe else times.min_timestamp
+            safe = recovery.first_unsure(
+                times.min_timestamp_index if with_index else times.min_timestamp
             )
-            queues.truncate(start)  # a torn unit there would pass for a good one
-            found = recovery.abnormal(start, self._dispatch_again)
+            queues.truncate(safe)  # a torn unit there would pass for a good one
+            found = recovery.abnormal(safe, self._dispatch_again)
+            self.checkpoint.logics = max(self.checkpoint.logics, found.last_store_timestamp)
         self.logger.info(
             "the commit log ends at {end} after {how} stop; {records} records read",
             end=found.end,
             how="a clean" if last_exit_ok else "an abnormal",
             records=found.records,
         )
-        recovery.cut(found.end)
+        recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
         if not log.row.starts:
             queues.remove_all()
-        elif reached >= found.end:
+        elif queues.max_physical_offset >= found.end:
             queues.truncate(found.end)
 
     def _dispatch_again(self, requests: list[DispatchRequest]) -> None:

@@ -132,7 +132,8 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE
             offset, size, _ = self._unit(middle)
-            if offset >= physical_offset and size != FILLER_SIZE:
+            # a hole, which lost power may leave, lies behind all that is surely there
+            if size != FILLER_SIZE and (offset >= physical_offset or size <= 0):
                 high = middle
             else:
                 low = middle + UNIT_SIZE
@@ -336,7 +337,8 @@ class ConsumeQueue:
 
         Spec: store.md, section 3.5.
         """
-        if not self._starts or self.max_physical_offset <= physical_offset:
+        # -1: the files that `recover` looked at hold nothing; the older ones may need the cut
+        if not self._starts or 0 <= self.max_physical_offset <= physical_offset:
             return
         while self._starts:
             start = self._starts[-1]

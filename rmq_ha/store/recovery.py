@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.format.commitlog import BLANK, store_timestamp_of
+from rmq_ha.store.format.commitlog import BLANK, decode_record, store_timestamp_of
 from rmq_ha.store.scan import MORE, READ_SIZE, scan
 
 _BATCH = 1024
@@ -24,11 +24,13 @@ class RecoveredLog(NamedTuple):
     :ivar end: physical offset behind the last good record.
     :ivar last_store_timestamp: of the last good record read, ms; 0 if none was.
     :ivar records: how many were read.
+    :ivar last: the last of them.
     """
 
     end: int
     last_store_timestamp: int
     records: int
+    last: DispatchRequest | None = None
 
 
 class LogRecovery:
@@ -71,8 +73,27 @@ class LogRecovery:
 
         :param dispatch: gets every good record again.
         """
-        starts = self._row.starts
-        return self._read_from(starts.index(start) if starts else 0, dispatch)
+        if not self._row.starts:
+            return RecoveredLog(0, 0, 0)
+        found = self._read_from(self._row.starts.index(start), dispatch)
+        if found.last is not None and self._is_torn(found.last):
+            self.log.warn(
+                "the record at {offset} lost its end in the crash",
+                offset=found.last.physical_offset,
+            )
+            return found._replace(end=found.last.physical_offset)
+        return found
+
+    def _is_torn(self, request: DispatchRequest) -> bool:
+        """
+        The last properties end in zeros: the disk did not get them any more.
+
+        The CRC covers only the body. Behind such a record nothing can be read, or lost power
+        would have spared what was written later.
+        """
+        start = self._row.start_of(request.physical_offset)
+        data = self._row.file(start).pread(request.size, request.physical_offset - start)
+        return decode_record(data).properties_string.endswith("\0")
 
     def _begins_by(self, start: int, timestamp: int) -> bool:
         stored = store_timestamp_of(self._row.file(start).pread(_HEAD_SIZE, 0))
@@ -81,7 +102,7 @@ class LogRecovery:
     def _read_from(
         self, index: int, dispatch: Callable[[list[DispatchRequest]], None] | None
     ) -> RecoveredLog:
-        end, newest, records = 0, 0, 0
+        end, newest, records, last = 0, 0, 0, None
         for start in self._row.starts[index:]:
             position, needed, verdict = 0, READ_SIZE, MORE
             while verdict == MORE:
@@ -90,7 +111,8 @@ class LogRecovery:
                     data, start + position, self._log.delay_levels, _BATCH, self._check_crc
                 )
                 if found.requests:
-                    newest = max(newest, found.requests[-1].store_timestamp)
+                    last = found.requests[-1]
+                    newest = max(newest, last.store_timestamp)
                     records += len(found.requests)
                     if dispatch is not None:
                         dispatch(found.requests)
@@ -101,10 +123,14 @@ class LogRecovery:
             end = start + position
             if verdict != BLANK:
                 break
-        return RecoveredLog(end, newest, records)
+        return RecoveredLog(end, newest, records, last)
 
-    def cut(self, end: int) -> None:
-        """Let the log end here: files behind go, and what follows in this file becomes zero."""
+    def cut(self, end: int, safe: int) -> None:
+        """
+        Let the log end here: files behind go, and what follows in this file becomes zero.
+
+        :param safe: up to here it is surely on the disk, not only in its cache.
+        """
         for start in [start for start in self._row.starts if start > end]:
             self.log.info("deleting {path}, which lies behind the end", path=self._row.path(start))
             self._row.delete(start)
@@ -119,4 +145,4 @@ class LogRecovery:
                     path=self._row.path(start),
                 )
             file.zero(end - start)
-        self._log.recovered(end)
+        self._log.recovered(end, min(safe, end))

@@ -60,6 +60,7 @@ class StoreService:
         store.is_open = True
         if not store.is_slave:
             store.schedule.start()
+        store.queue_flusher.dispatched()  # recovery and catching up may have written queues
         self._start_rounds()
         self.log.info(
             "store at {root} is open: log from {low} to {high}, dispatched to {position}",

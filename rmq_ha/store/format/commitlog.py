@@ -63,6 +63,8 @@ _DISPATCH_HEADS = tuple(
     Struct(f">iIii4xqqi8x{born}x4xq{store}x4x4xqi")
     for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
 )
+_LOST_SECTOR = bytes(512)
+"""The CRC does not cover the properties; that much zero is what a crash leaves."""
 _LEAST = _DISPATCH_HEADS[0].size
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -289,7 +291,10 @@ def dispatch_request_at(
     topic = _directory_name(bytes(buffer[topic_at : properties_at - 2]))
     if topic is None:
         return size
-    text = bytes(buffer[properties_at:end]).decode("utf-8", "replace")
+    stored = bytes(buffer[properties_at:end])
+    if check_crc and _LOST_SECTOR in stored:
+        return UNREADABLE
+    text = stored.decode("utf-8", "replace")
     properties = decode_properties(text) if text else {}
     code = code_of(topic, properties, values[7], delay_levels)
     if code is None:
