@@ -1,6 +1,8 @@
 """Remoting over loopback sockets: eager writes, TLS on the same port. Spec: section 1.10."""
 
+import shutil
 import socket
+import tempfile
 from pathlib import Path
 from random import Random
 
@@ -176,12 +178,16 @@ class EagerTests(SocketCase):
 
 
 class TlsTests(SocketCase):
+    def folder(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        return Path(folder)
+
     def material(self):
         """Key and certificate files of a server called localhost, and the CA's certificate."""
         authority = trustme.CA()
         issued = authority.issue_cert("localhost", "127.0.0.1")
-        folder = Path(self.mktemp())
-        folder.mkdir(parents=True)
+        folder = self.folder()
         names = {"key": "key.pem", "cert": "cert.pem", "ca": "ca.pem"}
         paths = {name: str(folder / file) for name, file in names.items()}
         issued.private_key_pem.write_to_path(paths["key"])
@@ -269,7 +275,7 @@ class TlsTests(SocketCase):
         return Deferred.fromCoroutine(run())
 
     def test_settings_that_do_not_fit_name_their_key(self):
-        broken = Path(self.mktemp())
+        broken = self.folder() / "broken.pem"
         broken.write_bytes(b"no key")
         cases = [
             ({"tls.server.mode": "maybe"}, "tls.server.mode=maybe"),
