@@ -10,6 +10,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import (
     CannotListenError,
+    ConnectError,
     ConnectingCancelledError,
     ConnectionLost,
     ConnectionRefusedError,
@@ -341,22 +342,22 @@ class _Attempt:
         near = SimTransport(self._cable, self._from, here, there)
         far = SimTransport(self._cable, target, there, here)
         near.peer, far.peer = far, near
-        protocol = port.factory.buildProtocol(here)
-        if protocol is None:
-            self._at(back, self._fail, ConnectionLost())
-            return
         target.connections[far] = None
         self._from.connections[near] = None
         far.last_arrival = self._clock.seconds() + back
         self._at(back, self._established, near)
-        far.establish(protocol)
+        protocol = port.factory.buildProtocol(here)
+        if protocol is None:
+            far.loseConnection()
+        else:
+            far.establish(protocol)
 
     def _established(self, near: SimTransport) -> None:
         if not self._from.is_alive:
             return
         if self._over or not near.connected:
             near.abortConnection()
-            self._fail(ConnectionLost())
+            self._fail(ConnectError(string="reset while connecting"))  # type: ignore[no-untyped-call]
             return
         protocol = self._factory.buildProtocol(near.getPeer())
         if protocol is None:

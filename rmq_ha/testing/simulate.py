@@ -11,7 +11,13 @@ from multiprocessing import get_context
 from random import Random
 from traceback import format_exc
 
-from twisted.logger import ILogObserver, LogEvent, globalLogBeginner, globalLogPublisher
+from twisted.logger import (
+    ILogObserver,
+    LogEvent,
+    formatEvent,
+    globalLogBeginner,
+    globalLogPublisher,
+)
 from zope.interface import implementer, provider
 
 from rmq_ha.errors import RmqHaError
@@ -142,7 +148,8 @@ class _Complaints:
         """A log event."""
         failure = event.get("log_failure")
         if failure is not None and failure.check(OSError, RmqHaError) is None:
-            self._pair.findings.violation(self._pair.now, "logged failure", failure.getTraceback())
+            text = f"{event.get('log_namespace')}: {formatEvent(event)}: {failure.getTraceback()}"
+            self._pair.findings.violation(self._pair.now, "logged failure", text)
 
 
 def run_safely(seed: int, kind: str = PAIR) -> Result:
