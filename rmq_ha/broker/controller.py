@@ -57,8 +57,10 @@ from rmq_ha.interfaces import (
     IReplicationPlugin,
 )
 from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.plugins import load_configured
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
@@ -180,7 +182,10 @@ class BrokerController:
         self.hold = PullRequestHoldService(
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
-        self.store.on_arrival(self.hold.on_arrival)
+        if self.is_slave:
+            self.store.add_dispatcher(self.hold)  # a slave's store announces no arrivals
+        else:
+            self.store.on_arrival(self.hold.on_arrival)
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
         )
@@ -316,6 +321,9 @@ class BrokerController:
             table.load()
         if self.is_slave:
             self.delay_offsets.load()
+        if not self.is_slave:
+            # Upstream's transaction check makes it; clients and mqadmin expect to see it.
+            self.topics.create_in_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
         self.store.load()
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
         self._undo.append(("store", self.store.stop))

@@ -53,18 +53,18 @@ class SendHeaderV1(SendHeader, gc=False, kw_only=True):
     """The same in the long names of V1 (codes 10, 324)."""
 
     producer_group: str = field(name="producerGroup", default="")
-    topic: str
+    topic: str = field(name="topic")
     default_topic: str = field(name="defaultTopic", default="")
     default_topic_queue_nums: Int32 = field(name="defaultTopicQueueNums", default=0)
     queue_id: Int32 = field(name="queueId")
     sys_flag: Int32 = field(name="sysFlag", default=0)
     born_timestamp: Int64 = field(name="bornTimestamp", default=0)
-    flag: Int32 = 0
-    properties: str = ""
+    flag: Int32 = field(name="flag", default=0)
+    properties: str = field(name="properties", default="")
     reconsume_times: Int32 = field(name="reconsumeTimes", default=0)
     unit_mode: bool = field(name="unitMode", default=False)
     max_reconsume_times: Int32 | None = field(name="maxReconsumeTimes", default=None)
-    batch: bool = False
+    batch: bool = field(name="batch", default=False)
     broker_name: str | None = field(name="bname", default=None)
 
 
