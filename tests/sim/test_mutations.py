@@ -150,7 +150,9 @@ def test_flush_counts_what_came_after_it_began(monkeypatch):
 def test_recovery_cuts_a_good_record(monkeypatch):
     """After a crash the last whole record is gone."""
     cut = LogRecovery.cut
-    monkeypatch.setattr(LogRecovery, "cut", lambda self, end: cut(self, max(0, end - 8)))
+    monkeypatch.setattr(
+        LogRecovery, "cut", lambda self, end, *rest: cut(self, max(0, end - 8), *rest)
+    )
     found_within(3, "recovery", options=PairOptions(), faults=SLAVE_CRASHES)
 
 
