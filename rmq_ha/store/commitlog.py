@@ -192,9 +192,8 @@ class CommitLog:
         """
         start = self.row.start_of(physical_offset)
         try:
-            if not self.row.starts and (not data or physical_offset == start):
-                self.row.create(start)
-                self.recovered(start, start)
+            if self.max_offset == 0 and (not data or physical_offset == start):
+                self._begin_at(start)
                 physical_offset = start
             if physical_offset != self.max_offset:
                 raise DivergedLog(
@@ -220,6 +219,13 @@ class CommitLog:
             self.row.close_idle(self.flushed_offset)
         for callback in self._subscribers:
             callback()
+
+    def _begin_at(self, start: int) -> None:
+        """An empty log gets its first file; an empty one that a crash left elsewhere goes."""
+        for other in [other for other in self.row.starts if other != start]:
+            self.row.delete(other)
+        self.row.create(start)
+        self.recovered(start, start)
 
     def _announce(self, requests: list[DispatchRequest]) -> None:
         if len(self.pending) < _MAX_PENDING:  # beyond that the dispatcher reads the log itself

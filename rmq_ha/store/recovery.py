@@ -10,11 +10,10 @@ from twisted.logger import Logger
 
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.format.commitlog import BLANK, decode_record, store_timestamp_of
+from rmq_ha.store.format.commitlog import BLANK, decode_record
 from rmq_ha.store.scan import MORE, READ_SIZE, scan
 
 _BATCH = 1024
-_HEAD_SIZE = 96
 
 
 class RecoveredLog(NamedTuple):
@@ -96,8 +95,15 @@ class LogRecovery:
         return decode_record(data).properties_string.endswith("\0")
 
     def _begins_by(self, start: int, timestamp: int) -> bool:
-        stored = store_timestamp_of(self._row.file(start).pread(_HEAD_SIZE, 0))
-        return 0 < stored <= timestamp
+        """The file begins with a good record that was stored by then; a torn one may lie."""
+        needed = READ_SIZE
+        while needed:
+            data = self._row.file(start).pread(needed, 0)
+            found = scan(data, start, self._log.delay_levels, 1, True)
+            if found.requests:
+                return 0 < found.requests[0].store_timestamp <= timestamp
+            needed = found.needed if len(data) < found.needed <= self._row.file_size else 0
+        return False
 
     def _read_from(
         self, index: int, dispatch: Callable[[list[DispatchRequest]], None] | None
@@ -131,7 +137,8 @@ class LogRecovery:
 
         :param safe: up to here it is surely on the disk, not only in its cache.
         """
-        for start in [start for start in self._row.starts if start > end]:
+        # the last one first: a crash in between must not leave a hole in the row
+        for start in reversed([start for start in self._row.starts if start > end]):
             self.log.info("deleting {path}, which lies behind the end", path=self._row.path(start))
             self._row.delete(start)
         start = self._row.start_of(end)
