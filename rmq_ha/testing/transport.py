@@ -220,7 +220,10 @@ class SimTransport:
     def _arrive(self) -> None:
         """What is due reaches the other machine, unless the way is cut: then it waits."""
         if self._network.is_cut(self, self.peer):
-            self._network.stalled[self] = None
+            if self.owner.is_up:
+                self._network.stalled[self] = None
+            else:
+                self._wire.clear()  # nobody is left to send it again
             return
         now = self._clock.seconds()
         wire = self._wire
@@ -234,7 +237,9 @@ class SimTransport:
     def healed(self) -> None:
         """The way may be free again: send once more what was lost."""
         now = self._clock.seconds()
-        if self._wire:
+        if not self.owner.is_up:
+            self._wire.clear()
+        elif self._wire:
             delay = self._network.delay(self.owner, self.peer.owner)
             self._clock.at(now + delay * 4, self._arrive)
         if self._out_size or self.disconnecting:

@@ -189,6 +189,17 @@ class SimNetworkTests(SynchronousTestCase):
         self.run_for(1)
         self.assertTrue(client.lost.check(ConnectionLost))
 
+    def test_power_loss_behind_a_cut(self):
+        """What a machine could not deliver before it lost its power is never sent again."""
+        client, server = self.connect()
+        self.network.partition("a", "b")
+        server.transport.write(b"lost")
+        self.run_for(1)
+        self.a.crash(power=True)
+        self.network.heal()
+        self.run_for(10)
+        self.assertEqual(client.data, b"")
+
     def test_raising_protocol(self):
         """A protocol that raises loses its connection, and the failure is kept."""
         client, server = self.connect()
