@@ -36,6 +36,8 @@ TOPIC = "Demo"
 QUEUES = 4
 IN_FLIGHT = 64
 RESPONSE_FOUND = 0
+PROBE = -1
+KEY_MASK = (1 << 64) - 1
 
 COMMON = """\
 brokerClusterName=DemoCluster
@@ -147,9 +149,12 @@ class Demo:
         """Until a send is acknowledged by the slave, and the route names both brokers."""
 
         async def paired() -> bool:
-            code, _ = await self._send(master, TOPIC + "Probe", 0, -1)
-            route = await self._route(namesrv, TOPIC + "Probe")
-            return code == 0 and len(route) == 2
+            code, _ = await self._send(master, TOPIC, 0, PROBE)
+            route = await self._route(namesrv, TOPIC)
+            if code != 0 or "1" not in route:
+                return False
+            pull = pull_request("TOOLS_CONSUMER", TOPIC, 0, 0)
+            return (await self._client.invoke(route["1"], pull, 3000)).code == RESPONSE_FOUND
 
         await self._until(paired, "the slave did not join its master")
         self._console.print("name server, SYNC_MASTER and slave are up; the pair replicates")
@@ -169,7 +174,7 @@ class Demo:
         raise click.ClickException(what)
 
     async def _send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
-        properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true" if number >= 0 else ""
+        properties = f"UNIQ_KEY\x01{number & KEY_MASK:032X}\x02WAIT\x01true"
         request = send_request(
             "demo", topic, queue_id, str(number).encode(), properties, int(time.time() * 1000)
         )
@@ -188,12 +193,14 @@ class Demo:
         with Progress(*columns, console=self._console) as progress:
             task = progress.add_task("send", total=self._messages)
 
-            def one(number: int) -> Any:
-                return Deferred.fromCoroutine(self._count(master, number)).addCallback(
-                    lambda _: progress.advance(task)
-                )
+            async def one(number: int) -> None:
+                await self._count(master, number)
+                progress.advance(task)
 
-            await gatherResults([window.run(one, n) for n in range(self._messages)])
+            def start(number: int) -> Deferred[None]:
+                return Deferred.fromCoroutine(one(number))
+
+            await gatherResults([window.run(start, n) for n in range(self._messages)])
         rate = self._messages / (time.monotonic() - began)
         self._console.print(
             f"{len(self._acknowledged):,} of {self._messages:,} acknowledged with SEND_OK"
@@ -254,7 +261,8 @@ class Demo:
             )
             if response.code != RESPONSE_FOUND or response.body is None:
                 return numbers
-            numbers += [int(record.body) for record in decode_records(response.body)]
+            found = [int(record.body) for record in decode_records(response.body)]
+            numbers += [number for number in found if number != PROBE]
             offset = int((response.ext or {})["nextBeginOffset"])
 
 

@@ -184,6 +184,7 @@ class BrokerController:
         )
         if self.is_slave:
             self.store.add_dispatcher(self.hold)  # a slave's store announces no arrivals
+            self.store.add_dispatcher(self.slave_synchronize)
         else:
             self.store.on_arrival(self.hold.on_arrival)
         self.notifier = ConsumerIdsNotifier(

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
@@ -18,9 +20,13 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.host.periodic import Periodic
+from rmq_ha.interfaces import ICommitLogDispatcher
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.topics import SYSTEM_TOPICS
 
 FIRST_SECONDS = 3.0
 EVERY_SECONDS = 10.0
+SOON_SECONDS = 0.05
 FAST_PORT_DISTANCE = 2
 
 
@@ -35,6 +41,7 @@ class _Kind:
     last_error: str = ""
 
 
+@implementer(ICommitLogDispatcher)
 class SlaveSynchronize:
     """
     Fetches topics, consumer offsets, delay offsets and groups from the master, every 10 s.
@@ -65,6 +72,10 @@ class SlaveSynchronize:
         self._delay_offsets = delay_offsets
         self._address = address
         self._master: str | None = None
+        self._is_started = False
+        self._soon: IDelayedCall | None = None
+        self._asked_for: set[str] = set()
+        self._running: Deferred[None] | None = None
         self._kinds = [
             _Kind("topics", self._copy_topics),
             _Kind("consumer_offsets", self._copy_consumer_offsets),
@@ -77,6 +88,7 @@ class SlaveSynchronize:
 
     def start(self) -> None:
         """Begin in 3 s; nothing is asked while the master is unknown."""
+        self._is_started = True
         self._periodic.start()
 
     def stop(self) -> "Deferred[None]":
@@ -86,6 +98,10 @@ class SlaveSynchronize:
         :returns: fires with None; never fails.
         """
         self._master = None
+        self._is_started = False
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         return self._periodic.stop()
 
     def set_master_address(self, address: str | None) -> None:
@@ -100,7 +116,41 @@ class SlaveSynchronize:
 
         :returns: fires when it is over; never fails.
         """
-        return Deferred.fromCoroutine(self._synchronize())
+        if self._running is not None:  # one that was asked for by `dispatch`
+            joined: Deferred[None] = Deferred()
+            self._running.chainDeferred(joined)
+            return joined
+        running = self._running = Deferred()
+        Deferred.fromCoroutine(self._synchronize()).addBoth(self._passed, running)
+        done: Deferred[None] = Deferred()
+        running.chainDeferred(done)
+        return done
+
+    def _passed(self, result: object, running: "Deferred[None]") -> None:
+        self._running = None
+        self._asked_for.clear()
+        if isinstance(result, Failure):
+            self.log.failure("slave synchronisation failed", result)
+        running.callback(None)
+
+    def dispatch(self, requests: list[DispatchRequest]) -> None:
+        """
+        Copy the tables soon when a message of a topic comes that is not in ours yet.
+
+        Its consumers could else not read it here until the next pass, and never if the master
+        died before that. Each topic asks once between two passes.
+        """
+        known = self._topics.table
+        news = {item.topic for item in requests if item.topic not in known}
+        news -= self._asked_for | SYSTEM_TOPICS
+        if news and self._master is not None and self._soon is None and self._is_started:
+            self._asked_for |= news
+            self._soon = self._clock.callLater(SOON_SECONDS, self._pass_soon)
+
+    def _pass_soon(self) -> None:
+        self._soon = None
+        if not self._periodic.is_running:
+            self.synchronize()
 
     def statistics(self) -> dict[str, Any]:
         """
