@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,7 @@ class Demo:
 
     async def _wait_ready(self, *brokers: Any) -> None:
         for process, output in brokers:
-            await self._until(
-                lambda output=output: _true("READY {" in output.read_text()),
-                f"{output.name}: not ready; see there",
-                process,
-            )
+            await self._until(partial(_says_ready, output), f"{output.name}: not ready", process)
 
     async def _wait_pair(self, namesrv: str, master: str) -> None:
         """Until a send is acknowledged by the slave, and the route names both brokers."""
@@ -266,8 +263,8 @@ class Demo:
             offset = int((response.ext or {})["nextBeginOffset"])
 
 
-async def _true(value: bool) -> bool:
-    return value
+async def _says_ready(output: Path) -> bool:
+    return "READY {" in output.read_text()
 
 
 @click.command()

@@ -83,7 +83,7 @@ class SlaveSynchronize:
             _Kind("groups", self._copy_groups),
         ]
         self._periodic = Periodic(
-            clock, "slave synchronisation", self.synchronize, EVERY_SECONDS, FIRST_SECONDS
+            clock, "slave synchronisation", self._pass_in_time, EVERY_SECONDS, FIRST_SECONDS
         )
 
     def start(self) -> None:
@@ -128,7 +128,6 @@ class SlaveSynchronize:
 
     def _passed(self, result: object, running: "Deferred[None]") -> None:
         self._running = None
-        self._asked_for.clear()
         if isinstance(result, Failure):
             self.log.failure("slave synchronisation failed", result)
         running.callback(None)
@@ -146,6 +145,10 @@ class SlaveSynchronize:
         if news and self._master is not None and self._soon is None and self._is_started:
             self._asked_for |= news
             self._soon = self._clock.callLater(SOON_SECONDS, self._pass_soon)
+
+    def _pass_in_time(self) -> "Deferred[None]":
+        self._asked_for.clear()
+        return self.synchronize()
 
     def _pass_soon(self) -> None:
         self._soon = None

@@ -17,6 +17,7 @@ from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.message import DispatchRequest
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.wire.command import RemotingCommand
 
@@ -121,6 +122,35 @@ class SlaveTests(SynchronousTestCase):
         self.slave.set_master_address(None)
         self.clock.advance(10)
         self.assertEqual(len(self.master.asked), 4)
+        self.successResultOf(self.slave.stop())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_unknown_topic(self) -> None:
+        """A message of a topic that the slave lacks makes it copy the tables at once, once."""
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        self.slave.start()
+        self.slave.dispatch([record])
+        self.clock.advance(1)
+        self.assertEqual(self.master.asked, [], "no master is known yet")
+        self.slave.set_master_address(MAIN)
+        self.slave.dispatch([record, record])
+        self.clock.advance(0.05)
+        self.assertEqual(len(self.master.asked), 4)
+        self.assertIn("TopicA", self.topics.table)
+        self.slave.dispatch([record])
+        self.clock.advance(1)
+        self.assertEqual(len(self.master.asked), 4)
+        self.successResultOf(self.slave.stop())
+
+    def test_unknown_topic_everywhere(self) -> None:
+        """A topic that the master does not have either is asked for once between two passes."""
+        record = DispatchRequest("Gone", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        self.slave.set_master_address(MAIN)
+        self.slave.start()
+        for _ in range(20):
+            self.slave.dispatch([record])
+            self.clock.advance(0.05)
+        self.assertLessEqual(len(self.master.asked), 8)
         self.successResultOf(self.slave.stop())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
