@@ -60,6 +60,8 @@ class FileRow:
                     raise StoreError(f"{path} is there twice: also as {self._paths[int(name)]}")
                 self._paths[int(name)] = path
         self.starts = sorted(self._paths)
+        while self.starts and self._disk.size(self._paths[self.starts[-1]]) == 0:
+            self.delete(self.starts[-1])  # a crash came between its name and its size
         for before, after in zip(self.starts, self.starts[1:], strict=False):
             if after - before != self.file_size:
                 raise StoreError(

@@ -73,6 +73,13 @@ def test_the_first_append_chooses_the_first_file(log):
     assert log.read(4 * SIZE, 1 << 20) == b"y"
 
 
+def test_an_empty_file_that_a_crash_left(log):
+    """A slave with no byte reports 0; the master then begins at its last file."""
+    log.append_raw(0, b"")
+    log.append_raw(2 * SIZE, b"abc")
+    assert (log.row.starts, log.max_offset) == ([2 * SIZE], 2 * SIZE + 3)
+
+
 @pytest.mark.parametrize(
     ("offset", "size"), [(11, 1), (9, 1), (10, SIZE - 9), (0, 1), (SIZE, 1), (5 * SIZE, 0)]
 )
@@ -170,6 +177,7 @@ def test_strange_files(tmp_path):
         make_log(directory)
 
     load((f"{0:020d}", SIZE), (f"{SIZE:020d}", 0))
+    load((f"{0:020d}", SIZE), (f"{3 * SIZE:020d}", 0))
     with pytest.raises(StoreError, match=r"notes\.txt does not belong"):
         load(("notes.txt", 5))
     with pytest.raises(StoreError, match="has 5 bytes"):
