@@ -170,6 +170,8 @@ class HAService:
         waiter: Deferred[PutMessageStatus] = Deferred()
         self._waiting.add(next_offset, now + config.slave_timeout / 1000, waiter)
         self._timer = rearm(self._host.clock, self._timer, self._waiting.deadline(), self._on_time)
+        # Not in the next turn: what cannot leave now leaves with the next acknowledgement.
+        self.appended()
         return waiter
 
     def _watermark(self) -> int | None:

@@ -77,7 +77,8 @@ CODES = {
 }
 
 # What takes a message out of a run: it is stored elsewhere, or answered at another time.
-_UNUSUAL = ("DELAY\x01", "TRAN_MSG\x01", "WAIT\x01false")
+_DELAYED, _HALF, _NOT_WAITING = "DELAY\x01", "TRAN_MSG\x01", "WAIT\x01false"
+_WAIT_TRUE = "\x02WAIT\x01true"
 
 RawFrame = tuple[bytes, bytes]
 GeneralWay = Callable[[Channel, RemotingCommand], None]
@@ -183,9 +184,7 @@ class SendMessageProcessor:
                 self._flush_run(run)
                 general(channel, decode_frame(JSON, header_bytes, body))
                 continue
-            properties = decode_properties(header.properties)
-            properties.pop(WAIT, None)
-            properties[CLUSTER] = cluster
+            properties, text = _with_cluster(header.properties, cluster)
             run.messages.append(
                 Message(
                     header.topic,
@@ -199,7 +198,7 @@ class SendMessageProcessor:
                     header.reconsume_times,
                     0,
                     properties,
-                    encode_properties(properties),
+                    text,
                 )
             )
             run.opaques.append(-1 if frame.flag & FLAG_ONEWAY else frame.opaque)
@@ -223,7 +222,9 @@ class SendMessageProcessor:
             and topic.topic_filter_type != MULTI_TAG_FILTER
             and not header.topic.startswith(RETRY_PREFIX)
             and header.topic not in NOT_FOR_CLIENTS
-            and not any(word in text for word in _UNUSUAL)
+            and _DELAYED not in text
+            and _HALF not in text
+            and _NOT_WAITING not in text
         )
 
     def _flush_run(self, run: _Run) -> None:
@@ -543,6 +544,24 @@ class SendMessageProcessor:
         for hook in self._hooks:
             hook.before_send(context)
         return context
+
+
+def _with_cluster(text: str, cluster: str) -> tuple[dict[str, str], str]:
+    """
+    A message's properties with CLUSTER and without WAIT, and the string that is stored.
+
+    The producer's string is kept where nothing else has to change: joining it anew costs more.
+    """
+    head, _, tail = text.partition(_WAIT_TRUE)
+    if not tail or tail[0] == "\x02":
+        text = head + tail
+    properties = decode_properties(text)
+    is_plain = WAIT not in properties and CLUSTER not in properties
+    properties.pop(WAIT, None)
+    properties[CLUSTER] = cluster
+    if not is_plain or not text or text[-1] == "\x02":
+        return properties, encode_properties(properties)
+    return properties, f"{text}\x02{CLUSTER}\x01{cluster}"
 
 
 def _joined(own: str, common: str) -> str:
