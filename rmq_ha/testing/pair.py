@@ -184,7 +184,7 @@ class HAPair:
                 continue
             attempt.lost_on[machine] = self.now
             text = f"{machine} lost {attempt.unique_id}, which ended {attempt.status.name}"
-            if power < attempt.answered_at:
+            if power < attempt.asked_at:
                 self.findings.violation(self.now, "lost-by-kill", text)
             elif (
                 attempt.status is PutMessageStatus.PUT_OK
@@ -201,7 +201,7 @@ class HAPair:
         if (
             self.options.role is not BrokerRole.SYNC_MASTER
             or attempt.status is not PutMessageStatus.PUT_OK
-            or self._lost_power.get(SLAVE, -1.0) >= attempt.answered_at
+            or self._lost_power.get(SLAVE, -1.0) >= attempt.asked_at
         ):
             return
         if attempt.unique_id.encode() not in self.slave.log_image().data:
