@@ -195,7 +195,10 @@ class HostClock:
         self._index = index
         self._calls: dict[SimCall, None] = {}
         self._dead = False
-        self.seconds = clock.seconds
+
+    def seconds(self) -> float:
+        """Simulated seconds, the same on every machine."""
+        return self._clock.seconds()
 
     def callLater(
         self, delay: float, callable: Callable[..., Any], *args: object, **kw: object
