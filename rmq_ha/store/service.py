@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from rmq_ha.errors import StoreError
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.store.statistics import SAMPLE_S
 
@@ -31,6 +32,8 @@ class StoreService:
         self._turn: IDelayedCall | None = None
         self._rounds: list[Periodic] = []
         self._is_running = False
+        self._is_stopping = False
+        self._has_replication = False
         self._cleaned_to = -1
 
     def poke(self) -> None:
@@ -47,7 +50,13 @@ class StoreService:
         store.dispatcher.run()
 
     async def start(self) -> None:
-        """Catch up, then open. Spec: store.md, section 5.5."""
+        """
+        Catch up, then open.
+
+        :raises StoreError: the disk refuses, or `stop` came first.
+
+        Spec: store.md, section 5.5.
+        """
         store = self._store
         log = store.log
         store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
@@ -56,7 +65,9 @@ class StoreService:
         self._is_running = True
         store.dispatcher.start()
         if store.replication is not None:
+            self._has_replication = True
             await maybeDeferred(store.replication.start)
+        self._check_wanted()
         store.is_open = True
         if not store.is_slave:
             store.schedule.start()
@@ -78,6 +89,11 @@ class StoreService:
             slices += 1
             if slices % _SLICES_AT_ONCE == 0:
                 await self._next_turn()
+                self._check_wanted()
+
+    def _check_wanted(self) -> None:
+        if self._is_stopping:
+            raise StoreError("the store was stopped while it started")
 
     def _next_turn(self) -> "Deferred[None]":
         later: Deferred[None] = Deferred()
@@ -120,22 +136,26 @@ class StoreService:
         Spec: store.md, section 5.7.
         """
         store = self._store
-        was_open, store.is_open = store.is_open, False
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        store.is_open = False
         for periodic in self._rounds:
             await maybeDeferred(periodic.stop)
         self._rounds = []
         await store.schedule.stop()
-        if store.replication is not None and was_open:
+        if store.replication is not None and self._has_replication:
             await maybeDeferred(store.replication.stop)
-        self._is_running = False
+        was_running, self._is_running = self._is_running, False
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
-        await self._drain()
+        if was_running:
+            await self._drain()
         store.dispatcher.stop()
         await store.flusher.stop()
         await store.queue_flusher.stop()
-        self._close(was_open)
+        self._close(was_running)
 
     async def _drain(self) -> None:
         """Give the dispatcher up to five seconds."""
@@ -144,10 +164,10 @@ class StoreService:
         while self._store.dispatcher.run_slice() and clock.seconds() < deadline:
             await self._next_turn()
 
-    def _close(self, was_open: bool) -> None:
+    def _close(self, was_running: bool) -> None:
         store = self._store
         is_clean = (
-            was_open
+            was_running
             and store.dispatcher.behind <= 0
             and store.log.max_offset <= store.log.flushed_offset
             and store.flags.may_be_closed_cleanly

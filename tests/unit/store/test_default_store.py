@@ -500,3 +500,51 @@ def test_two_directories(machine, message):
     assert again.log.max_offset == store.log.max_offset
     for queue_offset in range(4):
         assert again.get_message("g", "TopicA", 0, queue_offset, 1, None).messages
+
+
+def test_stopped_before_it_started(machine, message):
+    """What was loaded is let go; the next start repairs, as nothing was caught up."""
+    store = machine.open()
+    put(store, message())
+    machine.turn()
+    machine.stop(store)
+    loaded = machine.load()
+    machine.stop(loaded)
+    machine.stop(loaded)
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 0) == 1
+
+
+def test_stopped_while_it_started(machine, message):
+    """A start that is still catching up gives up and opens nothing."""
+    store = machine.open(message_index_enable=False, mapped_file_size_commit_log=1 << 23)
+    for _ in range(100):
+        put(store, *[message() for _ in range(200)])
+        machine.turn()
+    machine.stop(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue")
+    again = machine.load(message_index_enable=False, mapped_file_size_commit_log=1 << 23)
+    failures = []
+    again.start().addErrback(failures.append)
+    machine.stop(again)
+    machine.turn()
+    assert failures[0].check(StoreError)
+    assert not again.is_open
+
+
+def test_a_start_that_fails(machine, message):
+    """Replication cannot listen: the start fails, a stop releases everything."""
+    store = machine.load()
+    replication = Replication(OK)
+
+    def start():
+        raise OSError("port in use")
+
+    replication.start = start
+    store.attach_replication(replication)
+    with pytest.raises(OSError, match="port in use"):
+        machine.finish(store.start())
+    machine.stop(store)
+    assert replication.calls == ["stop"]
+    assert machine.clock.getDelayedCalls() == []
+    machine.open()
