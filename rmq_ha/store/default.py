@@ -11,8 +11,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.store import MessageStoreConfig
-from rmq_ha.errors import ConfigurationError, StoreError
+from rmq_ha.errors import StoreError
 from rmq_ha.interfaces import ICommitLogDispatcher, IMessageStore, IReplication
 from rmq_ha.model.message import (
     AppendResult,
@@ -23,9 +22,9 @@ from rmq_ha.model.message import (
 )
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
-from rmq_ha.seams import Disk, Host, Lock
+from rmq_ha.seams import Host, Lock
 from rmq_ha.store.checkpoint import Checkpoint
-from rmq_ha.store.clean import FORCE_RATIO, LogCleaner, disk_ratio
+from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.dispatch import Dispatcher
@@ -33,8 +32,8 @@ from rmq_ha.store.flags import INDEX_ERROR, LOG_ERROR, QUEUE_ERROR, RunningFlags
 from rmq_ha.store.flush import CommitLogFlusher, QueueFlusher
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.store.index import IndexService
+from rmq_ha.store.layout import log_files, refuse_unsupported
 from rmq_ha.store.maintenance import StoreMaintenance
-from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.puts import (
     MaybeLater,
     asks_for_delay,
@@ -77,7 +76,7 @@ class DefaultMessageStore(StoreMaintenance):
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
         config = configuration.store
-        _refuse_unsupported(config, log is not None)
+        refuse_unsupported(config, log is not None)
         root = config.store_path_root_dir or os.path.join(os.path.expanduser("~"), "store")
         self.root = root
         self.host = host
@@ -86,7 +85,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.delay_levels = parse_delay_levels(config.message_delay_level)
         flags = RunningFlags()
         if log is None:
-            log = CommitLog(config, _log_files(host.disk, config, root), self.delay_levels)
+            log = CommitLog(config, log_files(host.disk, config, root), self.delay_levels)
         queues = ConsumeQueueTable(host.disk, root, config.mapped_file_size_consume_queue)
         index = None
         if config.message_index_enable:
@@ -410,33 +409,3 @@ class DefaultMessageStore(StoreMaintenance):
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _refuse_unsupported(config: MessageStoreConfig, has_own_log: bool) -> None:
-    if config.duplication_enable:
-        raise ConfigurationError(
-            "duplicationEnable=true stops all delivery in RocketMQ 4.9; remove it"
-        )
-    if config.enable_dleger_commit_log and not has_own_log:
-        raise ConfigurationError(
-            "enableDLegerCommitLog=true needs a commitLogPlugIn that writes DLedger's files"
-        )
-    if config.enable_consume_queue_ext:
-        raise ConfigurationError(
-            "enableConsumeQueueExt=true is not supported: extension files are not written"
-        )
-
-
-def _log_files(disk: Disk, config: MessageStoreConfig, root: str) -> FileRow:
-    """The commit log's directories. Spec: store.md, section 1."""
-
-    def has_room(directory: str) -> bool:
-        return disk_ratio(disk, directory) <= FORCE_RATIO
-
-    paths = _split(config.store_path_commit_log) or [f"{root}/commitlog"]
-    read_only = _split(config.read_only_commit_log_store_paths)
-    return FileRow(disk, paths, config.mapped_file_size_commit_log, read_only, has_room)
-
-
-def _split(paths: str | None) -> list[str]:
-    return [path.strip() for path in (paths or "").split(",") if path.strip()]
