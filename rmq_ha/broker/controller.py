@@ -217,12 +217,10 @@ class BrokerController:
         add_routes(self.dispatcher, self.fast_dispatcher, processors)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.dispatch))
-        self._servers = [
-            RemotingServer(
-                self.host, configuration.server, dispatcher, configuration.plugin_options
-            )
-            for dispatcher in (self.dispatcher, self.fast_dispatcher)
-        ]
+        self.main_server, self.fast_server = (
+            RemotingServer(self.host, configuration.server, item, configuration.plugin_options)
+            for item in (self.dispatcher, self.fast_dispatcher)
+        )
 
     def _pulls(self, hooks: list[Any]) -> PullMessageProcessor:
         configuration = self.configuration
@@ -330,7 +328,7 @@ class BrokerController:
         self._undo.append(("store", self.store.stop))
         await self.store.start()
         self._undo.append(("client", self.client.stop))
-        for remoting, port in zip(self._servers, (server, server - 2), strict=True):
+        for remoting, port in ((self.main_server, server), (self.fast_server, server - 2)):
             await remoting.listen(port, interface)
             self._undo.append((f"port {port}", remoting.stop))
         self._undo.append(("held pulls", self.hold.stop))
