@@ -72,9 +72,10 @@ class IReplication(Interface):
     def appended() -> None:
         """The log grew. Called once a turn, after all appends of that turn."""
 
-    def wait_replicated(next_offset: int) -> Any:
+    def wait_replicated(next_offset: int, start_offset: int) -> Any:
         """
         :param next_offset: the end of the record(s) that were put.
+        :param start_offset: where the first of them begins.
         :returns: a `PutMessageStatus` at once where nothing needs waiting, else a Deferred that
             fires with one: PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. It never fails.
         """

@@ -31,13 +31,15 @@ class Feed:
 
     :ivar requested: the first report; None before.
     :ivar sent: end of what was sent; the next frame starts here.
-    :ivar acked: the slave holds everything below.
+    :ivar acked: the slave holds everything below, down to `base`.
+    :ivar base: where the log of a slave that came with nothing begins; else 0.
     """
 
     def __init__(self, log: ICommitLog, configuration: BrokerConfiguration, now: float) -> None:
         self.requested: int | None = None
         self.sent = 0
         self.acked = 0
+        self.base = 0
         self._log = log
         self._store = configuration.store
         self._ours = configuration.ours
@@ -93,7 +95,9 @@ class Feed:
                 "promote it, or move its commitlog, consumequeue and index away"
             )
         self.requested = offset
-        self.sent = offset or end - end % self._log.file_size
+        if offset == 0:
+            self.base = end - end % self._log.file_size
+        self.sent = offset or self.base
 
     def pause(self) -> None:
         """The transport is full: nothing leaves before `resume`."""

@@ -156,7 +156,9 @@ class HAService:
         for connection in self._feeds[:]:
             connection.push()
 
-    def wait_replicated(self, next_offset: int) -> PutMessageStatus | Deferred[PutMessageStatus]:
+    def wait_replicated(
+        self, next_offset: int, start_offset: int
+    ) -> PutMessageStatus | Deferred[PutMessageStatus]:
         """
         See `IReplication.wait_replicated`.
 
@@ -168,7 +170,8 @@ class HAService:
             return status
         now = self._host.clock.seconds()
         waiter: Deferred[PutMessageStatus] = Deferred()
-        self._waiting.add(next_offset, now + config.slave_timeout / 1000, waiter)
+        deadline = now + config.slave_timeout / 1000
+        self._waiting.add(next_offset, deadline, waiter, start_offset)
         self._timer = rearm(self._host.clock, self._timer, self._waiting.deadline(), self._on_time)
         # Not in the next turn: what cannot leave now leaves with the next acknowledgement.
         self.appended()
@@ -228,7 +231,7 @@ class HAService:
         """A report was believed: tell who waited for it."""
         feed = connection.feed
         if feed.is_serving:
-            self._fire(self._waiting.reached(feed.acked), PutMessageStatus.PUT_OK)
+            self._fire(self._waiting.reached(feed.acked, feed.base), PutMessageStatus.PUT_OK)
         if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
             self._progressed(connection)
         self._see_who_lags()

@@ -34,6 +34,7 @@ class _Entry(NamedTuple, Generic[W]):
     offset: int
     deadline: float
     waiter: W
+    start: int
 
 
 class GroupTransfer(Generic[W]):
@@ -52,14 +53,15 @@ class GroupTransfer(Generic[W]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, offset: int, deadline: float, waiter: W) -> None:
+    def add(self, offset: int, deadline: float, waiter: W, start: int = 0) -> None:
         """
         Wait until `offset` is acknowledged, at most until `deadline`.
 
         :param waiter: anything; it is returned once, by `reached`, `on_time` or `drain`.
+        :param start: where what it waits for begins.
         """
         entries = self._entries
-        entry = _Entry(offset, deadline, waiter)
+        entry = _Entry(offset, deadline, waiter, start)
         if not entries or (entries[-1].offset <= offset and entries[-1].deadline <= deadline):
             entries.append(entry)
             return
@@ -69,12 +71,22 @@ class GroupTransfer(Generic[W]):
             position -= 1
         entries.insert(position, entry)
 
-    def reached(self, offset: int) -> list[W]:
-        """A slave acknowledged `offset`: the waiters that have what they wanted."""
+    def reached(self, offset: int, base: int = 0) -> list[W]:
+        """
+        A slave acknowledged `offset`: the waiters that have what they wanted.
+
+        :param base: where the slave's log begins; what lies below it is not on that slave.
+        """
         entries = self._entries
         done = []
+        below = []
         while entries and entries[0].offset <= offset:
-            done.append(entries.popleft().waiter)
+            entry = entries.popleft()
+            if entry.start >= base:
+                done.append(entry.waiter)
+            else:
+                below.append(entry)
+        entries.extendleft(reversed(below))
         self._sorted = self._sorted or not entries
         return done
 

@@ -251,9 +251,10 @@ class DefaultMessageStore(StoreMaintenance):
     ) -> None:
         """Call `done` when flush and replication of the last stored message are decided."""
         statistics = self.statistics
-        last = None
+        first = last = None
         for item in appended:
             if isinstance(item, AppendResult):
+                first = first or item
                 last = item
                 statistics.put_times += item.message_count
                 statistics.put_size += item.size
@@ -271,19 +272,19 @@ class DefaultMessageStore(StoreMaintenance):
             )
 
         settled = PutMessageStatus.PUT_OK
-        if wait and last is not None:
-            later = self._wait(last.physical_offset + last.size)
+        if wait and first is not None and last is not None:
+            later = self._wait(first.physical_offset, last.physical_offset + last.size)
             if isinstance(later, Deferred):
                 later.addCallback(finish)
                 return
             settled = later
         finish(settled)
 
-    def _wait(self, next_offset: int) -> MaybeLater:
+    def _wait(self, start_offset: int, next_offset: int) -> MaybeLater:
         flushed = self.flusher.wait_flushed(next_offset)
         if self.replication is None:
             return flushed
-        return combine_later(flushed, self.replication.wait_replicated(next_offset))
+        return combine_later(flushed, self.replication.wait_replicated(next_offset, start_offset))
 
     # Dispatching
 

@@ -99,7 +99,7 @@ async def test_puts_through_a_chain_of_slaves_and_a_lost_connection() -> None:
 
     async def put(count: int) -> None:
         for number in range(count):
-            waiter = master.wait_replicated(logs[0].put(number.to_bytes(8, "big") * 128))
+            waiter = master.wait_replicated(logs[0].put(number.to_bytes(8, "big") * 128), 0)
             master.appended()
             status = await waiter if isinstance(waiter, Deferred) else waiter
             assert status is PutMessageStatus.PUT_OK
@@ -108,7 +108,7 @@ async def test_puts_through_a_chain_of_slaves_and_a_lost_connection() -> None:
     for connection in master._feeds:
         connection.transport.abortConnection()
     await until(lambda: not master.statistics()["slaves"])
-    assert master.wait_replicated(logs[0].put(b"x")) is PutMessageStatus.SLAVE_NOT_AVAILABLE
+    assert master.wait_replicated(logs[0].put(b"x"), 0) is PutMessageStatus.SLAVE_NOT_AVAILABLE
     await until(lambda: master.replicated_offset() == logs[0].max_offset)
     await put(100)
     await until(lambda: logs[2].max_offset == logs[0].max_offset)

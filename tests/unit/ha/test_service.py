@@ -32,14 +32,14 @@ class ServiceCase(SynchronousTestCase):
 
     def put(self, size: int = 10) -> Deferred[PutMessageStatus]:
         """A put that has to wait."""
-        waiter = self.service.wait_replicated(self.log.put(bytes(size)))
+        waiter = self.service.wait_replicated(self.log.put(bytes(size)), 0)
         assert isinstance(waiter, Deferred), waiter
         self.service.appended()
         return waiter
 
     def put_now(self, size: int = 10) -> PutMessageStatus:
         """A put that needs not wait."""
-        status = self.service.wait_replicated(self.log.put(bytes(size)))
+        status = self.service.wait_replicated(self.log.put(bytes(size)), 0)
         assert isinstance(status, PutMessageStatus), status
         self.service.appended()
         return status
@@ -183,7 +183,7 @@ class StatusTests(ServiceCase):
         log = MemoryLog(4096, 4096, bytes(100))
         station = Station(BrokerRole.SYNC_MASTER, log).start()
         slave = station.slave(444)
-        self.assertIs(station.service.wait_replicated(log.put(b"x")), NOT_AVAILABLE)
+        self.assertIs(station.service.wait_replicated(log.put(b"x"), 0), NOT_AVAILABLE)
         self.assertFalse(slave.disconnecting)
         (entry,) = station.service.statistics()["slaves"]
         self.assertEqual(entry["stage"], "stranded")

@@ -41,6 +41,18 @@ def test_an_acknowledgement_one_byte_short_completes_nothing() -> None:
     assert waiting.deadline() is None
 
 
+def test_a_slave_that_came_with_nothing_vouches_only_for_what_it_got() -> None:
+    """It was sent the last file only: what was put into the files before is not on it."""
+    waiting: GroupTransfer[int] = GroupTransfer()
+    puts = [(2000, 3000), (3000, 4200), (4096, 4300), (4300, 5000)]
+    for start, end in puts:
+        waiting.add(end, 3.0, end, start)
+    assert waiting.reached(4500, base=4096) == [4300]
+    assert waiting.on_time(2.9) == []
+    assert waiting.reached(4500) == [3000, 4200]
+    assert waiting.on_time(3.0) == [5000]
+
+
 def test_each_put_has_its_own_deadline() -> None:
     """Java lets the later ones wait for the earlier ones' second to pass (4.6)."""
     waiting: GroupTransfer[int] = GroupTransfer()

@@ -41,7 +41,7 @@ class Replication:
     def appended(self):
         self.calls.append("appended")
 
-    def wait_replicated(self, next_offset):
+    def wait_replicated(self, next_offset, start_offset):
         return self.answer
 
 
