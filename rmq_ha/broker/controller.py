@@ -200,13 +200,14 @@ class BrokerController:
         )
         sends = SendMessageProcessor(
             configuration,
-            self.front,
+            self.store,
             self.topics,
             self.groups,
             self.stats,
             self.host.random,
             self.host.now_ms,
             hooks,
+            self.front,
         )
         processors: list[Processor] = [
             sends,
@@ -251,7 +252,7 @@ class BrokerController:
                 config=configuration.broker,
                 random=self.host.random,
             ),
-            EndTransactionProcessor(configuration, self.front, self.host.now_ms),
+            EndTransactionProcessor(configuration, store, self.front, self.host.now_ms),
             QueryProcessor(store=store, config=configuration.store),
             ConsumerProcessor(store=store, consumers=self.consumers, consumer_offsets=offsets),
             LockProcessor(queue_locks=self.queue_locks, now_ms=self.host.now_ms),

@@ -4,12 +4,14 @@ Spec: remoting.md, section 7.10; store.md, section 11.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.processors.fields import Answer, Handler, header, int32, int64, text
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import CorruptRecord, RequestRejected
+from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, Message, PutMessageResult
 from rmq_ha.model.properties import (
@@ -37,6 +39,7 @@ class EndTransactionProcessor:
     """
     Commits and rolls back half messages.
 
+    :param front: where messages are put: the store, or the plugins around it.
     :param now_ms: ms since the epoch.
     """
 
@@ -44,10 +47,12 @@ class EndTransactionProcessor:
         self,
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
+        front: IMessageStore,
         now_ms: Callable[[], int],
     ) -> None:
         self._configuration = configuration
         self._store = store
+        self._front: Any = front
         self._now_ms = now_ms
         self._host = Address.parse(
             configuration.broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
@@ -108,7 +113,7 @@ class EndTransactionProcessor:
         return record
 
     async def _commit(self, half: Record, request: RemotingCommand) -> RemotingCommand:
-        status = (await self._store.put_message(_committed(half))).status
+        status = (await self._front.put_message(_committed(half))).status
         if status.is_stored:
             await self._mark_done(half)
             return request.response()
@@ -123,7 +128,7 @@ class EndTransactionProcessor:
         """The op message that says that a half message is settled."""
         # UNIQ_KEY is no property of it: upstream sets it after the string was built.
         properties = {WAIT: "true", TAGS: _DONE_TAG}
-        return self._store.put_message(
+        return self._front.put_message(
             Message(
                 OP_HALF_TOPIC,
                 half.queue_id,

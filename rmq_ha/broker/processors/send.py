@@ -19,7 +19,7 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ProtocolViolation, RequestRejected
-from rmq_ha.interfaces import ISendMessageHook
+from rmq_ha.interfaces import IMessageStore, ISendMessageHook
 from rmq_ha.model.flags import (
     MULTI_TAGS,
     PERM_READ,
@@ -98,6 +98,7 @@ class SendMessageProcessor:
     """
     Accepts messages from producers.
 
+    :param front: where messages are put: the store, or the plugins around it.
     :param random: picks a queue where the producer leaves that to us.
     :param now_ms: ms since the epoch.
     """
@@ -112,10 +113,12 @@ class SendMessageProcessor:
         random: Random,
         now_ms: Callable[[], int],
         hooks: Sequence[Any] = (),
+        front: IMessageStore | None = None,
     ) -> None:
         self._configuration = configuration
         self._broker = configuration.broker
         self._store = store
+        self._front: Any = front or store
         self._topics = topics
         self._groups = groups
         self._stats = stats
@@ -145,7 +148,7 @@ class SendMessageProcessor:
 
         :param general: handles one request the general way, in order with the run.
         """
-        if self._hooks:
+        if self._hooks or self._front is not self._store:
             return {}
         return {
             b'{"code":310,': lambda channel, frames: self.send_run(
@@ -296,12 +299,12 @@ class SendMessageProcessor:
             topic = self._check(header, began_ms)
             body = request.body or b""
             if header.batch:
-                put = self._store.put_batch(self._batch(channel, header, topic, body))
+                put = self._front.put_batch(self._batch(channel, header, topic, body))
                 context: dict[str, Any] = {}
             else:
                 message = self._message(channel, request, header, topic, body)
                 context = self._before_hooks(header, message)
-                put = self._store.put_message(message)
+                put = self._front.put_message(message)
         except RequestRejected as rejected:
             self._stats.put_failed()
             return request.response(rejected.code, rejected.remark, dict(self._trace_ext))
