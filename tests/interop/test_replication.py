@@ -1,160 +1,201 @@
-"""Ours and Java's brokers as each other's slaves, on real sockets; files compared byte by byte."""
+"""
+Ours and Java's brokers as each other's slaves, on real sockets; files compared byte by byte.
+
+One pair for each mix; every test begins with both in step and may leave them as it likes.
+"""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-from typing import Any
+import json
+import subprocess
+from collections.abc import Iterator
 
 import pytest
-from rig import Rig, Server
+from pairs import MIXES, Pair, assert_same_logs, max_offsets
+from rig import PEER, rig_in
+from wire import Wire
 
-MIXES = [
-    pytest.param(True, False, id="java-slave-of-our-master"),
-    pytest.param(False, True, id="our-slave-of-java-master"),
-    pytest.param(False, False, id="our-slave-of-our-master"),
-]
+from rmq_ha.wire.codes import RequestCode
 
 
-def log_bytes(server: Server) -> dict[int, bytes]:
-    """The commit-log files of a broker by their offset."""
-    folder = server.store / "commitlog"
-    return {int(path.name): path.read_bytes() for path in sorted(folder.iterdir())}
+@pytest.fixture(scope="module", params=[pytest.param(mix[1:], id=mix[0]) for mix in MIXES])
+def pair_of_mix(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    """A pair for all tests of one mix."""
+    java_master, java_slave = request.param
+    with rig_in(tmp_path_factory.mktemp("pair")) as rig:
+        yield Pair(rig, java_master, java_slave)
 
 
-def assert_same_logs(master: Server, slave: Server, end: int) -> int:
-    """Byte-equal from the slave's first file up to `end`; how many bytes were compared."""
-    ours, theirs = log_bytes(master), log_bytes(slave)
-    compared = 0
-    for offset, data in theirs.items():
-        size = min(len(data), max(0, end - offset))
-        assert data[:size] == ours[offset][:size] if size else True, f"file {offset}"
-        compared += size
-    return compared
+@pytest.fixture
+def pair(pair_of_mix: Pair) -> Pair:
+    """The pair, running and in step."""
+    pair_of_mix.ensure()
+    return pair_of_mix
 
 
-def brokers(
-    rig: Rig, java_slave: bool, java_master: bool, **settings: Any
-) -> tuple[Server, Server]:
-    namesrv = rig.namesrv(java=java_slave and java_master)
-    master = rig.broker("master-sync.conf", "m", java=java_master, namesrv=namesrv, **settings)
-    slave = rig.broker("slave.conf", "s", java=java_slave, namesrv=namesrv, **settings)
-    rig.wait_sync(master)
-    return master, slave
-
-
-def send(rig: Rig, master: Server, count: int, size: int = 1024, *more: Any) -> dict[str, Any]:
-    return rig.peer(
-        "load",
-        "send",
-        "--addr",
-        master.address,
-        "--create",
-        "--topic",
-        "R",
-        "--conns",
-        4,
-        "--inflight",
-        16,
-        "--size",
-        size,
-        "--count",
-        count,
-        *more,
-        timeout=200,
-    )[-1]
-
-
-def end_of(rig: Rig, server: Server) -> int:
-    return int(rig.info(server)["commitLogMaxOffset"])
-
-
-@pytest.mark.parametrize(("java_slave", "java_master"), MIXES)
-def test_100_mebibytes(rig: Rig, java_slave: bool, java_master: bool) -> None:
+def test_100_mebibytes(pair: Pair) -> None:
     """100 MiB over many small files arrive byte for byte, and both brokers serve them."""
-    master, slave = brokers(rig, java_slave, java_master)
-    send(rig, master, 6400, 16384)
-    rig.wait_same(slave, master)
-    end = end_of(rig, master)
-    assert assert_same_logs(master, slave, end) >= 100 << 20
-    for server in (master, slave):
+    rig, count = pair.rig, 6400
+    rig.peer(
+        "load", "send", "--addr", pair.master.address, "--create", "--topic", "H", "--conns", 4,
+        "--inflight", 16, "--size", 16384, "--count", count,
+    )  # fmt: skip
+    end = pair.wait_same()
+    assert assert_same_logs(pair.master, pair.slave, end) >= 100 << 20
+    for server in (pair.master, pair.slave):
         rig.until(
-            lambda server=server: rig.peer(
-                "load",
-                "pull",
-                "--addr",
-                server.address,
-                "--topic",
-                "R",
-                "--queues",
-                "0-7",
-                "--verify",
-                "--expect",
-                6400,
-                check=False,
+            lambda address=server.address: rig.peer(
+                "load", "pull", "--addr", address, "--topic", "H", "--queues", "0-7", "--verify",
+                "--expect", count, check=False,
             )[-1].get("ok"),
-            25,
+            30,
             "all messages readable",
             server,
+        )  # fmt: skip
+
+
+def test_slave_is_killed_in_the_stream(pair: Pair) -> None:
+    """A slave that is killed under load continues where its log ends, under load."""
+    with pair.load("slave-killed") as load:
+        pair.rig.until(lambda: len(load.accepted) > 500, 20, "SEND_OK", pair.master)
+        pair.slave.kill()
+        pair.rig.until(lambda: load.codes[11] > 500, 20, "sends without a slave", pair.master)
+        pair.restart_slave()
+        again = len(load.accepted) + 500
+        pair.rig.until(lambda: len(load.accepted) > again, 40, "SEND_OK again", pair.master)
+    assert not set(load.codes) - {0, 11, 12}, load.codes
+    end = pair.wait_same()
+    assert_same_logs(pair.master, pair.slave, end)
+    for server in (pair.master, pair.slave):
+        pair.until_readable(server, load, load.stored)
+
+
+def test_master_is_killed_in_the_stream(pair: Pair) -> None:
+    """
+    What a master answered SEND_OK before kill -9 is on its slave while it is dead, and on both
+    when it is back: its log was in the page cache.
+    """
+    with pair.load("master-killed", rate=1e6) as load:
+        pair.rig.until(lambda: len(load.accepted) > 1000, 20, "SEND_OK", pair.master)
+        pair.master.kill()
+        pair.rig.until(lambda: load.is_over, 20, "the end of the load")
+    assert not set(load.codes) - {0, 11, 12}, load.codes
+    pair.until_readable(pair.slave, load, load.accepted)
+    pair.restart_master()
+    pair.wait_ok()
+    with pair.load("master-back") as more:
+        pair.rig.until(lambda: len(more.accepted) > 500, 20, "SEND_OK again", pair.master)
+    end = pair.wait_same()
+    assert_same_logs(pair.master, pair.slave, end)
+    for server in (pair.master, pair.slave):
+        pair.until_readable(server, load, load.stored)
+        pair.until_readable(server, more, more.accepted)
+
+
+TABLES = {
+    "topics.json": RequestCode.GET_ALL_TOPIC_CONFIG,
+    "consumerOffset.json": RequestCode.GET_ALL_CONSUMER_OFFSET,
+    "delayOffset.json": RequestCode.GET_ALL_DELAY_OFFSET,
+    "subscriptionGroup.json": RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+}
+
+
+def test_tables_arrive(pair: Pair) -> None:
+    """Topics, groups, consumer and delay offsets: the slave's files are the master's tables."""
+    with Wire(pair.master.address) as master:
+        master.create_topic("Table-topic", 3)
+        master.create_group("table-group", 5)
+        for queue_id in range(3):
+            master.commit("table-group", "Table-topic", queue_id, 0)
+        master.delay("Table-topic")
+        pair.rig.until(
+            lambda: master.table(TABLES["delayOffset.json"]).get("offsetTable"),
+            20,
+            "a delivered delayed message",
+            pair.master,
         )
+        different: list[str] = []
+
+        def is_same() -> bool:
+            different[:] = [
+                name
+                for name, code in TABLES.items()
+                if pair.slave_config(name) != master.table(code)
+            ]
+            return not different
+
+        try:
+            pair.rig.until(is_same, 40, "the same tables", pair.slave)
+        except AssertionError as error:
+            name = different[0]
+            raise AssertionError(
+                f"{different}\n{pair.slave_config(name)}\n{master.table(TABLES[name])}\n{error}"
+            ) from error
+        table = pair.slave_config("consumerOffset.json")["offsetTable"]
+        assert table["Table-topic@table-group"] == {0: 0, 1: 0, 2: 0}
+        topics = pair.slave_config("topics.json")["topicConfigTable"]
+        assert topics["Table-topic"]["readQueueNums"] == 3
+        groups = pair.slave_config("subscriptionGroup.json")["subscriptionGroupTable"]
+        assert groups["table-group"]["retryMaxTimes"] == 5
 
 
-@pytest.mark.parametrize(("java_slave", "java_master"), MIXES)
-def test_slave_is_killed_and_resumes(rig: Rig, java_slave: bool, java_master: bool) -> None:
-    """A slave that is killed mid-stream continues where its log ends."""
-    master, slave = brokers(rig, java_slave, java_master)
-    send(rig, master, 500)
-    slave.kill()
-    send(rig, master, 3000, 1024, "--accept", "0,11,12")
-    slave = restart(rig, slave)
-    rig.wait_sync(master)
-    send(rig, master, 500)
-    rig.wait_same(slave, master)
-    assert_same_logs(master, slave, end_of(rig, master))
-
-
-@pytest.mark.parametrize(("java_slave", "java_master"), MIXES)
-def test_master_is_killed_and_resumes(rig: Rig, java_slave: bool, java_master: bool) -> None:
-    """After kill -9 of the master its slave still has all; the master comes back and they go on."""
-    master, slave = brokers(rig, java_slave, java_master)
-    sent = send(rig, master, 2000)
-    master.kill()
-    assert sent["accepted"] == 2000
-    time.sleep(1)
-    master = restart(rig, master)
-    rig.wait_sync(master)
-    send(rig, master, 500)
-    rig.wait_same(slave, master)
-    end = end_of(rig, master)
-    assert_same_logs(master, slave, end)
-    rig.until(
-        lambda: rig.peer(
-            "load",
-            "pull",
-            "--addr",
-            slave.address,
-            "--topic",
-            "R",
-            "--queues",
-            "0-7",
-            "--verify",
-            "--expect",
-            2500,
-            check=False,
-        )[-1].get("ok"),
-        25,
-        "all messages readable from the slave",
-        slave,
+def test_consumer_goes_on_with_the_slave(pair: Pair) -> None:
+    """A Java push consumer gets every message although the master dies under it."""
+    count = 600
+    with Wire(pair.master.address) as wire:
+        wire.create_topic("D", 4)
+        wire.create_group("d-group")
+    pair.rig.until(  # a Java slave asks every 10 s, and has none of a topic that it does not know
+        lambda: "D" in pair.slave_config("topics.json")["topicConfigTable"], 25, "D", pair.slave
     )
-
-
-def restart(rig: Rig, server: Server) -> Server:
-    """The same broker on the same port and store."""
-    conf = "slave.conf" if Path(server.directory).name == "s" else "master-sync.conf"
-    return rig.broker(
-        conf,
-        Path(server.directory).name,
-        java=server.java,
-        namesrv=server.namesrv,
-        port=int(server.address.rpartition(":")[2]),
+    pair.rig.peer(
+        "produce", "--namesrv", pair.namesrv, "--topic", "D", "--count", count, "--mode", "async",
+        "--inflight", 16, "--accept", "FLUSH_SLAVE_TIMEOUT,SLAVE_NOT_AVAILABLE",
+    )  # fmt: skip
+    pair.rig.until(
+        lambda: sum(max_offsets(pair.slave, "D", 4)) == count, 30, "D on the slave", pair.slave
     )
+    command = [
+        PEER, "consume", "--namesrv", pair.namesrv, "--topic", "D", "--group", "d-group",
+        "--count", count, "--from", "first", "--poll-namesrv", 1000, "--timeout", 70,
+        "--sleep", 25, "--threads", 4, "--pull-batch", 8, "--cache", 16,
+    ]  # fmt: skip
+    lines: list[dict[str, object]] = []
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as consumer:
+        assert consumer.stdout is not None
+        for line in consumer.stdout:
+            lines.append(json.loads(line))
+            if len(lines) == 100:
+                pair.master.kill()
+    assert consumer.returncode == 0, lines[-1]
+    found = {(line["queueId"], line["queueOffset"]) for line in lines if "queueId" in line}
+    assert len(found) == count
+    assert pair.slave.address in {line.get("pulledFrom") for line in lines}
+
+
+def test_slave_takes_over(pair: Pair) -> None:
+    """
+    After a master's crash its slave, restarted as master, numbers the queues on; the old master
+    comes back as its slave.
+    """
+    with pair.load("before") as load:
+        pair.rig.until(lambda: len(load.accepted) > 300, 20, "SEND_OK", pair.master)
+    pair.wait_same()
+    pair.master.kill()
+    before = max_offsets(pair.slave, "R")
+    pair.slave.stop()
+    pair.swap()
+    pair.wait_ok()
+    assert max_offsets(pair.master, "R") == before
+    with pair.load("after") as more:
+        pair.rig.until(lambda: len(more.accepted) > 300, 20, "SEND_OK", pair.master)
+    for queue_id in range(8):
+        first = min(sent.queue_offset for sent in more.stored if sent.queue_id == queue_id)
+        assert first == before[queue_id]
+    end = pair.wait_same()
+    assert_same_logs(pair.master, pair.slave, end)
+    for server in (pair.master, pair.slave):
+        pair.until_readable(server, load, load.stored)
+        pair.until_readable(server, more, more.stored)

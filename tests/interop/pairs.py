@@ -1,0 +1,135 @@
+"""A master and its slave, ours or Java's, and what must be true of their files."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from rig import Rig, Server
+from wire import Load, Refused, Sent, Wire, log_end, what_is_wrong
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.wire import fastjson
+
+MIXES = [
+    ("java-slave-of-our-master", False, True),
+    ("our-slave-of-java-master", True, False),
+    ("our-slave-of-our-master", False, False),
+]
+FILE_SIZE = 1 << 20
+# A Java slave reports first this long after connecting, and both report as often.
+QUICK = {"haSendHeartbeatInterval": 1000}
+
+
+class Pair:
+    """Two brokers of one name; either may be killed, restarted or given the other's role."""
+
+    def __init__(self, rig: Rig, java_master: bool, java_slave: bool) -> None:
+        self.rig = rig
+        self.namesrv = rig.namesrv()
+        self.master = self._start("m", "master-sync.conf", java_master)
+        self.slave = self._start("s", "slave.conf", java_slave)
+
+    def _start(self, name: str, conf: str, java: bool, port: int | None = None) -> Server:
+        return self.rig.broker(conf, name, java=java, namesrv=self.namesrv, port=port, **QUICK)
+
+    def _again(self, server: Server, conf: str) -> Server:
+        port = int(server.address.rpartition(":")[2])
+        return self._start(server.directory.name, conf, server.java, port)
+
+    def restart_master(self) -> None:
+        self.master = self._again(self.master, "master-sync.conf")
+
+    def restart_slave(self) -> None:
+        self.slave = self._again(self.slave, "slave.conf")
+
+    def swap(self) -> None:
+        """Both are down: the slave comes back as the master, the master as the slave."""
+        old_master = self.master
+        self.master = self._again(self.slave, "master-sync.conf")
+        self.slave = old_master
+        self.restart_slave()
+
+    def ensure(self) -> None:
+        """Both run and replicate, whatever the last test left behind."""
+        if self.master.process.poll() is not None:
+            self.restart_master()
+        if self.slave.process.poll() is not None:
+            self.restart_slave()
+        self.wait_ok()
+        self.wait_same()
+
+    def wait_ok(self, seconds: float = 30) -> None:
+        """Until the master answers SEND_OK: its slave has what was sent."""
+
+        def is_ok() -> bool:
+            with contextlib.suppress(OSError), Wire(self.master.address) as wire:
+                (answer,) = wire.exchange([send_request("warm", "warm", 0, b"warm", "", 1)])
+                return answer.code == 0
+            return False
+
+        self.rig.until(is_ok, seconds, "a SEND_OK of the master", self.master, self.slave)
+
+    def wait_same(self, seconds: float = 60) -> int:
+        """Until both logs are equally long; how long."""
+
+        def is_same() -> bool:
+            return 0 <= log_end(self.master.address) == log_end(self.slave.address)
+
+        self.rig.until(is_same, seconds, "both logs equally long", self.master, self.slave)
+        return log_end(self.master.address)
+
+    def load(self, name: str, topic: str = "R", **options: Any) -> Load:
+        with Wire(self.master.address) as wire:
+            wire.create_topic(topic)
+        return Load(self.master.address, topic, name, **options)
+
+    def slave_config(self, name: str) -> Any:
+        """One of the slave's JSON files; an empty table while there is none."""
+        path = self.slave.store / "config" / name
+        return fastjson.parse(path.read_bytes()) if path.exists() else {"topicConfigTable": {}}
+
+    def until_readable(
+        self, server: Server, load: Load, wanted: list[Sent], seconds: float = 30
+    ) -> None:
+        """Until all these messages can be pulled, as they were sent."""
+        wrong = [""]
+
+        def is_readable() -> bool:
+            wrong[0] = what_is_wrong(server.address, load, wanted)
+            return not wrong[0]
+
+        try:
+            self.rig.until(is_readable, seconds, "all messages readable", server)
+        except AssertionError as error:
+            raise AssertionError(f"{wrong[0]}\n{error}") from error
+
+
+def log_files(server: Server) -> dict[int, bytes]:
+    """The commit-log files of a broker by their offset; every one whole, none missing."""
+    folder = server.store / "commitlog"
+    files = {int(path.name): path.read_bytes() for path in sorted(folder.iterdir())}
+    assert {len(data) for data in files.values()} == {FILE_SIZE}
+    assert list(files) == list(range(min(files), max(files) + 1, FILE_SIZE))
+    return files
+
+
+def assert_same_logs(one: Server, other: Server, end: int) -> int:
+    """Byte-equal from the later beginning up to `end`; how many bytes were compared."""
+    first, second = log_files(one), log_files(other)
+    compared = 0
+    for offset in sorted(first.keys() & second.keys()):
+        size = min(FILE_SIZE, max(0, end - offset))
+        assert first[offset][:size] == second[offset][:size], f"file {offset}"
+        compared += size
+    assert compared == end - max(min(first), min(second)), "the logs do not cover each other"
+    return compared
+
+
+def max_offsets(server: Server, topic: str, queues: int = 8) -> list[int]:
+    """The end of each queue; empty while the broker cannot be asked."""
+    try:
+        with Wire(server.address) as wire:
+            return [wire.max_offset(topic, queue_id) for queue_id in range(queues)]
+    except (OSError, Refused):
+        return []
