@@ -43,26 +43,25 @@ class Inode:
 
     def lose_power(self, random: Random) -> int:
         """
-        Keep a random part of what was not synced, perhaps half a sector of it.
+        Keep a random part of what was not synced; a sector may tear where nothing follows.
 
         :returns: sectors that lost their latest content.
         """
         if self.cache == self.durable:
             return 0
-        lost = 0
+        dirty = [
+            start
+            for start in range(0, len(self.cache), SECTOR)
+            if self.cache[start : start + SECTOR] != self.durable[start : start + SECTOR]
+        ]
         keep = random.choice((0.0, 0.5, 0.9, 1.0))
-        for start in range(0, len(self.cache), SECTOR):
-            end = start + SECTOR
-            new = self.cache[start:end]
-            if new == self.durable[start:end]:
-                continue
-            if random.random() < keep:
-                self.durable[start:end] = new
-            else:
-                lost += 1
-                if random.random() < 0.2:
-                    torn = random.randrange(len(new))
-                    self.durable[start : start + torn] = new[:torn]
+        kept = [random.random() < keep for _ in dirty]
+        for start, is_kept, next_is_kept in zip(dirty, kept, [*kept[1:], False], strict=True):
+            size = min(SECTOR, len(self.cache) - start)
+            if not is_kept:
+                size = random.randrange(size) if not next_is_kept and random.random() < 0.2 else 0
+            self.durable[start : start + size] = self.cache[start : start + size]
+        lost = kept.count(False)
         self.cache[:] = self.durable
         return lost
 

@@ -49,7 +49,9 @@ def test_nothing_planted():
 def test_waiting_completes_one_byte_early(monkeypatch):
     """A put that is told PUT_OK with its last byte still missing on the slave."""
     reached = GroupTransfer.reached
-    monkeypatch.setattr(GroupTransfer, "reached", lambda self, offset: reached(self, offset + 1))
+    monkeypatch.setattr(
+        GroupTransfer, "reached", lambda self, offset, *rest: reached(self, offset + 1, *rest)
+    )
     found_within(20, "acknowledged-without-replica", options=SMALL_FRAMES, faults=[])
 
 
@@ -57,8 +59,8 @@ def test_waiter_is_forgotten(monkeypatch):
     """Now and then one of the puts that a report completes is never told."""
     reached = GroupTransfer.reached
 
-    def forgetful(self, offset):
-        done = reached(self, offset)
+    def forgetful(self, offset, *rest):
+        done = reached(self, offset, *rest)
         return done[1:] if offset % 13 == 0 else done
 
     monkeypatch.setattr(GroupTransfer, "reached", forgetful)
