@@ -128,7 +128,7 @@ class EndTransactionProcessor:
         """The op message that says that a half message is settled."""
         # UNIQ_KEY is no property of it: upstream sets it after the string was built.
         properties = {WAIT: "true", TAGS: _DONE_TAG}
-        return self._front.put_message(
+        put: Deferred[PutMessageResult] = self._front.put_message(
             Message(
                 OP_HALF_TOPIC,
                 half.queue_id,
@@ -141,6 +141,7 @@ class EndTransactionProcessor:
                 wait_store_ok=False,
             )
         )
+        return put
 
 
 def _committed(half: Record) -> Message:

@@ -298,6 +298,7 @@ class SendMessageProcessor:
             header = decode_send_header(request)
             topic = self._check(header, began_ms)
             body = request.body or b""
+            put: Deferred[PutMessageResult]
             if header.batch:
                 put = self._front.put_batch(self._batch(channel, header, topic, body))
                 context: dict[str, Any] = {}
