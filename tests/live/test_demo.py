@@ -1,0 +1,16 @@
+"""The README's first command: real processes, kill -9, everything acknowledged is on the slave."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_demo() -> None:
+    """`rmqha-demo` ends with the verdict and exit code 0."""
+    command = [str(Path(sys.executable).with_name("rmqha-demo")), "--messages", "2000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert "2,000 of 2,000 acknowledged with SEND_OK" in text
+    assert "read back from the slave" in text
+    assert "nothing that was acknowledged is lost" in text
