@@ -158,7 +158,7 @@ def check_reading(store: Any, records: Iterable[Seen]) -> str | None:
 
 def check_index(store: Any, records: Iterable[Seen]) -> str | None:
     """Each record's unique id leads to it; what is wrong, or None."""
-    for record in list(records)[::7]:
+    for record in [record for record in records if record.unique_id][::7]:
         found = store.query(record.topic, record.unique_id, 32, 0, 1 << 62)
         ids = [parse_record(data, 0, len(data)) for data in found.records]
         if record not in ids:
