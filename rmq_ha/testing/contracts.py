@@ -10,6 +10,8 @@ from unittest import TestCase
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.error import (
+    AlreadyCalled,
+    AlreadyCancelled,
     CannotListenError,
     ConnectionRefusedError,
 )
@@ -61,8 +63,6 @@ class ClockContract(TestCase):
 
     def test_cancelled_and_called(self) -> None:
         """A timer knows whether it is active, and refuses to be changed when it is not."""
-        from twisted.internet.error import AlreadyCalled, AlreadyCancelled
-
         clock = self.make_clock()
         fired: list[int] = []
         cancelled = clock.callLater(0.01, fired.append, 1)
