@@ -7,7 +7,6 @@ Spec: store.md, sections 2.1 to 2.8.
 
 from dataclasses import dataclass, field
 from struct import Struct, error
-from zlib import crc32
 
 from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
 from rmq_ha.model.java_hash import tags_code
@@ -35,6 +34,7 @@ from rmq_ha.store.format.commitlog import (
     MESSAGE_MAGIC,
     RECORD_OVERHEAD,
     code_of,
+    crc32,
     encode_blank,
     topic_part,
 )

@@ -32,7 +32,6 @@ Big-endian. Spec: store.md, sections 2.1 to 2.4, 3.1, 5.4 and 6.1.
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
 
 from rmq_ha.errors import ConfigurationError, CorruptRecord
 from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6
@@ -40,6 +39,11 @@ from rmq_ha.model.java_hash import tags_code
 from rmq_ha.model.message import Address, DispatchRequest, offset_msg_id
 from rmq_ha.model.properties import DELAY, KEYS, TAGS, UNIQ_KEY, decode_properties
 from rmq_ha.model.topics import SCHEDULE_TOPIC
+
+try:  # the extra `rmq-ha[fast]`: the same CRC-32, three times as fast
+    from isal.isal_zlib import crc32 as crc32
+except ImportError:
+    from zlib import crc32 as crc32
 
 MESSAGE_MAGIC = 0xDAA320A7
 BLANK_MAGIC = 0xCBD43194
