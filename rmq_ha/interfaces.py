@@ -141,16 +141,22 @@ class IMessageFilter(Interface):
 
 
 class ISendMessageHook(Interface):
-    """Around every send (SendMessageHook)."""
+    """Around every send, a batch being one (SendMessageHook)."""
 
     def before_send(context: dict[str, Any]) -> None:
         """
-        :param context: topic, queue_id, producer_group, born_host, body_size, properties.
-        :raises RequestRejected: the client gets its code and remark; nothing is stored.
+        :param context: topic, queue_id, producer_group, born_host, body_size, properties: what
+            the producer asked for. A hook may leave things of its own in it for `after_send`.
+        :raises RequestRejected: the client gets its code and remark; nothing is stored. Any other
+            exception is answered with code 1.
         """
 
     def after_send(context: dict[str, Any]) -> None:
-        """The same dict with code, msg_id, queue_offset added."""
+        """
+        The same dict with code, msg_id, queue_offset added; the last two None when not stored.
+
+        What it raises is logged and does not change the answer.
+        """
 
 
 class IConsumeMessageHook(Interface):
@@ -195,7 +201,10 @@ class ICommitLogPlugin(IBrokerPlugin):
 
     def make_commit_log(broker: IBrokerContext) -> ICommitLog:
         """
-        The log that the store appends to.
+        The log that the store appends to: a `rmq_ha.store.commitlog.CommitLog`, or one around it.
+
+        `ICommitLog` is what replication and readers need. The store needs the rest of it too:
+        wrap what `rmq_ha.store.log_files.make_commit_log` makes and hand on what you do not change.
 
         :raises ConfigurationError: the plugin's own options do not fit.
         """

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.plugin import getPlugins
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import PluginNotFound
+from rmq_ha.errors import ConfigurationError, PluginNotFound
 from rmq_ha.interfaces import (
     IAccessPlugin,
     ICommitLogPlugin,
@@ -54,6 +54,22 @@ def load_plugins(interface: Any, names: Iterable[str]) -> list[Any]:
                 f"uninstall all but one"
             )
     return [installed[name][0] for name in wanted]
+
+
+def checked(plugin: Any, made: Any, *interfaces: Any) -> Any:
+    """
+    What a plugin made, if it is something that the broker can use.
+
+    :param interfaces: it must provide one of them.
+    :raises ConfigurationError: it does not, and would be left out in silence or fail later.
+    """
+    if any(interface.providedBy(made) for interface in interfaces):
+        return made
+    names = " nor ".join(interface.__name__ for interface in interfaces)
+    raise ConfigurationError(
+        f"plugin {plugin.name!r} of {type(plugin).__module__} made {made!r}, which does not "
+        f"provide {names}: its class needs zope's @implementer"
+    )
 
 
 def load_configured(configuration: BrokerConfiguration) -> dict[Any, list[Any]]:

@@ -50,18 +50,25 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.interfaces import (
     IAccessPlugin,
+    IAccessValidator,
+    ICommitLog,
+    ICommitLogDispatcher,
     ICommitLogPlugin,
+    IConsumeMessageHook,
     IDispatcherPlugin,
     IHookPlugin,
+    IMessageStore,
     IMessageStorePlugin,
+    IReplication,
     IReplicationPlugin,
+    ISendMessageHook,
 )
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
-from rmq_ha.plugins import load_configured
+from rmq_ha.plugins import checked, load_configured
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
@@ -137,17 +144,23 @@ class BrokerController:
 
     def _make_store(self) -> None:
         plugins, context = self._plugins, self._context
-        self.commit_log = plugins[ICommitLogPlugin][0].make_commit_log(context)
-        self.replication = plugins[IReplicationPlugin][0].make_replication(context, self.commit_log)
+        plugin = plugins[ICommitLogPlugin][0]
+        self.commit_log = checked(plugin, plugin.make_commit_log(context), ICommitLog)
+        plugin = plugins[IReplicationPlugin][0]
+        self.replication = checked(
+            plugin, plugin.make_replication(context, self.commit_log), IReplication
+        )
         self.store = DefaultMessageStore(
             self.host, self.configuration, self.commit_log, self.host.memory_bytes
         )
         self.store.attach_replication(self.replication)
         for plugin in plugins[IDispatcherPlugin]:
-            self.store.add_dispatcher(plugin.make_dispatcher(context))
+            self.store.add_dispatcher(
+                checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
+            )
         self.front: Any = self.store
         for plugin in plugins[IMessageStorePlugin]:
-            self.front = plugin.wrap_store(context, self.front)
+            self.front = checked(plugin, plugin.wrap_store(context, self.front), IMessageStore)
 
     def _make_links(self) -> None:
         host, configuration = self.host, self.configuration
@@ -175,10 +188,16 @@ class BrokerController:
 
     def _make_processors(self) -> None:
         configuration, context = self.configuration, self._context
-        validators = [item.make_validator(context) for item in self._plugins[IAccessPlugin]]
+        validators = [
+            checked(plugin, plugin.make_validator(context), IAccessValidator)
+            for plugin in self._plugins[IAccessPlugin]
+        ]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
-        hooks = [plugin.make_hook(context) for plugin in self._plugins[IHookPlugin]]
+        hooks = [
+            checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
+            for plugin in self._plugins[IHookPlugin]
+        ]
         self.hold = PullRequestHoldService(
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
@@ -247,6 +266,7 @@ class BrokerController:
         return [
             SendBackProcessor(
                 store=store,
+                front=self.front,
                 topics=topics,
                 groups=groups,
                 config=configuration.broker,

@@ -6,6 +6,7 @@ Spec: remoting.md, chapter 6; store.md, section 8.4.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from twisted.logger import Logger
 
@@ -68,7 +69,8 @@ class PullMessageProcessor:
     Answers pulls, holds those that found nothing, commits the offsets that came along.
 
     :param store_host: our own address, for OFFSET_MOVED_EVENT messages.
-    :param hooks: run before every response that carries messages.
+    :param hooks: those that provide `IConsumeMessageHook` run before every response that carries
+        messages.
     """
 
     log = Logger()
@@ -86,7 +88,7 @@ class PullMessageProcessor:
         configuration: BrokerConfiguration,
         store_host: Address,
         now_ms: Callable[[], int],
-        hooks: Sequence[IConsumeMessageHook] = (),
+        hooks: Sequence[Any] = (),
     ) -> None:
         self._store = store
         self._topics = topics
@@ -99,7 +101,7 @@ class PullMessageProcessor:
         self._store_config = configuration.store
         self._store_host = store_host
         self._now_ms = now_ms
-        self._hooks = hooks
+        self._hooks = [hook for hook in hooks if IConsumeMessageHook.providedBy(hook)]
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler; for the main port only."""

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.stats import BrokerStats
@@ -102,6 +103,8 @@ class SendMessageProcessor:
     :param random: picks a queue where the producer leaves that to us.
     :param now_ms: ms since the epoch.
     """
+
+    log = Logger()
 
     def __init__(
         self,
@@ -300,11 +303,12 @@ class SendMessageProcessor:
             body = request.body or b""
             put: Deferred[PutMessageResult]
             if header.batch:
-                put = self._front.put_batch(self._batch(channel, header, topic, body))
-                context: dict[str, Any] = {}
+                batch = self._batch(channel, header, topic, body)
+                context = self._before_hooks(channel, header, body)
+                put = self._front.put_batch(batch)
             else:
                 message = self._message(channel, request, header, topic, body)
-                context = self._before_hooks(header, message)
+                context = self._before_hooks(channel, header, body)
                 put = self._front.put_message(message)
         except RequestRejected as rejected:
             self._stats.put_failed()
@@ -332,11 +336,8 @@ class SendMessageProcessor:
                 "queueOffset": str(append.queue_offset),
             }
             response = request.response(CODES[status], None, ext)
-        for hook in self._hooks if context else ():
-            ext = response.ext or {}
-            context |= {"code": response.code, "msg_id": ext.get("msgId")}
-            context["queue_offset"] = ext.get("queueOffset")
-            hook.after_send(context)
+        if self._hooks:
+            self._after_hooks(context, response)
         return response
 
     def _refusal(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
@@ -534,20 +535,31 @@ class SendMessageProcessor:
             properties.get(WAIT) != "false",
         )
 
-    def _before_hooks(self, header: SendHeader, message: Message) -> dict[str, Any]:
+    def _before_hooks(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:
         if not self._hooks:
             return {}
         context: dict[str, Any] = {
             "topic": header.topic,
             "queue_id": header.queue_id,
             "producer_group": header.producer_group,
-            "born_host": str(message.born_host),
-            "body_size": len(message.body),
-            "properties": dict(message.properties),
+            "born_host": channel.remote_text,
+            "body_size": len(body),
+            "properties": decode_properties(header.properties),
         }
         for hook in self._hooks:
             hook.before_send(context)
         return context
+
+    def _after_hooks(self, context: dict[str, Any], response: RemotingCommand) -> None:
+        """A hook's fault does not change the answer: the message is stored, or refused, already."""
+        ext = response.ext or {}
+        context["code"] = response.code
+        context["msg_id"], context["queue_offset"] = ext.get("msgId"), ext.get("queueOffset")
+        for hook in self._hooks:
+            try:
+                hook.after_send(context)
+            except Exception:
+                self.log.failure("send hook {hook!r} failed after a send", hook=hook)
 
 
 def _with_cluster(text: str, cluster: str) -> tuple[dict[str, str], str]:

@@ -4,7 +4,7 @@ Spec: remoting.md, section 4.7.
 """
 
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -15,6 +15,7 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import CorruptRecord, RequestRejected
+from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB
 from rmq_ha.model.message import Message, PutMessageResult
 from rmq_ha.model.properties import (
@@ -40,9 +41,6 @@ _PERM_RW = PERM_READ | PERM_WRITE
 class SendBackStore(RecordReader, Protocol):
     """What giving back needs of the store."""
 
-    def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
-        """Never fails, fires once."""
-
     def is_page_cache_busy(self) -> bool:
         """Appends take too long; producers should come back later."""
 
@@ -51,6 +49,7 @@ class SendBackProcessor:
     """
     Puts a copy of a message into its group's retry topic, or into the dead-letter queue.
 
+    :param front: where messages are put: the store, or the plugins around it.
     :param random: chooses the queue.
     """
 
@@ -58,12 +57,14 @@ class SendBackProcessor:
         self,
         *,
         store: SendBackStore,
+        front: IMessageStore,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         config: BrokerConfig,
         random: Random,
     ) -> None:
         self._store = store
+        self._front: Any = front
         self._topics = topics
         self._groups = groups
         self._config = config
@@ -111,7 +112,9 @@ class SendBackProcessor:
         else:
             topic, queue_id = retry_topic, self._random.randrange(group.retry_queue_nums)
             properties[DELAY] = str(delay_level or FIRST_DELAY_LEVEL + record.reconsume_times)
-        put = self._store.put_message(_copy(record, topic, queue_id, properties))
+        put: Deferred[PutMessageResult] = self._front.put_message(
+            _copy(record, topic, queue_id, properties)
+        )
         return put.addCallback(_answer, request)
 
     def _checked_group(self, name: str) -> SubscriptionGroupConfig:

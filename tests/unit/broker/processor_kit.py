@@ -303,6 +303,7 @@ class Kit:
             ),
             SendBackProcessor(
                 store=self.store,
+                front=self.store,
                 topics=self.topics,
                 groups=self.groups,
                 config=self.broker,
