@@ -6,14 +6,17 @@ One pair for each mix; every test begins with both in step and may leave them as
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from pairs import MIXES, Pair, assert_same_logs, max_offsets
+from pairs import FILE_SIZE, MIXES, Pair, assert_same_logs, log_files, max_offsets
 from rig import PEER, rig_in
-from wire import Wire
+from wire import Refused, Wire, log_end
 
 from rmq_ha.wire.codes import RequestCode
 
@@ -147,9 +150,7 @@ def test_consumer_goes_on_with_the_slave(pair: Pair) -> None:
     with Wire(pair.master.address) as wire:
         wire.create_topic("D", 4)
         wire.create_group("d-group")
-    pair.rig.until(  # a Java slave asks every 10 s, and has none of a topic that it does not know
-        lambda: "D" in pair.slave_config("topics.json")["topicConfigTable"], 25, "D", pair.slave
-    )
+    pair.wait_for_topic("D")
     pair.rig.peer(
         "produce", "--namesrv", pair.namesrv, "--topic", "D", "--count", count, "--mode", "async",
         "--inflight", 16, "--accept", "FLUSH_SLAVE_TIMEOUT,SLAVE_NOT_AVAILABLE",
@@ -162,7 +163,7 @@ def test_consumer_goes_on_with_the_slave(pair: Pair) -> None:
         "--count", count, "--from", "first", "--poll-namesrv", 1000, "--timeout", 70,
         "--sleep", 25, "--threads", 4, "--pull-batch", 8, "--cache", 16,
     ]  # fmt: skip
-    lines: list[dict[str, object]] = []
+    lines: list[dict[str, Any]] = []
     with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as consumer:
         assert consumer.stdout is not None
         for line in consumer.stdout:
@@ -172,16 +173,20 @@ def test_consumer_goes_on_with_the_slave(pair: Pair) -> None:
     assert consumer.returncode == 0, lines[-1]
     found = {(line["queueId"], line["queueOffset"]) for line in lines if "queueId" in line}
     assert len(found) == count
-    assert pair.slave.address in {line.get("pulledFrom") for line in lines}
+    assert pair.slave.address in lines[-1]["pulledFrom"]
 
 
 def test_slave_takes_over(pair: Pair) -> None:
     """
-    After a master's crash its slave, restarted as master, numbers the queues on; the old master
-    comes back as its slave.
+    After a master's crash its slave, restarted as master, numbers the queues on and delivers what
+    was delayed; the old master comes back as its slave.
     """
-    with pair.load("before") as load:
+    with Wire(pair.master.address) as wire:
+        wire.create_topic("Later", 1)
+    pair.wait_for_topic("Later")
+    with pair.load("before") as load, Wire(pair.master.address) as wire:
         pair.rig.until(lambda: len(load.accepted) > 300, 20, "SEND_OK", pair.master)
+        wire.delay("Later", 2)
     pair.wait_same()
     pair.master.kill()
     before = max_offsets(pair.slave, "R")
@@ -199,3 +204,41 @@ def test_slave_takes_over(pair: Pair) -> None:
     for server in (pair.master, pair.slave):
         pair.until_readable(server, load, load.stored)
         pair.until_readable(server, more, more.stored)
+        pair.rig.until(lambda of=server: max_offsets(of, "Later", 1) > [0], 20, "delivery", server)
+
+
+def test_empty_slave_begins_at_the_last_file(pair: Pair) -> None:
+    """
+    An empty slave gets its master's last file and what follows, also when it has an empty first
+    file: of a master that had nothing yet.
+    """
+    pair.slave.stop()
+    shutil.rmtree(pair.slave.store)
+    if not pair.slave.java:  # a Java slave would write into this file what belongs into another
+        pair.slave.store.joinpath("commitlog").mkdir(parents=True)
+        pair.slave.store.joinpath("commitlog", f"{0:020d}").write_bytes(bytes(FILE_SIZE))
+    with pair.load("no-slave", "E", size=16384) as load:
+        pair.rig.until(lambda: load.codes[11] > 100, 20, "sends without a slave", pair.master)
+    end = log_end(pair.master.address)
+    pair.restart_slave()
+    pair.wait_ok()
+    with pair.load("new-slave", "E", size=16384) as more:
+        pair.rig.until(lambda: len(more.accepted) > 100, 20, "SEND_OK", pair.master)
+    begin = end - end % FILE_SIZE
+    assert min(log_files(pair.slave)) == begin
+    assert_same_logs(pair.master, pair.slave, pair.wait_same())
+    pair.wait_for_topic("E")
+    wanted = {
+        sent.physical_offset for sent in load.stored + more.stored if sent.physical_offset >= begin
+    }
+    assert wanted
+
+    def is_readable() -> bool:
+        found: list[int] = []
+        with contextlib.suppress(Refused), Wire(pair.slave.address) as wire:
+            for queue_id in range(8):
+                records = wire.pull_all("E", queue_id, wire.min_offset("E", queue_id))
+                found += [record.physical_offset for record in records]
+        return sorted(found) == sorted(wanted)
+
+    pair.rig.until(is_readable, 20, "what the slave has, and nothing else", pair.slave)

@@ -119,11 +119,17 @@ class Wire:
         answer = self.call(RequestCode.GET_MAX_OFFSET, topic=topic, queueId=queue_id)
         return int((answer.ext or {})["offset"])
 
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        answer = self.call(RequestCode.GET_MIN_OFFSET, topic=topic, queueId=queue_id)
+        return int((answer.ext or {})["offset"])
+
     # Messages
 
-    def delay(self, topic: str) -> None:
-        """Send a message that is delivered in a second."""
-        request = send_request("interop", topic, 0, b"later", "DELAY\x011", int(time.time() * 1000))
+    def delay(self, topic: str, level: int = 1) -> None:
+        """Send a message that is delivered later: level 1 in a second, 2 in five."""
+        request = send_request(
+            "interop", topic, 0, b"later", f"DELAY\x01{level}", int(time.time() * 1000)
+        )
         (answer,) = self.exchange([request])
         if answer.code not in STORED:
             raise Refused(answer)
