@@ -38,6 +38,8 @@ class _EagerWrites:
                 # Full, or broken: Twisted's own attempt will wait, or report the loss.
                 sent = 0
             if sent == len(data):
+                if self.producer is not None and not self.streamingProducer:
+                    self.startWriting()  # a pull producer is asked again when all is written
                 return
             if sent:
                 data = data[sent:]

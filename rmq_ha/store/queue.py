@@ -253,9 +253,7 @@ class ConsumeQueue:
 
         Java does so in a fresh file only; a file that truncation left empty is as good.
         """
-        for start in self._starts:
-            self._files.remove(self._path(start))
-        self._clear(self.max_physical_offset)
+        self._empty(self.max_physical_offset)
         start = position - position % self._size
         if position > start:
             self._write(FILLER * ((position - start) // UNIT_SIZE), start)
@@ -306,6 +304,9 @@ class ConsumeQueue:
         for start in [start for start in self._starts if start > self._end]:
             self._files.remove(self._path(start))
             self._starts.remove(start)
+        if self.max_physical_offset < 0 and self._starts and self._end > self._starts[0]:
+            self._empty(-1)
+            return
         start = self._start_of(self._end)
         if start >= 0:
             rest = self._files.read(self._path(start), _WALK_SIZE, self._end - start)
@@ -357,7 +358,20 @@ class ConsumeQueue:
         self._min = min(self._min, cut)
         self._min_is_good_for = -1
         offset, size, _ = self._unit(cut - UNIT_SIZE)
-        self.max_physical_offset = physical_offset if size == FILLER_SIZE else offset + size
+        if size == FILLER_SIZE:
+            self._empty(physical_offset)
+        else:
+            self.max_physical_offset = offset + size
+
+    def _empty(self, reached: int) -> None:
+        """
+        Be empty: no message is left, and lost power may have kept only some of the fillers.
+
+        The next message then says with its own number where the queue begins.
+        """
+        for start in self._starts:
+            self._files.remove(self._path(start))
+        self._clear(reached)
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """

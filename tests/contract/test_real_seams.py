@@ -82,11 +82,3 @@ class RealNetworkTests(Reacting, contracts.NetworkContract):
         self._make_reactor()
         network = RealNetwork(self.reactor)
         return network, network, "127.0.0.1"
-
-    @pytest.mark.xfail(
-        reason="an eager write that the socket took whole starts no doWrite, so a pull producer "
-        "is not asked again; `_EagerWrites.write` should call startWriting for one"
-    )
-    def test_pull_producer(self):
-        self.patience = 2
-        super().test_pull_producer()
