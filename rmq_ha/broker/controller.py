@@ -303,7 +303,6 @@ class BrokerController:
                 stats=self.stats,
                 configuration=configuration,
                 now_ms=self.host.now_ms,
-                usage=lambda: self.host.disk.usage(configuration.store.store_path_root_dir or "/"),
                 register=self.registration.register_all,
             ),
         ]

@@ -195,20 +195,19 @@ class DefaultMessageStore(StoreMaintenance):
     def put_batch(self, batch: MessageBatch) -> "Deferred[PutMessageResult]":
         """Store several messages side by side, all or none; as `put_message`."""
         result: Deferred[PutMessageResult] = Deferred()
-        if self.why_not_writable():
-            result.callback(PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE))
-            return result
-        members = batch_members(batch, self._configuration.max_message_size)
-        if members is None:
-            result.callback(PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL))
-            return result
-        appended = self._append(members, True)
-        if not isinstance(appended[0], AppendResult):
-            result.callback(PutMessageResult(appended[0]))
-            return result
-        whole = batch_result([item for item in appended if isinstance(item, AppendResult)])
+        whole = self._append_batch(batch)
         self._settle([whole], batch.wait_store_ok, lambda results: result.callback(results[0]))
         return result
+
+    def _append_batch(self, batch: MessageBatch) -> AppendResult | PutMessageStatus:
+        if self.why_not_writable():
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        members = batch_members(batch, self._configuration.max_message_size)
+        if members is None:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        appended = self._append(members, True)
+        stored = [item for item in appended if isinstance(item, AppendResult)]
+        return batch_result(stored) if stored else appended[0]
 
     def put_many(self, messages: list[Message], done: Done) -> None:
         """
@@ -240,7 +239,6 @@ class DefaultMessageStore(StoreMaintenance):
         now_ms = self.host.now_ms()
         results = self.log.append_group(messages, contiguous, now_ms)
         took_ms = int((clock.seconds() - began) * 1000)
-        self.statistics.put_time_max_ms = max(self.statistics.put_time_max_ms, took_ms)
         limit = self._configuration.os_page_cache_busy_time_out_mills
         if limit < took_ms < _BUSY_AT_MOST_MS:
             self._slow_until_ms = now_ms + took_ms + limit

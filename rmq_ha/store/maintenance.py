@@ -11,6 +11,7 @@ from rmq_ha.store.clean import LogCleaner, disk_ratio
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.reads import StoreReads
 from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.store.statistics import readable_size
 
 _KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
 _LMQ_PREFIX = "%LMQ%"
@@ -70,10 +71,10 @@ class StoreMaintenance(StoreReads):
         table["commitLogDiskRatio"] = str(self.cleaner.log_ratio())
         table["consumeQueueDiskRatio"] = str(self.cleaner.queue_ratio())
         usage = disk.usage(log.row.directories[0])
-        if usage is not None:
-            table["commitLogDirCapacity"] = (
-                f"Total : {_readable(usage.total)}, Free : {_readable(usage.usable)}."
-            )
+        total, usable = (usage.total, usage.usable) if usage is not None else (0, 0)
+        table["commitLogDirCapacity"] = (
+            f"Total : {readable_size(total)}, Free : {readable_size(usable)}."
+        )
         numbers = {
             "dispatchBehindBytes": self.dispatcher.behind,
             "dispatchMaxBuffer": len(log.pending),
@@ -83,18 +84,6 @@ class StoreMaintenance(StoreReads):
             "commitLogMaxOffset": log.max_offset,
         }
         table.update({name: str(number) for name, number in numbers.items()})
-        table["remainHowManyDataToFlush"] = _readable(log.max_offset - log.flushed_offset)
+        table["remainHowManyDataToFlush"] = readable_size(log.max_offset - log.flushed_offset)
         table.update(self.schedule.runtime_info())
         return table
-
-
-def _readable(size: int) -> str:
-    """`235 B`, `1.5 GiB`."""
-    if size < 1024:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB"):
-        value /= 1024
-        if value < 1024:
-            return f"{value:.1f} {unit}"
-    return f"{value / 1024:.1f} TiB"

@@ -11,14 +11,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Handler
-from rmq_ha.broker.stats import BrokerStats, readable_size
+from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config import load, properties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.seams import DiskUsage
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import VERSION, RemotingCommand
@@ -71,7 +70,6 @@ class AdminConfigProcessor:
     """
     Shows and changes the configuration, shows the running broker.
 
-    :param usage: of the partition that holds the store.
     :param register: makes all topics known to the name servers again.
     :param save: writes changed keys to the configuration file; fires when that is done or failed.
     """
@@ -86,7 +84,6 @@ class AdminConfigProcessor:
         stats: BrokerStats,
         configuration: BrokerConfiguration,
         now_ms: Callable[[], int],
-        usage: Callable[[], DiskUsage | None] = lambda: None,
         register: Callable[[], object] = lambda: None,
         save: "Callable[[Mapping[str, str]], Deferred[Any]] | None" = None,
     ) -> None:
@@ -95,7 +92,6 @@ class AdminConfigProcessor:
         self._stats = stats
         self._configuration = configuration
         self._now_ms = now_ms
-        self._usage = usage
         self._register = register
         self._save = save
         self._version = DataVersion(now_ms(), 0)
@@ -157,11 +153,7 @@ class AdminConfigProcessor:
                 broker.end_transaction_pool_queue_capacity
             ),
             "getMessageEntireTimeMax": "0",
-            "dispatchMaxBuffer": "0",
-            "pageCacheLockTimeMills": "0",
-            "earliestMessageTimeStamp": "-1",
             "remainTransientStoreBufferNumbs": "2147483647",
-            "commitLogDirCapacity": self._capacity(),
         }
         for name, capacity in (
             ("send", broker.send_thread_pool_queue_capacity),
@@ -174,12 +166,6 @@ class AdminConfigProcessor:
         table |= self._stats.runtime_info()
         table |= self._store.runtime_info()
         return request.response(body=fastjson.encode({"table": table}))
-
-    def _capacity(self) -> str:
-        usage = self._usage()
-        if usage is None:
-            return "Total : 0 B, Free : 0 B."
-        return f"Total : {readable_size(usage.total)}, Free : {readable_size(usage.usable)}."
 
     def _refuse_fixed(self, changes: Mapping[str, str]) -> None:
         """:raises RequestRejected: a key needs a restart."""

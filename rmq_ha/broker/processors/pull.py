@@ -255,7 +255,6 @@ class PullMessageProcessor:
         suggest = self._suggest(pull.group, result)
         if result.status is GetMessageStatus.FOUND:
             return self._found(channel, request, pull, result, suggest)
-        self._stats.missed()
         code = _CODES[result.status]
         if result.status in _EMPTY_QUEUE and pull.queue_offset == 0:
             code = ResponseCode.PULL_NOT_FOUND

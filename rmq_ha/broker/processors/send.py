@@ -253,12 +253,11 @@ class SendMessageProcessor:
         began_ms: int,
     ) -> None:
         answers: list[bytes] = []
-        stored = size = 0
+        stored = 0
         region, trace_on = self._region, self._broker.trace_on
         for message, opaque, (status, append) in zip(messages, opaques, results, strict=True):
             if append is not None and status.is_stored:
                 stored += 1
-                size += append.size
                 if opaque != -1:
                     answers.append(
                         encode_send_response(
@@ -275,20 +274,14 @@ class SendMessageProcessor:
                 self._flush_answers(channel, answers)
                 channel.send(self._refusal(RemotingCommand(0, opaque=opaque), status))
         self._flush_answers(channel, answers)
-        self._count(stored, size, len(messages) - stored, began_ms)
+        if stored:
+            self._stats.put_took(self._now_ms() - began_ms, stored)
 
     @staticmethod
     def _flush_answers(channel: Channel, answers: list[bytes]) -> None:
         if answers:
             channel.write(b"".join(answers))
             answers.clear()
-
-    def _count(self, stored: int, size: int, failed: int, began_ms: int) -> None:
-        if stored:
-            self._stats.put(stored, size)
-            self._stats.put_took(self._now_ms() - began_ms, stored)
-        if failed:
-            self._stats.put_failed(failed)
 
     # ------------------------------------------------------------ one by one
 
@@ -311,7 +304,6 @@ class SendMessageProcessor:
                 context = self._before_hooks(channel, header, body)
                 put = self._front.put_message(message)
         except RequestRejected as rejected:
-            self._stats.put_failed()
             return request.response(rejected.code, rejected.remark, dict(self._trace_ext))
         return put.addCallback(self._answer, request, header, context, began_ms)
 
@@ -325,10 +317,9 @@ class SendMessageProcessor:
     ) -> RemotingCommand:
         status, append = result
         if append is None or not status.is_stored:
-            self._count(0, 0, 1, began_ms)
             response = self._refusal(request, status)
         else:
-            self._count(append.message_count, append.size, 0, began_ms)
+            self._stats.put_took(self._now_ms() - began_ms, append.message_count)
             ext = {
                 **self._trace_ext,
                 "msgId": append.msg_id,

@@ -42,7 +42,6 @@ from rmq_ha.model.message import (
 from rmq_ha.model.properties import decode_properties, encode_properties
 from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.seams import DiskUsage
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.store.reads import QueryResult
 from rmq_ha.testing.disk import SimDisk
@@ -339,7 +338,6 @@ class Kit:
                 stats=self.stats,
                 configuration=self.configuration,
                 now_ms=self.now_ms,
-                usage=lambda: DiskUsage(252 << 30, 1 << 30, 79 << 30),
                 register=lambda: self.registered.append(TopicConfig("*")),
                 save=self._save,
             ),

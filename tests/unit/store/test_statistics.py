@@ -1,0 +1,83 @@
+"""What a store counts. Spec: remoting.md, section 7.9."""
+
+from datetime import datetime
+
+import pytest
+
+from rmq_ha.store.statistics import (
+    StoreStatistics,
+    duration_text,
+    next_midnight_ms,
+    readable_size,
+)
+
+START_MS = int(datetime(2026, 3, 3, 12).timestamp() * 1000)
+
+
+def test_rates_have_no_number_for_windows_longer_than_the_run() -> None:
+    """As Java prints them: `"1.9 0.64 "`, and zeros for the total."""
+    statistics = StoreStatistics(START_MS)
+    assert statistics.table(START_MS)["putTps"] == "  "
+    for second in range(61):
+        statistics.sample(START_MS + second * 1000)
+        statistics.put_times += 5
+        statistics.get_missed += 1
+        if second == 10:
+            table = statistics.table(START_MS)
+            assert table["putTps"] == "5.0  "
+            assert table["getTotalTps"] == "1.0 0.0 0.0"
+    table = statistics.table(START_MS)
+    assert table["putTps"] == "5.0 5.0 "
+    assert table["getMissTps"] == "1.0 1.0 "
+    assert table["getFoundTps"] == "0.0 0.0 "
+    statistics.sample(START_MS + 71_000)
+    assert float(statistics.table(START_MS)["putTps"].split()[0]) == pytest.approx(50 / 20)
+
+
+def test_totals() -> None:
+    statistics = StoreStatistics(START_MS)
+    statistics.put_times, statistics.put_size, statistics.put_failed = 20, 6330, 2
+    statistics.get_transferred = 15
+    table = statistics.table(START_MS + 34_999)
+    assert table["bootTimestamp"] == str(START_MS)
+    assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 34 seconds ]"
+    assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "20"
+    assert table["putMessageSizeTotal"] == "6330"
+    assert table["putMessageAverageSize"] == "316.5"
+    assert table["putMessageFailedTimes"] == "2"
+    assert table["msgGetTotalTodayNow"] == "15"
+    assert StoreStatistics(START_MS).table(START_MS)["putMessageAverageSize"] == "0.0"
+
+
+def test_mornings() -> None:
+    """The totals of the last two midnights."""
+    statistics = StoreStatistics(START_MS)
+
+    def mornings() -> list[str]:
+        table = statistics.table(START_MS)
+        return [table[f"msgPutTotal{day}"] for day in ("YesterdayMorning", "TodayMorning")]
+
+    statistics.put_times = 10
+    statistics.sample(START_MS)
+    assert mornings() == ["0", "0"]
+    statistics.sample(START_MS + 86_400_000)
+    statistics.put_times = 15
+    statistics.sample(START_MS + 86_401_000)
+    assert mornings() == ["0", "10"]
+    statistics.sample(START_MS + 2 * 86_400_000)
+    assert mornings() == ["10", "15"]
+
+
+def test_next_midnight() -> None:
+    midnight = datetime.fromtimestamp(next_midnight_ms(START_MS) / 1000)
+    assert midnight == datetime(2026, 3, 4)
+    assert next_midnight_ms(next_midnight_ms(START_MS)) > next_midnight_ms(START_MS)
+
+
+def test_words() -> None:
+    assert duration_text(34_999) == "[ 0 days, 0 hours, 0 minutes, 34 seconds ]"
+    assert duration_text(90_061_000) == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
+    assert readable_size(235) == "235 B"
+    assert readable_size(6330) == "6.2 KiB"
+    assert readable_size(252 << 30) == "252.0 GiB"
+    assert readable_size(1 << 80) == "1048576.0 EiB"
