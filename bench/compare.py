@@ -31,6 +31,8 @@ from rig import SMALL, Rig, Server, missing, rig_in
 
 LEVELS = ((1, 1), (4, 4), (4, 16), (4, 64))
 SIDES = ("java", "ours")
+MEBIBYTE = 1 << 20
+RECORD = 1180  # bytes in the commit log of a message of 1 KiB
 Rows = list[tuple[str, str, dict[str, list[float]], bool]]
 
 
@@ -110,9 +112,9 @@ def fill(rig: Rig, address: str, mebibytes: int) -> None:
         "--inflight",
         16,
         "--size",
-        16384,
+        1024,
         "--count",
-        mebibytes * 64,
+        mebibytes * MEBIBYTE // RECORD,
         timeout=600,
     )
 

@@ -16,6 +16,9 @@ from rmq_ha.store.scan import MORE, READ_SIZE, scan
 
 SLICE = 256
 _RETRY_S = 1.0
+_BULK = 1 << 17
+"""Bytes in one turn that only a slave far behind gets."""
+_BULK_SLICE_EVERY_S = 0.05
 
 Target = Callable[[list[DispatchRequest]], None]
 
@@ -52,6 +55,8 @@ class Dispatcher:
         self._told_at = -1
         self._needed_end = 0
         self._is_running = False
+        self._seen_end = 0
+        self._next_slice = 0.0
         self.position = 0
 
     def add_target(self, name: str, target: Target, patience: int) -> None:
@@ -74,12 +79,32 @@ class Dispatcher:
 
     def run(self) -> None:
         """The log grew: dispatch a slice now and the rest in the next turns."""
-        if self._is_running and self._retry is None and self.run_slice() and self._turn is None:
-            self._turn = self._clock.callLater(0, self._on_turn)
+        if self._is_running and self._retry is None and self._turn is None:
+            self._step()
 
     def _on_turn(self) -> None:
         self._turn = None
         self.run()
+
+    def _step(self) -> None:
+        if self._gives_way() or self.run_slice():
+            self._turn = self._clock.callLater(0, self._on_turn)
+
+    def _gives_way(self) -> bool:
+        """
+        A slave that is catching up takes in its master's log first: queues can be built later.
+
+        Some slices are dispatched all the same, so that consumers see it move.
+        """
+        if not self._is_slave:
+            return False
+        end = self._log.max_offset
+        grown, self._seen_end = end - self._seen_end, end
+        now = self._clock.seconds()
+        if grown >= _BULK and now < self._next_slice:
+            return True
+        self._next_slice = now + _BULK_SLICE_EVERY_S
+        return False
 
     def stop(self) -> None:
         """No more turns."""

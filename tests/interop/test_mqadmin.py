@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from rig import Rig
 
 TOPIC, GROUP = "Adm", "g-adm"
