@@ -204,7 +204,7 @@ class ICommitLogPlugin(IBrokerPlugin):
         The log that the store appends to: a `rmq_ha.store.commitlog.CommitLog`, or one around it.
 
         `ICommitLog` is what replication and readers need. The store needs the rest of it too:
-        wrap what `rmq_ha.store.log_files.make_commit_log` makes and hand on what you do not change.
+        wrap what `rmq_ha.store.layout.make_commit_log` makes and hand on what you do not change.
 
         :raises ConfigurationError: the plugin's own options do not fit.
         """

@@ -3,7 +3,6 @@
 Spec: store.md.
 """
 
-import os
 from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
@@ -32,7 +31,7 @@ from rmq_ha.store.flags import INDEX_ERROR, LOG_ERROR, QUEUE_ERROR, RunningFlags
 from rmq_ha.store.flush import CommitLogFlusher, QueueFlusher
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.store.index import IndexService
-from rmq_ha.store.layout import log_files, refuse_unsupported
+from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.store.maintenance import StoreMaintenance
 from rmq_ha.store.puts import (
     MaybeLater,
@@ -76,16 +75,15 @@ class DefaultMessageStore(StoreMaintenance):
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
         config = configuration.store
-        refuse_unsupported(config, log is not None)
-        root = config.store_path_root_dir or os.path.join(os.path.expanduser("~"), "store")
-        self.root = root
+        refuse_unsupported(config)
+        self.root = root = store_root(config)
         self.host = host
         self.configuration = configuration
         self.is_slave = config.broker_role is BrokerRole.SLAVE
         self.delay_levels = parse_delay_levels(config.message_delay_level)
         flags = RunningFlags()
         if log is None:
-            log = CommitLog(config, log_files(host.disk, config, root), self.delay_levels)
+            log = make_commit_log(host.disk, config)
         queues = ConsumeQueueTable(host.disk, root, config.mapped_file_size_consume_queue)
         index = None
         if config.message_index_enable:

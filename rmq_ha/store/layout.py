@@ -3,27 +3,26 @@
 Spec: store.md, sections 1 and 14.3.
 """
 
+import os
+
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.seams import Disk
 from rmq_ha.store.clean import FORCE_RATIO, disk_ratio
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.store.mapped_files import FileRow
 
 
-def refuse_unsupported(config: MessageStoreConfig, has_own_log: bool) -> None:
+def refuse_unsupported(config: MessageStoreConfig) -> None:
     """
     Check the settings that this store does not serve.
 
-    :param has_own_log: the commit log comes from a plugin.
     :raises ConfigurationError: with the key, the reason and what to do.
     """
     if config.duplication_enable:
         raise ConfigurationError(
             "duplicationEnable=true stops all delivery in RocketMQ 4.9; remove it"
-        )
-    if config.enable_dleger_commit_log and not has_own_log:
-        raise ConfigurationError(
-            "enableDLegerCommitLog=true needs a commitLogPlugIn that writes DLedger's files"
         )
     if config.enable_consume_queue_ext:
         raise ConfigurationError(
@@ -31,21 +30,29 @@ def refuse_unsupported(config: MessageStoreConfig, has_own_log: bool) -> None:
         )
 
 
-def log_files(disk: Disk, config: MessageStoreConfig, root: str) -> FileRow:
-    """
-    The commit log's files, in one directory or several.
+def store_root(config: MessageStoreConfig) -> str:
+    """The store's directory."""
+    return config.store_path_root_dir or os.path.join(os.path.expanduser("~"), "store")
 
-    :param root: of the store.
 
-    Spec: store.md, section 1.
+def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
     """
+    The log in the configured directories, one or several; nothing is read before the store loads.
+
+    :raises ConfigurationError: the delay levels cannot be read, or another log is asked for.
+    """
+    if config.enable_dleger_commit_log:
+        raise ConfigurationError(
+            "enableDLegerCommitLog=true needs a commitLogPlugIn that writes DLedger's files"
+        )
 
     def has_room(directory: str) -> bool:
         return disk_ratio(disk, directory) <= FORCE_RATIO
 
-    paths = _split(config.store_path_commit_log) or [f"{root}/commitlog"]
+    paths = _split(config.store_path_commit_log) or [f"{store_root(config)}/commitlog"]
     read_only = _split(config.read_only_commit_log_store_paths)
-    return FileRow(disk, paths, config.mapped_file_size_commit_log, read_only, has_room)
+    files = FileRow(disk, paths, config.mapped_file_size_commit_log, read_only, has_room)
+    return CommitLog(config, files, parse_delay_levels(config.message_delay_level))
 
 
 def _split(paths: str | None) -> list[str]:

@@ -130,7 +130,7 @@ class ScheduleMessageService:
             self._levels[number] = level
             self._wake(level, _FIRST_DELAY_S)
 
-    def stop(self) -> "Deferred[None]":
+    def stop(self) -> "Deferred[bool]":
         """Deliver no more; fires when delayOffset.json is written (or the disk refused)."""
         for level in self._levels.values():
             if level.timer is not None:

@@ -28,7 +28,7 @@ class DefaultCommitLog:
     name = "default"
 
     def make_commit_log(self, broker: "IBrokerContext") -> "ICommitLog":
-        from rmq_ha.store.log_files import make_commit_log
+        from rmq_ha.store.layout import make_commit_log
 
         return make_commit_log(broker.host.disk, broker.configuration.store)
 

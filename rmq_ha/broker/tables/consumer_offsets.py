@@ -6,7 +6,7 @@ Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rmq_ha.broker.tables.persisted import PersistedTable
+from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import decode_offset_table

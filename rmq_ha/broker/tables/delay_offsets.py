@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.tables.persisted import PersistedTable
 from rmq_ha.errors import ProtocolViolation
+from rmq_ha.persisted import PersistedTable
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import decode_delay_offsets
 

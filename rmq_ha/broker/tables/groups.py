@@ -3,28 +3,22 @@
 Spec: store.md, section 12.3; remoting.md, section 7.7.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.tables.persisted import PersistedTable
+from rmq_ha.broker.tables.versioned import VersionedTable
 from rmq_ha.config.broker import BrokerConfig
-from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX, group_fault
 from rmq_ha.seams import Disk, Worker
-from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import GroupTable, decode_group_table
 
 
-class SubscriptionGroupManager(PersistedTable):
-    """
-    Group name to `SubscriptionGroupConfig`, in memory and in `subscriptionGroup.json`.
-
-    :ivar data_version: by which slaves notice a change.
-    """
+class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
+    """Group name to `SubscriptionGroupConfig`, in memory and in `subscriptionGroup.json`."""
 
     def __init__(
         self,
@@ -34,20 +28,9 @@ class SubscriptionGroupManager(PersistedTable):
         config: BrokerConfig,
         now_ms: Callable[[], int],
     ) -> None:
-        super().__init__(disk, worker, path)
-        self.data_version = DataVersion(now_ms(), 0)
+        built_in = {name: SubscriptionGroupConfig(name) for name in BUILT_IN_GROUPS}
+        super().__init__(disk, worker, path, now_ms, built_in)
         self._config = config
-        self._now_ms = now_ms
-        self._table = {name: SubscriptionGroupConfig(name) for name in BUILT_IN_GROUPS}
-
-    @property
-    def table(self) -> Mapping[str, SubscriptionGroupConfig]:
-        """All groups; to be read only."""
-        return self._table
-
-    def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, if it is known; never creates it."""
-        return self._table.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """
@@ -64,8 +47,7 @@ class SubscriptionGroupManager(PersistedTable):
         if not may_create or group_fault(group) is not None:
             return None
         created = SubscriptionGroupConfig(group)
-        self._table[group] = created
-        self._bump()
+        self._put(group, created)
         self.log.info("created consumer group {group}", group=group)
         return created
 
@@ -75,8 +57,7 @@ class SubscriptionGroupManager(PersistedTable):
 
         :returns: as `persist`.
         """
-        self._table[config.group_name] = config
-        return self._bump()
+        return self._put(config.group_name, config)
 
     def disable_consume(self, group: str) -> None:
         """The group lags too far (`disableConsumeIfConsumerReadSlowly`): it may pull no more."""
@@ -84,40 +65,9 @@ class SubscriptionGroupManager(PersistedTable):
         if known is not None and known.consume_enable:
             self.update(replace(known, consume_enable=False))
 
-    def delete(self, group: str) -> bool:
-        """
-        Forget a group; its offsets are the caller's to remove.
-
-        :returns: it was there.
-        """
-        if self._table.pop(group, None) is None:
-            return False
-        self._bump()
-        return True
-
-    def replace_all(
-        self, version: DataVersion, table: Mapping[str, SubscriptionGroupConfig]
-    ) -> "Deferred[bool]":
-        """
-        A slave's synchronisation: be what the master is.
-
-        :returns: as `persist`.
-        """
-        self._table = dict(table)
-        self.data_version.assign(version)
-        return self.persist()
-
     def to_json(self) -> dict[str, Any]:
         """SubscriptionGroupWrapper: in `subscriptionGroup.json` and code 201."""
         return GroupTable(self.data_version, self._table).to_json()
-
-    def to_body(self) -> bytes:
-        """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
-        return fastjson.encode(self.to_json())
-
-    def encode(self) -> bytes:
-        """`subscriptionGroup.json`."""
-        return fastjson.pretty(self.to_json())
 
     def decode(self, data: bytes) -> None:
         """
@@ -128,7 +78,3 @@ class SubscriptionGroupManager(PersistedTable):
         loaded = decode_group_table(data)
         self._table.update(loaded.groups)
         self.data_version.assign(loaded.version)
-
-    def _bump(self) -> "Deferred[bool]":
-        self.data_version.next_version(self._now_ms())
-        return self.persist()

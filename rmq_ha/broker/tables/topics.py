@@ -3,15 +3,14 @@
 Spec: store.md, section 12.2; remoting.md, sections 4.4, 7.7 and 9.6.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.tables.persisted import PersistedTable
+from rmq_ha.broker.tables.versioned import VersionedTable
 from rmq_ha.config.broker import BrokerConfig
-from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.flags import PERM_INHERIT, PERM_READ, PERM_WRITE
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.model.topics import (
@@ -25,21 +24,18 @@ from rmq_ha.model.topics import (
     SYSTEM_TOPICS,
 )
 from rmq_ha.seams import Disk, Worker
-from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import TopicTable, decode_topic_table
 
 PERM_RW = PERM_READ | PERM_WRITE
 MAX_DELAY_LEVEL = 18
 
 
-class TopicConfigManager(PersistedTable):
+class TopicConfigManager(VersionedTable[TopicConfig]):
     """
     Topic name to `TopicConfig`, in memory and in `topics.json`.
 
     Whoever changes a topic does it through these methods: they bump the data version and write
     the file. The first change writes the built-in topics, too.
-
-    :ivar data_version: by which name servers and slaves notice a change.
     """
 
     def __init__(
@@ -50,26 +46,15 @@ class TopicConfigManager(PersistedTable):
         config: BrokerConfig,
         now_ms: Callable[[], int],
     ) -> None:
-        super().__init__(disk, worker, path)
-        self.data_version = DataVersion(now_ms(), 0)
+        built_in = {item.topic_name: item for item in _built_in_topics(config)}
+        super().__init__(disk, worker, path, now_ms, built_in)
         self._config = config
-        self._now_ms = now_ms
         self._changed: list[Callable[[TopicConfig], None]] = []
-        self._table = {item.topic_name: item for item in _built_in_topics(config)}
-
-    @property
-    def table(self) -> Mapping[str, TopicConfig]:
-        """All topics; to be read only."""
-        return self._table
 
     @property
     def reply_topic(self) -> str:
         """Where replies to requests are stored."""
         return f"{self._config.broker_cluster_name}_REPLY_TOPIC"
-
-    def get(self, topic: str) -> TopicConfig | None:
-        """The topic, if this broker has it."""
-        return self._table.get(topic)
 
     def is_system(self, topic: str) -> bool:
         """Operators may neither update nor delete it."""
@@ -144,19 +129,7 @@ class TopicConfigManager(PersistedTable):
 
         :returns: as `persist`.
         """
-        self._table[config.topic_name] = config
-        return self._bump()
-
-    def delete(self, topic: str) -> bool:
-        """
-        Forget a topic.
-
-        :returns: it was there.
-        """
-        if self._table.pop(topic, None) is None:
-            return False
-        self._bump()
-        return True
+        return self._put(config.topic_name, config)
 
     def update_order(self, ordered: Container[str]) -> bool:
         """
@@ -178,29 +151,9 @@ class TopicConfigManager(PersistedTable):
         """`brokerPermission` was updated: what we register is new although no topic is."""
         self._bump()
 
-    def replace_all(
-        self, version: DataVersion, table: Mapping[str, TopicConfig]
-    ) -> "Deferred[bool]":
-        """
-        A slave's synchronisation: be what the master is.
-
-        :returns: as `persist`.
-        """
-        self._table = dict(table)
-        self.data_version.assign(version)
-        return self.persist()
-
     def to_json(self) -> dict[str, Any]:
         """TopicConfigSerializeWrapper: in `topics.json` and code 21."""
         return TopicTable(self.data_version, self._table).to_json()
-
-    def to_body(self) -> bytes:
-        """The answer to GET_ALL_TOPIC_CONFIG (21)."""
-        return fastjson.encode(self.to_json())
-
-    def encode(self) -> bytes:
-        """`topics.json`."""
-        return fastjson.pretty(self.to_json())
 
     def decode(self, data: bytes) -> None:
         """
@@ -213,16 +166,11 @@ class TopicConfigManager(PersistedTable):
         self.data_version.assign(loaded.version)
 
     def _create(self, config: TopicConfig) -> TopicConfig:
-        self._table[config.topic_name] = config
-        self._bump()
+        self._put(config.topic_name, config)
         self.log.info("created topic {topic}", topic=config.topic_name, config=config)
         for callback in self._changed:
             callback(config)
         return config
-
-    def _bump(self) -> "Deferred[bool]":
-        self.data_version.next_version(self._now_ms())
-        return self.persist()
 
 
 def _built_in_topics(config: BrokerConfig) -> list[TopicConfig]:

@@ -13,10 +13,10 @@ from twisted.internet.defer import Deferred, execute
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.broker.tables.persisted import PersistedTable
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import ProtocolViolation
+from rmq_ha.persisted import PersistedTable
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.wire import fastjson
 

@@ -21,7 +21,7 @@ from rmq_ha.interfaces import (
     ISendMessageHook,
 )
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.log_files import make_commit_log
+from rmq_ha.store.layout import make_commit_log
 
 SEEN: list[Any] = []
 """What the plugins were told, in order."""

@@ -20,11 +20,13 @@ class PersistedTable:
     A subclass says how its content becomes bytes (`encode`) and back (`decode`).
 
     :param path: empty for a table that lives in memory only.
+    :cvar without_file: what a start without the file means, for the person who may choose it.
     :ivar is_dirty: the file may not hold what the memory holds.
     :ivar write_failures: how many writes the disk refused.
     """
 
     log = Logger()
+    without_file = "forgets what they held"
 
     def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
         self.path = path
@@ -78,7 +80,7 @@ class PersistedTable:
             raise StoreError(
                 f"{self.path} {fault}, and {backup} {backup_fault}. Repair one of them (any JSON "
                 "editor will do) or copy them from another replica; or move both away to start "
-                "with defaults, which forgets what they held"
+                f"with defaults, which {self.without_file}"
             )
 
     def persist(self) -> "Deferred[bool]":
@@ -98,8 +100,14 @@ class PersistedTable:
         return done
 
     def persist_if_dirty(self) -> "Deferred[bool]":
-        """As `persist`, when there is something to write."""
-        return self.persist() if self.is_dirty else succeed(True)
+        """As `persist`, when there is something to write; else waits for the write under way."""
+        if self.is_dirty:
+            return self.persist()
+        if not self._writing:
+            return succeed(True)
+        done: Deferred[bool] = Deferred()
+        self._written.append(done)
+        return done
 
     def _load_one(self, path: str) -> str | None:
         """What is wrong with this file, or None when it was loaded."""

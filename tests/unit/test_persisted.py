@@ -6,8 +6,8 @@ from typing import Any
 from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
-from rmq_ha.broker.tables.persisted import PersistedTable
 from rmq_ha.errors import ProtocolViolation, StoreError
+from rmq_ha.persisted import PersistedTable
 
 PATH = "/store/config/t.json"
 

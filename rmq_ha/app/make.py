@@ -1,0 +1,49 @@
+"""From twistd's options to a service: what both of our servers do."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rmq_ha.app.check import finish_check
+from rmq_ha.app.log import quiet_observer
+from rmq_ha.app.process import ProcessEnd
+from rmq_ha.app.service import ServerService
+from rmq_ha.errors import ConfigurationError
+
+
+def make_service(
+    program: str,
+    options: Any,
+    load: Callable[..., Any],
+    make_server: Callable[[Any, Any], Any],
+) -> ServerService:
+    """
+    Read the configuration and build the service.
+
+    :param program: what twistd calls it, for messages.
+    :param load: of `rmq_ha.config.load`.
+    :param make_server: of host and configuration; may import what is heavy.
+    :raises SystemExit: the configuration does not fit (1), or `--check` was asked for.
+    """
+    try:
+        configuration, notices = load(
+            options.text(),
+            options.surroundings(),
+            name=options["config"] or "",
+            overrides=options.overrides,
+        )
+        if options["check"]:
+            finish_check(configuration, notices)
+    except ConfigurationError as error:
+        raise SystemExit(f"{program}: {error}") from None
+    from twisted.internet import reactor
+
+    from rmq_ha.host.real import make_host
+
+    return ServerService(
+        reactor,
+        make_server(make_host(reactor), configuration),
+        ProcessEnd(reactor),
+        notices,
+        options.wants_ready,
+        quiet_observer(options.parent),
+    )

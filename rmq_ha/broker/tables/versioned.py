@@ -1,0 +1,89 @@
+"""VersionedTable: what the tables of topics and of groups have in common.
+
+Spec: store.md, sections 12.2 and 12.3.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.persisted import PersistedTable
+from rmq_ha.seams import Disk, Worker
+from rmq_ha.wire import fastjson
+
+T = TypeVar("T")
+
+
+class VersionedTable(PersistedTable, Generic[T]):
+    """
+    Names and their configurations, with a version that every change bumps.
+
+    :param built_in: what is there without a file.
+    :ivar data_version: by which name servers and slaves notice a change.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        worker: Worker,
+        path: str,
+        now_ms: Callable[[], int],
+        built_in: Mapping[str, T],
+    ) -> None:
+        super().__init__(disk, worker, path)
+        self.data_version = DataVersion(now_ms(), 0)
+        self._now_ms = now_ms
+        self._table = dict(built_in)
+
+    @property
+    def table(self) -> Mapping[str, T]:
+        """All of them; to be read only."""
+        return self._table
+
+    def get(self, name: str) -> T | None:
+        """The one with this name, if this broker has it; never creates it."""
+        return self._table.get(name)
+
+    def delete(self, name: str) -> bool:
+        """
+        Forget one; what hangs on it is the caller's to remove.
+
+        :returns: it was there.
+        """
+        if self._table.pop(name, None) is None:
+            return False
+        self._bump()
+        return True
+
+    def replace_all(self, version: DataVersion, table: Mapping[str, T]) -> "Deferred[bool]":
+        """
+        A slave's synchronisation: be what the master is.
+
+        :returns: as `persist`.
+        """
+        self._table = dict(table)
+        self.data_version.assign(version)
+        return self.persist()
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """What the file and the body for slaves hold."""
+
+    def to_body(self) -> bytes:
+        """What slaves and mqadmin get."""
+        return fastjson.encode(self.to_json())
+
+    def encode(self) -> bytes:
+        """The file."""
+        return fastjson.pretty(self.to_json())
+
+    def _put(self, name: str, config: T) -> "Deferred[bool]":
+        self._table[name] = config
+        return self._bump()
+
+    def _bump(self) -> "Deferred[bool]":
+        self.data_version.next_version(self._now_ms())
+        return self.persist()
