@@ -23,6 +23,7 @@ LAYERS = {
     "rmq_ha.seams": 0,
     "rmq_ha.interfaces": 0,
     "rmq_ha.persisted": 2,
+    "rmq_ha.properties_file": 2,
     "rmq_ha.wire": 1,
     "rmq_ha.store.format": 1,
     "rmq_ha.ha.frames": 1,

@@ -69,6 +69,7 @@ from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.plugins import checked, load_configured
+from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
@@ -140,6 +141,7 @@ class BrokerController:
         self.consumers = ConsumerManager()
         self.producers = ProducerManager()
         self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager()
+        self.config_file = PropertiesFile(host.disk, host.worker, self.configuration.config_file)
         self.stats = BrokerStats(host.now_ms)
 
     def _make_store(self) -> None:
@@ -304,6 +306,7 @@ class BrokerController:
                 configuration=configuration,
                 now_ms=self.host.now_ms,
                 register=self.registration.register_all,
+                save=self.config_file.change,
             ),
         ]
 
@@ -344,6 +347,7 @@ class BrokerController:
             # Upstream's transaction check makes it; clients and mqadmin expect to see it.
             self.topics.create_in_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
         self.store.load()
+        self._undo.append(("configuration file", self.config_file.written))
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
         self._undo.append(("store", self.store.stop))
         await self.store.start()

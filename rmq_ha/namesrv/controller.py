@@ -57,10 +57,10 @@ class NamesrvController:
         route_processor = RouteProcessor(
             host.clock, self.routes, self.kv_config, lambda: namesrv_config.order_message_enable
         )
-        settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
+        self._settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
         dispatcher = RequestDispatcher([])
         dispatcher.routes.update(route_processor.handlers())
-        dispatcher.routes.update(ConfigProcessor(self.kv_config, settings).handlers())
+        dispatcher.routes.update(ConfigProcessor(self.kv_config, self._settings).handlers())
         self._server = RemotingServer(host, server_config, dispatcher, tls)
         self._scan = Periodic(
             host.clock,
@@ -102,6 +102,7 @@ class NamesrvController:
         await self._scan.stop()
         await self._server.stop()
         await self.kv_config.persist_if_dirty()
+        await self._settings.file.written()
 
     def _expire_brokers(self) -> None:
         for broker in self.routes.expire(self._host.clock.seconds()):

@@ -279,7 +279,7 @@ class ConfigProcessor:
             written = self._settings.update(request.body.decode("utf-8", "replace"))
         except ConfigurationError as error:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        return _when_written(request, written, self._settings.path or "")
+        return _when_written(request, written, self._settings.file.path or "")
 
     def show(self, _: Any, request: RemotingCommand) -> RemotingCommand:
         """319."""

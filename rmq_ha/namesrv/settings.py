@@ -5,9 +5,8 @@ Spec: remoting.md, sections 2.3, 7.9 and 9.6.
 
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rmq_ha.config import properties
 from rmq_ha.config.fields import fields_by_key
@@ -16,6 +15,7 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.config.settings import render_objects
 from rmq_ha.config.values import parse_value
 from rmq_ha.errors import ConfigurationError, RequestRejected
+from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.codes import ResponseCode
 
@@ -28,7 +28,7 @@ class NamesrvSettings:
     """
     Shows and changes both configuration objects, and keeps their file up to date.
 
-    :ivar path: of the properties file; None keeps changes in memory.
+    :ivar file: that holds the settings.
     """
 
     log = Logger()
@@ -40,9 +40,7 @@ class NamesrvSettings:
         namesrv_config: NamesrvConfig,
         server_config: NettyServerConfig,
     ) -> None:
-        self.path = namesrv_config.config_store_path
-        self._disk = disk
-        self._worker = worker
+        self.file = PropertiesFile(disk, worker, namesrv_config.config_store_path)
         self._targets = (namesrv_config, server_config)
 
     def render(self) -> str:
@@ -80,22 +78,4 @@ class NamesrvSettings:
         for target, name, value in values:
             setattr(target, name, value)
         self.log.info("configuration changed: {changes}", changes=changes)
-        if not changes or self.path is None:
-            return succeed(True)
-        return self._worker.call(self._rewrite, self.path, changes).addErrback(self._failed)
-
-    def _rewrite(self, path: str, changes: dict[str, str]) -> bool:
-        """In the worker."""
-        try:
-            text = properties.decode(self._disk.read_bytes(path))
-        except FileNotFoundError:
-            text = ""
-        data = properties.with_changes(text, changes).encode("iso-8859-1")
-        self._disk.replace(path, data, backup=True)
-        return True
-
-    def _failed(self, failure: Failure) -> bool:
-        self.log.failure(
-            "cannot write {path}; the changes last until the next start", failure, path=self.path
-        )
-        return False
+        return self.file.change(changes)

@@ -71,7 +71,8 @@ class AdminConfigProcessor:
     Shows and changes the configuration, shows the running broker.
 
     :param register: makes all topics known to the name servers again.
-    :param save: writes changed keys to the configuration file; fires when that is done or failed.
+    :param save: writes changed keys to the configuration file; fires when that is done or failed,
+        and never fails.
     """
 
     log = Logger()
@@ -85,7 +86,7 @@ class AdminConfigProcessor:
         configuration: BrokerConfiguration,
         now_ms: Callable[[], int],
         register: Callable[[], object] = lambda: None,
-        save: "Callable[[Mapping[str, str]], Deferred[Any]] | None" = None,
+        save: "Callable[[Mapping[str, str]], Deferred[Any]]",
     ) -> None:
         self._store = store
         self._topics = topics
@@ -136,10 +137,8 @@ class AdminConfigProcessor:
         if "brokerPermission" in known:
             self._topics.permission_changed()
             self._register()
-        if self._save is None:
-            return request.response()
         saved = self._save({key: changes[key] for key in known})
-        return saved.addBoth(lambda _: request.response())
+        return saved.addCallback(lambda _: request.response())
 
     def runtime_info(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO: a KVTable; there are no queues in front of our processors."""
