@@ -135,10 +135,15 @@ class GroupEncoder:
         largest = min(max_message_size + _RECORD_SLACK, self._file_size - BLANK_SIZE)
         position = physical_offset
         room_end = self._room_end(position)
+        born_host = store_host = None
+        hosts, id_prefix = 0, ""
         for message in messages:
             topic_bytes = topics.get(message.topic) or self._topic_part(message.topic)
             stored = message.properties_string.encode("utf-8", "replace")
-            hosts = len(message.born_host.ip) + len(message.store_host.ip)
+            if message.born_host is not born_host or message.store_host is not store_host:
+                born_host, store_host = message.born_host, message.store_host
+                hosts = len(born_host.ip) + len(store_host.ip)
+                id_prefix = self._id_prefix(store_host)
             body = message.body
             size = 82 + hosts + len(body) + len(topic_bytes) + len(stored)
             if (
@@ -167,7 +172,7 @@ class GroupEncoder:
                 numbers[key] = number + 1
             parts += (head, body, topic_bytes, _SHORT.pack(len(stored)), stored)
             requests.append(self._request(message, position, size, sys_flag, number, stamp))
-            msg_id = f"{self._id_prefix(message.store_host)}{position:016X}"
+            msg_id = f"{id_prefix}{position:016X}"
             results.append(AppendResult(position, size, stamp, number, 1, msg_id))
             position += size
         group.segments[-1].end = position

@@ -176,7 +176,7 @@ class SendMessageProcessor:
         cluster = self._broker.broker_cluster_name
         born_host, store_host = channel.remote, self._store_host
         accepting = self._is_accepting(run.began_ms)
-        get_topic = self._topics.get
+        topic, queues = None, 0
         for header_bytes, body in frames:
             try:
                 frame = decode(header_bytes)
@@ -185,12 +185,22 @@ class SendMessageProcessor:
                 general(channel, decode_frame(JSON, header_bytes, body))
                 continue
             header = frame.ext
-            topic = get_topic(header.topic)
-            if not (accepting and topic is not None and self._is_ordinary(header, topic)):
+            if header.topic != topic:
+                topic = header.topic
+                queues = self._ordinary_queues(topic) if accepting else 0
+            text = header.properties
+            if (
+                not 0 <= header.queue_id < queues
+                or header.batch
+                or _DELAYED in text
+                or _HALF in text
+                or _NOT_WAITING in text
+            ):
+                topic = None  # the general way may create it
                 self._flush_run(run)
                 general(channel, decode_frame(JSON, header_bytes, body))
                 continue
-            properties, text = _with_cluster(header.properties, cluster)
+            properties, text = _with_cluster(text, cluster)
             run.messages.append(
                 Message(
                     header.topic,
@@ -218,20 +228,17 @@ class SendMessageProcessor:
             and not self._store.is_page_cache_busy()
         )
 
-    @staticmethod
-    def _is_ordinary(header: SendHeader, topic: TopicConfig) -> bool:
-        """The message goes to the queue it names, now, and is answered like most."""
-        text = header.properties
-        return (
-            0 <= header.queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
-            and not header.batch
-            and topic.topic_filter_type != MULTI_TAG_FILTER
-            and not header.topic.startswith(RETRY_PREFIX)
-            and header.topic not in NOT_FOR_CLIENTS
-            and _DELAYED not in text
-            and _HALF not in text
-            and _NOT_WAITING not in text
-        )
+    def _ordinary_queues(self, name: str) -> int:
+        """How many queues a topic has for messages that go where they say; 0: look closer."""
+        topic = self._topics.get(name)
+        if (
+            topic is None
+            or topic.topic_filter_type == MULTI_TAG_FILTER
+            or name.startswith(RETRY_PREFIX)
+            or name in NOT_FOR_CLIENTS
+        ):
+            return 0
+        return max(topic.read_queue_nums, topic.write_queue_nums)
 
     def _flush_run(self, run: _Run) -> None:
         """Append what the run has so far; it is answered when flush and replica have decided."""
@@ -255,14 +262,18 @@ class SendMessageProcessor:
         answers: list[bytes] = []
         stored = 0
         region, trace_on = self._region, self._broker.trace_on
+        last, code, is_stored = None, 0, False
         for message, opaque, (status, append) in zip(messages, opaques, results, strict=True):
-            if append is not None and status.is_stored:
+            if status is not last:  # mostly one for all; what an enum can tell costs
+                last, is_stored = status, status.is_stored
+                code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
+            if append is not None and is_stored:
                 stored += 1
                 if opaque != -1:
                     answers.append(
                         encode_send_response(
                             opaque,
-                            CODES[status],
+                            code,
                             append.msg_id,
                             message.queue_id,
                             append.queue_offset,
