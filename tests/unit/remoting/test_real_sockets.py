@@ -8,13 +8,9 @@ from pathlib import Path
 from random import Random
 
 import trustme
-from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.epollreactor import EPollReactor
-from twisted.internet.error import ConnectionDone
+from socket_case import SocketCase
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
-from twisted.protocols import tls
-from twisted.python.failure import Failure
-from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.errors import ConfigurationError, RemotingConnectError
@@ -46,32 +42,10 @@ def make_host(reactor):
     )
 
 
-class SocketCase(SynchronousTestCase):
-    """Turns a reactor of its own, which is nobody's global one."""
-
+class RemotingCase(SocketCase):
     def setUp(self):
-        self.reactor = EPollReactor()
-        self.addCleanup(self.close_reactor)
-        self.reactor.getThreadPool().start()  # for the resolver
+        super().setUp()
         self.host = make_host(self.reactor)
-
-    def close_reactor(self):
-        self.reactor.iterate(0)
-        for selectable in self.reactor.removeAll():
-            selectable.connectionLost(Failure(ConnectionDone()))
-        self.reactor._poller.close()
-        for selectable in self.reactor._internalReaders:
-            selectable.connectionLost(Failure(ConnectionDone()))
-        self.reactor.getThreadPool().stop()
-
-    def spin(self, function, *args):
-        """Turn the reactor until a function's Deferred or coroutine is done; its result."""
-        waiting = maybeDeferred(function, *args)
-        give_up = time.monotonic() + 20
-        while not waiting.called or waiting.paused:
-            self.assertLess(time.monotonic(), give_up, "nothing happens")
-            self.reactor.iterate(0.01)
-        return self.successResultOf(waiting)
 
     async def refused(self, client, address):
         """A call that gets no connection, or one that is closed."""
@@ -99,7 +73,7 @@ class SocketCase(SynchronousTestCase):
         self.assertEqual(response.body, body)
 
 
-class PlainTests(SocketCase):
+class PlainTests(RemotingCase):
     def test_calls_and_bodies_larger_than_the_socket_buffer(self):
         async def run():
             port = await self.serve()
@@ -128,7 +102,7 @@ class PlainTests(SocketCase):
         self.spin(run)
 
 
-class EagerTests(SocketCase):
+class EagerTests(RemotingCase):
     def test_write_reaches_the_socket_within_the_call_and_keeps_the_order(self):
         async def run():
             accepted = Deferred()
@@ -214,12 +188,7 @@ class EagerTests(SocketCase):
         self.spin(run)
 
 
-class TlsTests(SocketCase):
-    def setUp(self):
-        super().setUp()
-        # Twisted's TLS delays small writes by the global reactor, which does not run here.
-        self.patch(tls, "_get_default_clock", lambda: self.reactor)
-
+class TlsTests(RemotingCase):
     def folder(self):
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
