@@ -55,9 +55,15 @@ class RequestDispatcher:
         return None
 
     def dispatch_bulk(self, channel: Channel, key: bytes, frames: list[Frame]) -> None:
-        """Give frames to a bulk handler as one call; if it raises, each gets code 1."""
+        """
+        Give frames to a bulk handler as one call; if it raises, each gets code 1.
+
+        :raises ProtocolViolation: a header among them cannot be read; those before it are served.
+        """
         try:
             self.bulk[key](channel, [(header, body) for _, header, body in frames])
+        except ProtocolViolation:
+            raise
         except Exception:
             failure = _current_failure()
             self.log.failure("bulk handler, from {peer}", failure, peer=channel.remote_text)
