@@ -49,6 +49,7 @@ class CommitLog:
         self.encoder = GroupEncoder(row.file_size, delay_levels)
         self.pending: deque[DispatchRequest] = deque()
         self.max_offset = 0
+        self._tail_start, self._tail = 0, b""  # the last write: replication reads just that
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self.fault: str | None = None
@@ -71,6 +72,7 @@ class CommitLog:
         :param safe: up to here it is on the disk.
         """
         self.max_offset = end
+        self._tail = b""
         self.flushed_offset = safe
 
     def append_group(
@@ -122,12 +124,14 @@ class CommitLog:
             try:
                 file = self.row.create(start)
                 status = PutMessageStatus.SERVICE_NOT_AVAILABLE
-                file.pwrite(b"".join(segment.parts), segment.physical_offset - start)
+                data = b"".join(segment.parts)
+                file.pwrite(data, segment.physical_offset - start)
             except (OSError, StoreError) as error:
                 self._refuse(segment.physical_offset, error)
                 self._abandon(group, segment.first_result, segment.first_request, status)
                 return
             self.max_offset = segment.end
+            self._tail_start, self._tail = segment.physical_offset, data
             if segment.physical_offset == start:
                 self._file_began(start)
 
@@ -215,6 +219,7 @@ class CommitLog:
             self._refuse(physical_offset, error)
             raise StoreError(f"cannot write at {physical_offset}: {error}") from error
         self.max_offset = physical_offset + len(data)
+        self._tail_start, self._tail = physical_offset, data
         if physical_offset == start:
             self.row.close_idle(self.flushed_offset)
         for callback in self._subscribers:
@@ -244,6 +249,8 @@ class CommitLog:
             return b""
         start = self.row.start_of(physical_offset)
         end = min(physical_offset + limit, start + self.file_size, self.max_offset)
+        if physical_offset == self._tail_start and end - physical_offset == len(self._tail):
+            return self._tail
         try:
             return self.row.file(start).pread(end - physical_offset, physical_offset - start)
         except OSError as error:

@@ -91,7 +91,8 @@ def test_a_large_record(machine, message):
 def test_a_master_skips_what_nobody_can_read(machine, message):
     """To the next file or the end of the log, and goes on with new messages."""
     store = machine.open()
-    store.put_many([message(), message(), message()], lambda results: None)
+    for _ in range(3):  # one by one: the last write would be read from memory
+        store.put_many([message()], lambda results: None)
     store.log.pending.clear()
     size = store.log.max_offset // 3
     store.log.row.file(0).pwrite(b"\xff" * 30, size)
