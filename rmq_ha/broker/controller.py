@@ -24,6 +24,7 @@ from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
 from rmq_ha.broker.processors.admin_groups import AdminGroupsProcessor
 from rmq_ha.broker.processors.admin_offsets import AdminOffsetsProcessor
@@ -299,6 +300,7 @@ class BrokerController:
                 stats=self.stats,
                 configuration=configuration,
             ),
+            AdminCleaningProcessor(store=store, topics=lambda: self.topics.table),
             AdminConfigProcessor(
                 store=store,
                 topics=topics,

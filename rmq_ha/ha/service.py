@@ -18,7 +18,7 @@ from rmq_ha.ha.link import MasterLink
 from rmq_ha.ha.protocol import FeedProtocol, Stage
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.host.timer import rearm
-from rmq_ha.interfaces import IBrokerContext, ICommitLog, IReplication
+from rmq_ha.interfaces import ICommitLog, IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
 
@@ -71,11 +71,6 @@ class HAService:
         if configuration.store.broker_role is BrokerRole.SLAVE:
             self._link = MasterLink(host, configuration, log)
             self._fix_address(configuration.store.ha_master_address)
-
-    @classmethod
-    def from_context(cls, broker: IBrokerContext, log: ICommitLog) -> "HAService":
-        """For the plugin `default`."""
-        return cls(broker.host, broker.configuration, log)
 
     def _fix_address(self, address: str | None) -> None:
         if self._link is None or address is None or len(address) < MIN_ADDRESS_SIZE:

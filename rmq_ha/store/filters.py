@@ -37,16 +37,3 @@ class TagFilter:
     def matches_record(self, record: bytes) -> bool:
         """The number has decided already."""
         return True
-
-
-@implementer(IMessageFilter)
-class AllFilter:
-    """Lets everything pass; the same as no filter at all."""
-
-    def matches_unit(self, tags_code: int) -> bool:
-        """Yes."""
-        return True
-
-    def matches_record(self, record: bytes) -> bool:
-        """Yes."""
-        return True

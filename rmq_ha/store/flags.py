@@ -4,7 +4,6 @@ Spec: store.md, section 2.7 (running flags).
 """
 
 NOT_READABLE = "not readable"
-NOT_WRITABLE = "not writable"
 LOG_ERROR = "commit log error"
 QUEUE_ERROR = "consume queue error"
 INDEX_ERROR = "index file error"

@@ -128,11 +128,6 @@ class StoreReads:
         queue = self.queues.get(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
-    def physical_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Where the log has that message; 0 if it is not there."""
-        unit = self._unit(topic, queue_id, queue_offset)
-        return unit[0] if unit is not None else 0
-
     def offset_by_time(self, topic: str, queue_id: int, ms: int) -> int:
         """
         The queue offset of the message stored nearest to a time; 0 for an unknown queue.

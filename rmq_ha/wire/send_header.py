@@ -82,8 +82,6 @@ class _FastV1(msgspec.Struct, gc=False, kw_only=True):
     version: Int32 = 0
 
 
-FastSend = _FastV2 | _FastV1
-
 #: Straight from a JSON header's bytes to `opaque`, `flag`, `version` and `ext` (a `SendHeader`).
 #: They raise one of `UNDECODABLE` for everything unusual, which then has to take the general way:
 #: `decode_frame` and `decode_send_header`.

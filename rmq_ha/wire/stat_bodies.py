@@ -97,17 +97,6 @@ def consume_stats(
     }
 
 
-def reset_offsets(table: Mapping[MessageQueue, int], *, as_list: bool = False) -> dict[str, Any]:
-    """ResetOffsetBody (B12); `as_list` for clients in C++."""
-    if as_list:
-        return {
-            "offsetTable": [
-                {"offset": offset, **queue.to_json()} for queue, offset in table.items()
-            ]
-        }
-    return {"offsetTable": {queue.to_key(): offset for queue, offset in table.items()}}
-
-
 def consumer_connection(
     connections: Iterable[Connection],
     subscriptions: Mapping[str, SubscriptionData],

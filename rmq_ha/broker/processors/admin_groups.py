@@ -77,7 +77,7 @@ class AdminGroupsProcessor:
 
     def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for a slave and for exports."""
-        return request.response(body=fastjson.encode(self._groups.to_json()))
+        return request.response(body=self._groups.to_body())
 
     def delete_group(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """DELETE_SUBSCRIPTIONGROUP, with its offsets where that is asked for."""

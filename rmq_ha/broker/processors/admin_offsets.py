@@ -9,8 +9,8 @@ from typing import Protocol
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.delay_offsets import delay_offset_body
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -86,11 +86,11 @@ class AdminOffsetsProcessor:
 
     def all_consumer_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_CONSUMER_OFFSET, for a slave."""
-        return request.response(body=fastjson.encode(self._consumer_offsets.to_json()))
+        return request.response(body=self._consumer_offsets.to_body())
 
     def all_delay_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_DELAY_OFFSET, for a slave."""
-        return request.response(body=fastjson.encode({"offsetTable": dict(self._delay_offsets())}))
+        return request.response(body=delay_offset_body(self._delay_offsets()))
 
 
 def _queue(request: RemotingCommand) -> tuple[str, int]:

@@ -128,7 +128,7 @@ class AdminTopicsProcessor:
 
     def all_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_TOPIC_CONFIG, for a slave and for exports."""
-        return request.response(ext={}, body=fastjson.encode(self._topics.to_json()))
+        return request.response(ext={}, body=self._topics.to_body())
 
     def delete_topic(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """DELETE_TOPIC_IN_BROKER: an unknown topic is fine; name servers keep theirs."""

@@ -174,11 +174,6 @@ class ConsumerManager:
         """Names of the groups with a live member."""
         return list(self._groups)
 
-    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group wants of the topic."""
-        info = self._groups.get(group)
-        return None if info is None else info.subscriptions.get(topic)
-
     def client_ids(self, group: str) -> list[str]:
         """Client ids of the live members; empty without any."""
         info = self._groups.get(group)
@@ -204,32 +199,23 @@ class ProducerManager:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
-        self._by_client_id: dict[str, ClientChannel] = {}
         self._memberships = _Memberships()
-        self._turn = 0
 
     def register(self, group: str, client: ClientChannelInfo) -> None:
         """A producer's part of a heartbeat."""
         members = self._groups.setdefault(group, {})
-        known = members.get(client.channel)
-        if known is None:
+        if client.channel not in members:
             self._memberships.add(client.channel, group)
-        elif known.client_id != client.client_id:
-            self._forget_client_id(known)
         members[client.channel] = client
-        self._by_client_id[client.client_id] = client.channel
 
     def unregister(self, group: str, channel: ClientChannel) -> None:
         """Remove this connection from the group; harmless when it is no member."""
         members = self._groups.get(group)
-        client = None if members is None else members.pop(channel, None)
-        if members is None or client is None:
+        if members is None or members.pop(channel, None) is None:
             return
         self._memberships.discard(channel, group)
         if not members:
             del self._groups[group]
-        if not self._memberships.of(channel):
-            self._forget_client_id(client)
 
     def channel_closed(self, channel: ClientChannel) -> None:
         """Remove a connection from all its groups."""
@@ -247,22 +233,6 @@ class ProducerManager:
     def clients(self, group: str) -> list[ClientChannelInfo]:
         """The live members of a group."""
         return list(self._groups.get(group, {}).values())
-
-    def find_channel(self, client_id: str) -> ClientChannel | None:
-        """The connection of this client, for pushes to a producer."""
-        return self._by_client_id.get(client_id)
-
-    def next_channel(self, group: str) -> ClientChannel | None:
-        """One of the group's live connections, in turn, for transaction checks."""
-        members = self._groups.get(group)
-        if not members:
-            return None
-        self._turn += 1
-        return list(members)[self._turn % len(members)]
-
-    def _forget_client_id(self, client: ClientChannelInfo) -> None:
-        if self._by_client_id.get(client.client_id) is client.channel:
-            del self._by_client_id[client.client_id]
 
 
 def _expired(

@@ -76,19 +76,6 @@ class ConsumerOffsetManager(PersistedTable):
             self.is_dirty = True
         return len(keys)
 
-    def clone(self, source: str, destination: str, topic: str) -> bool:
-        """
-        Let a group be where another is, on one topic.
-
-        :returns: the other group had offsets there.
-        """
-        queues = self.table.get(f"{topic}@{source}")
-        if queues is None:
-            return False
-        self.table[f"{topic}@{destination}"] = dict(queues)
-        self.is_dirty = True
-        return True
-
     def which_groups(self, topic: str) -> set[str]:
         """Groups with committed offsets on the topic."""
         return {group for _, name, group in self._split() if name == topic}

@@ -4,7 +4,6 @@ Spec: store.md, section 12.3; remoting.md, section 7.7.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -58,12 +57,6 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         :returns: as `persist`.
         """
         return self._put(config.group_name, config)
-
-    def disable_consume(self, group: str) -> None:
-        """The group lags too far (`disableConsumeIfConsumerReadSlowly`): it may pull no more."""
-        known = self._table.get(group)
-        if known is not None and known.consume_enable:
-            self.update(replace(known, consume_enable=False))
 
     def to_json(self) -> dict[str, Any]:
         """SubscriptionGroupWrapper: in `subscriptionGroup.json` and code 201."""

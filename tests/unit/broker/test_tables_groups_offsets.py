@@ -70,15 +70,6 @@ class TestGroups:
         assert table.delete("CG") is False
         assert table.data_version.counter == 2
 
-    def test_disable_consume(self) -> None:
-        table = groups()
-        table.find("CG")
-        table.disable_consume("CG")
-        table.disable_consume("CG")
-        table.disable_consume("unknown")
-        assert not table.table["CG"].consume_enable
-        assert table.data_version.counter == 2
-
     def test_replace_all_and_load(self) -> None:
         disk = SimDisk(Random(1), lambda: 0)
         groups(disk).replace_all(DataVersion(7, 9), {"CG": SubscriptionGroupConfig("CG")})
@@ -121,21 +112,16 @@ class TestOffsets:
         assert table.table == {"T@G": {0: 7}, "T@H": {0: 4}, "U@G": {2: 2}}
         assert table.merge({"T@G": {0: 7}}) is False
 
-    def test_remove_clone_and_listings(self) -> None:
+    def test_remove_and_listings(self) -> None:
         table = offsets()
         table.commit("G", "T", 0, 1)
         table.commit("G", "U", 0, 2)
         table.commit("H", "T", 0, 3)
         assert table.which_groups("T") == {"G", "H"}
         assert table.which_topics("G") == {"T", "U"}
-        assert table.clone("G", "K", "U") is True
-        assert table.clone("G", "K", "nothing") is False
-        assert table.query("K", "U", 0) == 2
-        table.commit("G", "U", 0, 9)
-        assert table.query("K", "U", 0) == 2
         assert table.remove_group("G") == 2
         assert table.remove_group("G") == 0
-        assert set(table.table) == {"T@H", "U@K"}
+        assert set(table.table) == {"T@H"}
 
     def test_file(self) -> None:
         disk = SimDisk(Random(1), lambda: 0)

@@ -12,7 +12,6 @@ from zope.interface.verify import verifyObject
 from rmq_ha.errors import ConfigurationError, StoreError
 from rmq_ha.ha.frames import encode_frame
 from rmq_ha.ha.link import split_address
-from rmq_ha.ha.service import HAService
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 
@@ -64,16 +63,6 @@ class ListeningTests(ServiceCase):
         station.start()
         (listener,) = station.network.listeners
         self.assertEqual((listener.port, listener.interface), (0, "127.0.0.1"))
-
-    def test_plugin(self) -> None:
-        """The default plugin builds it from a broker context."""
-
-        class Context:
-            host = self.service._host
-            configuration = self.station.configuration
-
-        service = HAService.from_context(Context(), self.log)  # type: ignore[arg-type]
-        self.assertIs(service._commit_log, self.log)
 
 
 class StatusTests(ServiceCase):

@@ -63,7 +63,6 @@ def test_put_and_get(machine, message):
     assert store.earliest_message_time() == machine.now_ms
     assert store.earliest_message_time("TopicA", 0) == machine.now_ms
     assert store.earliest_message_time("TopicA", 9) == -1
-    assert store.physical_offset_in_queue("TopicA", 0, 0) == 0
     assert store.offset_by_time("TopicA", 0, 0) == 0
     assert not store.is_in_disk("TopicA", 0, 0)
 

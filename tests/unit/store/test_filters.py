@@ -6,13 +6,12 @@ from zope.interface.verify import verifyObject
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.java_hash import java_hash
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.filters import AllFilter, TagFilter
+from rmq_ha.store.filters import TagFilter
 
 
 def test_filters_are_message_filters() -> None:
     """By the interface that plugins implement too."""
     assert verifyObject(IMessageFilter, TagFilter(SubscriptionData("T")))
-    assert verifyObject(IMessageFilter, AllFilter())
 
 
 @pytest.mark.parametrize("expression", ["*", "", None])
@@ -45,5 +44,3 @@ def test_other_kinds_of_subscription_match_everything() -> None:
     by_class = SubscriptionData("T", "some.Class", class_filter_mode=True)
     assert TagFilter(sql).matches_unit(5)
     assert TagFilter(by_class).matches_unit(5)
-    assert AllFilter().matches_unit(5)
-    assert AllFilter().matches_record(b"")

@@ -89,14 +89,6 @@ def test_consume_stats_b11():
     )
 
 
-def test_reset_offsets_b12_in_both_forms():
-    table = {QUEUE: 5}
-    assert encode(stat_bodies.reset_offsets(table)).decode() == f'{{"offsetTable":{{{MQ}:5}}}}'
-    assert encode(stat_bodies.reset_offsets(table, as_list=True)) == (
-        b'{"offsetTable":[{"brokerName":"broker-a","offset":5,"queueId":0,"topic":"TopicA"}]}'
-    )
-
-
 def test_a_queue_as_a_string_key_is_understood():
     body = encode({"offsetTable": {MQ: 5}})
     assert bodies.decode_queue_table(body) == {QUEUE: 5}

@@ -1,0 +1,49 @@
+"""Cleaning at an operator's wish, on a running broker. Spec: remoting.md, section 2.2."""
+
+from sim_broker import SimBroker
+
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+def a_broker_with_files(count: int) -> SimBroker:
+    """Several commit-log files, each message in queue 0 of `TopicA`."""
+    broker = SimBroker()
+    broker.configuration.store.clean_resource_interval = 1000
+    broker.configuration.store.file_reserved_time = 0
+    broker.configuration.store.delete_when = "25"  # never by itself
+    broker.start()
+    size = broker.configuration.store.mapped_file_size_commit_log
+    while broker.controller.store.log.max_offset < count * size:
+        assert broker.call(broker.message(bytes(4000), topic="TopicA")).code == 0
+    broker.world.clock.run_for(1)
+    return broker
+
+
+def test_expired_files_go_at_once() -> None:
+    """And with them what the queues had of them; the rest can still be read."""
+    broker = a_broker_with_files(4)
+    broker.world.clock.run_for(120)
+    store = broker.controller.store
+    assert store.log.min_offset == 0
+    answer = broker.call(RemotingCommand(RequestCode.DELETE_EXPIRED_COMMITLOG))
+    assert answer.code == ResponseCode.SUCCESS
+    broker.world.clock.run_for(600)
+    assert store.log.min_offset > 0
+    assert 0 < store.min_offset_in_queue("TopicA", 0) < store.max_offset_in_queue("TopicA", 0)
+    broker.stop()
+
+
+def test_queues_of_forgotten_topics_go() -> None:
+    """Those of known topics stay."""
+    broker = SimBroker().start()
+    broker.call(broker.message(topic="TopicA"))
+    broker.call(broker.message(topic="TopicB"))
+    broker.world.clock.run_for(1)
+    broker.controller.topics.delete("TopicB")
+    for code in (RequestCode.CLEAN_UNUSED_TOPIC, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
+        assert broker.call(RemotingCommand(code)).code == ResponseCode.SUCCESS
+    store = broker.controller.store
+    assert store.max_offset_in_queue("TopicA", 0) == 1
+    assert store.max_offset_in_queue("TopicB", 0) == 0
+    broker.stop()
