@@ -111,7 +111,8 @@ class Record(NamedTuple):
 
 def body_crc(body: bytes) -> int:
     """What the record says of its body; 0 for an empty one."""
-    return crc32(body) & CRC_MASK
+    crc: int = crc32(body)
+    return crc & CRC_MASK
 
 
 def encode_blank(room: int) -> bytes:
