@@ -76,6 +76,9 @@ COMMANDS = [
     ("queryMsgByKey", "-n", "NS", "-t", TOPIC, "-k", "q1-2"),
     ("queryMsgByUniqueKey", "-n", "NS", "-t", TOPIC, "-i", "UNIQ"),
     ("sendMessage", "-n", "NS", "-t", TOPIC, "-p", "hello", "-b", "broker-a", "-i", "2"),
+    ("cleanExpiredCQ", "-n", "NS", "-b", "BROKER"),
+    ("cleanUnusedTopic", "-n", "NS", "-b", "BROKER"),
+    ("deleteExpiredCommitLog", "-n", "NS", "-b", "BROKER"),
 ]
 
 
