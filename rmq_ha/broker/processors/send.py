@@ -1,13 +1,12 @@
-"""SEND_MESSAGE in all its forms: single, V2, batch, half, delayed, and runs of them from one chunk.
+"""SEND_MESSAGE in all its forms: single, V2, batch, half, delayed.
 
-The Java and Go clients' ordinary sends come in runs (`send_run`): decoded, appended and answered
-as one. Whatever is unusual about a message takes it out of the run to `send`, which knows all.
+The Java and Go clients' ordinary sends come in runs (`send_runs`); whatever is unusual about a
+message takes it to `send`, which knows all.
 
 Spec: remoting.md, chapter 4; store.md, sections 2.7 and 2.8.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -15,6 +14,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.processors.send_answers import SendAnswers
+from rmq_ha.broker.processors.send_runs import (
+    MULTI_TAG_FILTER,
+    GeneralWay,
+    RawFrame,
+    SendRuns,
+)
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -39,12 +45,10 @@ from rmq_ha.model.properties import (
     decode_properties,
     encode_properties,
 )
-from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.model.topics import (
     DLQ_PREFIX,
     HALF_TOPIC,
-    MAX_TOPIC_LENGTH,
     NOT_FOR_CLIENTS,
     RETRY_PREFIX,
     topic_fault,
@@ -53,46 +57,13 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.wire.batch import decode_batch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
-from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
-from rmq_ha.wire.frame import JSON, decode_frame
+from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.send_header import (
-    UNDECODABLE,
     SendHeader,
-    decode_fast_v1,
-    decode_fast_v2,
     decode_send_header,
-    encode_send_response,
 )
 
 VERSION_MAX_RECONSUME = 121  # V3_4_9: from here on the sender's maxReconsumeTimes counts
-MULTI_TAG_FILTER = "MULTI_TAG"
-
-CODES = {
-    PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
-    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
-    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
-    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
-    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
-    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
-}
-
-# What takes a message out of a run: it is stored elsewhere, or answered at another time.
-_DELAYED, _HALF, _NOT_WAITING = "DELAY\x01", "TRAN_MSG\x01", "WAIT\x01false"
-_WAIT_TRUE = "\x02WAIT\x01true"
-
-RawFrame = tuple[bytes, bytes]
-GeneralWay = Callable[[Channel, RemotingCommand], None]
-
-
-@dataclass(slots=True)
-class _Run:
-    """Ordinary sends of one chunk, until they are answered."""
-
-    channel: Channel
-    began_ms: int
-    messages: list[Message] = field(default_factory=list)
-    opaques: list[int] = field(default_factory=list)  # -1: one-way, no answer
 
 
 class SendMessageProcessor:
@@ -131,11 +102,7 @@ class SendMessageProcessor:
         self._store_host = Address.parse(
             self._broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
         )
-        self._region = self._broker.region_id
-        self._trace_ext = {
-            "MSG_REGION": self._region,
-            "TRACE_ON": "true" if self._broker.trace_on else "false",
-        }
+        self._answers = SendAnswers(configuration, store)
 
     def routes(self) -> dict[int, Handler]:
         """Request codes and their functions."""
@@ -147,152 +114,22 @@ class SendMessageProcessor:
 
     def bulk(self, general: GeneralWay) -> dict[bytes, Callable[[Channel, list[RawFrame]], None]]:
         """
-        For runs of raw frames with such a header.
+        For runs of raw frames with such a header; none where hooks or plugins see each message.
 
         :param general: handles one request the general way, in order with the run.
         """
         if self._hooks or self._front is not self._store:
             return {}
-        return {
-            b'{"code":310,': lambda channel, frames: self.send_run(
-                channel, frames, decode_fast_v2, general
-            ),
-            b'{"code":10,': lambda channel, frames: self.send_run(
-                channel, frames, decode_fast_v1, general
-            ),
-        }
-
-    # ------------------------------------------------------------ runs
-
-    def send_run(
-        self,
-        channel: Channel,
-        frames: list[RawFrame],
-        decode: Callable[[Any], Any],
-        general: GeneralWay,
-    ) -> None:
-        """Append and answer consecutive sends of one chunk as one; unusual ones go their way."""
-        run = _Run(channel, self._now_ms())
-        cluster = self._broker.broker_cluster_name
-        born_host, store_host = channel.remote, self._store_host
-        accepting = self._is_accepting(run.began_ms)
-        topic, queues = None, 0
-        for header_bytes, body in frames:
-            try:
-                frame = decode(header_bytes)
-            except UNDECODABLE:
-                self._flush_run(run)
-                general(channel, decode_frame(JSON, header_bytes, body))
-                continue
-            header = frame.ext
-            if header.topic != topic:
-                topic = header.topic
-                queues = self._ordinary_queues(topic) if accepting else 0
-            text = header.properties
-            if (
-                not 0 <= header.queue_id < queues
-                or header.batch
-                or _DELAYED in text
-                or _HALF in text
-                or _NOT_WAITING in text
-            ):
-                topic = None  # the general way may create it
-                self._flush_run(run)
-                general(channel, decode_frame(JSON, header_bytes, body))
-                continue
-            properties, text = _with_cluster(text, cluster)
-            run.messages.append(
-                Message(
-                    header.topic,
-                    header.queue_id,
-                    body,
-                    born_host,
-                    store_host,
-                    header.born_timestamp,
-                    header.flag,
-                    header.sys_flag,
-                    header.reconsume_times,
-                    0,
-                    properties,
-                    text,
-                )
-            )
-            run.opaques.append(-1 if frame.flag & FLAG_ONEWAY else frame.opaque)
-        self._flush_run(run)
-
-    def _is_accepting(self, now_ms: int) -> bool:
-        """Nothing about this broker takes sends out of runs at the moment."""
-        return (
-            bool(self._broker.broker_permission & PERM_WRITE)
-            and now_ms >= self._broker.start_accept_send_request_time_stamp
-            and not self._store.is_page_cache_busy()
+        runs = SendRuns(
+            self._configuration,
+            self._store,
+            self._topics,
+            self._stats,
+            self._answers,
+            self._store_host,
+            self._now_ms,
         )
-
-    def _ordinary_queues(self, name: str) -> int:
-        """How many queues a topic has for messages that go where they say; 0: look closer."""
-        topic = self._topics.get(name)
-        if (
-            topic is None
-            or topic.topic_filter_type == MULTI_TAG_FILTER
-            or name.startswith(RETRY_PREFIX)
-            or name in NOT_FOR_CLIENTS
-        ):
-            return 0
-        return max(topic.read_queue_nums, topic.write_queue_nums)
-
-    def _flush_run(self, run: _Run) -> None:
-        """Append what the run has so far; it is answered when flush and replica have decided."""
-        if not run.messages:
-            return
-        messages, opaques = run.messages, run.opaques
-        run.messages, run.opaques = [], []
-        self._store.put_many(
-            messages,
-            lambda results: self._answer_run(run.channel, messages, opaques, results, run.began_ms),
-        )
-
-    def _answer_run(
-        self,
-        channel: Channel,
-        messages: list[Message],
-        opaques: list[int],
-        results: list[PutMessageResult],
-        began_ms: int,
-    ) -> None:
-        answers: list[bytes] = []
-        stored = 0
-        region, trace_on = self._region, self._broker.trace_on
-        last, code, is_stored = None, 0, False
-        for message, opaque, (status, append) in zip(messages, opaques, results, strict=True):
-            if status is not last:  # mostly one for all; what an enum can tell costs
-                last, is_stored = status, status.is_stored
-                code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
-            if append is not None and is_stored:
-                stored += 1
-                if opaque != -1:
-                    answers.append(
-                        encode_send_response(
-                            opaque,
-                            code,
-                            append.msg_id,
-                            message.queue_id,
-                            append.queue_offset,
-                            region,
-                            trace_on,
-                        )
-                    )
-            elif opaque != -1:
-                self._flush_answers(channel, answers)
-                channel.send(self._refusal(RemotingCommand(0, opaque=opaque), status))
-        self._flush_answers(channel, answers)
-        if stored:
-            self._stats.put_took(self._now_ms() - began_ms, stored)
-
-    @staticmethod
-    def _flush_answers(channel: Channel, answers: list[bytes]) -> None:
-        if answers:
-            channel.write(b"".join(answers))
-            answers.clear()
+        return runs.handlers(general)
 
     # ------------------------------------------------------------ one by one
 
@@ -315,7 +152,7 @@ class SendMessageProcessor:
                 context = self._before_hooks(channel, header, body)
                 put = self._front.put_message(message)
         except RequestRejected as rejected:
-            return request.response(rejected.code, rejected.remark, dict(self._trace_ext))
+            return request.response(rejected.code, rejected.remark, dict(self._answers.trace_ext))
         return put.addCallback(self._answer, request, header, context, began_ms)
 
     def _answer(
@@ -328,46 +165,13 @@ class SendMessageProcessor:
     ) -> RemotingCommand:
         status, append = result
         if append is None or not status.is_stored:
-            response = self._refusal(request, status)
+            response = self._answers.refused(request, status)
         else:
             self._stats.put_took(self._now_ms() - began_ms, append.message_count)
-            ext = {
-                **self._trace_ext,
-                "msgId": append.msg_id,
-                "queueId": str(header.queue_id),
-                "queueOffset": str(append.queue_offset),
-            }
-            response = request.response(CODES[status], None, ext)
+            response = self._answers.stored(request, status, append, header.queue_id)
         if self._hooks:
             self._after_hooks(context, response)
         return response
-
-    def _refusal(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
-        """The answer for a message that is not stored."""
-        code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
-        return request.response(code, self._remark(status), dict(self._trace_ext))
-
-    def _remark(self, status: PutMessageStatus) -> str:
-        largest = self._configuration.store.max_message_size
-        remarks = {
-            PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: "
-            + self._store.why_not_writable(),
-            PutMessageStatus.MESSAGE_ILLEGAL: (
-                f"the message is illegal, maybe msg body or properties length not matched: the body"
-                f" may have {largest} bytes (maxMessageSize), the topic {MAX_TOPIC_LENGTH}"
-            ),
-            PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (
-                "the message's properties, CLUSTER included, take more than 32767 bytes"
-            ),
-            PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
-                "create mapped file failed, server is busy or broken: "
-                + self._store.why_not_writable()
-            ),
-            PutMessageStatus.OS_PAGECACHE_BUSY: (
-                "[PC_SYNCHRONIZED]broker busy, start flow control for a while: the disk is slow"
-            ),
-        }
-        return remarks.get(status, status.name)
 
     # ------------------------------------------------------------ checks
 
@@ -562,24 +366,6 @@ class SendMessageProcessor:
                 hook.after_send(context)
             except Exception:
                 self.log.failure("send hook {hook!r} failed after a send", hook=hook)
-
-
-def _with_cluster(text: str, cluster: str) -> tuple[dict[str, str], str]:
-    """
-    A message's properties with CLUSTER and without WAIT, and the string that is stored.
-
-    The producer's string is kept where nothing else has to change: joining it anew costs more.
-    """
-    head, _, tail = text.partition(_WAIT_TRUE)
-    if not tail or tail[0] == "\x02":
-        text = head + tail
-    properties = decode_properties(text)
-    is_plain = WAIT not in properties and CLUSTER not in properties
-    properties.pop(WAIT, None)
-    properties[CLUSTER] = cluster
-    if not is_plain or not text or text[-1] == "\x02":
-        return properties, encode_properties(properties)
-    return properties, f"{text}\x02{CLUSTER}\x01{cluster}"
 
 
 def _joined(own: str, common: str) -> str:

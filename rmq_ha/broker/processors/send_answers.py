@@ -1,0 +1,82 @@
+"""What a producer is told of a put.
+
+Spec: remoting.md, section 4.2; store.md, section 2.7.
+"""
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.model.message import AppendResult
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.topics import MAX_TOPIC_LENGTH
+from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.wire.codes import ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+CODES = {
+    PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+}
+
+
+class SendAnswers:
+    """Makes responses of sends, with the two trace fields that Java's producer insists on."""
+
+    def __init__(self, configuration: BrokerConfiguration, store: DefaultMessageStore) -> None:
+        self._configuration = configuration
+        self._store = store
+        broker = configuration.broker
+        self.trace_ext = {
+            "MSG_REGION": broker.region_id,
+            "TRACE_ON": "true" if broker.trace_on else "false",
+        }
+
+    def stored(
+        self,
+        request: RemotingCommand,
+        status: PutMessageStatus,
+        append: AppendResult,
+        queue_id: int,
+    ) -> RemotingCommand:
+        """
+        The answer for a message that is stored.
+
+        :param queue_id: the queue that the producer asked for.
+        """
+        ext = {
+            **self.trace_ext,
+            "msgId": append.msg_id,
+            "queueId": str(queue_id),
+            "queueOffset": str(append.queue_offset),
+        }
+        return request.response(CODES[status], None, ext)
+
+    def refused(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
+        """The answer for a message that is not stored."""
+        code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
+        return request.response(code, self._remark(status), dict(self.trace_ext))
+
+    def _remark(self, status: PutMessageStatus) -> str:
+        largest = self._configuration.store.max_message_size
+        remarks = {
+            PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: "
+            + self._store.why_not_writable(),
+            PutMessageStatus.MESSAGE_ILLEGAL: (
+                f"the message is illegal, maybe msg body or properties length not matched: the body"
+                f" may have {largest} bytes (maxMessageSize), the topic {MAX_TOPIC_LENGTH}"
+            ),
+            PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (
+                "the message's properties, CLUSTER included, take more than 32767 bytes"
+            ),
+            PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
+                "create mapped file failed, server is busy or broken: "
+                + self._store.why_not_writable()
+            ),
+            PutMessageStatus.OS_PAGECACHE_BUSY: (
+                "[PC_SYNCHRONIZED]broker busy, start flow control for a while: the disk is slow"
+            ),
+        }
+        return remarks.get(status, status.name)
