@@ -61,7 +61,7 @@ def stored(broker: SimBroker, answer: RemotingCommand) -> Record:
 
 @pytest.mark.parametrize("code", [10, 310])
 def test_stored_and_answered(broker: SimBroker, code: int) -> None:
-    """V1 and V2: all fields are stored, CLUSTER added, WAIT left out; the answer names the place."""
+    """V1 and V2: fields are stored, CLUSTER added, WAIT left out; the answer names the place."""
     answer = send(broker, "TAGS\x01A\x02WAIT\x01true\x02KEYS\x01k", code=code)
     assert answer.code == 0
     assert answer.ext is not None
