@@ -80,6 +80,9 @@ class IReplication(Interface):
             fires with one: PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. It never fails.
         """
 
+    def is_replicated(start_offset: int, next_offset: int) -> bool:
+        """A connected slave acknowledged that it holds the log between these offsets."""
+
     def replicated_offset() -> int:
         """The highest offset that a connected slave acknowledged; 0 with none."""
 

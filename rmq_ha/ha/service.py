@@ -190,6 +190,14 @@ class HAService:
         for waiter in waiters:
             waiter.callback(status)
 
+    def is_replicated(self, start_offset: int, next_offset: int) -> bool:
+        """A connected slave acknowledged that it holds the log between these offsets."""
+        feeds = [connection.feed for connection in self._feeds]
+        return any(
+            feed.is_serving and feed.base <= start_offset and next_offset <= feed.acked
+            for feed in feeds
+        )
+
     def replicated_offset(self) -> int:
         """The highest offset that a connected slave acknowledged; 0 with none."""
         return self._watermark() or 0

@@ -19,7 +19,7 @@ from rmq_ha.model.message import (
     MessageBatch,
     PutMessageResult,
 )
-from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host, Lock
 from rmq_ha.store.checkpoint import Checkpoint
@@ -258,9 +258,10 @@ class DefaultMessageStore(StoreMaintenance):
                 statistics.put_failed += 1
 
         def finish(status: PutMessageStatus) -> None:
+            is_late = status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT and first is not last
             done(
                 [
-                    PutMessageResult(status, item)
+                    PutMessageResult(self._own_status(item) if is_late else status, item)
                     if isinstance(item, AppendResult)
                     else PutMessageResult(item)
                     for item in appended
@@ -275,6 +276,21 @@ class DefaultMessageStore(StoreMaintenance):
                 return
             settled = later
         finish(settled)
+
+    def _own_status(self, append: AppendResult) -> PutMessageStatus:
+        """Of one message of a run that a slave did not take to its end in time."""
+        is_safe = (
+            self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+            or append.next_offset <= self.log.flushed_offset
+        )
+        is_there = self.replication is not None and self.replication.is_replicated(
+            append.physical_offset, append.next_offset
+        )
+        return (
+            PutMessageStatus.PUT_OK
+            if is_safe and is_there
+            else PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+        )
 
     def _wait(self, start_offset: int, next_offset: int) -> MaybeLater:
         flushed = self.flusher.wait_flushed(next_offset)

@@ -30,6 +30,7 @@ class Replication:
 
     def __init__(self, answer):
         self.answer = answer
+        self.acknowledged = 0
         self.calls = []
 
     def start(self):
@@ -43,6 +44,9 @@ class Replication:
 
     def wait_replicated(self, next_offset, start_offset):
         return self.answer
+
+    def is_replicated(self, start_offset, next_offset):
+        return next_offset <= self.acknowledged
 
 
 def test_put_and_get(machine, message):
@@ -237,6 +241,20 @@ def test_statuses_of_disk_and_replica_are_combined(machine, message):
         assert put(store, message(wait=False))[0].status is OK
     machine.worker.later = False
     machine.worker.work()
+
+
+def test_each_message_of_a_run_has_its_own_status(machine, message):
+    """When a slave acknowledged a part in time, that part is PUT_OK."""
+    store = machine.open()
+    late = Deferred()
+    replication = Replication(late)
+    store.attach_replication(replication)
+    results = []
+    store.put_many([message(), message(), message()], results.extend)
+    replication.acknowledged = store.log.max_offset // 3 * 2
+    late.callback(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+    timeout = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+    assert [result.status for result in results] == [OK, OK, timeout]
 
 
 def test_replication_lives_with_the_store(machine, message):

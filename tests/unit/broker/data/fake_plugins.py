@@ -83,6 +83,9 @@ class Replication:
     def appended(self) -> None:
         SEEN.append(("appended", self.log.max_offset))
 
+    def is_replicated(self, start_offset: int, next_offset: int) -> bool:
+        return False
+
     def wait_replicated(self, next_offset: int, start_offset: int) -> Any:
         SEEN.append(("wait", start_offset, next_offset))
         return PutMessageStatus.SLAVE_NOT_AVAILABLE
