@@ -17,7 +17,7 @@ from twisted.internet.interfaces import (
     IStreamClientEndpoint,
     IStreamServerEndpoint,
 )
-from zope.interface import implementer
+from zope.interface import directlyProvides, implementer, providedBy
 
 BACKLOG = 1024
 
@@ -86,6 +86,7 @@ class _EagerReactor:
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
+        directlyProvides(self, providedBy(reactor))  # a resolver of names, among others
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reactor, name)
