@@ -145,9 +145,20 @@ class StoreReads:
         return self._store_timestamp(unit[0], unit[1]) if unit is not None else -1
 
     def earliest_message_time(self, topic: str | None = None, queue_id: int = 0) -> int:
-        """When the oldest message of a queue, or of the log, was stored, ms; -1 unknown."""
+        """
+        When the oldest message of a queue, or of the log, was stored, ms; -1 unknown.
+
+        Of the log it is told as RocketMQ does, for tools that compare brokers: only once the first
+        file holds twice `maxMessageSize`.
+
+        Spec: store.md, section 8.5.
+        """
         if topic is None:
-            return self._store_timestamp(max(self.log.min_offset, 0), 1)
+            first = max(self.log.min_offset, 0)
+            end = min(first + self.log.file_size, self.log.max_offset)
+            if end - first < 2 * self._configuration.max_message_size:
+                return -1
+            return self._store_timestamp(first, 1)
         return self.store_timestamp_at(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
 
     def is_in_disk(self, topic: str, queue_id: int, queue_offset: int) -> bool:

@@ -64,6 +64,8 @@ def test_put_and_get(machine, message):
     assert (record.body, record.properties) == (b"one", {"TAGS": "TagA"})
     assert record.store_timestamp == machine.now_ms == result.append.store_timestamp
     assert store.store_timestamp_at("TopicA", 0, 0) == machine.now_ms
+    assert store.earliest_message_time() == -1, "as RocketMQ, before 2 x maxMessageSize"
+    store.configuration.store.max_message_size = 10
     assert store.earliest_message_time() == machine.now_ms
     assert store.earliest_message_time("TopicA", 0) == machine.now_ms
     assert store.earliest_message_time("TopicA", 9) == -1
