@@ -23,6 +23,11 @@ CLUSTER = "CLUSTER"
 MAX_PROPERTIES_SIZE = 32767
 
 
+def waits(value: str | None) -> bool:
+    """What the property WAIT says: wait for flush and replica; only `true` and nothing do."""
+    return value is None or value.lower() == "true"
+
+
 def decode_properties(text: str) -> dict[str, str]:
     """Split a property string as RocketMQ does: short or one-sided pieces vanish, the last wins."""
     properties: dict[str, str] = {}

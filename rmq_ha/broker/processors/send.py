@@ -44,6 +44,7 @@ from rmq_ha.model.properties import (
     WAIT,
     decode_properties,
     encode_properties,
+    waits,
 )
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.model.topics import (
@@ -284,7 +285,7 @@ class SendMessageProcessor:
             0,
             properties,
             stored,
-            wait != "false",
+            waits(wait),
         )
 
     def _retry_target(self, request: RemotingCommand, header: SendHeader) -> tuple[str, int]:
@@ -338,7 +339,7 @@ class SendMessageProcessor:
             header.born_timestamp,
             sys_flag,
             header.reconsume_times,
-            properties.get(WAIT) != "false",
+            waits(properties.get(WAIT)),
         )
 
     def _before_hooks(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:

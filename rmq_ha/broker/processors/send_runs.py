@@ -32,7 +32,7 @@ from rmq_ha.wire.send_header import (
 MULTI_TAG_FILTER = "MULTI_TAG"
 
 # What takes a message out of a run: it is stored elsewhere, or answered at another time.
-_DELAYED, _HALF, _NOT_WAITING = "DELAY\x01", "TRAN_MSG\x01", "WAIT\x01false"
+_DELAYED, _HALF, _WAIT, _WAITING = "DELAY\x01", "TRAN_MSG\x01", "WAIT\x01", "WAIT\x01true"
 _WAIT_TRUE = "\x02WAIT\x01true"
 
 RawFrame = tuple[bytes, bytes]
@@ -122,7 +122,7 @@ class SendRuns:
                 or header.batch
                 or _DELAYED in text
                 or _HALF in text
-                or _NOT_WAITING in text
+                or (_WAIT in text and _WAITING not in text)
             ):
                 topic = None  # the general way may create it
                 self._flush_run(run)

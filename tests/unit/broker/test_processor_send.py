@@ -103,6 +103,22 @@ def test_one_way(broker: SimBroker) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "waits"),
+    [("", True), ("WAIT\x01TRUE", True), ("WAIT\x01false", False), ("A\x01b\x02WAIT\x01no", False)],
+)
+def test_waiting(broker: SimBroker, text: str, waits: bool) -> None:
+    """Only `true`, in any case, and no WAIT at all wait for flush and replica."""
+    seen: list[bool] = []
+    put = broker.controller.store.put_many
+    broker.controller.store.put_many = lambda messages, done: (
+        seen.append(messages[0].wait_store_ok),
+        put(messages, done),
+    )
+    assert send(broker, text).code == 0
+    assert seen == [waits]
+
+
+@pytest.mark.parametrize(
     ("changes", "code"),
     [
         ({"topic": ""}, 1),
