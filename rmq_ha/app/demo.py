@@ -32,11 +32,11 @@ from rmq_ha.host.real import make_host
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.wire.codes import ResponseCode
 
 TOPIC = "Demo"
 QUEUES = 4
 IN_FLIGHT = 64
-RESPONSE_FOUND = 0
 PROBE = -1
 KEY_MASK = (1 << 64) - 1
 
@@ -151,7 +151,7 @@ class Demo:
             if code != 0 or "1" not in route:
                 return False
             pull = pull_request("TOOLS_CONSUMER", TOPIC, 0, 0)
-            return (await self._client.invoke(route["1"], pull, 3000)).code == RESPONSE_FOUND
+            return (await self._client.invoke(route["1"], pull, 3000)).code == ResponseCode.SUCCESS
 
         await self._until(paired, "the slave did not join its master")
         self._console.print("name server, SYNC_MASTER and slave are up; the pair replicates")
@@ -256,7 +256,7 @@ class Demo:
             response = await self._client.invoke(
                 address, pull_request("TOOLS_CONSUMER", TOPIC, queue_id, offset), 6000
             )
-            if response.code != RESPONSE_FOUND or response.body is None:
+            if response.code != ResponseCode.SUCCESS or response.body is None:
                 return numbers
             found = [int(record.body) for record in decode_records(response.body)]
             numbers += [number for number in found if number != PROBE]

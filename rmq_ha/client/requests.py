@@ -5,11 +5,9 @@ Spec: remoting.md, chapters 4, 6 and 9.5.
 
 from rmq_ha.model.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.topics import DEFAULT_TOPIC
+from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-
-SEND_MESSAGE_V2 = 310
-PULL_MESSAGE = 11
-GET_ROUTEINFO_BY_TOPIC = 105
+from rmq_ha.wire.send_header import SendHeader, encode_send_header
 
 
 def send_request(
@@ -21,21 +19,16 @@ def send_request(
     :param properties: the property string, with UNIQ_KEY if the message shall be found by id.
     :param born_timestamp: ms since the epoch.
     """
-    ext = {
-        "a": group,
-        "b": topic,
-        "c": DEFAULT_TOPIC,
-        "d": "4",
-        "e": str(queue_id),
-        "f": "0",
-        "g": str(born_timestamp),
-        "h": "0",
-        "i": properties,
-        "j": "0",
-        "k": "false",
-        "m": "false",
-    }
-    return RemotingCommand(SEND_MESSAGE_V2, ext, body or None)
+    header = SendHeader(
+        producer_group=group,
+        topic=topic,
+        default_topic=DEFAULT_TOPIC,
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        born_timestamp=born_timestamp,
+        properties=properties,
+    )
+    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, encode_send_header(header), body or None)
 
 
 def pull_request(
@@ -59,11 +52,11 @@ def pull_request(
         "subVersion": "0",
         "expressionType": "TAG",
     }
-    return RemotingCommand(PULL_MESSAGE, ext)
+    return RemotingCommand(RequestCode.PULL_MESSAGE, ext)
 
 
 def route_request(topic: str) -> RemotingCommand:
     """GET_ROUTEINFO_BY_TOPIC; the answer's body has quoted broker ids."""
     return RemotingCommand(
-        GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
+        RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
     )
