@@ -7,7 +7,7 @@ from socket_case import SocketCase
 
 from rmq_ha.app.broker_server import BrokerServer
 from rmq_ha.app.namesrv_server import NamesrvServer
-from rmq_ha.client.requests import GET_ROUTEINFO_BY_TOPIC, pull_request, send_request
+from rmq_ha.client.requests import pull_request, route_request, send_request
 from rmq_ha.config.load import load_broker, load_namesrv
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.config.surroundings import Surroundings
@@ -15,7 +15,6 @@ from rmq_ha.errors import RemotingConnectError
 from rmq_ha.host.real import make_host
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.wire.codes import ResponseCode
-from rmq_ha.wire.command import RemotingCommand
 
 BROKER, FAST, NAMESRV, LONE_NAMESRV = 20621, 20619, 20630, 20631
 TLS = {"tls.enable": "true"}
@@ -59,8 +58,8 @@ class TlsServers(SocketCase):
         requests = {
             BROKER: send_request("p", TOPIC, 0, b"x", "", 1),
             FAST: send_request("p", TOPIC, 0, b"x", "", 1),
-            NAMESRV: RemotingCommand(GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}),
-            LONE_NAMESRV: RemotingCommand(GET_ROUTEINFO_BY_TOPIC, {"topic": "nobody's"}),
+            NAMESRV: route_request(TOPIC),
+            LONE_NAMESRV: route_request("nobody's"),
         }
 
         async def ask(port):
