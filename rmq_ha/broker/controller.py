@@ -20,23 +20,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rmq_ha.broker.assembly import admin_processors
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.outer_api import BrokerOuterAPI
-from rmq_ha.broker.processors.admin_cleaning import AdminCleaningProcessor
-from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
-from rmq_ha.broker.processors.admin_groups import AdminGroupsProcessor
-from rmq_ha.broker.processors.admin_offsets import AdminOffsetsProcessor
-from rmq_ha.broker.processors.admin_topics import AdminTopicsProcessor
-from rmq_ha.broker.processors.consumers import ConsumerProcessor
-from rmq_ha.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
-from rmq_ha.broker.processors.locks import LockProcessor
 from rmq_ha.broker.processors.pull import PullMessageProcessor
-from rmq_ha.broker.processors.query import QueryProcessor
 from rmq_ha.broker.processors.send import SendMessageProcessor
-from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.routes import Processor, add_routes
 from rmq_ha.broker.slave import SlaveSynchronize
@@ -235,7 +226,7 @@ class BrokerController:
             sends,
             self.heartbeats,
             self._pulls(hooks),
-            *self._other_processors(),
+            *admin_processors(self),
         ]
         add_routes(self.dispatcher, self.fast_dispatcher, processors)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
@@ -262,55 +253,6 @@ class BrokerController:
             now_ms=self.host.now_ms,
             hooks=hooks,
         )
-
-    def _other_processors(self) -> list[Processor]:
-        configuration, store = self.configuration, self.store
-        topics, groups, offsets = self.topics, self.groups, self.consumer_offsets
-        return [
-            SendBackProcessor(
-                store=store,
-                front=self.front,
-                topics=topics,
-                groups=groups,
-                config=configuration.broker,
-                random=self.host.random,
-            ),
-            EndTransactionProcessor(configuration, store, self.front, self.host.now_ms),
-            QueryProcessor(store=store, config=configuration.store),
-            ConsumerProcessor(store=store, consumers=self.consumers, consumer_offsets=offsets),
-            LockProcessor(queue_locks=self.queue_locks, now_ms=self.host.now_ms),
-            AdminOffsetsProcessor(
-                store=store, consumer_offsets=offsets, delay_offsets=self._delay_offset_table
-            ),
-            AdminTopicsProcessor(
-                store=store,
-                topics=topics,
-                consumers=self.consumers,
-                consumer_offsets=offsets,
-                configuration=configuration,
-                register_topic=self.registration.register_topic,
-            ),
-            AdminGroupsProcessor(
-                store=store,
-                topics=topics,
-                groups=groups,
-                consumers=self.consumers,
-                producers=self.producers,
-                consumer_offsets=offsets,
-                stats=self.stats,
-                configuration=configuration,
-            ),
-            AdminCleaningProcessor(store=store, topics=lambda: self.topics.table),
-            AdminConfigProcessor(
-                store=store,
-                topics=topics,
-                stats=self.stats,
-                configuration=configuration,
-                now_ms=self.host.now_ms,
-                register=self.registration.register_all,
-                save=self.config_file.change,
-            ),
-        ]
 
     # ------------------------------------------------------------ running
 
@@ -385,7 +327,7 @@ class BrokerController:
         self.heartbeats.close_expired()
         self.queue_locks.expire(self.host.now_ms())
 
-    def _delay_offset_table(self) -> dict[int, int]:
+    def delay_offset_table(self) -> dict[int, int]:
         """Delay level to next offset: the delivery's own, or a slave's copy of it."""
         if self.is_slave:
             return decode_delay_offsets(self.delay_offsets.text) if self.delay_offsets.text else {}
