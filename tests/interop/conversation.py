@@ -1,0 +1,105 @@
+"""A client program that is told what to do line by line and answers with JSON lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rig import PEER
+
+HERE = Path(__file__).parent
+
+
+def compiled_java(name: str, folder: Path) -> list[str]:
+    """
+    Compile a program of `tests/interop/java` against the client of RocketMQ 4.9.7.
+
+    :returns: the command that runs it.
+    """
+    classpath = subprocess.run(
+        [str(PEER), "classpath"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    folder.mkdir(parents=True, exist_ok=True)
+    source = HERE / "java" / f"{name}.java"
+    subprocess.run(["javac", "-d", str(folder), "-cp", classpath, str(source)], check=True)
+    quiet = f"-Drocketmq.client.logRoot={folder}/logs"
+    return ["java", "-Xmx256m", quiet, "-cp", f"{folder}:{classpath}", name]
+
+
+class Conversation:
+    """
+    One running program; every event that it told so far is in `events`.
+
+    :param command: prints one JSON object a line, first of all {"event": "ready"}.
+    """
+
+    def __init__(self, command: list[str], errors: Path) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._errors = errors
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors.open("w"),
+            cwd=errors.parent,
+            text=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                self.events.append(json.loads(line))
+
+    def tell(self, line: str) -> None:
+        """Give an order without waiting for its end."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def do(self, line: str, seconds: float = 60) -> None:
+        """Give an order and wait until it is carried out."""
+        before = self.count("done")
+        self.tell(line)
+        self.until(lambda: self.count("done") > before, seconds, line)
+
+    def count(self, event: str) -> int:
+        """How often an event was told."""
+        return sum(item["event"] == event for item in list(self.events))
+
+    def bodies(self, event: str, by: str | None = None) -> list[str]:
+        """The bodies of all events of a kind, of one consumer or of all, in their order."""
+        return [
+            item["body"]
+            for item in list(self.events)
+            if item["event"] == event and (by is None or item.get("by") == by)
+        ]
+
+    def until(self, condition: Callable[[], bool], seconds: float, what: str) -> bool:
+        """Whether a condition became true in time; raises when the program has ended."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if self._process.poll() is not None:
+                raise AssertionError(
+                    f"{what}: the client ended\n{self._errors.read_text()[-3000:]}"
+                )
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def close(self) -> None:
+        """Let it shut down, or kill it."""
+        if self._process.poll() is None:
+            self.tell("quit")
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
