@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.processors.send_answers import SendAnswers
+from rmq_ha.broker.processors.send_checks import SendChecks
+from rmq_ha.broker.processors.send_hooks import SendHooks
 from rmq_ha.broker.processors.send_runs import (
     MULTI_TAG_FILTER,
     GeneralWay,
@@ -26,13 +27,11 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ProtocolViolation, RequestRejected
-from rmq_ha.interfaces import IMessageStore, ISendMessageHook
+from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import (
     MULTI_TAGS,
     PERM_READ,
     PERM_WRITE,
-    TOPIC_UNIT,
-    TOPIC_UNIT_SUB,
     TRANSACTION_MASK,
 )
 from rmq_ha.model.message import Address, Message, MessageBatch, PutMessageResult
@@ -50,9 +49,7 @@ from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.model.topics import (
     DLQ_PREFIX,
     HALF_TOPIC,
-    NOT_FOR_CLIENTS,
     RETRY_PREFIX,
-    topic_fault,
 )
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
@@ -76,8 +73,6 @@ class SendMessageProcessor:
     :param now_ms: ms since the epoch.
     """
 
-    log = Logger()
-
     def __init__(
         self,
         configuration: BrokerConfiguration,
@@ -97,13 +92,13 @@ class SendMessageProcessor:
         self._topics = topics
         self._groups = groups
         self._stats = stats
-        self._random = random
         self._now_ms = now_ms
-        self._hooks = [hook for hook in hooks if ISendMessageHook.providedBy(hook)]
+        self._hooks = SendHooks(hooks)
         self._store_host = Address.parse(
             self._broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
         )
         self._answers = SendAnswers(configuration, store)
+        self._checks = SendChecks(self._broker, topics, random)
 
     def routes(self) -> dict[int, Handler]:
         """Request codes and their functions."""
@@ -141,19 +136,20 @@ class SendMessageProcessor:
         began_ms = self._now_ms()
         try:
             header = decode_send_header(request)
-            topic = self._check(header, began_ms)
+            self._refuse_while_busy()
+            topic = self._checks.check(header, began_ms)
             body = request.body or b""
             put: Deferred[PutMessageResult]
             if header.batch:
                 batch = self._batch(channel, header, topic, body)
-                context = self._before_hooks(channel, header, body)
+                context = self._hooks.before(channel, header, body)
                 put = self._front.put_batch(batch)
             else:
                 message = self._message(channel, request, header, topic, body)
-                context = self._before_hooks(channel, header, body)
+                context = self._hooks.before(channel, header, body)
                 put = self._front.put_message(message)
         except RequestRejected as rejected:
-            return request.response(rejected.code, rejected.remark, dict(self._answers.trace_ext))
+            return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
         return put.addCallback(self._answer, request, header, context, began_ms)
 
     def _answer(
@@ -170,70 +166,15 @@ class SendMessageProcessor:
         else:
             self._stats.put_took(self._now_ms() - began_ms, append.message_count)
             response = self._answers.stored(request, status, append, header.queue_id)
-        if self._hooks:
-            self._after_hooks(context, response)
+        self._hooks.after(context, response)
         return response
 
-    # ------------------------------------------------------------ checks
-
-    def _check(self, header: SendHeader, now_ms: int) -> TopicConfig:
-        """
-        Checks 0 to 6 of the specification, in order; may create the topic and pick the queue.
-
-        :raises RequestRejected: with the code of the first check that fails.
-        """
+    def _refuse_while_busy(self) -> None:
         if self._store.is_page_cache_busy():
             raise RequestRejected(
                 ResponseCode.SYSTEM_BUSY,
                 "[REJECTREQUEST]system busy, start flow control for a while: the disk is slow",
             )
-        starts = self._broker.start_accept_send_request_time_stamp
-        if now_ms < starts:
-            raise RequestRejected(
-                ResponseCode.SYSTEM_ERROR,
-                f"broker unable to service, until {starts} (startAcceptSendRequestTimeStamp)",
-            )
-        if not self._broker.broker_permission & PERM_WRITE and self._topics.is_order(header.topic):
-            raise RequestRejected(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._broker.broker_ip1}] sending message is forbidden",
-            )
-        self._check_name(header.topic)
-        topic = self._topics.get(header.topic) or self._create(header)
-        queues = max(topic.read_queue_nums, topic.write_queue_nums)
-        if header.queue_id >= queues:
-            raise RequestRejected(
-                ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has {queues}",
-            )
-        if header.queue_id < 0:
-            header.queue_id = self._random.randrange(max(1, topic.write_queue_nums))
-        return topic
-
-    @staticmethod
-    def _check_name(topic: str) -> None:
-        fault = topic_fault(topic)
-        if fault is not None:
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
-        if topic in NOT_FOR_CLIENTS:
-            raise RequestRejected(
-                ResponseCode.NO_PERMISSION, f"sending message to topic[{topic}] is forbidden"
-            )
-
-    def _create(self, header: SendHeader) -> TopicConfig:
-        unit_flag = 0
-        if header.unit_mode:
-            unit_flag = TOPIC_UNIT_SUB if header.topic.startswith(RETRY_PREFIX) else TOPIC_UNIT
-        topic = self._topics.create_in_send(
-            header.topic, header.default_topic, header.default_topic_queue_nums, unit_flag
-        )
-        if topic is None:
-            raise RequestRejected(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist: create it with mqadmin updateTopic"
-                " (autoCreateTopicEnable is off or its default topic is unknown here)",
-            )
-        return topic
 
     # ------------------------------------------------------------ messages
 
@@ -341,32 +282,6 @@ class SendMessageProcessor:
             header.reconsume_times,
             waits(properties.get(WAIT)),
         )
-
-    def _before_hooks(self, channel: Channel, header: SendHeader, body: bytes) -> dict[str, Any]:
-        if not self._hooks:
-            return {}
-        context: dict[str, Any] = {
-            "topic": header.topic,
-            "queue_id": header.queue_id,
-            "producer_group": header.producer_group,
-            "born_host": channel.remote_text,
-            "body_size": len(body),
-            "properties": decode_properties(header.properties),
-        }
-        for hook in self._hooks:
-            hook.before_send(context)
-        return context
-
-    def _after_hooks(self, context: dict[str, Any], response: RemotingCommand) -> None:
-        """A hook's fault does not change the answer: the message is stored, or refused, already."""
-        ext = response.ext or {}
-        context["code"] = response.code
-        context["msg_id"], context["queue_offset"] = ext.get("msgId"), ext.get("queueOffset")
-        for hook in self._hooks:
-            try:
-                hook.after_send(context)
-            except Exception:
-                self.log.failure("send hook {hook!r} failed after a send", hook=hook)
 
 
 def _joined(own: str, common: str) -> str:

@@ -28,8 +28,12 @@ class SendAnswers:
     def __init__(self, configuration: BrokerConfiguration, store: DefaultMessageStore) -> None:
         self._configuration = configuration
         self._store = store
-        broker = configuration.broker
-        self.trace_ext = {
+
+    @property
+    def trace_ext(self) -> dict[str, str]:
+        """In every answer; both settings may change while we run."""
+        broker = self._configuration.broker
+        return {
             "MSG_REGION": broker.region_id,
             "TRACE_ON": "true" if broker.trace_on else "false",
         }
@@ -57,7 +61,7 @@ class SendAnswers:
     def refused(self, request: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
         """The answer for a message that is not stored."""
         code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
-        return request.response(code, self._remark(status), dict(self.trace_ext))
+        return request.response(code, self._remark(status), self.trace_ext)
 
     def _remark(self, status: PutMessageStatus) -> str:
         largest = self._configuration.store.max_message_size
