@@ -14,6 +14,7 @@ from zope.interface import implementer
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError, ReplicationError
 from rmq_ha.ha.feed import Feed
+from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.link import MasterLink
 from rmq_ha.ha.protocol import FeedProtocol, Stage
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
@@ -60,6 +61,8 @@ class HAService:
         self._waiting: GroupTransfer[Deferred[PutMessageStatus]] = GroupTransfer()
         self._timer: IDelayedCall | None = None
         self._feeds: list[FeedProtocol] = []
+        self._times = AppendTimes()
+        self._best_acked: int | None = None
         self._open = 0
         self._told: dict[str, str] = {}
         self._port: IListeningPort | None = None
@@ -101,6 +104,7 @@ class HAService:
 
     def _started(self, port: IListeningPort) -> None:
         self._port = port
+        self._times.note(self._commit_log.max_offset, self._host.clock.seconds())
         self.log.info("replication listens on port {port}", port=self.port)
         if self._link is not None:
             self._link.start()
@@ -148,6 +152,7 @@ class HAService:
 
     def appended(self) -> None:
         """The log grew: send what is new."""
+        self._times.note(self._commit_log.max_offset, self._host.clock.seconds())
         for connection in self._feeds[:]:
             connection.push()
 
@@ -212,14 +217,28 @@ class HAService:
             self.log.warn("the name server's HA address is no use: {error}", error=error)
 
     def statistics(self) -> dict[str, Any]:
-        """The connections and how far behind they are; sizes in bytes."""
+        """
+        The connections and how far behind they are; sizes in bytes, times in seconds.
+
+        `unacknowledged` is what no slave of this run ever acknowledged: it grows while there is
+        none. It is None before the first slave.
+        """
+        best, end = self._best_acked, int(self._commit_log.max_offset)
         return {
             "port": self.port,
             "waiting": len(self._waiting),
             "replicated_offset": self.replicated_offset(),
-            "slaves": [connection.statistics() for connection in self._feeds],
+            "unacknowledged": None if best is None else max(0, end - best),
+            "unacknowledged_seconds": None if best is None else self._behind(best),
+            "slaves": [
+                {**connection.statistics(), "lag_seconds": self._behind(connection.feed.acked)}
+                for connection in self._feeds
+            ],
             "master": None if self._link is None else self._link.statistics(),
         }
+
+    def _behind(self, offset: int) -> float:
+        return self._times.behind(offset, self._host.clock.seconds())
 
     def accept(self) -> FeedProtocol:
         """Somebody connects to the listener."""
@@ -234,6 +253,7 @@ class HAService:
         """A report was believed: tell who waited for it."""
         feed = connection.feed
         if feed.is_serving:
+            self._best_acked = max(self._best_acked or 0, feed.acked)
             self._fire(self._waiting.reached(feed.acked, feed.base), PutMessageStatus.PUT_OK)
         if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
             self._progressed(connection)

@@ -19,7 +19,7 @@ from rmq_ha.model.message import (
     MessageBatch,
     PutMessageResult,
 )
-from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host, Lock
 from rmq_ha.store.checkpoint import Checkpoint
@@ -34,23 +34,20 @@ from rmq_ha.store.index import IndexService
 from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.store.maintenance import StoreMaintenance
 from rmq_ha.store.puts import (
-    MaybeLater,
     asks_for_delay,
     batch_members,
     batch_result,
-    combine_later,
     redirect_delayed,
 )
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
+from rmq_ha.store.settle import Done, PutSettler
 from rmq_ha.store.statistics import StoreStatistics
 
 DEFAULT_MEMORY = 8 << 30
 _BUSY_AT_MOST_MS = 10_000_000
-
-Done = Callable[[list[PutMessageResult]], None]
 
 
 @implementer(IMessageStore)
@@ -104,6 +101,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.flusher = CommitLogFlusher(
             host.clock, host.worker, config, log, self.checkpoint, self._log_flushed
         )
+        self._settler = PutSettler(host.clock, config, log, self.flusher, self.statistics)
         self.queue_flusher = QueueFlusher(
             host.clock,
             host.worker,
@@ -146,7 +144,7 @@ class DefaultMessageStore(StoreMaintenance):
 
     def attach_replication(self, replication: IReplication) -> None:
         """The HA service: the store starts it, pokes it, asks it about puts, and stops it."""
-        self.replication = replication
+        self.replication = self._settler.replication = replication
 
     def on_arrival(self, callback: Callable[[list[DispatchRequest]], None]) -> None:
         """Have `callback` called with what was dispatched, unless this is a slave."""
@@ -194,7 +192,9 @@ class DefaultMessageStore(StoreMaintenance):
         """Store several messages side by side, all or none; as `put_message`."""
         result: Deferred[PutMessageResult] = Deferred()
         whole = self._append_batch(batch)
-        self._settle([whole], batch.wait_store_ok, lambda results: result.callback(results[0]))
+        self._settler.settle(
+            [whole], batch.wait_store_ok, lambda results: result.callback(results[0])
+        )
         return result
 
     def _append_batch(self, batch: MessageBatch) -> AppendResult | PutMessageStatus:
@@ -215,7 +215,7 @@ class DefaultMessageStore(StoreMaintenance):
         :param done: called once with one result for each, when the last one's is known.
         """
         if self.why_not_writable():
-            self.statistics.put_failed += len(messages)
+            self._settler.refused(PutMessageStatus.SERVICE_NOT_AVAILABLE, len(messages))
             refused = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
             done([refused] * len(messages))
             return
@@ -227,76 +227,21 @@ class DefaultMessageStore(StoreMaintenance):
             ]
         else:
             appended = self._append(messages, False)
-        self._settle(appended, messages[0].wait_store_ok, done)
+        self._settler.settle(appended, messages[0].wait_store_ok, done)
 
     def _append(
         self, messages: list[Message], contiguous: bool
     ) -> list[AppendResult | PutMessageStatus]:
         clock = self.host.clock
-        began = clock.seconds()
+        began = self._settler.began = clock.seconds()
         now_ms = self.host.now_ms()
         results = self.log.append_group(messages, contiguous, now_ms)
-        took_ms = int((clock.seconds() - began) * 1000)
+        ended = self._settler.ended = clock.seconds()
+        took_ms = int((ended - began) * 1000)
         limit = self._configuration.os_page_cache_busy_time_out_mills
         if limit < took_ms < _BUSY_AT_MOST_MS:
             self._slow_until_ms = now_ms + took_ms + limit
         return results
-
-    def _settle(
-        self, appended: list[AppendResult | PutMessageStatus], wait: bool, done: Done
-    ) -> None:
-        """Call `done` when flush and replication of the last stored message are decided."""
-        statistics = self.statistics
-        first = last = None
-        for item in appended:
-            if isinstance(item, AppendResult):
-                first = first or item
-                last = item
-                statistics.put_times += item.message_count
-                statistics.put_size += item.size
-            else:
-                statistics.put_failed += 1
-
-        def finish(status: PutMessageStatus) -> None:
-            is_late = status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT and first is not last
-            done(
-                [
-                    PutMessageResult(self._own_status(item) if is_late else status, item)
-                    if isinstance(item, AppendResult)
-                    else PutMessageResult(item)
-                    for item in appended
-                ]
-            )
-
-        settled = PutMessageStatus.PUT_OK
-        if wait and first is not None and last is not None:
-            later = self._wait(first.physical_offset, last.physical_offset + last.size)
-            if isinstance(later, Deferred):
-                later.addCallback(finish)
-                return
-            settled = later
-        finish(settled)
-
-    def _own_status(self, append: AppendResult) -> PutMessageStatus:
-        """Of one message of a run that a slave did not take to its end in time."""
-        is_safe = (
-            self._configuration.flush_disk_type is FlushDiskType.ASYNC_FLUSH
-            or append.next_offset <= self.log.flushed_offset
-        )
-        is_there = self.replication is not None and self.replication.is_replicated(
-            append.physical_offset, append.next_offset
-        )
-        return (
-            PutMessageStatus.PUT_OK
-            if is_safe and is_there
-            else PutMessageStatus.FLUSH_SLAVE_TIMEOUT
-        )
-
-    def _wait(self, start_offset: int, next_offset: int) -> MaybeLater:
-        flushed = self.flusher.wait_flushed(next_offset)
-        if self.replication is None:
-            return flushed
-        return combine_later(flushed, self.replication.wait_replicated(next_offset, start_offset))
 
     # Dispatching
 

@@ -7,6 +7,8 @@ from collections import deque
 from datetime import datetime, time, timedelta
 from typing import NamedTuple
 
+from rmq_ha.store.outcomes import PutOutcomes
+
 SAMPLE_S = 1.0
 _WINDOWS_S = (10, 60, 600)
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -29,6 +31,7 @@ class StoreStatistics:
     :ivar put_failed: messages that were refused.
     :ivar get_found: pulls that found something; `get_missed` the others.
     :ivar get_transferred: messages that pulls found.
+    :ivar outcomes: how puts ended, and when.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -39,6 +42,7 @@ class StoreStatistics:
         self.get_found = 0
         self.get_missed = 0
         self.get_transferred = 0
+        self.outcomes = PutOutcomes()
         self._samples: deque[_Sample] = deque(maxlen=_WINDOWS_S[-1] + 1)
         self._day_ends_ms = next_midnight_ms(now_ms)
         self._yesterday = self._today = (0, 0)

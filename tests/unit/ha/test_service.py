@@ -282,6 +282,8 @@ class FlowTests(ServiceCase):
                 "port": 10912,
                 "waiting": 0,
                 "replicated_offset": 420,
+                "unacknowledged": 24,
+                "unacknowledged_seconds": 0.0,
                 "slaves": [
                     {
                         "address": "10.0.0.2:5000",
@@ -290,6 +292,7 @@ class FlowTests(ServiceCase):
                         "sent": 444,
                         "acked": 420,
                         "lag": 24,
+                        "lag_seconds": 0.0,
                         "since_ms": 1_700_000_000_000,
                     }
                 ],
@@ -298,6 +301,29 @@ class FlowTests(ServiceCase):
         )
         slave.report(444)
         self.assertEqual(self.service.statistics()["slaves"][0]["stage"], "caught up")
+
+    def test_lag_in_seconds(self) -> None:
+        """Since when a slave lacks the first byte that it lacks; what is gone lags on."""
+        self.assertIsNone(self.service.statistics()["unacknowledged"])
+        self.assertIsNone(self.service.statistics()["unacknowledged_seconds"])
+        slave = self.station.slave(444)
+        self.clock.advance(10)
+        self.assertEqual(self.service.statistics()["slaves"][0]["lag_seconds"], 0.0)
+        self.station.put(b"x" * 10)
+        self.clock.advance(2)
+        self.station.put(b"y" * 10)
+        self.clock.advance(1)
+        self.assertEqual(self.service.statistics()["slaves"][0]["lag_seconds"], 3.0)
+        slave.report(454)
+        self.assertEqual(self.service.statistics()["slaves"][0]["lag_seconds"], 1.0)
+        slave.lose()
+        self.clock.advance(5)
+        found = self.service.statistics()
+        self.assertEqual(found["slaves"], [])
+        self.assertEqual((found["unacknowledged"], found["unacknowledged_seconds"]), (10, 6.0))
+        self.station.slave(464)
+        found = self.service.statistics()
+        self.assertEqual((found["unacknowledged"], found["unacknowledged_seconds"]), (0, 0.0))
 
     def test_chained(self) -> None:
         """A slave feeds further slaves."""

@@ -1,0 +1,110 @@
+"""What a store counts of how its puts ended, on a time that the test makes."""
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+
+OK = PutMessageStatus.PUT_OK
+SLAVE_TIMEOUT = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+
+
+class Replica:
+    """Answers when the test says so."""
+
+    def __init__(self):
+        self.answer = OK
+        self.acknowledged = 0
+
+    def start(self):
+        pass
+
+    def stop(self):
+        pass
+
+    def appended(self):
+        pass
+
+    def wait_replicated(self, next_offset, start_offset):
+        return self.answer
+
+    def is_replicated(self, start_offset, next_offset):
+        return next_offset <= self.acknowledged
+
+
+def put(store, *messages):
+    store.put_many(list(messages), lambda results: None)
+
+
+def test_a_put_that_waits_for_nobody_is_answered_at_once(machine, message):
+    store = machine.open()
+    put(store, message(), message())
+    outcomes = store.statistics.outcomes
+    assert outcomes.waiting == 0
+    assert sum(outcomes.seconds.counts) == outcomes.seconds.counts[0] == 2
+    assert sum(outcomes.replica_seconds.counts) == 0
+    assert outcomes.degraded == outcomes.refused == {}
+
+
+def test_waiting_for_a_slave_counts_until_it_answers(machine, message):
+    store = machine.open()
+    replica = Replica()
+    store.attach_replication(replica)
+    replica.answer = Deferred()
+    put(store, message(), message(), message())
+    outcomes = store.statistics.outcomes
+    assert outcomes.waiting == 3
+    assert sum(outcomes.seconds.counts) == 0
+    machine.clock.advance(0.03)
+    replica.answer.callback(OK)
+    assert outcomes.waiting == 0
+    assert dict(outcomes.seconds.cumulative())[0.05] == 3
+    assert dict(outcomes.seconds.cumulative())[0.025] == 0
+    assert sum(outcomes.replica_seconds.counts) == 1
+    assert round(outcomes.replica_seconds.total, 6) == 0.03
+    assert outcomes.degraded == {}
+
+
+def test_waiting_for_the_disk_is_counted_apart(machine, message):
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    machine.worker.later = True
+    put(store, message())
+    machine.clock.advance(0.2)
+    machine.worker.later = False
+    machine.worker.work()
+    machine.turn()
+    outcomes = store.statistics.outcomes
+    assert outcomes.waiting == 0
+    assert round(outcomes.flush_seconds.total, 6) == 0.2
+    assert sum(outcomes.replica_seconds.counts) == 0
+
+
+def test_degraded_acknowledgements_are_counted_by_reason(machine, message):
+    store = machine.open()
+    replica = Replica()
+    store.attach_replication(replica)
+    replica.answer = PutMessageStatus.SLAVE_NOT_AVAILABLE
+    put(store, message(), message())
+    replica.answer = late = Deferred()
+    put(store, message(), message())
+    late.callback(SLAVE_TIMEOUT)
+    replica.answer = late = Deferred()
+    put(store, message(), message(), message())
+    replica.acknowledged = store.log.max_offset - 1  # all but the last of the run
+    late.callback(SLAVE_TIMEOUT)
+    assert store.statistics.outcomes.degraded == {
+        PutMessageStatus.SLAVE_NOT_AVAILABLE: 2,
+        SLAVE_TIMEOUT: 3,
+    }
+
+
+def test_what_was_not_stored_is_counted_by_reason_and_never_timed(machine, message):
+    store = machine.open()
+    put(store, message(topic=""), message())
+    outcomes = store.statistics.outcomes
+    assert outcomes.refused == {PutMessageStatus.MESSAGE_ILLEGAL: 1}
+    assert sum(outcomes.seconds.counts) == 1
+    machine.stop(store)
+    put(store, message(), message())
+    assert outcomes.refused[PutMessageStatus.SERVICE_NOT_AVAILABLE] == 2
+    assert store.statistics.put_failed == 3
+    assert sum(outcomes.seconds.counts) == 1
