@@ -34,6 +34,8 @@ class RequestDispatcher:
     :ivar bulk: the first bytes of a JSON header (`b'{"code":310,'`) to bulk handler.
     :ivar default: answers all other codes; without one they are answered with code 3.
     :ivar answers_unknown: without a `default`, say so at all (a name server stays silent).
+    :ivar negative: how many answers had which code other than 0; those of bulk handlers apart.
+    :ivar violations: connections that were closed because of what the peer sent.
     """
 
     log = Logger()
@@ -43,6 +45,8 @@ class RequestDispatcher:
         self.bulk: dict[bytes, BulkHandler] = {}
         self.default: Handler | None = None
         self.answers_unknown = True
+        self.negative: dict[int, int] = {}
+        self.violations = 0
         self._validators = tuple(validators)
 
     def bulk_key(self, frame: Frame) -> bytes | None:
@@ -130,6 +134,8 @@ class RequestDispatcher:
     ) -> None:
         if request.is_oneway:
             return
+        if response.code:
+            self.negative[response.code] = self.negative.get(response.code, 0) + 1
         response.opaque = request.opaque
         response.flag |= FLAG_RESPONSE
         response.binary = request.binary

@@ -93,13 +93,13 @@ class RemotingProtocol(Protocol):
 
     def pauseProducing(self) -> None:
         """The peer reads too slowly: take no more of its requests."""
-        self._paused = True
+        self._paused = self.channel.is_full = True
         if self.transport is not None:
             self.transport.pauseProducing()  # type: ignore[attr-defined]
 
     def resumeProducing(self) -> None:
         """The write buffer is empty again: first what is left of the last chunk, then read on."""
-        self._paused = False
+        self._paused = self.channel.is_full = False
         if self._backlog and not self._running:
             self._handle([])
         if not self._paused and self.transport is not None:
@@ -151,6 +151,7 @@ class RemotingProtocol(Protocol):
     def _violated(self, violation: ProtocolViolation) -> None:
         self._backlog.clear()
         if self.channel.is_open:
+            self._dispatcher.violations += 1
             self.log.warn(
                 "closing {peer}: {reason}", peer=self.channel.remote_text, reason=violation
             )

@@ -25,6 +25,7 @@ class RemotingServer:
     Any number of listening ports with one dispatcher.
 
     :ivar channels: the connections there are.
+    :ivar accepted: how many there have been.
     """
 
     log = Logger()
@@ -46,11 +47,17 @@ class RemotingServer:
         self._tls = None if tls is None else ServerTls(tls, host.disk.read_bytes, host.now_ms)
         self._ports: list[IListeningPort] = []
         self._protocols: dict[ServerProtocol, None] = {}
+        self.accepted = 0
 
     @property
     def channels(self) -> list[Channel]:
         """Of all connections, oldest first."""
         return [protocol.channel for protocol in self._protocols]
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return len(self._protocols)
 
     def listen(self, port: int, interface: str = "") -> "Deferred[IListeningPort]":
         """
@@ -80,6 +87,7 @@ class RemotingServer:
 
     def build_protocol(self) -> ServerProtocol:
         """For an accepted connection."""
+        self.accepted += 1
         return ServerProtocol(
             self._host.clock,
             self.dispatcher,
