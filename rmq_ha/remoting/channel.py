@@ -31,6 +31,8 @@ class Channel:
     :ivar last_io: when something was last read or written; seconds of the clock.
     :ivar has_producer: the protocol is registered as its transport's producer.
     :ivar pending: calls of ours that wait for a response.
+    :ivar is_full: the peer does not read: the transport buffers what is sent. Only the accepting
+        end knows.
     """
 
     log = Logger()
@@ -48,6 +50,7 @@ class Channel:
         self.last_io = clock.seconds()
         self.pending = PendingCalls(clock, self.remote_text)
         self.has_producer = False
+        self.is_full = False
         self._on_close: list[Callable[[Channel], object]] = []
         self._is_gone = False
         self._corked: list[bytes] | None = None

@@ -52,8 +52,8 @@ class ConsumerGroupInfo:
         return [member.client_id for member in self.members.values()]
 
     def find_client(self, client_id: str) -> ClientChannelInfo | None:
-        """The member with this client id."""
-        for member in self.members.values():
+        """The member with this client id; of two connections the later one."""
+        for member in reversed(self.members.values()):
             if member.client_id == client_id:
                 return member
         return None
@@ -98,6 +98,30 @@ class _Memberships:
 
     def of(self, channel: ClientChannel) -> list[str]:
         return list(self._groups.get(channel, ()))
+
+
+class _ClientIds:
+    """Which channel a client id means: the one that said so last."""
+
+    def __init__(self) -> None:
+        self._ids: dict[ClientChannel, str] = {}
+        self._channels: dict[str, ClientChannel] = {}
+
+    def put(self, channel: ClientChannel, client_id: str) -> None:
+        if self._ids.get(channel) != client_id:
+            self.forget(channel)
+            self._ids[channel] = client_id
+            self._channels[client_id] = channel
+        else:
+            self._channels.setdefault(client_id, channel)  # a later one came and went
+
+    def forget(self, channel: ClientChannel) -> None:
+        client_id = self._ids.pop(channel, None)
+        if client_id is not None and self._channels.get(client_id) is channel:
+            del self._channels[client_id]
+
+    def find(self, client_id: str) -> ClientChannel | None:
+        return self._channels.get(client_id)
 
 
 class ConsumerManager:
@@ -200,6 +224,7 @@ class ProducerManager:
     def __init__(self) -> None:
         self._groups: dict[str, dict[ClientChannel, ClientChannelInfo]] = {}
         self._memberships = _Memberships()
+        self._client_ids = _ClientIds()
 
     def register(self, group: str, client: ClientChannelInfo) -> None:
         """A producer's part of a heartbeat."""
@@ -207,6 +232,7 @@ class ProducerManager:
         if client.channel not in members:
             self._memberships.add(client.channel, group)
         members[client.channel] = client
+        self._client_ids.put(client.channel, client.client_id)
 
     def unregister(self, group: str, channel: ClientChannel) -> None:
         """Remove this connection from the group; harmless when it is no member."""
@@ -214,6 +240,8 @@ class ProducerManager:
         if members is None or members.pop(channel, None) is None:
             return
         self._memberships.discard(channel, group)
+        if not self._memberships.of(channel):
+            self._client_ids.forget(channel)
         if not members:
             del self._groups[group]
 
@@ -229,6 +257,10 @@ class ProducerManager:
     def groups(self) -> list[str]:
         """Names of the groups with a live member."""
         return list(self._groups)
+
+    def find_channel(self, client_id: str) -> ClientChannel | None:
+        """The connection over which a producer of this client id came, the last of several."""
+        return self._client_ids.find(client_id)
 
     def clients(self, group: str) -> list[ClientChannelInfo]:
         """The live members of a group."""

@@ -63,6 +63,19 @@ class ConsumerOffsetManager(PersistedTable):
             self.is_dirty = True
         return changed
 
+    def clone(self, source_group: str, group: str, topic: str) -> bool:
+        """
+        Give a group another one's progress on a topic, in the place of its own.
+
+        :returns: the other one has any.
+        """
+        queues = self.table.get(f"{topic}@{source_group}")
+        if queues is None:
+            return False
+        self.table[f"{topic}@{group}"] = dict(queues)
+        self.is_dirty = True
+        return True
+
     def remove_group(self, group: str) -> int:
         """
         Forget a group's offsets.
