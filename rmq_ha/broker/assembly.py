@@ -6,13 +6,23 @@ from rmq_ha.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
 from rmq_ha.broker.processors.admin_groups import AdminGroupsProcessor
 from rmq_ha.broker.processors.admin_offsets import AdminOffsetsProcessor
+from rmq_ha.broker.processors.admin_progress import AdminProgressProcessor
+from rmq_ha.broker.processors.admin_stats import AdminStatsProcessor
 from rmq_ha.broker.processors.admin_topics import AdminTopicsProcessor
+from rmq_ha.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.broker.processors.consumers import ConsumerProcessor
 from rmq_ha.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_ha.broker.processors.locks import LockProcessor
 from rmq_ha.broker.processors.query import QueryProcessor
+from rmq_ha.broker.processors.relays import RelayProcessor
+from rmq_ha.broker.processors.reply import ReplyMessageProcessor
+from rmq_ha.broker.processors.reset_offsets import ResetOffsetProcessor
+from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_back import SendBackProcessor
+from rmq_ha.broker.processors.send_checks import SendChecks
+from rmq_ha.broker.processors.send_hooks import SendHooks
 from rmq_ha.broker.routes import Processor
+from rmq_ha.model.message import Address
 
 if TYPE_CHECKING:
     from rmq_ha.broker.controller import BrokerController
@@ -41,12 +51,20 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
         ),
         LockProcessor(queue_locks=broker.queue_locks, now_ms=host.now_ms),
         *_table_processors(broker),
+        *_client_processors(broker),
     ]
 
 
 def _table_processors(broker: "BrokerController") -> list[Processor]:
     configuration, store = broker.configuration, broker.store
     topics, offsets = broker.topics, broker.consumer_offsets
+    consume_tables = ConsumeTables(
+        store=store,
+        topics=topics,
+        consumers=broker.consumers,
+        consumer_offsets=offsets,
+        broker_name=broker.identity.broker_name,
+    )
     return [
         AdminOffsetsProcessor(
             store=store, consumer_offsets=offsets, delay_offsets=broker.delay_offset_table
@@ -56,20 +74,27 @@ def _table_processors(broker: "BrokerController") -> list[Processor]:
             topics=topics,
             consumers=broker.consumers,
             consumer_offsets=offsets,
+            stats=broker.stats,
             configuration=configuration,
             register_topic=broker.registration.register_topic,
         ),
         AdminGroupsProcessor(
-            store=store,
-            topics=topics,
             groups=broker.groups,
             consumers=broker.consumers,
             producers=broker.producers,
             consumer_offsets=offsets,
             stats=broker.stats,
+            consume_tables=consume_tables,
             configuration=configuration,
         ),
-        AdminCleaningProcessor(store=store, topics=lambda: topics.table),
+        AdminStatsProcessor(
+            stats=broker.stats,
+            groups=broker.groups,
+            producers=broker.producers,
+            consume_tables=consume_tables,
+            address=broker.identity.address,
+        ),
+        AdminCleaningProcessor(store=store, topics=lambda: topics.table, stats=broker.stats),
         AdminConfigProcessor(
             store=store,
             topics=topics,
@@ -78,5 +103,42 @@ def _table_processors(broker: "BrokerController") -> list[Processor]:
             now_ms=broker.host.now_ms,
             register=broker.registration.register_all,
             save=broker.config_file.change,
+        ),
+    ]
+
+
+def _client_processors(broker: "BrokerController") -> list[Processor]:
+    """What reaches clients through their own connections."""
+    configuration, store, host = broker.configuration, broker.store, broker.host
+    topics, offsets, consumers = broker.topics, broker.consumer_offsets, broker.consumers
+    name = broker.identity.broker_name
+    return [
+        ReplyMessageProcessor(
+            config=configuration.broker,
+            front=broker.front,
+            producers=broker.producers,
+            checks=SendChecks(configuration.broker, topics, host.random),
+            answers=SendAnswers(configuration, store),
+            hooks=SendHooks(broker.hooks),
+            store_host=Address.parse(
+                configuration.broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
+            ),
+            now_ms=host.now_ms,
+        ),
+        RelayProcessor(store=store, consumers=consumers, broker_name=name),
+        ResetOffsetProcessor(
+            store=store,
+            topics=topics,
+            consumers=consumers,
+            consumer_offsets=offsets,
+            broker_name=name,
+        ),
+        AdminProgressProcessor(
+            store=store,
+            topics=topics,
+            consumers=consumers,
+            consumer_offsets=offsets,
+            broker_name=name,
+            now_ms=host.now_ms,
         ),
     ]

@@ -134,7 +134,9 @@ class BrokerController:
         self.producers = ProducerManager()
         self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager()
         self.config_file = PropertiesFile(host.disk, host.worker, self.configuration.config_file)
-        self.stats = BrokerStats(host.now_ms)
+        self.stats = BrokerStats(
+            host.now_ms, host.clock.seconds, broker.broker_cluster_name, broker.enable_detail_stat
+        )
 
     def _make_store(self) -> None:
         plugins, context = self._plugins, self._context
@@ -188,7 +190,7 @@ class BrokerController:
         ]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
-        hooks = [
+        self.hooks = hooks = [
             checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
             for plugin in self._plugins[IHookPlugin]
         ]

@@ -55,6 +55,8 @@ RANGES: dict[str, Range] = {
     "listenPort": Range(0, 65535),
     "haListenPort": Range(0, 65535),
     "embeddedNamesrvPort": Range(0, 65535),
+    "metricsPort": Range(0, 65535),
+    "metricsSeriesLimit": Range(0, 100_000),
     "brokerId": Range(-1, LONG_MAX),
     "brokerPermission": Range(0, 7),
     "diskMaxUsedSpaceRatio": Range(0, 100),
@@ -125,7 +127,6 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "pullThreadPoolQueueCapacity",
         "putThreadPoolQueueCapacity",
         "queryThreadPoolQueueCapacity",
-        "replyThreadPoolQueueCapacity",
         "sendThreadPoolQueueCapacity",
         "waitTimeMillsInHeartbeatQueue",
         "waitTimeMillsInPullQueue",
@@ -171,7 +172,6 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "filterSupportRetry",
         "maxErrorRateOfBloomFilter",
     ],
-    "request-reply (codes 324 and 325) is not implemented": ["storeReplyMessageEnable"],
     "producers are not asked about transactions that they left open": [
         "transactionCheckInterval",
         "transactionCheckMax",
@@ -203,7 +203,6 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "writeBufferHighWaterMark",
         "writeBufferLowWaterMark",
     ],
-    "put the tls. settings into this file": ["tls.config.file"],
     "slow consumers are not disabled here": [
         "consumerFallbehindThreshold",
         "disableConsumeIfConsumerReadSlowly",
@@ -224,20 +223,27 @@ REFUSED: dict[str, str] = {
 }
 
 TLS_BOOLEANS = frozenset(
-    {"tls.enable", "tls.test.mode.enable", "tls.server.authClient", "tls.client.authServer"}
+    {
+        "tls.enable",
+        "tls.test.mode.enable",
+        "tls.server.authClient",
+        "tls.client.authServer",
+        "tls.ha.enable",
+    }
 )
 TLS_CHOICES: dict[str, tuple[str, ...]] = {
     "tls.server.mode": ("disabled", "permissive", "enforcing"),
     "tls.server.need.client.auth": ("none", "optional", "require"),
+    "tls.ha.mode": ("disabled", "permissive", "enforcing"),
 }
-# Spec: remoting.md, section 1.10.
+# Spec: remoting.md, section 1.10. Those with `ha` are ours: the replication port.
 TLS_KEYS = (
     TLS_BOOLEANS
     | TLS_CHOICES.keys()
     | {
         f"tls.{side}.{name}"
-        for side in ("server", "client")
+        for side in ("server", "client", "ha")
         for name in ("keyPath", "keyPassword", "certPath", "trustCertPath")
     }
-    | {"tls.config.file"}
+    | {"tls.config.file", "tls.ha.allowedNames", "tls.ha.masterName"}
 )
