@@ -65,3 +65,20 @@ class RemotingTimeout(RemotingError):
 
 class RemotingConnectError(RemotingError):
     """No connection to the address, or it was lost with the call outstanding."""
+
+
+class InvalidSelector(RmqHaError):
+    """
+    A subscription's expression that does not compile.
+
+    :param reason: for the person who wrote it.
+    :param position: of the character where it shows, from 1; 0 where there is none.
+    """
+
+    def __init__(self, reason: str, position: int = 0) -> None:
+        super().__init__(f"{reason}, at character {position}" if position else reason)
+        self.position = position
+
+
+class TlsRefused(RmqHaError):
+    """A TLS connection is of no use: the message says what is wrong with the other end."""
