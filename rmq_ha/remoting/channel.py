@@ -126,6 +126,10 @@ class Channel:
 
     # What the protocol does
 
+    def goes_through(self, transport: ITransport) -> None:
+        """From now on another layer lies between this channel and the wire."""
+        self._transport = transport
+
     def cork(self) -> None:
         """Collect what is written until `uncork`."""
         self._corked = []

@@ -17,8 +17,9 @@ from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import Handler, RequestDispatcher
 from rmq_ha.remoting.protocol import RemotingProtocol
-from rmq_ha.remoting.tls import ClientTls
 from rmq_ha.seams import Host
+from rmq_ha.tls.client import ClientTls
+from rmq_ha.tls.ends import connect_tls
 from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
 
 CLOSE_SECONDS = 1.0
@@ -37,15 +38,18 @@ class RemotingClient:
         self,
         host: Host,
         client_config: NettyClientConfig,
-        tls: Mapping[str, str] | None = None,
+        tls: Mapping[str, str] | ClientTls | None = None,
     ) -> None:
         """
-        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones.
+        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones, or rules.
         :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
         """
         self._host = host
         self._config = client_config
-        self._tls = ClientTls(tls or {}, host.disk.read_bytes, enabled=client_config.use_tls)
+        if not isinstance(tls, ClientTls):
+            read_bytes, enabled = host.disk.read_bytes, client_config.use_tls
+            tls = ClientTls(tls or {}, read_bytes, host.now_ms, enabled=enabled)
+        self._tls = tls
         self._dispatcher = RequestDispatcher()
         self.routes: dict[int, Handler] = self._dispatcher.routes
         self._peers: dict[str, _Peer] = {}
@@ -132,14 +136,14 @@ class RemotingClient:
     def _open(self, host: str, port: int) -> "Deferred[IProtocol]":
         timeout = self._config.connect_timeout_millis / 1000.0
         endpoint = self._host.network.client(host, port, timeout)
-        return endpoint.connect(_ClientFactory(self, host))
+        if self._tls.enabled:
+            session = self._tls.session(host)
+            return connect_tls(endpoint, self._host.clock, self._build_protocol, session)
+        return endpoint.connect(_ClientFactory(self))
 
-    def _build_protocol(self, hostname: str) -> RemotingProtocol:
+    def _build_protocol(self) -> RemotingProtocol:
         idle = float(self._config.client_channel_max_idle_time_seconds)
-        clock = self._host.clock
-        if not self._tls.enabled:
-            return RemotingProtocol(clock, self._dispatcher, idle, accepts=False)
-        return _TlsClientProtocol(clock, self._dispatcher, idle, self._tls, hostname)
+        return RemotingProtocol(self._host.clock, self._dispatcher, idle, accepts=False)
 
     def _forget(self, address: str) -> None:
         self._peers.pop(address, None)
@@ -230,36 +234,14 @@ class _Peer:
             )
 
 
-class _TlsClientProtocol(RemotingProtocol):
-    """The connecting end of a TLS connection."""
-
-    def __init__(
-        self,
-        clock: IReactorTime,
-        dispatcher: RequestDispatcher,
-        idle: float,
-        tls: ClientTls,
-        hostname: str,
-    ) -> None:
-        super().__init__(clock, dispatcher, idle, accepts=False)
-        self._tls = tls
-        self._hostname = hostname
-
-    def connectionMade(self) -> None:
-        """Start TLS before anything is sent."""
-        self.transport.startTLS(self._tls.context_factory(self._hostname))  # type: ignore[union-attr]
-        super().connectionMade()
-
-
 class _ClientFactory(Factory):
     noisy = False
 
-    def __init__(self, client: RemotingClient, hostname: str) -> None:
+    def __init__(self, client: RemotingClient) -> None:
         self._client = client
-        self._hostname = hostname
 
     def buildProtocol(self, addr: IAddress | None) -> RemotingProtocol:
-        return self._client._build_protocol(self._hostname)
+        return self._client._build_protocol()
 
 
 def _cancel_timer(result: object, timer: IDelayedCall) -> object:

@@ -5,19 +5,20 @@ Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime, ITLSTransport
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rmq_ha.errors import ProtocolViolation
+from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
-from rmq_ha.remoting.tls import FirstByte, ServerTls
+from rmq_ha.tls.refusals import Refusals
+from rmq_ha.tls.server import FirstByte, ServerTls
+from rmq_ha.tls.transport import TlsTransport
 from rmq_ha.wire.frame import Frame, FrameReader, decode_frame
 
 _IDLE_SLACK = 0.001
@@ -148,14 +149,15 @@ class RemotingProtocol(Protocol):
                 opaque=command.opaque,
             )
 
-    def _violated(self, violation: ProtocolViolation) -> None:
+    def _violated(self, violation: RmqHaError) -> None:
         self._backlog.clear()
         if self.channel.is_open:
             self._dispatcher.violations += 1
-            self.log.warn(
-                "closing {peer}: {reason}", peer=self.channel.remote_text, reason=violation
-            )
+            self._tell(violation)
             self.channel.close()
+
+    def _tell(self, violation: RmqHaError) -> None:
+        self.log.warn("closing {peer}: {reason}", peer=self.channel.remote_text, reason=violation)
 
     def _watch_idle(self, delay: float) -> None:
         call_later: Callable[..., IDelayedCall] = self._clock.callLater
@@ -180,20 +182,24 @@ class ServerProtocol(RemotingProtocol):
         idle: float,
         connected: "dict[ServerProtocol, None]",
         tls: ServerTls | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         """
         :param connected: the protocol is in there while it is connected.
         :param tls: None takes plain connections only.
+        :param refusals: keeps strangers from filling the log; None: every one is told.
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
         self._connected = connected
-        self._tls = tls
+        self._rules = tls
+        self._refusals = refusals
+        self._tls: TlsTransport | None = None
 
     def connectionMade(self) -> None:
         """Wait for the first byte."""
         super().connectionMade()
         self._connected[self] = None
-        if self._tls is not None:
+        if self._rules is not None:
             # An attribute of the instance: later chunks go straight to the method.
             self.dataReceived = self._first_data  # type: ignore[method-assign]
 
@@ -201,18 +207,58 @@ class ServerProtocol(RemotingProtocol):
         """Leave the table of connections."""
         self._connected.pop(self, None)
         self.__dict__.pop("dataReceived", None)
+        tls = self._tls
+        if tls is not None:
+            reason = tls.connection_lost(reason)
+            if not tls.is_secured and not tls.has_failed and self.channel.is_open:
+                self._tell(TlsRefused(reason.getErrorMessage()))
         super().connectionLost(reason)
 
     def _first_data(self, data: bytes) -> None:
         del self.__dict__["dataReceived"]
-        assert self._tls is not None
-        verdict = self._tls.judge(data[0])
+        assert self._rules is not None
+        verdict = self._rules.judge(data[0])
         if verdict is FirstByte.PLAIN:
             self.dataReceived(data)
-        elif verdict is FirstByte.START_TLS and ITLSTransport.providedBy(self.transport):
-            transport: Any = self.transport
-            transport.startTLS(self._tls.context_factory())
-            transport.protocol.dataReceived(data)
+        elif verdict is FirstByte.START_TLS:
+            self._start_tls(self._rules).receive_data(data)
         else:
-            mode = self._tls.mode.value
-            self._violated(ProtocolViolation(f"refused by tls.server.mode={mode}"))
+            self._violated(TlsRefused(self._rules.refusal(data[0])))
+
+    def _start_tls(self, rules: ServerTls) -> TlsTransport:
+        tls = self._tls = TlsTransport(
+            self.transport,
+            rules.session(),
+            self._clock,
+            secured=self._secured,
+            deliver=self.dataReceived,
+            failed=self._tls_failed,
+        )
+        self.transport = tls
+        self.channel.goes_through(tls)
+        self.dataReceived = tls.receive_data  # type: ignore[method-assign]
+        return tls
+
+    def _secured(self) -> None:
+        assert self._tls is not None
+        if self._tls.identity:
+            self.log.info(
+                "{peer} is in: {description}",
+                peer=self.channel.remote_text,
+                description=self._tls.description,
+            )
+
+    def _tls_failed(self, reason: str) -> None:
+        self._violated(TlsRefused(reason))
+
+    def _tell(self, violation: RmqHaError) -> None:
+        """Garbage and bad certificates: a line a minute for each host and reason."""
+        host = self.channel.remote_text.rpartition(":")[0]
+        more = "" if self._refusals is None else self._refusals.admit(host, str(violation))
+        if more is not None:
+            self.log.warn(
+                "closing {peer}: {reason}{more}",
+                peer=self.channel.remote_text,
+                reason=violation,
+                more=more,
+            )

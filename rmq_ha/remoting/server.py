@@ -14,8 +14,9 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.protocol import ServerProtocol
-from rmq_ha.remoting.tls import ServerTls
 from rmq_ha.seams import Host
+from rmq_ha.tls.refusals import Refusals
+from rmq_ha.tls.server import ServerTls
 
 CLOSE_SECONDS = 1.0
 
@@ -35,16 +36,20 @@ class RemotingServer:
         host: Host,
         server_config: NettyServerConfig,
         dispatcher: RequestDispatcher,
-        tls: Mapping[str, str] | None = None,
+        tls: Mapping[str, str] | ServerTls | None = None,
     ) -> None:
         """
-        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones; None: plain only.
+        :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones, or rules that
+            several servers share; None: plain only.
         :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
         """
         self._host = host
         self._config = server_config
         self.dispatcher = dispatcher
-        self._tls = None if tls is None else ServerTls(tls, host.disk.read_bytes, host.now_ms)
+        if isinstance(tls, Mapping):
+            tls = ServerTls(tls, host.disk.read_bytes, host.now_ms)
+        self._tls = tls
+        self._refusals = Refusals(host.clock)
         self._ports: list[IListeningPort] = []
         self._protocols: dict[ServerProtocol, None] = {}
         self.accepted = 0
@@ -94,6 +99,7 @@ class RemotingServer:
             float(self._config.server_channel_max_idle_time_seconds),
             self._protocols,
             self._tls,
+            self._refusals,
         )
 
     def _listening(self, port: IListeningPort) -> IListeningPort:

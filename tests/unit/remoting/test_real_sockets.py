@@ -297,7 +297,7 @@ class TlsTests(RemotingCase):
                     "tls.server.keyPath": str(broken),
                     "tls.server.certPath": str(broken),
                 },
-                "key and certificate",
+                "not PEM",
             ),
         ]
         for options, message in cases:

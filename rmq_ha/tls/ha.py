@@ -1,0 +1,88 @@
+"""TLS of the replication port: off unless asked for, since a Java slave speaks plain.
+
+One key and certificate for both roles, as a broker may have either: `tls.ha.keyPath`,
+`tls.ha.keyPassword`, `tls.ha.certPath`. With `tls.ha.trustCertPath` both ends prove who they are.
+"""
+
+from collections.abc import Callable, Mapping
+
+from OpenSSL import SSL
+
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.tls.client import client_session
+from rmq_ha.tls.context import ClientAuth, client_context, server_context
+from rmq_ha.tls.files import TlsFiles
+from rmq_ha.tls.notices import tell_expiry
+from rmq_ha.tls.options import ReadBytes, TlsOptions
+from rmq_ha.tls.server import Material, ServerTls, TlsMode
+from rmq_ha.tls.session import TlsSession
+
+
+class HaTls(ServerTls):
+    """
+    The rules of replication: for those who connect to us, and for our link to the master.
+
+    :ivar is_enabled: our link speaks TLS (`tls.ha.enable`).
+    """
+
+    title = "tls.ha.mode"
+
+    def __init__(
+        self, options: Mapping[str, str], read_bytes: ReadBytes, now_ms: Callable[[], int]
+    ) -> None:
+        """As `ServerTls`'s."""
+        self.is_enabled = False
+        self._link_context: SSL.Context | None = None
+        self._master_name = ""
+        super().__init__(options, read_bytes, now_ms)
+
+    def link_session(self, host: str) -> TlsSession:
+        """
+        For a connection to the master.
+
+        :param host: name or IP address, as it is connected to; its certificate must carry it, or
+            `tls.ha.masterName`.
+        """
+        assert self._link_context is not None
+        return client_session(
+            self._link_context,
+            host,
+            is_verified=self._material.is_verified,
+            wanted=self._master_name,
+        )
+
+    def _read(self) -> Material:
+        options = TlsOptions(self._options, self._read_bytes)
+        mode = TlsMode(options.text("tls.ha.mode", TlsMode.DISABLED.value))
+        is_enabled = options.is_true("tls.ha.enable")
+        if mode is TlsMode.DISABLED and not is_enabled:
+            self.is_enabled = False
+            return Material(mode, None, False, False, (), ())
+        files = TlsFiles(options, self._read_bytes)
+        pair = files.key_pair("tls.ha")
+        trust = files.trust_root("tls.ha")
+        allowed = tuple(
+            name.strip() for name in options.text("tls.ha.allowedNames").split(",") if name.strip()
+        )
+        if trust is not None and mode is not TlsMode.ENFORCING:
+            raise ConfigurationError(
+                f"tls.ha.trustCertPath with tls.ha.mode={mode.value}: slaves that speak plain "
+                f"cannot be verified and would get everything; set tls.ha.mode=enforcing, or "
+                f"leave tls.ha.trustCertPath out until every slave speaks TLS"
+            )
+        if allowed and trust is None:
+            raise ConfigurationError("tls.ha.allowedNames needs tls.ha.trustCertPath")
+        if pair is None and (mode is not TlsMode.DISABLED or trust is not None):
+            raise ConfigurationError("TLS of replication needs tls.ha.keyPath and tls.ha.certPath")
+        if trust is None:
+            self.log.warn(
+                "replication is encrypted, but nobody is verified: set tls.ha.trustCertPath"
+            )
+        link = client_context(pair, trust) if is_enabled else None
+        auth = ClientAuth.NONE if trust is None else ClientAuth.REQUIRE
+        context = server_context(pair, auth, trust) if pair is not None else None
+        tell_expiry(self.log, pair, "tls.ha", trust, self._now_ms())
+        # Nothing fails from here on: all changes, or nothing.
+        self.is_enabled, self._link_context = is_enabled, link
+        self._master_name = options.text("tls.ha.masterName")
+        return Material(mode, context, False, trust is not None, allowed, tuple(files.paths))

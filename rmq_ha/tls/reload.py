@@ -1,0 +1,92 @@
+"""New certificates without a restart: on demand, and when a file changed."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.host.periodic import Periodic
+from rmq_ha.seams import Host
+
+WATCH_SECONDS = 1.0
+
+
+class Part(Protocol):
+    """What can be read again."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it was read from."""
+
+    def reload(self) -> None:
+        """:raises ConfigurationError: something does not fit; what there was stays."""
+
+
+class TlsReload:
+    """
+    Reads the TLS files of a server again; connections that there are go on as they are.
+
+    A change is read when nothing has changed for a second more, so that key and certificate may
+    be written one after the other.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, parts: Sequence[Part]) -> None:
+        """:param parts: each keeps what it had when its new files do not fit."""
+        self._disk = host.disk
+        self._parts = parts
+        self._seen = self._look()
+        self._has_changed = False
+        self._watch = Periodic(host.clock, "watching TLS files", self._check, WATCH_SECONDS)
+
+    def start(self) -> None:
+        """Watch the files, if there are any."""
+        if self._paths():
+            self._watch.start()
+
+    def stop(self) -> "Deferred[None]":
+        """Watch no more."""
+        return self._watch.stop()
+
+    def reload(self) -> bool:
+        """
+        Read everything now.
+
+        :returns: all fits and is in use; what does not is in the log, and what it would replace
+            stays in use.
+        """
+        is_good = True
+        for part in self._parts:
+            try:
+                part.reload()
+            except ConfigurationError as error:
+                is_good = False
+                self.log.error("TLS stays as it was: {error}", error=error)
+        self._seen = self._look()
+        self._has_changed = False
+        if is_good:
+            self.log.info("TLS settings and certificates read again: for new connections")
+        return is_good
+
+    def _check(self) -> None:
+        now = self._look()
+        if now != self._seen:
+            self._seen = now
+            self._has_changed = True
+        elif self._has_changed:
+            self.reload()
+
+    def _paths(self) -> list[str]:
+        return list(dict.fromkeys(path for part in self._parts for path in part.files))
+
+    def _look(self) -> list[tuple[str, int, int]]:
+        return [self._fingerprint(path) for path in self._paths()]
+
+    def _fingerprint(self, path: str) -> tuple[str, int, int]:
+        try:
+            return path, self._disk.mtime_ms(path), self._disk.size(path)
+        except OSError:
+            return path, -1, -1
