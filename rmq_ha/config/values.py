@@ -105,11 +105,11 @@ def _check_text(name: str, text: str) -> None:
             if hour.strip() and not (hour.strip().isdecimal() and int(hour) < 24):
                 raise ValueError("must be hours from 00 to 23, separated by ;")
     elif name == "messageDelayLevel":
-        for level in text.split():
-            if not _DELAY_LEVEL.fullmatch(level):
-                raise ValueError(f"{level!r} is not a number with s, m, h or d")
         if not text:
             raise ValueError("needs at least one level, such as 1s")
+        for level in text.split(" "):  # one blank each, as Java splits it
+            if not _DELAY_LEVEL.fullmatch(level):
+                raise ValueError(f"{level!r} is not a number with s, m, h or d")
     elif name in _ONE_DIRECTORY and "," in text:
         raise ValueError("several directories are not implemented: name one")
 

@@ -130,8 +130,9 @@ class DefaultMessageStore(StoreMaintenance):
             self.delay_levels,
             queues,
             self.record_at,
-            self.put_message,
+            self.put_many,
             config.flush_delay_offset_interval,
+            lambda: log.last_store_timestamp,
         )
         self.replication: IReplication | None = None
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []

@@ -11,52 +11,41 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import CorruptRecord, StoreError
 from rmq_ha.model.message import Message, PutMessageResult
-from rmq_ha.model.properties import DELAY, REAL_QID, REAL_TOPIC, WAIT
-from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.delay_offsets import DelayOffsets
-from rmq_ha.store.format.commitlog import decode_record, store_timestamp_of
+from rmq_ha.store.delayed import DelayLevel, check_deliverable, message_of
+from rmq_ha.store.delivered import DeliveredCopies
+from rmq_ha.store.format.commitlog import Record, decode_record, store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, is_extension_address
+
+Put = Callable[[list[Message], Callable[[list[PutMessageResult]], None]], None]
 
 _FIRST_DELAY_S = 1.0
 _RETRY_S = 0.1
 _RETRY_AFTER_FAULT_S = 10.0
 # A sleeper wakes now and then, in case that somebody set the machine's clock.
 _LONGEST_SLEEP_S = 30.0
-# Messages of one level that are delivered in one turn.
-_BATCH = 32
-
-
-class _Level:
-    """
-    One delay level, whose queue is in the order of delivery.
-
-    :ivar offset: queue offset of the next message.
-    :ivar timer: for that message; None while the level is idle or a put is under way.
-    :ivar failed_at: queue offset of the last put that failed, so as to tell of it once.
-    """
-
-    __slots__ = ("delay_ms", "failed_at", "is_putting", "number", "offset", "timer")
-
-    def __init__(self, number: int, delay_ms: int, offset: int) -> None:
-        self.number = number
-        self.delay_ms = delay_ms
-        self.offset = offset
-        self.timer: IDelayedCall | None = None
-        self.is_putting = False
-        self.failed_at = -1
+# Messages that are delivered in one turn, of all levels together.
+_BATCH = 64
+# What a slave's copy of the progress, and a delivery that fell behind, may be ahead of its log.
+_AHEAD_MS = 15_000
+_UNKNOWN_DELAY_MS = 1 << 62
 
 
 class ScheduleMessageService:
     """
-    One timer a level, set to the time when its next message is due; an idle level has none.
+    One timer for all levels, set to the time when the next message is due; none while idle.
+
+    A turn delivers a batch of one level; levels that are due take turns.
 
     :param store_path: the store's root directory.
     :param levels_ms: delay of level 1, 2, ..., ms.
     :param record_at: the record at a physical offset with a size; None if the log has it not.
-    :param put: stores a message; its Deferred fires with a `PutMessageResult` and never fails.
+    :param put: stores messages; calls back once, with one result for each.
     :param flush_interval_ms: from a delivery to the write of delayOffset.json.
+    :param newest_ms: the store time of the newest record of the log; 0 for none.
     """
 
     log = Logger()
@@ -71,8 +60,9 @@ class ScheduleMessageService:
         levels_ms: Sequence[int],
         queues: ConsumeQueueTable,
         record_at: Callable[[int, int], bytes | None],
-        put: Callable[[Message], "Deferred[PutMessageResult]"],
+        put: Put,
         flush_interval_ms: int = 10000,
+        newest_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self._clock = clock
         self._now_ms = now_ms
@@ -80,8 +70,12 @@ class ScheduleMessageService:
         self._queues = queues
         self._record_at = record_at
         self._put = put
+        self._newest_ms = newest_ms
         self._offsets = DelayOffsets(clock, disk, worker, store_path, flush_interval_ms)
-        self._levels: dict[int, _Level] = {}
+        self._levels: dict[int, DelayLevel] = {}
+        self._timer: IDelayedCall | None = None
+        self._copies: DeliveredCopies | None = None
+        self._log_ended_ms = 0
 
     @property
     def offset_table(self) -> dict[int, int]:
@@ -99,6 +93,8 @@ class ScheduleMessageService:
 
     def _queue(self, level: int) -> ConsumeQueue | None:
         return self._queues.get(SCHEDULE_TOPIC, level - 1)
+
+    # Beginning and end
 
     def load(self) -> None:
         """
@@ -120,35 +116,115 @@ class ScheduleMessageService:
         """
         Read delayOffset.json, now that the queues are complete, and begin to deliver in 1 s.
 
-        :raises StoreError: neither the file nor its backup can be read.
+        :raises StoreError: the file with its backup, or a queue, cannot be read.
         """
         if self._levels:
             return
         self.load()
         for number, delay_ms in enumerate(self._levels_ms, 1):
-            level = _Level(number, delay_ms, self.offset_table.get(number, 0))
-            self._levels[number] = level
+            self._add_level(number, delay_ms)
+        for topic, queue_id in [key for key, _ in self._queues.items()]:
+            if topic == SCHEDULE_TOPIC and queue_id >= len(self._levels_ms):
+                self._add_forgotten_level(queue_id + 1)
+        self._look_back()
+        for level in self._levels.values():
             self._wake(level, _FIRST_DELAY_S)
+
+    def _add_level(self, number: int, delay_ms: int) -> DelayLevel:
+        offset = self._corrected(number, self.offset_table.get(number, 0))
+        level = self._levels[number] = DelayLevel(number, delay_ms, offset)
+        return level
+
+    def _add_forgotten_level(self, number: int) -> None:
+        """messageDelayLevel became shorter: what waits in the others is delivered as promised."""
+        level = self._add_level(number, _UNKNOWN_DELAY_MS)
+        queue = self._queue(number)
+        if queue is not None and level.offset < queue.max_offset:
+            self.log.warn(
+                "messageDelayLevel has no level {delay_level} any more; {count} messages wait in it"
+                " and are delivered when they are due",
+                delay_level=number,
+                count=queue.max_offset - level.offset,
+            )
+
+    def _look_back(self) -> None:
+        """Where the recorded progress may be wrong, have the log asked. Spec: section 10.5."""
+        ended = self._log_ended_ms = self._newest_ms()
+        if ended <= 0:
+            return
+        since: list[int] = []
+        for level in self._levels.values():
+            queue = self._queue(level.number)
+            if queue is None:
+                continue
+            level.offset = self._first_due_from(level, queue, ended - _AHEAD_MS)
+            first = queue.units(level.offset, 1)
+            if first:
+                level.unsure_until = queue.max_offset
+                due = self._planned(level, *first[0])
+                if due <= ended:
+                    since.append(due)
+        if since:
+            self._copies = DeliveredCopies(self._queues, self._record_at, min(since))
+
+    def _first_due_from(self, level: DelayLevel, queue: ConsumeQueue, ms: int) -> int:
+        """The first queue offset below the recorded one whose message was due at `ms` or later."""
+        low, high = queue.min_offset, level.offset
+        while low < high:
+            middle = (low + high) // 2
+            units = queue.units(middle, 1)
+            if units and units[0][1] != FILLER_SIZE and self._planned(level, *units[0]) >= ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     def stop(self) -> "Deferred[bool]":
         """Deliver no more; fires when delayOffset.json is written (or the disk refused)."""
-        for level in self._levels.values():
-            if level.timer is not None:
-                level.timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._levels.clear()
+        self._copies = None
         return self._offsets.stop()
+
+    # Turns
 
     def arrived(self, level: int) -> None:
         """Its queue got a message; harmless before `start`."""
         found = self._levels.get(level)
-        if found is not None and found.timer is None and not found.is_putting:
+        if found is not None and found.wake_at is None and not found.is_putting:
             self._wake(found, 0)
 
-    def _wake(self, level: _Level, seconds: float) -> None:
-        level.timer = self._clock.callLater(seconds, self._on_time, level)
+    def _wake(self, level: DelayLevel, seconds: float) -> None:
+        if self._levels.get(level.number) is not level:
+            return
+        when = level.wake_at = self._clock.seconds() + seconds
+        if self._timer is not None:
+            if self._timer.getTime() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._clock.callLater(seconds, self._on_time)
 
-    def _on_time(self, level: _Level) -> None:
-        level.timer = None
+    def _on_time(self) -> None:
+        """One batch of the level that waits longest, then the timer for the next one."""
+        self._timer = None
+        waiting = [level for level in self._levels.values() if level.wake_at is not None]
+        level = min(waiting, key=_wake_time, default=None)
+        now = self._clock.seconds()
+        if level is not None and _wake_time(level) <= now:
+            level.wake_at = None
+            self._turn(level)
+        earliest = min(
+            (_wake_time(level) for level in self._levels.values() if level.wake_at is not None),
+            default=None,
+        )
+        if earliest is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._clock.callLater(max(0.0, earliest - now), self._on_time)
+
+    def _turn(self, level: DelayLevel) -> None:
         try:
             pause = self._deliver(level)
         except (StoreError, OSError) as error:
@@ -159,10 +235,12 @@ class ScheduleMessageService:
                 error=error,
             )
             pause = _RETRY_AFTER_FAULT_S
-        if pause is not None and self._levels.get(level.number) is level:
+        if pause is not None:
             self._wake(level, pause)
 
-    def _deliver(self, level: _Level) -> float | None:
+    # Delivery
+
+    def _deliver(self, level: DelayLevel) -> float | None:
         """
         Put what is due, a batch at most.
 
@@ -172,25 +250,31 @@ class ScheduleMessageService:
         level.offset = self._corrected(level.number, level.offset)
         if queue is None or level.offset >= queue.max_offset:
             return None
-        units = queue.units(level.offset, _BATCH)
+        units = queue.units(level.offset, 1 if level.failed_at == level.offset else _BATCH)
         if not units:
             return self._over_gap(level, queue)
-        now = self._now_ms()
-        for physical_offset, size, tags_code in units:
-            if size != FILLER_SIZE:
-                wait = self._due(level, physical_offset, size, tags_code, now) - now
-                if wait > 0:
-                    return min(wait / 1000, _LONGEST_SLEEP_S)
-                message = self._message_at(physical_offset, size)
-                if message is not None:
-                    pause = self._put_one(level, message)
-                    if pause != 0:
-                        return pause
-                    continue
-            level.offset += 1
-        return 0 if level.offset < queue.max_offset else None
+        messages: list[Message] = []
+        offsets: list[int] = []
+        end, pause = level.offset, 0.0
+        for unit in units:
+            wait = self._wait(level, *unit)
+            if wait > 0:
+                pause = min(wait / 1000, _LONGEST_SLEEP_S)
+                break
+            record = None if end in level.stored_ahead else self._record(unit[0], unit[1])
+            is_done = record is None or self._is_done(level, end, unit, record)
+            if is_done is None:
+                break  # in the next turn it will be known
+            if record is not None and not is_done:
+                messages.append(message_of(record))
+                offsets.append(end)
+            end += 1
+        if messages:
+            return self._put_batch(level, messages, offsets, end, pause)
+        self._reached(level, end)
+        return pause if end < queue.max_offset else None
 
-    def _over_gap(self, level: _Level, queue: ConsumeQueue) -> float:
+    def _over_gap(self, level: DelayLevel, queue: ConsumeQueue) -> float:
         """A file of the queue is missing: go on behind it."""
         self.log.error(
             "delay level {delay_level} has no consume queue file at queue offset {queue_offset}",
@@ -200,54 +284,29 @@ class ScheduleMessageService:
         level.offset = queue.next_file_offset(level.offset)
         return _RETRY_S
 
-    def _due(self, level: _Level, physical_offset: int, size: int, tags_code: int, now: int) -> int:
-        """When to deliver, ms; at once if that is farther off than the level's delay."""
-        due = tags_code
-        if is_extension_address(tags_code):
-            due = store_timestamp_of(self._record_at(physical_offset, size) or b"") + level.delay_ms
-        return due if due <= now + level.delay_ms else now
+    def _planned(self, level: DelayLevel, physical_offset: int, size: int, tags_code: int) -> int:
+        """When the message was to be delivered, ms."""
+        if not is_extension_address(tags_code):
+            return tags_code
+        stored = store_timestamp_of(self._record_at(physical_offset, size) or b"")
+        return stored + level.delay_ms
 
-    def _put_one(self, level: _Level, message: Message) -> float | None:
-        """Put the level's next message; 0 when it is stored already, else as `_deliver`."""
-        outcome: list[object] = []
-        done = self._put(message).addBoth(outcome.append)
-        if outcome:
-            return self._after_put(level, outcome[0])
-        level.is_putting = True
-        done.addCallback(lambda _: self._on_put(level, outcome[0]))
-        return None
-
-    def _on_put(self, level: _Level, outcome: object) -> None:
-        level.is_putting = False
-        pause = self._after_put(level, outcome)
-        if self._levels.get(level.number) is level:
-            self._wake(level, pause)
-
-    def _after_put(self, level: _Level, outcome: object) -> float:
-        """How a put ended; 0 when the next message may follow, else seconds to wait."""
-        if isinstance(outcome, PutMessageResult) and outcome.status.is_stored:
-            level.offset += 1
-            if self._levels.get(level.number) is level:
-                self._offsets.delivered(level.number, level.offset)
+    def _wait(self, level: DelayLevel, physical_offset: int, size: int, tags_code: int) -> int:
+        """Ms until delivery; none if that would be longer than the level's delay."""
+        if size == FILLER_SIZE:
             return 0
-        if level.failed_at != level.offset:
-            level.failed_at = level.offset
-            self.log.error(
-                "delay level {delay_level} cannot deliver queue offset {queue_offset} and tries "
-                "again every 100 ms: {outcome}",
-                delay_level=level.number,
-                queue_offset=level.offset,
-                outcome=outcome,
-            )
-        return _RETRY_S
+        wait = self._planned(level, physical_offset, size, tags_code) - self._now_ms()
+        return wait if wait <= level.delay_ms else 0
 
-    def _message_at(self, physical_offset: int, size: int) -> Message | None:
-        """The message to put; None for one that must be left out."""
-        data = self._record_at(physical_offset, size)
+    def _record(self, physical_offset: int, size: int) -> Record | None:
+        """The delayed message; None for one that must be left out."""
+        data = None if size == FILLER_SIZE else self._record_at(physical_offset, size)
         if data is None:
             return None  # the log has lost it to age
         try:
-            return message_to_deliver(data)
+            record = decode_record(data)
+            check_deliverable(record)
+            return record
         except CorruptRecord as error:
             self.log.error(
                 "the delayed message at {physical_offset} is left out: {error}",
@@ -256,37 +315,94 @@ class ScheduleMessageService:
             )
             return None
 
+    def _is_done(
+        self, level: DelayLevel, offset: int, unit: tuple[int, int, int], record: Record
+    ) -> bool | None:
+        """Delivered before this start; None: not known yet."""
+        if offset >= level.unsure_until:
+            return False
+        is_done: bool | None = False
+        if self._copies is not None and self._planned(level, *unit) <= self._log_ended_ms:
+            is_done = self._copies.take(record)
+        if is_done:
+            level.found += 1
+        elif is_done is False and offset < level.recorded:
+            level.again += 1
+        return is_done
 
-def message_to_deliver(data: bytes) -> Message:
-    """
-    The message for the real topic, from a record of the schedule topic.
+    def _put_batch(
+        self, level: DelayLevel, messages: list[Message], offsets: list[int], end: int, pause: float
+    ) -> float | None:
+        outcome: list[float] = []
 
-    Its property string is kept as it is, with DELAY, REAL_TOPIC, REAL_QID and WAIT.
+        def stored(results: list[PutMessageResult]) -> None:
+            outcome.append(self._after_put(level, offsets, end, pause, results))
+            if level.is_putting:
+                level.is_putting = False
+                self._wake(level, outcome[0])
 
-    :raises CorruptRecord: it is not such a record, or meant for the half topic.
+        self._put(messages, stored)
+        if outcome:
+            return outcome[0]
+        level.is_putting = True
+        return None
 
-    Spec: store.md, sections 2.4 and 10.3.
-    """
-    record = decode_record(data)
-    properties = record.properties
-    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
-    if not topic or topic == HALF_TOPIC:
-        raise CorruptRecord(f"its {REAL_TOPIC} is {topic!r}")
-    if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
-        raise CorruptRecord(f"its {REAL_QID} is {queue_id!r}")
-    properties.pop(DELAY, None)
-    properties[WAIT] = "false"
-    return Message(
-        topic=topic,
-        queue_id=int(queue_id),
-        body=record.body,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        born_timestamp=record.born_timestamp,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-        properties=properties,
-        properties_string=record.properties_string,
-        wait_store_ok=False,
-    )
+    def _after_put(
+        self,
+        level: DelayLevel,
+        offsets: list[int],
+        end: int,
+        pause: float,
+        results: list[PutMessageResult],
+    ) -> float:
+        """How a put ended; seconds to wait before the level goes on."""
+        failed = [
+            offset
+            for offset, result in zip(offsets, results, strict=True)
+            if not result.status.is_stored
+        ]
+        if not failed:
+            self._reached(level, end)
+            return pause
+        first = failed[0]
+        level.stored_ahead.update(set(offsets) - set(failed))
+        if level.failed_at != first:
+            self.log.error(
+                "delay level {delay_level} cannot deliver queue offset {queue_offset} and tries "
+                "again every 100 ms: {status}",
+                delay_level=level.number,
+                queue_offset=first,
+                status=results[offsets.index(first)].status.name,
+            )
+        self._reached(level, first)
+        level.failed_at = first
+        return _RETRY_S
+
+    def _reached(self, level: DelayLevel, offset: int) -> None:
+        """Everything below is delivered."""
+        if offset == level.offset or self._levels.get(level.number) is not level:
+            return
+        level.offset = offset
+        if level.stored_ahead:
+            level.stored_ahead = {ahead for ahead in level.stored_ahead if ahead >= offset}
+        # Also where that is less than what the file said: a crash now must not lose the rest.
+        self._offsets.delivered(level.number, offset)
+        if level.unsure_until and offset >= level.unsure_until:
+            self._sure(level)
+
+    def _sure(self, level: DelayLevel) -> None:
+        level.unsure_until = 0
+        if level.found or level.again:
+            self.log.info(
+                "delay level {delay_level}: {found} messages after the recorded progress, or just "
+                "before it, were delivered already; {again} before it were not and are now",
+                delay_level=level.number,
+                found=level.found,
+                again=level.again,
+            )
+        if not any(other.unsure_until for other in self._levels.values()):
+            self._copies = None
+
+
+def _wake_time(level: DelayLevel) -> float:
+    return -1.0 if level.wake_at is None else level.wake_at

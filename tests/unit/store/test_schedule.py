@@ -2,12 +2,14 @@
 
 import json
 import os
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -18,8 +20,10 @@ from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.delay_offsets import DelayOffsets
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.store.schedule import ScheduleMessageService, message_to_deliver
+from rmq_ha.store.delayed import check_deliverable, message_of
+from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
+from rmq_ha.store.format.consumequeue import UNIT
+from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.testing.disk import SimDisk
 
 HOST = Address(b"\x7f\0\0\1", 10911)
@@ -100,9 +104,11 @@ class ScheduleTests(SynchronousTestCase):
     def now_ms(self) -> int:
         return 1_000_000 + self.jump + round(self.clock.seconds() * 1000)
 
-    def put(self, message: Message) -> "Deferred[PutMessageResult]":
-        self.put_messages.append((self.clock.seconds(), message))
-        return self.outcome(message)
+    def put(self, messages: list[Message], done: Any) -> None:
+        now = self.clock.seconds()
+        self.put_messages += [(now, message) for message in messages]
+        outcomes = gatherResults([self.outcome(message) for message in messages])
+        outcomes.addCallback(done)
 
     def add(self, level: int, number: int, due: int | None = None, data: bytes = b"") -> None:
         data = data or delayed(level, number)
@@ -193,10 +199,10 @@ class ScheduleTests(SynchronousTestCase):
         self.add(1, 1)
         self.add(1, 2)
         self.run_for(1.52)
-        tries = [seconds for seconds, _ in self.put_messages]
+        tries = [seconds for seconds, message in self.put_messages if message.body == b"1"]
         self.assertGreaterEqual(len(tries), 4)
         self.assertGreaterEqual(min(b - a for a, b in pairwise(tries)), 0.099)
-        self.assertEqual(set(self.bodies()), {1})
+        self.assertEqual(self.bodies()[2:], [1] * (len(tries) - 1))
         self.assertEqual(self.service.offset_table, {})
         self.outcome = lambda message: succeed(STORED)
         self.run_for(0.3)
@@ -212,12 +218,30 @@ class ScheduleTests(SynchronousTestCase):
         self.run_for(3)
         self.assertEqual(self.bodies(), [1])
 
+    def test_what_was_stored_behind_a_failed_put_is_not_put_again(self) -> None:
+        """The failed one is tried alone until it is stored; then the level goes on behind both."""
+        illegal = PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
+        self.outcome = lambda message: succeed(illegal if message.body == b"2" else STORED)
+        self.service.start()
+        for number in (1, 2, 3):
+            self.add(1, number)
+        self.run_for(1.5)
+        self.assertEqual(self.bodies()[:3], [1, 2, 3])
+        self.assertEqual(set(self.bodies()[3:]), {2})
+        self.assertEqual(self.service.offset_table, {1: 1})
+        self.outcome = lambda message: succeed(STORED)
+        self.add(1, 4)
+        self.run_for(1.5)
+        self.assertEqual([self.bodies().count(number) for number in (1, 3, 4)], [1, 1, 1])
+        self.assertEqual(self.service.offset_table, {1: 4})
+
     def test_a_put_that_takes_its_time(self) -> None:
         """The next message waits for it; so does a stop not."""
         waiting: Deferred[PutMessageResult] = Deferred()
         self.outcome = lambda message: waiting
         self.service.start()
         self.add(1, 1)
+        self.run_for(3)
         self.add(1, 2)
         self.run_for(3)
         self.assertEqual(self.bodies(), [1])
@@ -237,18 +261,6 @@ class ScheduleTests(SynchronousTestCase):
         waiting.callback(STORED)
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.service.offset_table, {})
-
-    def test_a_put_that_fails_is_a_failed_put(self) -> None:
-        """Though it should not."""
-        self.service.start()
-        failing: Deferred[PutMessageResult] = Deferred()
-        self.outcome = lambda message: failing
-        self.add(1, 1)
-        self.run_for(1.5)
-        self.outcome = lambda message: succeed(STORED)
-        failing.errback(RuntimeError("x"))
-        self.run_for(0.2)
-        self.assertEqual(self.bodies(), [1, 1])
 
     def test_a_clock_set_back_delays_nothing_for_longer_than_the_level(self) -> None:
         """Due later than now + delay is due now."""
@@ -393,6 +405,65 @@ class ScheduleTests(SynchronousTestCase):
         self.run_for(2.5)
         self.assertEqual(self.bodies(), [2])
 
+    # A turn's work, and a million messages
+
+    def test_levels_take_turns(self) -> None:
+        """A burst of one level holds up no other: a turn delivers a batch of one level."""
+        for number in range(200):
+            self.add(1, number, due=1)
+        self.add(2, 999, due=1)
+        batches: list[int] = []
+        put = self.service._put
+        self.service._put = lambda messages, done: (
+            batches.append(len(messages)),
+            put(messages, done),
+        )  # type: ignore[func-returns-value, assignment, return-value]
+        self.service.start()
+        self.run_for(2)
+        self.assertEqual(batches, [40, 1, 40, 40, 40, 40])  # queue files of 40 units
+        self.assertEqual(sorted(self.bodies()), [*range(200), 999])
+
+    def test_a_million_waiting_messages(self) -> None:
+        """One timer, and no memory for each."""
+        count, start = 1_000_000, self.now_ms()
+        due = start + LEVELS[2]
+        units = b"".join([UNIT.pack(number * 200, 200, due) for number in range(count)])
+        self.disk.open(f"/store/consumequeue/{SCHEDULE_TOPIC}/2/{0:020d}", 20 * count).pwrite(
+            units, 0
+        )
+        del units
+        self.queues = ConsumeQueueTable(self.disk, "/store", 20 * count)
+        self.queues.load()
+        self.queues.recover()
+        self.service = self.make()
+        record = delayed(3, 1)
+        self.service._record_at = lambda offset, size: record
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        self.service.start()
+        self.run_for(50, 1)
+        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.assertLess(tracemalloc.get_traced_memory()[1], 1 << 20)
+        self.assertEqual(self.bodies(), [])
+
+    def test_levels_that_the_configuration_lost(self) -> None:
+        """What waits in them comes when it was promised."""
+        data = delayed(5, 8)
+        self.queues.put_requests(
+            [
+                DispatchRequest(
+                    SCHEDULE_TOPIC, 4, 0, len(data), self.now_ms() + 20_000, 1, 0, "", "", 0, 0, {}
+                )
+            ]
+        )
+        self.records[0] = data
+        self.service.start()
+        self.run_for(19.5, 0.5)
+        self.assertEqual(self.bodies(), [])
+        self.run_for(1)
+        self.assertEqual(self.bodies(), [8])
+        self.assertEqual(self.service.offset_table, {5: 1})
+
 
 class FailingFiles:
     def read(self, path: str, size: int, position: int) -> bytes:
@@ -405,7 +476,7 @@ class FailingFiles:
 def test_the_delivered_message() -> None:
     """The property string stays; in memory DELAY goes and nothing waits."""
     data = delayed(1, 5)
-    message = message_to_deliver(data)
+    message = message_of(decode_record(data))
     assert message.body == b"5"
     assert (message.flag, message.sys_flag, message.reconsume_times) == (7, 8, 3)
     assert (message.born_timestamp, message.born_host, message.store_host) == (11, HOST, HOST)
@@ -420,7 +491,7 @@ def test_the_delivered_message() -> None:
 def test_strange_queue_ids_are_corrupt(queue_id: str) -> None:
     """No exception but CorruptRecord."""
     with pytest.raises(CorruptRecord):
-        message_to_deliver(a_record({"REAL_TOPIC": "T", "REAL_QID": queue_id}))
+        check_deliverable(decode_record(a_record({"REAL_TOPIC": "T", "REAL_QID": queue_id})))
 
 
 def an_offsets_table(disk: SimDisk) -> DelayOffsets:

@@ -1,0 +1,89 @@
+"""A delay level's progress, and what becomes of a record of its queue.
+
+Spec: store.md, section 10.
+"""
+
+from rmq_ha.errors import CorruptRecord
+from rmq_ha.model.message import Message
+from rmq_ha.model.properties import DELAY, REAL_QID, REAL_TOPIC, WAIT
+from rmq_ha.model.topics import HALF_TOPIC
+from rmq_ha.store.format.commitlog import Record
+
+
+class DelayLevel:
+    """
+    One delay level, whose queue is in the order of delivery.
+
+    :ivar offset: queue offset of the next message.
+    :ivar wake_at: when to look for it, seconds; None while the level is idle or putting.
+    :ivar failed_at: queue offset of the last put that failed, so as to tell of it once.
+    :ivar stored_ahead: offsets behind a failed put whose messages are stored.
+    :ivar unsure_until: below, the log is asked whether a message was delivered already.
+    :ivar recorded: what the progress file said.
+    """
+
+    __slots__ = (
+        "again",
+        "delay_ms",
+        "failed_at",
+        "found",
+        "is_putting",
+        "number",
+        "offset",
+        "recorded",
+        "stored_ahead",
+        "unsure_until",
+        "wake_at",
+    )
+
+    def __init__(self, number: int, delay_ms: int, offset: int) -> None:
+        self.number = number
+        self.delay_ms = delay_ms
+        self.offset = self.recorded = offset
+        self.wake_at: float | None = None
+        self.is_putting = False
+        self.failed_at = -1
+        self.stored_ahead: set[int] = set()
+        self.unsure_until = 0
+        self.found = self.again = 0
+
+
+def check_deliverable(record: Record) -> None:
+    """
+    A record of the schedule topic says where its message belongs.
+
+    :raises CorruptRecord: it does not, or to the half topic.
+    """
+    properties = record.properties
+    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
+    if not topic or topic == HALF_TOPIC:
+        raise CorruptRecord(f"its {REAL_TOPIC} is {topic!r}")
+    if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
+        raise CorruptRecord(f"its {REAL_QID} is {queue_id!r}")
+
+
+def message_of(record: Record) -> Message:
+    """
+    The message for the real topic, from a deliverable record of the schedule topic.
+
+    Its property string is kept as it is, with DELAY, REAL_TOPIC, REAL_QID and WAIT.
+
+    Spec: store.md, sections 2.4 and 10.3.
+    """
+    properties = record.properties
+    properties.pop(DELAY, None)
+    properties[WAIT] = "false"
+    return Message(
+        topic=properties[REAL_TOPIC],
+        queue_id=int(properties[REAL_QID]),
+        body=record.body,
+        born_host=record.born_host,
+        store_host=record.store_host,
+        born_timestamp=record.born_timestamp,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times,
+        properties=properties,
+        properties_string=record.properties_string,
+        wait_store_ok=False,
+    )

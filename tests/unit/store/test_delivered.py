@@ -1,0 +1,197 @@
+"""What a start does about progress that is older, or newer, than the log. Spec: store.md, 10.5."""
+
+import json
+from random import Random
+
+import pytest
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.model.message import Address, Message
+from rmq_ha.model.properties import encode_properties
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.delayed import message_of
+from rmq_ha.store.delivered import DeliveredCopies
+from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.testing.cluster import small_configuration
+from rmq_ha.testing.host import SimHost, World
+
+HOST = Address(b"\x0a\0\0\1", 10911)
+PROGRESS = "/store/config/delayOffset.json"
+
+
+class DelayedStore:
+    """A store on a simulated machine, with delay levels of 1 s and 5 s."""
+
+    def __init__(self, levels: str = "1s 5s") -> None:
+        self.world = World(1)
+        self.host: SimHost = self.world.add("store")
+        self.configuration: BrokerConfiguration = small_configuration(
+            self.host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH
+        )
+        self.configuration.store.message_delay_level = levels
+        self.start()
+
+    def start(self) -> None:
+        self.store = DefaultMessageStore(self.host.seams, self.configuration)
+        self.store.load()
+        self.store.start()
+        self.run(0.1)
+
+    def run(self, seconds: float) -> None:
+        self.world.clock.run_for(seconds)
+
+    def put(self, name: str, level: int = 0, queue_id: int = 0, unique: bool = True) -> None:
+        properties = {"KEYS": name}
+        if unique:
+            properties["UNIQ_KEY"] = name
+        if level:
+            properties["DELAY"] = str(level)
+        self.store.put_message(
+            Message(
+                "T", queue_id, b"body", HOST, HOST, 7, properties=properties,
+                properties_string=encode_properties(properties),
+            )
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        self.store.stop()
+        self.run(3)
+
+    def progress(self, table: dict[str, int]) -> None:
+        self.host.disk.replace(PROGRESS, json.dumps({"offsetTable": table}).encode())
+
+    def delivered(self, queue_id: int = 0) -> list[str]:
+        found = self.store.get_message("g", "T", queue_id, 0, 1000, None)
+        assert found is not None
+        return [decode_record(data).properties["KEYS"] for data in found.messages]
+
+
+def a_store_that_delivered(count: int) -> DelayedStore:
+    made = DelayedStore()
+    for number in range(count):
+        made.put(f"m{number}", 1, number % 2)
+        made.run(0.05)
+    made.run(3)
+    assert len(made.delivered() + made.delivered(1)) == count
+    return made
+
+
+def test_progress_that_is_too_old() -> None:
+    """What the log has a copy of is not delivered again, however old the file is."""
+    made = a_store_that_delivered(30)
+    made.put("half-way", 1)
+    made.stop()
+    for table in ({"1": 3}, {}):
+        made.progress(table)
+        made.start()
+        made.run(4)
+        assert sorted(made.delivered() + made.delivered(1)) == sorted(
+            [*(f"m{number}" for number in range(30)), "half-way"]
+        )
+        assert made.store.schedule.offset_table[1] == 31
+        made.stop()
+
+
+def test_progress_that_is_ahead_of_the_log() -> None:
+    """A slave that knows of deliveries whose copies never reached it delivers them itself."""
+    made = a_store_that_delivered(10)
+    for number in range(5):
+        made.put(f"lost{number}", 1)
+    made.run(0.1)
+    made.stop()  # before they are due
+    made.progress({"1": 15})
+    made.start()
+    made.run(4)
+    names = made.delivered() + made.delivered(1)
+    assert sorted(names) == sorted(
+        [*(f"m{number}" for number in range(10)), *(f"lost{number}" for number in range(5))]
+    )
+
+
+def test_only_those_without_a_copy_come_again() -> None:
+    """Also where a gap is between them, as asynchronous delivery of the Java broker leaves it."""
+    made = DelayedStore()
+    made.store.schedule.stop()
+    for name in ("a", "b", "c"):
+        made.put(name, 2)
+    made.run(6)
+    found = made.store.get_message("g", SCHEDULE_TOPIC, 1, 1, 1, None)
+    record = decode_record(found.messages[0])
+    assert record.properties["KEYS"] == "b"
+    made.store.put_message(message_of(record))
+    made.run(0.1)
+    made.stop()
+    made.start()
+    made.run(3)
+    assert made.delivered() == ["b", "a", "c"]
+    assert made.store.schedule.offset_table == {2: 3}
+
+
+def test_equal_messages_are_counted() -> None:
+    """Three that nothing tells apart, two copies: one is still to be delivered."""
+    made = DelayedStore()
+    for _ in range(2):
+        made.put("same", 1, unique=False)
+    made.run(3)
+    made.put("same", 1, unique=False)
+    made.run(0.1)
+    made.stop()
+    made.progress({"1": 0})
+    made.start()
+    made.run(3)
+    assert made.delivered() == ["same"] * 3
+
+
+def test_longer_levels_after_a_restart_change_nothing_for_what_waits() -> None:
+    """The promised time is in the queue; new messages get the new delay."""
+    made = DelayedStore()
+    made.put("old", 2)
+    made.run(0.1)
+    made.stop()
+    made.configuration.store.message_delay_level = "1s 60s 90s"
+    made.start()
+    made.put("new", 2)
+    made.run(10)
+    assert made.delivered() == ["old"]
+    made.run(60)
+    assert made.delivered() == ["old", "new"]
+
+
+def test_fewer_levels_after_a_restart_strand_nothing() -> None:
+    """And a new message with a level beyond them gets the highest."""
+    made = DelayedStore()
+    made.put("old", 2)
+    made.run(0.1)
+    made.stop()
+    made.configuration.store.message_delay_level = "1s"
+    made.start()
+    made.put("new", 2)
+    made.run(1.5)
+    assert made.delivered() == ["new"]
+    made.run(5)
+    assert made.delivered() == ["new", "old"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_targets_are_read_in_pieces(seed: int) -> None:
+    """A long queue takes several calls; each copy is found once."""
+    made = DelayedStore()
+    random = Random(seed)
+    for number in range(700):
+        made.put(f"m{number}", random.choice((0, 1)))
+    made.run(12)
+    store = made.store
+    copies = DeliveredCopies(store.queues, store.record_at, made.host.now_ms() - 60_000)
+    queue = store.queues.get(SCHEDULE_TOPIC, 0)
+    assert queue is not None
+    asked = 0
+    for offset in range(queue.max_offset):
+        physical_offset, size, _ = queue.units(offset, 1)[0]
+        record = decode_record(store.record_at(physical_offset, size) or b"")
+        while (found := copies.take(record)) is None:
+            asked += 1
+        assert found
+        assert copies.take(record) is False
+    assert asked > 1
