@@ -33,6 +33,8 @@ LAYERS = {
     "rmq_ha.ha": 2,
     "rmq_ha.ha.link": 3,
     "rmq_ha.broker.tables": 2,
+    "rmq_ha.broker.transactions": 2,
+    "rmq_ha.broker.transactions.producers": 3,
     "rmq_ha.namesrv.routes": 2,
     "rmq_ha.host": 3,
     "rmq_ha.remoting": 3,

@@ -22,6 +22,8 @@ from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
 from rmq_ha.broker.routes import Processor
+from rmq_ha.broker.transactions.producers import ProducerAsker
+from rmq_ha.broker.transactions.service import TransactionalMessageCheckService
 from rmq_ha.model.message import Address
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
             front=broker.front,
             topics=broker.topics,
             groups=broker.groups,
+            stats=broker.stats,
             config=configuration.broker,
             random=host.random,
         ),
@@ -53,6 +56,20 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
         *_table_processors(broker),
         *_client_processors(broker),
     ]
+
+
+def transaction_checks(broker: "BrokerController") -> TransactionalMessageCheckService:
+    """What looks after open transactions; to be started on a master only."""
+    return TransactionalMessageCheckService(
+        broker.host.clock,
+        broker.host.now_ms,
+        broker.configuration,
+        broker.store,
+        broker.front.put_message,
+        broker.topics,
+        broker.consumer_offsets,
+        ProducerAsker(broker.producers),
+    )
 
 
 def _table_processors(broker: "BrokerController") -> list[Processor]:

@@ -20,7 +20,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.broker.assembly import admin_processors
+from rmq_ha.broker.assembly import admin_processors, transaction_checks
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
@@ -39,6 +39,7 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.ha.service import HAService
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.interfaces import (
     IAccessPlugin,
@@ -67,6 +68,9 @@ from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.tls.client import ClientTls
+from rmq_ha.tls.reload import Part, TlsReload
+from rmq_ha.tls.server import ServerTls
 from rmq_ha.wire.bodies import decode_delay_offsets
 
 FIRST_PERSIST_S = 10.0
@@ -103,6 +107,7 @@ class BrokerController:
         self._make_store()
         self._make_links()
         self._make_processors()
+        self.transaction_checks = transaction_checks(self)
         self._timers = [
             Periodic(
                 host.clock,
@@ -160,7 +165,18 @@ class BrokerController:
 
     def _make_links(self) -> None:
         host, configuration = self.host, self.configuration
-        self.client = RemotingClient(host, configuration.client, configuration.plugin_options)
+        options, read_bytes, now_ms = (
+            configuration.plugin_options,
+            host.disk.read_bytes,
+            host.now_ms,
+        )
+        self._server_tls = ServerTls(options, read_bytes, now_ms)
+        client_tls = ClientTls(options, read_bytes, now_ms, enabled=configuration.client.use_tls)
+        parts: list[Part] = [self._server_tls, client_tls]
+        if isinstance(self.replication, HAService):
+            parts.append(self.replication.tls)
+        self.tls = TlsReload(host, parts)
+        self.client = RemotingClient(host, configuration.client, client_tls)
         api = BrokerOuterAPI(self.client)
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
@@ -234,7 +250,7 @@ class BrokerController:
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.dispatch))
         self.main_server, self.fast_server = (
-            RemotingServer(self.host, configuration.server, item, configuration.plugin_options)
+            RemotingServer(self.host, configuration.server, item, self._server_tls)
             for item in (self.dispatcher, self.fast_dispatcher)
         )
 
@@ -290,7 +306,7 @@ class BrokerController:
         if self.is_slave:
             self.delay_offsets.load()
         if not self.is_slave:
-            # Upstream's transaction check makes it; clients and mqadmin expect to see it.
+            # The transaction check reads it; clients and mqadmin expect to see it.
             self.topics.create_in_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
         self.store.load()
         self._undo.append(("configuration file", self.config_file.written))
@@ -308,6 +324,11 @@ class BrokerController:
         if self.is_slave:
             self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
             self.slave_synchronize.start()
+        else:
+            self._undo.append(("transaction checks", self.transaction_checks.stop))
+            self.transaction_checks.start()
+        self._undo.append(("TLS files", self.tls.stop))
+        self.tls.start()
         for timer in self._timers:
             self._undo.append(("timer", timer.stop))
             timer.start()

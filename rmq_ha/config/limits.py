@@ -83,7 +83,6 @@ NO_EFFECT = frozenset(
         "commercialTransCount",
         "debugLockEnable",
         "diskFallRecorded",
-        "enableDetailStat",
         "enableScheduleMessageStats",
         "filterServerNums",
         "flushConsumerOffsetHistoryInterval",
@@ -171,11 +170,6 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "filterDataCleanTimeSpan",
         "filterSupportRetry",
         "maxErrorRateOfBloomFilter",
-    ],
-    "producers are not asked about transactions that they left open": [
-        "transactionCheckInterval",
-        "transactionCheckMax",
-        "transactionTimeOut",
     ],
     "delivery of delayed messages never blocks here": [
         "enableScheduleAsyncDeliver",

@@ -1,4 +1,4 @@
-"""END_TRANSACTION: a half message becomes visible, or never does.
+"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE: what becomes of a half message.
 
 Spec: remoting.md, section 7.10; store.md, section 11.
 """
@@ -7,24 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
-from rmq_ha.broker.processors.fields import Answer, Handler, header, int32, int64, text
+from rmq_ha.broker.processors.fields import Answer, Handler, flag, header, int32, int64, text
+from rmq_ha.broker.processors.query import record_that_starts_at
+from rmq_ha.broker.transactions.messages import committed, op_mark, put_back, real_place
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import CorruptRecord, RequestRejected
 from rmq_ha.interfaces import IMessageStore
-from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from rmq_ha.model.message import Address, Message, PutMessageResult
-from rmq_ha.model.properties import (
-    PGROUP,
-    REAL_QID,
-    REAL_TOPIC,
-    TAGS,
-    TRAN_MSG,
-    WAIT,
-    encode_properties,
-)
+from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rmq_ha.model.message import Address, PutMessageResult
+from rmq_ha.model.properties import PGROUP, TRANSACTION_CHECK_TIMES
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
-from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
+from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record
@@ -32,16 +27,21 @@ from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 _ILLEGAL = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-_DONE_TAG = "d"
+_OFFSET_DIGITS = 16
+_MSG_ID_SIZES = (32, 56)
 
 
 class EndTransactionProcessor:
     """
-    Commits and rolls back half messages.
+    Commits and rolls back half messages, and has the checks of one begin anew.
+
+    A request that comes twice does its work twice, as in RocketMQ: consumers have to expect that.
 
     :param front: where messages are put: the store, or the plugins around it.
     :param now_ms: ms since the epoch.
     """
+
+    log = Logger()
 
     def __init__(
         self,
@@ -60,7 +60,10 @@ class EndTransactionProcessor:
 
     def routes(self) -> dict[int, Handler]:
         """Request codes and their functions."""
-        return {RequestCode.END_TRANSACTION: self.end_transaction}
+        return {
+            RequestCode.END_TRANSACTION: self.end_transaction,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check,
+        }
 
     def end_transaction(self, channel: Channel, request: RemotingCommand) -> Answer:
         """Nothing happens, and nothing is answered, for any decision but commit and rollback."""
@@ -71,6 +74,13 @@ class EndTransactionProcessor:
             )
         fields = header(request)
         decision = int32(fields, "commitOrRollback")
+        if flag(fields, "fromTransactionCheck"):
+            self.log.debug(
+                "{peer} was asked about {msg_id} and answers {decision}",
+                peer=channel.remote_text,
+                msg_id=fields.get("msgId"),
+                decision=decision,
+            )
         if decision not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None
         half = self._half_message(
@@ -79,8 +89,43 @@ class EndTransactionProcessor:
             text(fields, "producerGroup"),
         )
         if decision == TRANSACTION_ROLLBACK:
-            return self._mark_done(half).addCallback(lambda _: request.response())
+            return self._mark_done(half).addCallback(self._rolled_back, request, half)
         return Deferred.fromCoroutine(self._commit(half, request))
+
+    def resume_check(self, channel: Channel, request: RemotingCommand) -> Answer:
+        """RESUME_CHECK_HALF_MESSAGE: put a half message back as one that was never checked."""
+        msg_id = text(header(request), "msgId")
+        try:
+            if len(msg_id) not in _MSG_ID_SIZES:
+                raise ValueError(msg_id)
+            physical_offset = int(msg_id[-_OFFSET_DIGITS:], 16)
+        except ValueError:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, f"{msg_id[:80]!r} is no offsetMsgId"
+            ) from None
+        data = record_that_starts_at(self._store, physical_offset)
+        try:
+            record = decode_record(data or b"")
+            real_place(record.properties)
+        except CorruptRecord:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"there is no half message at {physical_offset}: use the offsetMsgId of one in"
+                " TRANS_CHECK_MAX_TIME_TOPIC",
+            ) from None
+        put: Deferred[PutMessageResult] = self._front.put_message(
+            put_back(record, {TRANSACTION_CHECK_TIMES: "0"})
+        )
+        return put.addCallback(self._resumed, request)
+
+    @staticmethod
+    def _resumed(result: PutMessageResult, request: RemotingCommand) -> RemotingCommand:
+        if result.status.is_stored:
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR,
+            f"the half message cannot be put back: {result.status.name}",
+        )
 
     def _half_message(self, physical_offset: int, queue_offset: int, group: str) -> Record:
         """
@@ -113,9 +158,15 @@ class EndTransactionProcessor:
         return record
 
     async def _commit(self, half: Record, request: RemotingCommand) -> RemotingCommand:
-        status = (await self._front.put_message(_committed(half))).status
+        try:
+            message = committed(half)
+        except CorruptRecord as error:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error}"
+            ) from None
+        status = (await self._front.put_message(message)).status
         if status.is_stored:
-            await self._mark_done(half)
+            self._marked(await self._mark_done(half), half)
             return request.response()
         code = ResponseCode.SYSTEM_ERROR
         if status in _ILLEGAL:
@@ -126,42 +177,26 @@ class EndTransactionProcessor:
 
     def _mark_done(self, half: Record) -> "Deferred[PutMessageResult]":
         """The op message that says that a half message is settled."""
-        # UNIQ_KEY is no property of it: upstream sets it after the string was built.
-        properties = {WAIT: "true", TAGS: _DONE_TAG}
-        put: Deferred[PutMessageResult] = self._front.put_message(
-            Message(
-                OP_HALF_TOPIC,
-                half.queue_id,
-                str(half.queue_offset).encode("ascii"),
-                self._host,
-                self._host,
-                self._now_ms(),
-                properties={TAGS: _DONE_TAG},
-                properties_string=encode_properties(properties),
-                wait_store_ok=False,
-            )
+        mark: Deferred[PutMessageResult] = self._front.put_message(
+            op_mark(half, self._host, self._now_ms())
         )
-        return put
+        return mark
 
+    def _marked(self, result: PutMessageResult, half: Record) -> bool:
+        if not result.status.is_stored:
+            self.log.error(
+                "half message {half_offset} is ended, but its op message is not stored "
+                "({status}): its producer will be asked again",
+                half_offset=half.queue_offset,
+                status=result.status.name,
+            )
+        return result.status.is_stored
 
-def _committed(half: Record) -> Message:
-    """The message in its real topic; its stored properties are the half message's, as upstream."""
-    properties = half.properties
-    topic = properties.pop(REAL_TOPIC, "")
-    queue_id = int(properties.pop(REAL_QID, "0"))
-    properties.pop(TRAN_MSG, None)
-    return Message(
-        topic,
-        queue_id,
-        half.body,
-        half.born_host,
-        half.store_host,
-        half.born_timestamp,
-        half.flag,
-        (half.sys_flag & ~TRANSACTION_MASK) | TRANSACTION_COMMIT,
-        half.reconsume_times,
-        half.physical_offset,
-        properties,
-        half.properties_string,
-        wait_store_ok=False,
-    )
+    def _rolled_back(
+        self, result: PutMessageResult, request: RemotingCommand, half: Record
+    ) -> RemotingCommand:
+        if self._marked(result, half):
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR, f"the rollback is not stored: {result.status.name}"
+        )

@@ -1,0 +1,139 @@
+"""TransactionalMessageCheckService: a round over the half queues at every interval.
+
+Spec: store.md, section 11.3.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.broker.transactions.check import Asker, CheckParts, check_queue
+from rmq_ha.broker.transactions.verdict import CheckLimits
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.model.flags import PERM_READ, PERM_WRITE
+from rmq_ha.model.message import Address, Message, PutMessageResult
+from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.store.default import DefaultMessageStore
+
+_SLICES_AT_ONCE = 16
+
+
+class TransactionalMessageCheckService:
+    """
+    Looks after open transactions while a master runs.
+
+    `transactionCheckInterval` counts from the end of a round to the start of the next, and is
+    read anew for each; the other settings hold for the rounds that begin after a change.
+
+    :param put: stores a message; its Deferred fires with a `PutMessageResult` and never fails.
+    :ivar rounds: how many have ended.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        configuration: BrokerConfiguration,
+        store: DefaultMessageStore,
+        put: Callable[[Message], "Deferred[PutMessageResult]"],
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        asker: Asker,
+    ) -> None:
+        self._clock = clock
+        self._configuration = configuration
+        self._store = store
+        self._topics = topics
+        self._timer: IDelayedCall | None = None
+        self._is_started = False
+        self._running: Deferred[None] | None = None
+        self.rounds = 0
+        broker = configuration.broker
+        self._parts = CheckParts(
+            store=store,
+            put=put,
+            asker=asker,
+            offsets=offsets,
+            now_ms=now_ms,
+            pause=self._pause,
+            is_dispatched=self._is_dispatched,
+            is_wanted=lambda: self._is_started,
+            host=Address.parse(broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port),
+            make_discard_topic=self._make_discard_topic,
+        )
+
+    def start(self) -> None:
+        """Have the first round one interval from now."""
+        if not self._is_started:
+            self._is_started = True
+            self._arm()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        No more rounds.
+
+        :returns: fires with None when the one that was under way is over; never fails.
+        """
+        self._is_started = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._running is None:
+            return succeed(None)
+        done: Deferred[None] = Deferred()
+        self._running.chainDeferred(done)
+        return done
+
+    def _arm(self) -> None:
+        interval = self._configuration.broker.transaction_check_interval / 1000
+        self._timer = self._clock.callLater(interval, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._running = Deferred()
+        Deferred.fromCoroutine(self._round()).addErrback(self._failed).addBoth(self._over)
+
+    def _failed(self, failure: Failure) -> None:
+        self.log.failure("a transaction check failed; the next one tries again", failure)
+
+    def _over(self, _: object) -> None:
+        running, self._running = self._running, None
+        self.rounds += 1
+        if self._is_started:
+            self._arm()
+        if running is not None:
+            running.callback(None)
+
+    async def _round(self) -> None:
+        topic = self._topics.get(HALF_TOPIC)
+        broker = self._configuration.broker
+        limits = CheckLimits(
+            broker.transaction_time_out,
+            broker.transaction_check_max,
+            self._configuration.store.file_reserved_time,
+        )
+        for queue_id in range(topic.read_queue_nums if topic is not None else 1):
+            await check_queue(self._parts, queue_id, limits)
+
+    def _pause(self) -> "Deferred[None]":
+        later: Deferred[None] = Deferred()
+        self._clock.callLater(0, later.callback, None)
+        return later
+
+    def _is_dispatched(self) -> bool:
+        """An op message that is in the log and not in its queue must not be overlooked."""
+        dispatcher = self._store.dispatcher
+        for _ in range(_SLICES_AT_ONCE):
+            if dispatcher.behind <= 0 or not dispatcher.run_slice():
+                break
+        return dispatcher.behind <= 0
+
+    def _make_discard_topic(self) -> None:
+        self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
