@@ -1,13 +1,15 @@
-"""BrokerStats: what a broker measures of its work for clients, for brokerStatus, consumerProgress.
+"""BrokerStats: what a broker measures of its work for clients (BrokerStatsManager).
 
-Counters take a sample of themselves when they move, so that no timer is needed for a rate.
+For brokerStatus, statsAll, consumerProgress and exporters.
 
-Spec: remoting.md, sections 7.5 and 7.9.
+Spec: remoting.md, sections 7.5 and 7.9, appendix B16.
 """
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from typing import Any
+
+from rmq_ha.broker.stat_items import SAMPLE_S, Figure, Growth, StatsTable, Window
 
 _LATENCY_LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
 _LATENCY_NAMES = (
@@ -26,41 +28,27 @@ _LATENCY_NAMES = (
     "10s~",
 )
 _LATENCY_PERIOD_MS = 60_000
-_GROUP_WINDOW_MS = 60_000
-_GROUP_STEP_MS = 5000
-_MAX_GROUPS = 10_000
+_MAX_ITEMS = 50_000
+# Group of what is put by clock, as RocketMQ names it.
+_SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
+ALL_QUEUES = -1
+"""In the place of a queue id where queues are not counted each for itself."""
 
-
-class Counter:
-    """
-    A total that can say how fast it grew.
-
-    :param step_ms: the finest distance of two samples.
-    :param window_ms: the longest time that a rate may be asked for.
-    """
-
-    __slots__ = ("_history", "_next_sample_ms", "_step_ms", "total")
-
-    def __init__(self, step_ms: int, window_ms: int) -> None:
-        self.total = 0
-        self._step_ms = step_ms
-        self._next_sample_ms = 0
-        self._history: deque[tuple[int, int]] = deque(maxlen=window_ms // step_ms + 2)
-
-    def add(self, count: int, now_ms: int) -> None:
-        """Once a batch."""
-        if now_ms >= self._next_sample_ms:
-            self._history.append((now_ms, self.total))
-            self._next_sample_ms = now_ms + self._step_ms
-        self.total += count
-
-    def rate(self, window_ms: int, now_ms: int) -> float:
-        """Growth in a second, over the last `window_ms`."""
-        start_ms = now_ms - window_ms
-        for when_ms, total in self._history:
-            if when_ms > start_ms:
-                return (self.total - total) * 1000 / window_ms
-        return 0.0
+NAMES: dict[str, tuple[str, Figure]] = {
+    "TOPIC_PUT_NUMS": ("topics", Figure.MESSAGES),
+    "TOPIC_PUT_SIZE": ("topics", Figure.BYTES),
+    "QUEUE_PUT_NUMS": ("queues", Figure.MESSAGES),
+    "QUEUE_PUT_SIZE": ("queues", Figure.BYTES),
+    "GROUP_GET_NUMS": ("groups", Figure.MESSAGES),
+    "GROUP_GET_SIZE": ("groups", Figure.BYTES),
+    "QUEUE_GET_NUMS": ("reads", Figure.MESSAGES),
+    "QUEUE_GET_SIZE": ("reads", Figure.BYTES),
+    "GROUP_GET_LATENCY": ("reads", Figure.MILLIS),
+    "SNDBCK_PUT_NUMS": ("backs", Figure.MESSAGES),
+    "BROKER_PUT_NUMS": ("puts", Figure.MESSAGES),
+    "BROKER_GET_NUMS": ("gets", Figure.MESSAGES),
+}
+"""What VIEW_BROKER_STATS_DATA may be asked for: the table that counts it, and the figure."""
 
 
 class _Latencies:
@@ -110,55 +98,222 @@ class _Latencies:
 
 class BrokerStats:
     """
-    How long puts took and how fast groups read. Its methods are called once a batch.
-
-    Messages, bytes and pulls are what the store counts.
+    What was put and read, of which topic, queue and group. Its methods are called once a batch.
 
     :param now_ms: ms since the epoch.
+    :param seconds: a clock that never jumps.
+    :param cluster_name: the key of BROKER_PUT_NUMS and BROKER_GET_NUMS.
+    :param with_queues: count each queue, too (`enableDetailStat`).
+    :ivar fall_behind: `(topic, queue id, group)` to how far its last read was behind the end of the
+        log in bytes, and behind now in ms (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME).
     """
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        seconds: Callable[[], float],
+        cluster_name: str = "",
+        with_queues: bool = True,
+    ) -> None:
         self._now_ms = now_ms
+        self._seconds = seconds
+        self._began = seconds()
+        self._cluster_name = cluster_name
+        self._with_queues = with_queues
         self._latencies = _Latencies()
-        self._groups: dict[tuple[str, str], Counter] = {}
+        self._max_get_ms = 0
+        self.tables: dict[str, StatsTable[Any]] = {
+            name: StatsTable(_MAX_ITEMS) for name, _ in NAMES.values()
+        }
+        self._topics, self._queues = self.tables["topics"], self.tables["queues"]
+        self._groups, self._reads = self.tables["groups"], self.tables["reads"]
+        self._puts, self._gets = self.tables["puts"], self.tables["gets"]
+        self.fall_behind: dict[tuple[str, int, str], tuple[int, int]] = {}
+
+    # ------------------------------------------------------------ counting
 
     def put_took(self, elapsed_ms: int, count: int = 1) -> None:
         """How long a put took until its client was answered, flush and replica included."""
         self._latencies.add(elapsed_ms, count, self._now_ms())
 
-    def got(self, topic: str, group: str, count: int) -> None:
-        """A pull found messages."""
-        now_ms = self._now_ms()
-        counter = self._groups.get((topic, group))
-        if counter is None:
-            if len(self._groups) >= _MAX_GROUPS:
-                self._forget_idle_groups(now_ms)
-            counter = self._groups[topic, group] = Counter(_GROUP_STEP_MS, _GROUP_WINDOW_MS)
-        counter.add(count, now_ms)
+    def put(self, topic: str, queue_id: int, count: int, size: int, times: int = 1) -> None:
+        """
+        Messages of one queue were stored.
+
+        :param size: bytes in the log.
+        :param times: in how many requests.
+        """
+        tick = self._tick()
+        self._topics.add(topic, tick, count, size, times)
+        if self._with_queues:
+            self._queues.add((topic, queue_id), tick, count, size, times)
+        self._puts.add(self._cluster_name, tick, count, size, 0)
+
+    def put_back(self, topic: str, queue_id: int, size: int) -> None:
+        """A message that a consumer gave back waits in this topic; no put of a producer."""
+        tick = self._tick()
+        self._topics.add(topic, tick, 1, size)
+        if self._with_queues:
+            self._queues.add((topic, queue_id), tick, 1, size)
+
+    def put_run(self, puts: dict[tuple[str, int], list[int]], elapsed_ms: int) -> None:
+        """
+        Messages of several queues were stored, each by its own request.
+
+        :param puts: sizes by topic and queue.
+        :param elapsed_ms: how long they took, as in `put_took`.
+        """
+        stored = 0
+        for (topic, queue_id), sizes in puts.items():
+            stored += len(sizes)
+            self.put(topic, queue_id, len(sizes), sum(sizes), len(sizes))
+        self.put_took(elapsed_ms, stored)
+
+    def got(
+        self, topic: str, queue_id: int, group: str, count: int, size: int, took_ms: int = 0
+    ) -> None:
+        """
+        A pull found messages.
+
+        :param size: their bytes.
+        :param took_ms: how long the reading took.
+        """
+        tick = self._tick()
+        self._groups.add((topic, group), tick, count, size)
+        key = (topic, queue_id if self._with_queues else ALL_QUEUES, group)
+        self._reads.add(key, tick, count, size, 1, took_ms)
+        self._gets.add(self._cluster_name, tick, count, size, 0)
+        if took_ms > self._max_get_ms:
+            self._max_get_ms = took_ms
+
+    def fell_behind(self, topic: str, queue_id: int, group: str, size: int, behind_ms: int) -> None:
+        """
+        How far a group's last read was behind.
+
+        :param size: bytes to the end of the log.
+        :param behind_ms: how old its last message is.
+        """
+        if len(self.fall_behind) >= _MAX_ITEMS:
+            del self.fall_behind[next(iter(self.fall_behind))]
+        self.fall_behind[topic, queue_id, group] = (size, behind_ms)
+
+    def sent_back(self, topic: str, group: str) -> None:
+        """A group gave a message of this topic back."""
+        self.tables["backs"].add((topic, group), self._tick(), 1, 0)
+
+    def delivered(self, schedule_topic: str, topic: str, level: int, size: int) -> None:
+        """
+        A delayed message was put into its own topic.
+
+        :param level: its delay level, from 1.
+        :param size: bytes in the log.
+        """
+        tick = self._tick()
+        self._groups.add((schedule_topic, _SCHEDULE_GROUP), tick, 1, size)
+        if self._with_queues:
+            self._reads.add((schedule_topic, level - 1, _SCHEDULE_GROUP), tick, 1, size)
+        self._topics.add(topic, tick, 1, size)
+        self._puts.add(self._cluster_name, tick, 1, size, 0)
+
+    # ------------------------------------------------------------ forgetting
+
+    def topic_deleted(self, topic: str) -> None:
+        """Nothing is said of it any more."""
+        self._topics.forget(lambda key: key == topic)
+        for name in ("queues", "groups", "reads", "backs"):
+            self.tables[name].forget(lambda key: key[0] == topic)
+        self._forget_behind(lambda key: key[0] == topic)
+
+    def group_deleted(self, group: str) -> None:
+        """Nothing is said of it any more."""
+        for name in ("groups", "reads", "backs"):
+            self.tables[name].forget(lambda key: key[-1] == group)
+        self._forget_behind(lambda key: key[-1] == group)
+
+    def keep_topics(self, known: Container[str]) -> None:
+        """Nothing is said any more of topics that are not known."""
+        self._topics.forget(lambda key: key not in known)
+        for name in ("queues", "groups", "reads", "backs"):
+            self.tables[name].forget(lambda key: key[0] not in known)
+        self._forget_behind(lambda key: key[0] not in known)
+
+    def _forget_behind(self, is_gone: Callable[[tuple[str, int, str]], bool]) -> None:
+        for key in [key for key in self.fall_behind if is_gone(key)]:
+            del self.fall_behind[key]
+
+    # ------------------------------------------------------------ telling
 
     def group_get_rate(self, topic: str, group: str) -> float:
         """Messages a second that a group got of a topic, over the last minute."""
-        counter = self._groups.get((topic, group))
-        return counter.rate(_GROUP_WINDOW_MS, self._now_ms()) if counter else 0.0
+        item = self._groups.get((topic, group))
+        if item is None:
+            return 0.0
+        return item.growth(Window.MINUTE, Figure.MESSAGES, self._tick()).per_second
+
+    def growths(self, name: str, key: str) -> list[Growth] | None:
+        """
+        Growth over a minute, an hour and a day.
+
+        :param name: one of `NAMES`, or GROUP_GET_FALL_SIZE or GROUP_GET_FALL_TIME, which do not
+            grow: their total is the last value.
+        :param key: as RocketMQ writes it: `topic@group`, `topic@queueId` ...
+        :returns: None when that was never counted.
+        """
+        if name in _BEHIND:
+            behind = self.fall_behind.get(_key("reads", name, key))
+            return None if behind is None else [Growth(behind[_BEHIND[name]], 0.0, 0.0)] * 3
+        if name not in NAMES:
+            return None
+        table, figure = NAMES[name]
+        item = self.tables[table].get(_key(table, name, key))
+        if item is None:
+            return None
+        tick = self._tick()
+        return [item.growth(window, figure, tick) for window in Window]
 
     def runtime_info(self) -> dict[str, str]:
         """The part of GET_BROKER_RUNTIME_INFO that these numbers feed."""
         latencies = self._latencies
         latencies.turn_over(self._now_ms())
         return {
+            "getMessageEntireTimeMax": str(self._max_get_ms),
             "putMessageEntireTimeMax": str(latencies.max_ms),
             "putMessageDistributeTime": latencies.distribution(),
             "putLatency99": f"{latencies.quantile_ms(0.99):.2f}",
             "putLatency999": f"{latencies.quantile_ms(0.999):.2f}",
         }
 
-    def _forget_idle_groups(self, now_ms: int) -> None:
-        """Make room; when nobody is idle, the oldest goes."""
-        for key, counter in list(self._groups.items()):
-            if not counter.rate(_GROUP_WINDOW_MS, now_ms):
-                del self._groups[key]
-        if len(self._groups) >= _MAX_GROUPS:
-            del self._groups[next(iter(self._groups))]
+    def _tick(self) -> int:
+        """The number of the last sampling."""
+        return int(self._seconds() - self._began) // SAMPLE_S
+
+
+_BEHIND = {"GROUP_GET_FALL_SIZE": 0, "GROUP_GET_FALL_TIME": 1}
+_QUEUE_FIRST = ("GROUP_GET_LATENCY", "GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME")
+
+
+def _key(table: str, name: str, text: str) -> Any:
+    """
+    A key of ours from RocketMQ's text for it; of text that is none, a key that nobody has.
+
+    Topics hold no `@`.
+    """
+    parts = text.split("@", 2)
+    if table == "queues" and len(parts) == 2:
+        return parts[0], _number(parts[1])
+    if table in ("groups", "backs"):
+        return tuple(text.split("@", 1))
+    if table == "reads" and len(parts) == 2:
+        return parts[0], ALL_QUEUES, parts[1]
+    if table == "reads" and len(parts) == 3:
+        first, second, group = parts
+        topic, queue_id = (second, first) if name in _QUEUE_FIRST else (first, second)
+        return topic, _number(queue_id), group
+    return text
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _bucket(elapsed_ms: int) -> int:

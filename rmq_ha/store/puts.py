@@ -57,6 +57,14 @@ def redirect(message: Message, level: int, level_count: int) -> Message:
     )
 
 
+def stored_place(message: Message, level_count: int) -> tuple[str, int]:
+    """Topic and queue id that the message is stored in, which a delay changes."""
+    level = delay_level(message)
+    if not level or level < 0 or message.sys_flag & TRANSACTION_PREPARED:
+        return message.topic, message.queue_id
+    return SCHEDULE_TOPIC, min(level, level_count) - 1
+
+
 def redirect_delayed(messages: list[Message], level_count: int) -> list[Message | None]:
     """
     Messages with those that ask for a delay redirected.

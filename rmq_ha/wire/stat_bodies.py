@@ -3,8 +3,8 @@
 Spec: remoting.md, sections 7.5 and 7.6, appendix B.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.wire.bodies import MessageQueue, optional_text, read_body, text
@@ -117,3 +117,72 @@ def consumer_connection(
 def producer_connection(connections: Iterable[Connection]) -> dict[str, Any]:
     """ProducerConnection (B4)."""
     return {"connectionSet": [connection.to_json() for connection in connections]}
+
+
+class _Growth(Protocol):
+    """Growth over a window."""
+
+    @property
+    def total(self) -> float: ...
+    @property
+    def per_second(self) -> float: ...
+    @property
+    def per_time(self) -> float: ...
+
+
+def broker_stats_data(growths: Sequence[_Growth]) -> dict[str, Any]:
+    """
+    BrokerStatsData (B16).
+
+    :param growths: over a minute, an hour and a day.
+    """
+    minute, hour, day = [
+        {"avgpt": float(item.per_time), "sum": item.total, "tps": float(item.per_second)}
+        for item in growths
+    ]
+    return {"statsDay": day, "statsHour": hour, "statsMinute": minute}
+
+
+def consume_stats_list(
+    broker_address: str, groups: Iterable[tuple[str, list[dict[str, Any]]]], behind: int
+) -> dict[str, Any]:
+    """
+    ConsumeStatsList (B17).
+
+    :param groups: each group's ConsumeStats by topic.
+    :param behind: messages that all of them have not consumed yet.
+    """
+    return {
+        "brokerAddr": broker_address,
+        "consumeStatsList": [{group: bodies} for group, bodies in groups],
+        "totalDiff": behind,
+    }
+
+
+class ProducerClient(NamedTuple):
+    """One producer in GET_ALL_PRODUCER_INFO; `last_update_ms` since the epoch."""
+
+    client_id: str
+    language: str | None
+    version: int
+    last_update_ms: int
+    client_address: str
+
+
+def producer_table(table: Mapping[str, Iterable[ProducerClient]]) -> dict[str, Any]:
+    """ProducerTableInfo: by group."""
+    return {
+        "data": {
+            group: [
+                {
+                    "clientId": client.client_id,
+                    "language": client.language,
+                    "lastUpdateTimestamp": client.last_update_ms,
+                    "remoteIP": f"/{client.client_address}",
+                    "version": client.version,
+                }
+                for client in clients
+            ]
+            for group, clients in table.items()
+        }
+    }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -32,9 +33,12 @@ class AdminCleaningProcessor:
     :param topics: names of all topics.
     """
 
-    def __init__(self, *, store: CleaningStore, topics: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self, *, store: CleaningStore, topics: Callable[[], Collection[str]], stats: BrokerStats
+    ) -> None:
         self._store = store
         self._topics = topics
+        self._stats = stats
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -51,7 +55,9 @@ class AdminCleaningProcessor:
 
     def clean_unused_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """CLEAN_UNUSED_TOPIC."""
-        self._store.clean_unused_topics(self._topics())
+        topics = self._topics()
+        self._store.clean_unused_topics(topics)
+        self._stats.keep_topics(topics)
         return request.response()
 
     def clean_expired_files(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:

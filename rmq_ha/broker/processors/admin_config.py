@@ -15,6 +15,7 @@ from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config import load, properties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.from_afar import refusal
 from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.remoting.channel import Channel
@@ -50,8 +51,10 @@ MUTABLE_KEYS = frozenset(
         "slaveReadEnable",
         "slaveTimeout",
         "startAcceptSendRequestTimeStamp",
+        "storeReplyMessageEnable",
         "syncFlushTimeout",
         "traceOn",
+        "transactionCheckInterval",
         "transactionCheckMax",
         "transactionTimeOut",
     }
@@ -151,7 +154,6 @@ class AdminConfigProcessor:
             "EndTransactionThreadPoolQueueCapacity": str(
                 broker.end_transaction_pool_queue_capacity
             ),
-            "getMessageEntireTimeMax": "0",
             "remainTransientStoreBufferNumbs": "2147483647",
         }
         for name, capacity in (
@@ -167,7 +169,10 @@ class AdminConfigProcessor:
         return request.response(body=fastjson.encode({"table": table}))
 
     def _refuse_fixed(self, changes: Mapping[str, str]) -> None:
-        """:raises RequestRejected: a key needs a restart."""
+        """:raises RequestRejected: a key needs a restart, or must not be changed from afar."""
+        refused = refusal(list(changes))
+        if refused is not None:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
         every = {line.partition("=")[0] for line in load.render(self._configuration)}
         fixed = sorted((every & changes.keys()) - MUTABLE_KEYS)
         if fixed:

@@ -4,16 +4,16 @@ Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 """
 
 from rmq_ha.broker.processors import fields
-from rmq_ha.broker.processors.admin_topics import TopicStore, queue_nums, refuse_on_slave
+from rmq_ha.broker.processors.admin_topics import queue_nums, refuse_on_slave
+from rmq_ha.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ClientChannelInfo, ConsumerManager, ProducerManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import RequestRejected
-from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue, read_body
@@ -34,22 +34,20 @@ class AdminGroupsProcessor:
     def __init__(
         self,
         *,
-        store: TopicStore,
-        topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         producers: ProducerManager,
         consumer_offsets: ConsumerOffsetManager,
         stats: BrokerStats,
+        consume_tables: ConsumeTables,
         configuration: BrokerConfiguration,
     ) -> None:
-        self._store = store
-        self._topics = topics
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
         self._consumer_offsets = consumer_offsets
         self._stats = stats
+        self._consume_tables = consume_tables
         self._configuration = configuration
 
     def routes(self) -> dict[int, Handler]:
@@ -85,6 +83,7 @@ class AdminGroupsProcessor:
         header = fields.header(request)
         group = fields.text(header, "groupName")
         self._groups.delete(group)
+        self._stats.group_deleted(group)
         if fields.flag(header, "removeOffset"):
             self._consumer_offsets.remove_group(group)
         return request.response()
@@ -121,34 +120,12 @@ class AdminGroupsProcessor:
         """GET_CONSUME_STATS: by read queue; an unknown group has an empty table."""
         header = fields.header(request)
         group, wanted = header.get("consumerGroup", ""), header.get("topic", "")
-        names = [wanted] if wanted.strip() else sorted(self._consumer_offsets.which_topics(group))
-        info = self._consumers.group(group)
         table: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
-        for topic in names:
-            config = self._topics.get(topic)
-            if config is None or (
-                info is not None and info.subscriptions and topic not in info.subscriptions
-            ):
-                continue
-            self._add_queues(table, config, group)
-            tps += self._stats.group_get_rate(topic, group)
+        for config in self._consume_tables.topics_of(group, wanted):
+            table |= self._consume_tables.offsets(config, group, config.read_queue_nums)
+            tps += self._stats.group_get_rate(config.topic_name, group)
         return request.response(body=fastjson.encode(consume_stats(table, tps)))
-
-    def _add_queues(
-        self, table: dict[MessageQueue, ConsumeOffset], config: TopicConfig, group: str
-    ) -> None:
-        topic = config.topic_name
-        broker_name = self._configuration.broker.broker_name or ""
-        committed = self._consumer_offsets.queues(group, topic)
-        for queue_id in range(config.read_queue_nums):
-            offset = max(0, committed.get(queue_id, 0))
-            last_ms = 0
-            if offset > 0:
-                last_ms = max(0, self._store.store_timestamp_at(topic, queue_id, offset - 1))
-            table[MessageQueue(topic, broker_name, queue_id)] = ConsumeOffset(
-                max(0, self._store.max_offset_in_queue(topic, queue_id)), offset, last_ms
-            )
 
 
 def _connection(client: ClientChannelInfo) -> Connection:

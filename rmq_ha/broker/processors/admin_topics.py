@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ConsumerManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -76,6 +77,7 @@ class AdminTopicsProcessor:
         topics: TopicConfigManager,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
+        stats: BrokerStats,
         configuration: BrokerConfiguration,
         register_topic: Callable[[TopicConfig], "Deferred[None]"],
     ) -> None:
@@ -83,6 +85,7 @@ class AdminTopicsProcessor:
         self._topics = topics
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
+        self._stats = stats
         self._configuration = configuration
         self._register_topic = register_topic
 
@@ -135,6 +138,7 @@ class AdminTopicsProcessor:
         refuse_on_slave(self._configuration)
         topic = self._checked_name(fields.header(request).get("topic", ""))
         self._topics.delete(topic)
+        self._stats.topic_deleted(topic)
         self._store.clean_unused_topics(set(self._topics.table))
         return request.response()
 

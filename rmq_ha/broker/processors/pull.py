@@ -240,6 +240,7 @@ class PullMessageProcessor:
 
         :param suspend_ms: None: this pull was held already.
         """
+        began_ms = self._now_ms()
         result: GetMessageResult | None = self._store.get_message(
             pull.group.group_name,
             pull.topic,
@@ -254,7 +255,7 @@ class PullMessageProcessor:
             )
         suggest = self._suggest(pull.group, result)
         if result.status is GetMessageStatus.FOUND:
-            return self._found(channel, request, pull, result, suggest)
+            return self._found(channel, request, pull, result, suggest, began_ms)
         code = _CODES[result.status]
         if result.status in _EMPTY_QUEUE and pull.queue_offset == 0:
             code = ResponseCode.PULL_NOT_FOUND
@@ -279,6 +280,7 @@ class PullMessageProcessor:
         pull: _Pull,
         result: GetMessageResult,
         suggest: int,
+        began_ms: int,
     ) -> RemotingCommand | None:
         records = result.messages
         group = pull.group.group_name
@@ -293,7 +295,10 @@ class PullMessageProcessor:
             }
             for hook in self._hooks:
                 hook.before_consume(context)
-        self._stats.got(pull.topic, group, len(records))
+        took_ms = self._now_ms() - began_ms
+        self._stats.got(
+            pull.topic, pull.queue_id, group, len(records), sum(map(len, records)), took_ms
+        )
         if request.binary or request.is_oneway:
             return request.response(
                 ResponseCode.SUCCESS, "FOUND", _offsets(result, suggest), b"".join(records)

@@ -53,6 +53,7 @@ from rmq_ha.model.topics import (
 )
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.puts import stored_place
 from rmq_ha.wire.batch import decode_batch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -142,21 +143,24 @@ class SendMessageProcessor:
             put: Deferred[PutMessageResult]
             if header.batch:
                 batch = self._batch(channel, header, topic, body)
+                place = (batch.topic, batch.queue_id)
                 context = self._hooks.before(channel, header, body)
                 put = self._front.put_batch(batch)
             else:
                 message = self._message(channel, request, header, topic, body)
+                place = stored_place(message, len(self._store.delay_levels))
                 context = self._hooks.before(channel, header, body)
                 put = self._front.put_message(message)
         except RequestRejected as rejected:
             return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
-        return put.addCallback(self._answer, request, header, context, began_ms)
+        return put.addCallback(self._answer, request, header, place, context, began_ms)
 
     def _answer(
         self,
         result: PutMessageResult,
         request: RemotingCommand,
         header: SendHeader,
+        place: tuple[str, int],
         context: dict[str, Any],
         began_ms: int,
     ) -> RemotingCommand:
@@ -165,6 +169,7 @@ class SendMessageProcessor:
             response = self._answers.refused(request, status)
         else:
             self._stats.put_took(self._now_ms() - began_ms, append.message_count)
+            self._stats.put(*place, append.message_count, append.size)
             response = self._answers.stored(request, status, append, header.queue_id)
         self._hooks.after(context, response)
         return response

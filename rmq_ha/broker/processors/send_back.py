@@ -3,6 +3,7 @@
 Spec: remoting.md, section 4.7.
 """
 
+from collections.abc import Sized
 from random import Random
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.processors.query import RecordReader, record_that_starts_at
+from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
@@ -27,9 +29,10 @@ from rmq_ha.model.properties import (
 )
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
-from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX
+from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.format.commitlog import Record, decode_record
+from rmq_ha.store.puts import stored_place
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.versions import V3_4_9
@@ -40,6 +43,10 @@ _PERM_RW = PERM_READ | PERM_WRITE
 
 class SendBackStore(RecordReader, Protocol):
     """What giving back needs of the store."""
+
+    @property
+    def delay_levels(self) -> Sized:
+        """Delays by level."""
 
     def is_page_cache_busy(self) -> bool:
         """Appends take too long; producers should come back later."""
@@ -60,6 +67,7 @@ class SendBackProcessor:
         front: IMessageStore,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
+        stats: BrokerStats,
         config: BrokerConfig,
         random: Random,
     ) -> None:
@@ -67,6 +75,7 @@ class SendBackProcessor:
         self._front: Any = front
         self._topics = topics
         self._groups = groups
+        self._stats = stats
         self._config = config
         self._random = random
 
@@ -112,10 +121,20 @@ class SendBackProcessor:
         else:
             topic, queue_id = retry_topic, self._random.randrange(group.retry_queue_nums)
             properties[DELAY] = str(delay_level or FIRST_DELAY_LEVEL + record.reconsume_times)
-        put: Deferred[PutMessageResult] = self._front.put_message(
-            _copy(record, topic, queue_id, properties)
-        )
-        return put.addCallback(_answer, request)
+        copy = _copy(record, topic, queue_id, properties)
+        put: Deferred[PutMessageResult] = self._front.put_message(copy)
+        return put.addCallback(self._answer, request, copy, group.group_name)
+
+    def _answer(
+        self, result: PutMessageResult, request: RemotingCommand, copy: Message, group: str
+    ) -> RemotingCommand:
+        if result.status is not PutMessageStatus.PUT_OK:
+            return request.response(ResponseCode.SYSTEM_ERROR, result.status.name)
+        topic, queue_id = stored_place(copy, len(self._store.delay_levels))
+        if topic == SCHEDULE_TOPIC and result.append is not None:
+            self._stats.put_back(topic, queue_id, result.append.size)
+        self._stats.sent_back(copy.properties[RETRY_TOPIC], group)
+        return request.response()
 
     def _checked_group(self, name: str) -> SubscriptionGroupConfig:
         group = self._groups.find(name)
@@ -159,9 +178,3 @@ def _copy(record: Record, topic: str, queue_id: int, properties: dict[str, str])
         properties_string=encode_properties(properties),
         wait_store_ok=False,
     )
-
-
-def _answer(result: PutMessageResult, request: RemotingCommand) -> RemotingCommand:
-    if result.status is PutMessageStatus.PUT_OK:
-        return request.response()
-    return request.response(ResponseCode.SYSTEM_ERROR, result.status.name)

@@ -188,7 +188,7 @@ class SendRuns:
         began_ms: int,
     ) -> None:
         answers: list[bytes] = []
-        stored = 0
+        puts: dict[tuple[str, int], list[int]] = {}
         region, trace_on = self._broker.region_id, self._broker.trace_on
         last, code, is_stored = None, 0, False
         for message, opaque, (status, append) in zip(messages, opaques, results, strict=True):
@@ -196,7 +196,12 @@ class SendRuns:
                 last, is_stored = status, status.is_stored
                 code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
             if append is not None and is_stored:
-                stored += 1
+                key = (message.topic, message.queue_id)
+                sizes = puts.get(key)
+                if sizes is None:
+                    puts[key] = [append.size]
+                else:
+                    sizes.append(append.size)
                 if opaque != -1:
                     answers.append(
                         encode_send_response(
@@ -213,8 +218,8 @@ class SendRuns:
                 self._flush_answers(channel, answers)
                 channel.send(self._answers.refused(RemotingCommand(0, opaque=opaque), status))
         self._flush_answers(channel, answers)
-        if stored:
-            self._stats.put_took(self._now_ms() - began_ms, stored)
+        if puts:
+            self._stats.put_run(puts, self._now_ms() - began_ms)
 
     @staticmethod
     def _flush_answers(channel: Channel, answers: list[bytes]) -> None:

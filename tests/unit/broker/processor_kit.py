@@ -14,7 +14,9 @@ from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
 from rmq_ha.broker.processors.admin_groups import AdminGroupsProcessor
 from rmq_ha.broker.processors.admin_offsets import AdminOffsetsProcessor
+from rmq_ha.broker.processors.admin_stats import AdminStatsProcessor
 from rmq_ha.broker.processors.admin_topics import AdminTopicsProcessor
+from rmq_ha.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.broker.processors.consumers import ConsumerProcessor
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.broker.processors.locks import LockProcessor
@@ -231,6 +233,8 @@ class FakeStore:
         self.queries.append((topic, key, max_nums, begin_ms, end_ms))
         return self.found
 
+    delay_levels = tuple(range(18))
+
     def is_page_cache_busy(self) -> bool:
         return self.busy
 
@@ -267,7 +271,7 @@ class Kit:
         )
         self.offsets = ConsumerOffsetManager(disk, worker, "/c/offsets.json")
         self.consumers, self.producers = ConsumerManager(), ProducerManager()
-        self.stats = BrokerStats(self.now_ms)
+        self.stats = BrokerStats(self.now_ms, self.clock.seconds, "DefaultCluster")
         self.hold = PullRequestHoldService(self.clock, self.store.max_offset_in_queue, 1000)
         self.notifier = ConsumerIdsNotifier(self.clock, self.broker, self.consumers, self.groups)
         self.registered: list[TopicConfig] = []
@@ -279,6 +283,9 @@ class Kit:
 
     def _make_processors(self, hooks: Any) -> None:
         tables = {"topics": self.topics, "consumers": self.consumers}
+        consume_tables = ConsumeTables(
+            store=self.store, consumer_offsets=self.offsets, broker_name="broker-a", **tables
+        )
         self.heartbeats = HeartbeatProcessor(
             groups=self.groups,
             producers=self.producers,
@@ -305,6 +312,7 @@ class Kit:
                 front=self.store,
                 topics=self.topics,
                 groups=self.groups,
+                stats=self.stats,
                 config=self.broker,
                 random=Random(1),
             ),
@@ -319,18 +327,26 @@ class Kit:
             AdminTopicsProcessor(
                 store=self.store,
                 consumer_offsets=self.offsets,
+                stats=self.stats,
                 configuration=self.configuration,
                 register_topic=self._register_topic,
                 **tables,
             ),
             AdminGroupsProcessor(
-                store=self.store,
                 groups=self.groups,
+                consumers=self.consumers,
                 producers=self.producers,
                 consumer_offsets=self.offsets,
                 stats=self.stats,
+                consume_tables=consume_tables,
                 configuration=self.configuration,
-                **tables,
+            ),
+            AdminStatsProcessor(
+                stats=self.stats,
+                groups=self.groups,
+                producers=self.producers,
+                consume_tables=consume_tables,
+                address="127.0.0.1:10911",
             ),
             AdminConfigProcessor(
                 store=self.store,

@@ -9,6 +9,7 @@ from processor_kit import START_MS, FakeChannel, Kit
 from sim_broker import SimBroker
 from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.tables.clients import ClientChannelInfo
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.bodies import (
@@ -256,7 +257,8 @@ def test_consume_stats() -> None:
     assert kit.request(208, {"consumerGroup": "G"}).body == b'{"consumeTps":0.0,"offsetTable":{}}'
     kit.offsets.commit("G", "T", 0, 1)
     kit.offsets.commit("G", "gone", 0, 1)
-    kit.stats.got("T", "G", 120)
+    kit.stats.got("T", 0, "G", 20, 1000)
+    kit.clock.advance(10)  # the next sampling
     expected = {
         MessageQueue("T", "broker-a", 0): {
             "brokerOffset": 2,
@@ -278,6 +280,66 @@ def test_consume_stats() -> None:
     kit.heartbeat(kit.channel, "c", "G", "TopicA")
     assert decode_queue_table(kit.request(208, {"consumerGroup": "G"}).body) == {}
     assert kit.request(208).code == 0
+
+
+def test_stats_data() -> None:
+    """VIEW_BROKER_STATS_DATA: as Java encodes it; an unknown name or key is an error."""
+    kit = Kit()
+    kit.stats.put("T", 0, 20, 1000, 10)
+    kit.clock.advance(10)
+    header = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "T"}
+    assert kit.request(315, header).body == (
+        b'{"statsDay":{"avgpt":0.0,"sum":0,"tps":0.0},"statsHour":{"avgpt":0.0,"sum":0,"tps":0.0},'
+        b'"statsMinute":{"avgpt":2.0,"sum":20,"tps":2.0}}'
+    )
+    refused = kit.request(315, {**header, "statsKey": "U"})
+    assert (refused.code, refused.remark) == (1, "The stats <TOPIC_PUT_NUMS> <U> not exist")
+    assert kit.request(315, {"statsName": "TOPIC_PUT_NUMS"}).code == 1
+    kit.request(215, {"topic": "T"})
+    assert kit.request(315, header).code == 1
+
+
+def test_consume_stats_of_all_groups() -> None:
+    """GET_BROKER_CONSUME_STATS: every known group, over the write queues of its topics."""
+    kit = Kit()
+    kit.topics.update(TopicConfig("T", 2, 1))
+    kit.topics.update(TopicConfig("Ordered", 1, 1, order=True))
+    for topic in ("T", "T", "T", "Ordered"):
+        kit.store.put(topic)
+    kit.groups.find("G")
+    kit.groups.find("idle")
+    kit.offsets.commit("G", "T", 0, 1)
+    kit.offsets.commit("G", "Ordered", 0, 0)
+    body = kit.request(317, {"isOrder": "false"}).body
+    assert body.startswith(b'{"brokerAddr":"127.0.0.1:10911","consumeStatsList":[')
+    assert body.endswith(b'"totalDiff":3}')
+    assert b'{"idle":[]}' in body
+    assert b'"queueId":0,"topic":"T"}:{"brokerOffset":3,"consumerOffset":1' in body
+    assert b'"queueId":1,"topic":"T"' not in body  # it has one write queue
+    ordered = kit.request(317, {"isOrder": "true"}).body
+    assert b'"topic":"Ordered"' in ordered
+    assert b'"topic":"T"' not in ordered
+    assert kit.request(317).code == 1
+
+
+def test_all_producers() -> None:
+    """GET_ALL_PRODUCER_INFO: every connection of every group."""
+    kit = Kit()
+    assert kit.request(328, {}).body == b'{"data":{}}'
+    kit.producers.register("P", ClientChannelInfo(kit.channel, "c1", "JAVA", 407, START_MS))
+    assert json.loads(kit.request(328).body) == {
+        "data": {
+            "P": [
+                {
+                    "clientId": "c1",
+                    "language": "JAVA",
+                    "lastUpdateTimestamp": START_MS,
+                    "remoteIP": f"/{kit.channel.remote_text}",
+                    "version": 407,
+                }
+            ]
+        }
+    }
 
 
 # ---------------------------------------------------------------- offsets
@@ -423,13 +485,39 @@ def test_update_of_the_permission_registers_again() -> None:
     "body",
     [
         b"slaveReadEnable=maybe",
-        b"slaveReadEnable=true\nbrokerRole=SLAVE",
-        b"slaveReadEnable=true\nlistenPort=1",
+        b"slaveReadEnable=true\nserverSocketBacklog=7",
         b"slaveReadEnable=true\nx=\\u12",
     ],
 )
 def test_update_config_is_all_or_nothing(body: bytes) -> None:
     kit = Kit()
     assert kit.request(25, None, body).code == 1
+    assert not kit.broker.slave_read_enable
+    assert kit.saved == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "storePathRootDir",
+        "rocketmqHome",
+        "brokerConfigPath",
+        "listenPort",
+        "namesrvAddr",
+        "brokerRole",
+        "messageStorePlugIn",
+        "somebodysPlugIn",
+        "tls.server.trustCertPath",
+        "audit.path",
+        "aclEnable",
+        "filterServerNums",
+    ],
+)
+def test_what_is_dangerous_cannot_be_changed_from_afar(key: str) -> None:
+    """Where files are, which code runs, who may do what: only in the file, by hand."""
+    kit = Kit()
+    answer = kit.request(25, None, f"slaveReadEnable=true\n{key}=x".encode())
+    assert answer.code == 16
+    assert key in answer.remark
     assert not kit.broker.slave_read_enable
     assert kit.saved == []

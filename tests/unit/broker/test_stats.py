@@ -3,8 +3,11 @@
 from datetime import datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rmq_ha.broker.stats import BrokerStats, Counter
+from rmq_ha.broker.stat_items import Figure, StatsItem, StatsTable, Window
+from rmq_ha.broker.stats import BrokerStats
 
 START_MS = int(datetime(2026, 3, 3, 12).timestamp() * 1000)
 
@@ -15,31 +18,13 @@ class Now:
     def __call__(self) -> int:
         return self.value
 
-
-def test_counter_rate() -> None:
-    """Growth over the window, also long after the last growth, and nothing of before."""
-    counter = Counter(1000, 600_000)
-    counter.add(1000, START_MS)
-    for second in range(60, 70):
-        counter.add(5, START_MS + second * 1000)
-    now_ms = START_MS + 70_000
-    assert counter.rate(10_000, now_ms) == pytest.approx(4.5)  # a sample ago is outside
-    assert counter.rate(60_000, now_ms) == pytest.approx(50 / 60)
-    assert counter.rate(600_000, now_ms) == pytest.approx(1050 / 600)
-    assert counter.rate(10_000, now_ms + 100_000) == 0.0
-
-
-def test_a_counter_keeps_a_bounded_history() -> None:
-    counter = Counter(1000, 60_000)
-    for second in range(1000):
-        counter.add(1, START_MS + second * 1000)
-    assert len(counter._history) == 62
-    assert counter.total == 1000
+    def seconds(self) -> float:
+        return (self.value - START_MS) / 1000
 
 
 def test_latencies() -> None:
     now = Now()
-    stats = BrokerStats(now)
+    stats = BrokerStats(now, now.seconds, "C")
     for elapsed_ms, count in ((0, 18), (9, 0), (21, 2), (20000, 0)):
         stats.put_took(elapsed_ms, count)
     stats.put_took(-3, 0)
@@ -57,23 +42,180 @@ def test_latencies() -> None:
     assert stats.runtime_info()["putLatency999"] == "0.00"
 
 
+class Sampled:
+    """An item as Java has it: sampled by timers, whether it moves or not."""
+
+    def __init__(self, tick: int) -> None:
+        self.total = self.times = 0
+        self.windows: list[list[tuple[int, int, int]]] = [
+            [(tick // unit, 0, 0)] for unit in (1, 60, 360)
+        ]
+
+    def sample(self, tick: int) -> None:
+        for window, unit, kept in zip(self.windows, (1, 60, 360), (7, 7, 25), strict=True):
+            if tick % unit == 0:
+                window.append((tick // unit, self.total, self.times))
+                del window[:-kept]
+
+    def growth(self, window: int) -> tuple[int, float, float]:
+        (first, old, before), (last, new, after) = self.windows[window][0], self.windows[window][-1]
+        seconds = (last - first) * (1, 60, 360)[window] * 10
+        total, times = new - old, after - before
+        return (
+            (total, total / seconds, total / times if times else 0.0) if seconds else (0, 0.0, 0.0)
+        )
+
+
+@given(
+    st.integers(0, 400),
+    st.lists(st.tuples(st.integers(1, 200), st.integers(0, 9), st.integers(1, 3)), max_size=30),
+)
+def test_an_item_says_what_one_that_is_always_sampled_says(
+    born: int, steps: list[tuple[int, int, int]]
+) -> None:
+    tick = born
+    item, model = StatsItem(tick), Sampled(tick)
+    item.note(tick)
+    for passed, count, times in steps:
+        for _ in range(passed):
+            tick += 1
+            model.sample(tick)
+        for window in Window:
+            assert item.growth(window, Figure.MESSAGES, tick) == model.growth(window)
+        if item.tick != tick:
+            item.note(tick)
+        item.messages += count
+        item.times += times
+        model.total += count
+        model.times += times
+    assert all(len(notes) <= 26 for notes in item._notes)
+
+
 def test_group_rates() -> None:
+    """What came since the last sampling does not count yet; after a minute it is forgotten."""
     now = Now()
-    stats = BrokerStats(now)
+    stats = BrokerStats(now, now.seconds)
     assert stats.group_get_rate("T", "G") == 0.0
-    stats.got("T", "G", 600)
+    stats.got("T", 0, "G", 600, 6000)
+    assert stats.group_get_rate("T", "G") == 0.0
+    now.value += 10_000
+    assert stats.group_get_rate("T", "G") == 60.0
+    now.value += 50_000
     assert stats.group_get_rate("T", "G") == 10.0
     assert stats.group_get_rate("T", "other") == 0.0
-    now.value += 61_000
+    now.value += 10_000
     assert stats.group_get_rate("T", "G") == 0.0
 
 
-def test_groups_are_bounded() -> None:
+def test_every_name() -> None:
+    """Names, keys and figures as Java 4.9.7 has them."""
     now = Now()
-    stats = BrokerStats(now)
-    for number in range(10_010):
-        stats.got("T", f"G{number}", 1)
-    assert len(stats._groups) == 10_000
-    now.value += 61_000
-    stats.got("T", "new", 1)
-    assert len(stats._groups) == 1
+    stats = BrokerStats(now, now.seconds, "C")
+    stats.put("T", 1, 5, 500, 2)
+    stats.put_run({("T", 1): [100], ("T", 2): [100, 200]}, 3)
+    stats.put_back("SCHEDULE_TOPIC_XXXX", 2, 50)
+    stats.delivered("SCHEDULE_TOPIC_XXXX", "T", 3, 60)
+    stats.got("T", 1, "G", 4, 400, 6)
+    stats.got("T", 1, "G", 2, 200, 0)
+    stats.sent_back("T", "G")
+    stats.fell_behind("T", 1, "G", 1000, 20)
+    now.value += 10_000
+    expected = {
+        ("TOPIC_PUT_NUMS", "T"): (9, 0.9, 9 / 6),
+        ("TOPIC_PUT_SIZE", "T"): (960, 96.0, 160.0),
+        ("QUEUE_PUT_NUMS", "T@1"): (6, 0.6, 2.0),
+        ("QUEUE_PUT_SIZE", "T@2"): (300, 30.0, 150.0),
+        ("QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@2"): (1, 0.1, 1.0),
+        ("GROUP_GET_NUMS", "T@G"): (6, 0.6, 3.0),
+        ("GROUP_GET_SIZE", "T@G"): (600, 60.0, 300.0),
+        ("GROUP_GET_LATENCY", "1@T@G"): (6, 0.6, 3.0),
+        ("QUEUE_GET_NUMS", "T@1@G"): (6, 0.6, 3.0),
+        ("QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@2@SCHEDULE_CONSUMER"): (1, 0.1, 1.0),
+        ("SNDBCK_PUT_NUMS", "T@G"): (1, 0.1, 1.0),
+        ("BROKER_PUT_NUMS", "C"): (9, 0.9, 0.0),
+        ("BROKER_GET_NUMS", "C"): (6, 0.6, 0.0),
+        ("GROUP_GET_FALL_SIZE", "1@T@G"): (1000, 0.0, 0.0),
+        ("GROUP_GET_FALL_TIME", "1@T@G"): (20, 0.0, 0.0),
+    }
+    for (name, key), growth in expected.items():
+        growths = stats.growths(name, key)
+        assert growths is not None, name
+        assert growths[0] == pytest.approx(growth), name
+    for name, key in [
+        ("TOPIC_PUT_NUMS", "other"),
+        ("QUEUE_PUT_NUMS", "T"),
+        ("QUEUE_PUT_NUMS", "T@x"),
+        ("GROUP_GET_LATENCY", "x@T@G"),
+        ("GROUP_GET_LATENCY", "T@G"),
+        ("GROUP_GET_FROM_DISK_NUMS", "T@G"),
+        ("no such name", ""),
+    ]:
+        assert stats.growths(name, key) is None, (name, key)
+
+
+def test_hours_and_days_need_their_samplings() -> None:
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    stats.put("T", 0, 7, 70)
+    now.value += 599_000
+    assert [growth.total for growth in stats.growths("TOPIC_PUT_NUMS", "T") or ()] == [0, 0, 0]
+    now.value += 1_000
+    assert [growth.total for growth in stats.growths("TOPIC_PUT_NUMS", "T") or ()] == [0, 7, 0]
+    now.value += 3_000_000
+    growths = stats.growths("TOPIC_PUT_NUMS", "T") or []
+    assert [growth.total for growth in growths] == [0, 7, 7]
+    assert growths[2].per_second == pytest.approx(7 / 3600)
+
+
+def test_without_queues() -> None:
+    """`enableDetailStat=false`: no figures of queues, latency by topic and group."""
+    now = Now()
+    stats = BrokerStats(now, now.seconds, "C", False)
+    stats.put("T", 1, 5, 500)
+    stats.got("T", 1, "G", 4, 400, 6)
+    now.value += 10_000
+    assert stats.growths("QUEUE_PUT_NUMS", "T@1") is None
+    assert stats.growths("QUEUE_GET_NUMS", "T@1@G") is None
+    growths = stats.growths("GROUP_GET_LATENCY", "T@G")
+    assert growths is not None
+    assert growths[0].total == 6
+
+
+def test_what_is_deleted_is_forgotten() -> None:
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    for topic in ("T", "U", "V"):
+        stats.put(topic, 0, 1, 1)
+        for group in ("G", "H"):
+            stats.got(topic, 0, group, 1, 1)
+            stats.sent_back(topic, group)
+            stats.fell_behind(topic, 0, group, 1, 1)
+    stats.topic_deleted("T")
+    stats.group_deleted("H")
+    stats.keep_topics({"U"})
+    assert set(stats.fall_behind) == {("U", 0, "G")}
+    left = {name: len(table) for name, table in stats.tables.items()}
+    assert left == {
+        "topics": 1,
+        "queues": 1,
+        "groups": 1,
+        "reads": 1,
+        "backs": 1,
+        "puts": 1,
+        "gets": 1,
+    }
+
+
+def test_items_are_bounded() -> None:
+    """At the limit those that rest go; where all move, the oldest."""
+    table: StatsTable[int] = StatsTable(80)
+    for number in range(90):
+        table.add(number, 0, 1, 1)
+        assert len(table) <= 80
+    assert table.get(0) is None
+    assert table.get(89) is not None
+    table.add(50, 100, 1, 1)
+    for number in range(100, 120):
+        table.add(number, 100, 1, 1)
+    assert table.get(50) is not None
+    assert table.get(60) is None

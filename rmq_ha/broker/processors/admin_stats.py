@@ -1,0 +1,110 @@
+"""What the broker counted, and who works with it: codes 315, 317 and 328.
+
+Spec: remoting.md, section 7.5.
+"""
+
+from typing import Any
+
+from rmq_ha.broker.processors import fields
+from rmq_ha.broker.processors.consume_tables import ConsumeTables
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.tables.clients import ClientChannelInfo, ProducerManager
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.stat_bodies import (
+    ConsumeOffset,
+    ProducerClient,
+    broker_stats_data,
+    consume_stats,
+    consume_stats_list,
+    producer_table,
+)
+
+
+class AdminStatsProcessor:
+    """
+    Tells rates, how far behind all groups are, and all producers.
+
+    :param address: our own, `ip:port`.
+    """
+
+    def __init__(
+        self,
+        *,
+        stats: BrokerStats,
+        groups: SubscriptionGroupManager,
+        producers: ProducerManager,
+        consume_tables: ConsumeTables,
+        address: str,
+    ) -> None:
+        self._stats = stats
+        self._groups = groups
+        self._producers = producers
+        self._consume_tables = consume_tables
+        self._address = address
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.all_consume_stats,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
+        }
+
+    def stats_data(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """VIEW_BROKER_STATS_DATA: growth over a minute, an hour and a day."""
+        header = fields.header(request)
+        name, key = fields.text(header, "statsName"), fields.text(header, "statsKey")
+        growths = self._stats.growths(name, key)
+        if growths is None:
+            return request.response(
+                ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist"
+            )
+        return request.response(body=fastjson.encode(broker_stats_data(growths)))
+
+    def all_consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_CONSUME_STATS: every group, over the write queues of what it consumes."""
+        fields.text(fields.header(request), "isOrder")
+        is_order = fields.flag(fields.header(request), "isOrder")
+        found: list[tuple[str, list[dict[str, Any]]]] = []
+        behind = 0
+        for group in list(self._groups.table):
+            bodies = []
+            for config in self._consume_tables.topics_of(group):
+                if is_order and not config.order:
+                    continue
+                table = self._consume_tables.offsets(config, group, config.write_queue_nums)
+                behind += sum(map(_behind, table.values()))
+                rate = self._stats.group_get_rate(config.topic_name, group)
+                bodies.append(consume_stats(table, rate))
+            found.append((group, bodies))
+        return request.response(
+            body=fastjson.encode(consume_stats_list(self._address, found, behind))
+        )
+
+    def all_producers(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_ALL_PRODUCER_INFO."""
+        producers = self._producers
+        table = {
+            group: [_producer(client) for client in producers.clients(group)]
+            for group in producers.groups()
+        }
+        return request.response(body=fastjson.encode(producer_table(table)))
+
+
+def _producer(client: ClientChannelInfo) -> ProducerClient:
+    return ProducerClient(
+        client.client_id,
+        client.language,
+        client.version,
+        client.last_update_ms,
+        client.channel.remote_text,
+    )
+
+
+def _behind(offset: ConsumeOffset) -> int:
+    return offset.broker_offset - offset.consumer_offset

@@ -1,0 +1,79 @@
+"""How far a group is in the queues of a topic.
+
+Spec: remoting.md, section 7.5.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from rmq_ha.broker.tables.clients import ConsumerManager
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.stat_bodies import ConsumeOffset
+
+
+class QueueEnds(Protocol):
+    """What the store knows of queues."""
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Exclusive; 0 for an unknown queue."""
+
+    def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """ms; -1 unknown."""
+
+
+class ConsumeTables:
+    """Puts ends of queues and committed offsets side by side."""
+
+    def __init__(
+        self,
+        *,
+        store: QueueEnds,
+        topics: TopicConfigManager,
+        consumers: ConsumerManager,
+        consumer_offsets: ConsumerOffsetManager,
+        broker_name: str,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+        self._consumer_offsets = consumer_offsets
+        self._broker_name = broker_name
+
+    def topics_of(self, group: str, wanted: str = "") -> Iterator[TopicConfig]:
+        """
+        What a group consumes here: where it is online, only what it subscribes now.
+
+        :param wanted: only this topic; else all with committed offsets.
+        """
+        names = [wanted] if wanted.strip() else sorted(self._consumer_offsets.which_topics(group))
+        info = self._consumers.group(group)
+        for topic in names:
+            config = self._topics.get(topic)
+            if config is not None and (
+                info is None or not info.subscriptions or topic in info.subscriptions
+            ):
+                yield config
+
+    def offsets(
+        self, config: TopicConfig, group: str, queue_nums: int
+    ) -> dict[MessageQueue, ConsumeOffset]:
+        """
+        The first queues of a topic.
+
+        :param queue_nums: how many of them.
+        """
+        topic = config.topic_name
+        committed = self._consumer_offsets.queues(group, topic)
+        table: dict[MessageQueue, ConsumeOffset] = {}
+        for queue_id in range(queue_nums):
+            offset = max(0, committed.get(queue_id, 0))
+            last_ms = 0
+            if offset > 0:
+                last_ms = max(0, self._store.store_timestamp_at(topic, queue_id, offset - 1))
+            table[MessageQueue(topic, self._broker_name, queue_id)] = ConsumeOffset(
+                max(0, self._store.max_offset_in_queue(topic, queue_id)), offset, last_ms
+            )
+        return table

@@ -1,0 +1,145 @@
+"""What topics, queues and groups did in the last minute, hour and day (StatsItemSet).
+
+Java samples every item every 10 s. Here an item notes what it was at a sampling when it first
+grows after it: the same figures, and an item that rests costs nothing.
+
+Spec: remoting.md, section 7.5, appendix B16.
+"""
+
+from collections.abc import Callable, Hashable
+from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+SAMPLE_S = 10
+"""Seconds between two samplings; their numbers ("ticks") count from the start of the broker."""
+
+Key = TypeVar("Key", bound=Hashable)
+_Past = tuple[int, tuple[int, int, int, int]]
+
+
+class Window(IntEnum):
+    """How far back; the value is the place of the window's notes in an item."""
+
+    MINUTE = 0
+    HOUR = 1
+    DAY = 2
+
+
+# Ticks between two samples of a window, and how many samples it holds.
+_WINDOWS = ((1, 7), (60, 7), (360, 25))
+
+
+class Figure(IntEnum):
+    """What an item counts."""
+
+    MESSAGES = 0
+    BYTES = 1
+    MILLIS = 2
+
+
+class Growth(NamedTuple):
+    """BrokerStatsItem: growth over a window, in a second, and for each time that it grew."""
+
+    total: int
+    per_second: float
+    per_time: float
+
+
+class StatsItem:
+    """Counters and what they were at the last samplings."""
+
+    __slots__ = ("_notes", "born", "messages", "millis", "size", "tick", "times")
+
+    def __init__(self, tick: int) -> None:
+        self.messages = self.size = self.millis = self.times = 0
+        self.born = tick
+        self.tick = -1
+        self._notes: tuple[list[_Past], ...] = ([], [], [])
+
+    def note(self, tick: int) -> None:
+        """The first growth since the sampling `tick`: until now it was as it was then."""
+        past = (self.messages, self.size, self.millis, self.times)
+        for notes, (unit, kept) in zip(self._notes, _WINDOWS, strict=True):
+            sample = tick // unit
+            if notes and notes[-1][0] == sample:
+                continue
+            notes.append((sample, past))
+            while notes[0][0] <= sample - kept:
+                del notes[0]
+        self.tick = tick
+
+    def growth(self, window: Window, figure: Figure, tick: int) -> Growth:
+        """Between the first and the last sampling of a window; of one alone, nothing."""
+        unit, kept = _WINDOWS[window]
+        last = tick // unit
+        first = max(last - kept + 1, self.born // unit)
+        if first >= last:
+            return Growth(0, 0.0, 0.0)
+        new, old = self._at(window, last), self._at(window, first)
+        total, times = new[figure] - old[figure], new[3] - old[3]
+        seconds = (last - first) * unit * SAMPLE_S
+        return Growth(total, total / seconds, total / times if times > 0 else 0.0)
+
+    def _at(self, window: Window, sample: int) -> tuple[int, int, int, int]:
+        for noted, past in self._notes[window]:
+            if noted >= sample:
+                return past
+        return (self.messages, self.size, self.millis, self.times)
+
+
+class StatsTable(Generic[Key]):
+    """
+    Items by key.
+
+    :param capacity: beyond it those that rest since a minute go, or, without any, the oldest.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._items: dict[Key, StatsItem] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(
+        self, key: Key, tick: int, messages: int, size: int, times: int = 1, millis: int = 0
+    ) -> None:
+        """
+        Count; once a batch.
+
+        :param tick: the number of the last sampling.
+        :param times: how often this happened.
+        """
+        item = self._items.get(key)
+        if item is None:
+            item = self._new(key, tick)
+        if item.tick != tick:
+            item.note(tick)
+        item.messages += messages
+        item.size += size
+        item.times += times
+        item.millis += millis
+
+    def get(self, key: Key) -> StatsItem | None:
+        """None: nothing was counted."""
+        return self._items.get(key)
+
+    def forget(self, is_gone: Callable[[Key], bool]) -> None:
+        """Remove the items whose topic or group is gone."""
+        for key in [key for key in self._items if is_gone(key)]:
+            del self._items[key]
+
+    def _new(self, key: Key, tick: int) -> StatsItem:
+        if len(self._items) >= self._capacity:
+            self._make_room(tick)
+        item = self._items[key] = StatsItem(tick)
+        return item
+
+    def _make_room(self, tick: int) -> None:
+        """For an eighth at least: this looks at all of them."""
+        resting = tick - _WINDOWS[Window.MINUTE][1]
+        for key in [key for key, item in self._items.items() if item.tick < resting]:
+            del self._items[key]
+        surplus = len(self._items) - self._capacity * 7 // 8
+        for key in list(self._items)[: max(0, surplus)]:
+            del self._items[key]
