@@ -6,6 +6,7 @@ Spec: store.md, section 13.
 from dataclasses import dataclass
 
 from rmq_ha.config.fields import key
+from rmq_ha.config.log_format import LogFormat
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,6 +21,21 @@ class NamesrvConfig:
     order_message_enable: bool = key(
         "orderMessageEnable", False, "answer ordered-topic configuration"
     )
+    keep_wiped_write_perm: bool = key(
+        "keepWipedWritePerm",
+        True,
+        "ours: wipeWritePerm lasts until addWritePerm, over registrations and restarts; false: "
+        "until the broker registers changed topics or comes back, as in RocketMQ",
+    )
     bind_address: str = key(
         "bindAddress", "", "ours: interface to listen on; empty: all, as the Java name server does"
+    )
+    metrics_port: int = key(
+        "metricsPort", 0, "ours: serve /metrics (Prometheus) and /healthz over HTTP here; 0: do not"
+    )
+    metrics_address: str = key(
+        "metricsAddress", "127.0.0.1", "ours: interface of metricsPort; empty: all"
+    )
+    log_format: LogFormat = key(
+        "logFormat", LogFormat.text, "ours: text, or json: one object a line, with every field"
     )

@@ -18,9 +18,12 @@ from rmq_ha.namesrv.kv_config import KVConfigManager
 from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
 from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
+from rmq_ha.namesrv.wiped import WipedBrokers
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.tls.reload import TlsReload
+from rmq_ha.tls.server import ServerTls
 
 SCAN_FIRST_SECONDS = 5.0
 SCAN_EVERY_SECONDS = 10.0
@@ -31,9 +34,10 @@ class NamesrvController:
     One name server: a listening port and tables in memory.
 
     :param interface: to listen on; `bindAddress` when empty.
-    :param tls: as `RemotingServer`'s.
+    :param tls: the `tls.*` keys; None: plain only.
     :ivar routes: who is registered.
     :ivar kv_config: the key-value store; in memory only without a `kvConfigPath`.
+    :ivar tls: reads certificates again.
     """
 
     log = Logger()
@@ -46,22 +50,31 @@ class NamesrvController:
         interface: str = "",
         tls: Mapping[str, str] | None = None,
     ) -> None:
-        self.routes = RouteInfoManager()
         self.kv_config = KVConfigManager(
             host.disk, host.worker, namesrv_config.kv_config_path or ""
         )
+        wiped = WipedBrokers(self.kv_config, lambda: namesrv_config.keep_wiped_write_perm)
+        self.routes = RouteInfoManager(wiped.is_wiped)
         self._host = host
         self._server_config = server_config
         self._interface = interface or namesrv_config.bind_address
         self._port: IListeningPort | None = None
         route_processor = RouteProcessor(
-            host.clock, self.routes, self.kv_config, lambda: namesrv_config.order_message_enable
+            host.clock,
+            self.routes,
+            self.kv_config,
+            lambda: namesrv_config.order_message_enable,
+            wiped,
         )
         self._settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
         dispatcher = RequestDispatcher([])
         dispatcher.routes.update(route_processor.handlers())
         dispatcher.routes.update(ConfigProcessor(self.kv_config, self._settings).handlers())
-        self._server = RemotingServer(host, server_config, dispatcher, tls)
+        rules = None
+        if tls is not None:
+            rules = ServerTls(tls, host.disk.read_bytes, host.now_ms)
+        self.tls = TlsReload(host, [] if rules is None else [rules])
+        self._server = RemotingServer(host, server_config, dispatcher, rules)
         self._scan = Periodic(
             host.clock,
             "broker expiry",
@@ -96,10 +109,12 @@ class NamesrvController:
         self.kv_config.load()
         self._port = await self._server.listen(self._server_config.listen_port, self._interface)
         self._scan.start()
+        self.tls.start()
         self.log.info("name server listens on port {port}", port=self.port)
 
     async def _stop(self) -> None:
         await self._scan.stop()
+        await self.tls.stop()
         await self._server.stop()
         await self.kv_config.persist_if_dirty()
         await self._settings.file.written()

@@ -13,6 +13,8 @@ from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+WIPED_WRITE_PERM = "WIPED_WRITE_PERM"
+"""Broker names that producers are to avoid until addWritePerm; ours."""
 
 
 class KVConfigManager(PersistedTable):

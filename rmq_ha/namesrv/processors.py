@@ -6,7 +6,7 @@ Spec: remoting.md, section 2.3 and chapter 9.
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -16,6 +16,7 @@ from rmq_ha.model.data_version import DataVersion
 from rmq_ha.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
+from rmq_ha.namesrv.wiped import WipedBrokers
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import read_body
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -47,6 +48,7 @@ class RouteProcessor:
     Brokers register, clients ask where topics are.
 
     :param order_enabled: says whether routes carry ORDER_TOPIC_CONFIG (`orderMessageEnable`).
+    :param wiped: brokers without write permission; `routes` looks there, too.
     """
 
     log = Logger()
@@ -57,11 +59,13 @@ class RouteProcessor:
         routes: RouteInfoManager,
         kv_config: KVConfigManager,
         order_enabled: Callable[[], bool],
+        wiped: WipedBrokers,
     ) -> None:
         self._clock = clock
         self._routes = routes
         self._kv_config = kv_config
         self._order_enabled = order_enabled
+        self._wiped = wiped
         self._watched: set[ClosingChannel] = set()
 
     def handlers(self) -> dict[int, Handler]:
@@ -106,8 +110,9 @@ class RouteProcessor:
         )
         if result.is_first:
             self.log.info(
-                "{broker.broker_name} {broker.broker_id} at {broker.address} registered",
+                "{broker.broker_name} {broker.broker_id} at {broker.address} registered{note}",
                 broker=broker,
+                note=self._note_if_wiped(broker.broker_name),
             )
         self._watch(channel)
         answer_ext = {}
@@ -157,19 +162,23 @@ class RouteProcessor:
         """106."""
         return request.response(body=self._routes.cluster_info().encode())
 
-    def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
-        """205."""
+    def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
+        """205: lasts until 327, if it is so configured."""
         name = _required(request, "brokerName")
         count = self._routes.wipe_write_perm(name)
         self.log.info("{broker}: {count} topics are closed to producers", broker=name, count=count)
-        return request.response(ext={"wipeTopicCount": str(count)})
+        written = self._wiped.add(name) if self._routes.has_broker(name) else succeed(True)
+        ext = {"wipeTopicCount": str(count)}
+        return _when_written(request, written, self._kv_config.path, ext)
 
-    def add_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+    def add_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
         """327."""
         name = _required(request, "brokerName")
+        written = self._wiped.remove(name)
         count = self._routes.add_write_perm(name)
         self.log.info("{broker}: {count} topics are open to producers", broker=name, count=count)
-        return request.response(ext={"addTopicCount": str(count)})
+        ext = {"addTopicCount": str(count)}
+        return _when_written(request, written, self._kv_config.path, ext)
 
     def topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """206."""
@@ -204,6 +213,14 @@ class RouteProcessor:
     ) -> RemotingCommand:
         """313."""
         return _topic_list(request, self._routes.unit_sub_non_unit_topics())
+
+    def _note_if_wiped(self, broker_name: str) -> str:
+        if not self._wiped.is_wiped(broker_name):
+            return ""
+        return (
+            "; producers avoid it since wipeWritePerm was called: "
+            f"mqadmin addWritePerm -b {broker_name} lets them come back"
+        )
 
     def _watch(self, channel: ClosingChannel) -> None:
         """A registered broker's connection is asked once to tell us when it ends."""
@@ -327,11 +344,14 @@ def _topic_list(
 
 
 def _when_written(
-    request: RemotingCommand, written: "Deferred[bool]", path: str
+    request: RemotingCommand,
+    written: "Deferred[bool]",
+    path: str,
+    ext: dict[str, str] | None = None,
 ) -> "Deferred[RemotingCommand | None]":
     async def answer(written: Awaitable[bool]) -> RemotingCommand | None:
         if await written:
-            return request.response()
+            return request.response(ext=ext)
         return request.response(
             ResponseCode.SYSTEM_ERROR,
             f"changed in memory, but {path} could not be written: see the name server's log",

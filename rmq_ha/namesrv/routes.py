@@ -61,9 +61,12 @@ class RouteInfoManager:
     The name server's tables; all of them in memory only.
 
     Topics are added and updated by registrations of masters and never removed by them.
+
+    :param is_wiped: says of a broker name that producers are to avoid it, whatever it registers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_wiped: Callable[[str], bool] = lambda broker_name: False) -> None:
+        self._is_wiped = is_wiped
         self._topics: dict[str, dict[str, QueueRoute]] = {}
         self._brokers: dict[str, BrokerRoute] = {}
         self._clusters: dict[str, dict[str, None]] = {}
@@ -220,9 +223,13 @@ class RouteInfoManager:
             lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB
         )
 
+    def has_broker(self, broker_name: str) -> bool:
+        """A broker of this name is registered."""
+        return broker_name in self._brokers
+
     def wipe_write_perm(self, broker_name: str) -> int:
         """
-        Let producers avoid a broker, until it registers changed topics.
+        Let producers avoid a broker, until it registers changed topics and is not `is_wiped`.
 
         :returns: on how many topics.
         """
@@ -250,12 +257,13 @@ class RouteInfoManager:
             del self._topics[topic]
 
     def _put_topics(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+        allowed = ~PERM_WRITE if self._is_wiped(broker_name) else -1
         for name, config in topics.items():
             self._topics.setdefault(name, {})[broker_name] = QueueRoute(
                 broker_name,
                 config.read_queue_nums,
                 config.write_queue_nums,
-                config.perm,
+                config.perm & allowed,
                 config.topic_sys_flag,
             )
 

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 
 from rmq_ha.config import properties
 from rmq_ha.config.fields import fields_by_key
+from rmq_ha.config.from_afar import refusal
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.config.settings import render_objects
@@ -18,10 +19,6 @@ from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.codes import ResponseCode
-
-FORBIDDEN = ("kvConfigPath", "configStorePath")
-# Where a server lives and listens is no business of a remote peer.
-IGNORED = frozenset({"rocketmqHome", "bindAddress"})
 
 
 class NamesrvSettings:
@@ -49,26 +46,22 @@ class NamesrvSettings:
 
     def update(self, text: str) -> "Deferred[bool]":
         """
-        Change what a properties text names; keys that are unknown or not ours to change are
-        ignored.
+        Change what a properties text names; unknown keys are ignored.
 
         :returns: fires with whether the file was written; never fails.
         :raises ConfigurationError: the text is no properties text, or a value does not fit;
             nothing was changed.
-        :raises RequestRejected: it names a path that must not be changed from afar.
+        :raises RequestRejected: it names what must not be changed from afar.
         """
         wanted = {item.key: item.value for item in properties.parse(text)}
-        refused = [name for name in FORBIDDEN if name in wanted]
-        if refused:
-            raise RequestRejected(
-                ResponseCode.NO_PERMISSION,
-                f"{', '.join(refused)} can only be changed in the file, with a restart",
-            )
+        refused = refusal(list(wanted))
+        if refused is not None:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, refused)
         values: list[tuple[Any, str, Any]] = []
         changes: dict[str, str] = {}
         for target in self._targets:
             for key, field in fields_by_key(type(target)).items():
-                if key in wanted and key not in IGNORED:
+                if key in wanted:
                     try:
                         value = parse_value(field, wanted[key])
                     except ValueError as error:

@@ -49,7 +49,7 @@ def test_changes_at_the_same_time_are_all_kept() -> None:
 def test_what_may_not_change_leaves_the_file_alone() -> None:
     broker = a_broker()
     answer = broker.call(update("fileReservedTime=48\nlistenPort=1\n"))
-    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.code == ResponseCode.NO_PERMISSION
     assert "listenPort" in (answer.remark or "")
     assert broker.host.disk.read_bytes(PATH) == FILE
     broker.stop()
