@@ -13,12 +13,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import StoreError
+from rmq_ha.errors import StoreError, TlsRefused
 from rmq_ha.ha.protocol import ReplicaProtocol
 from rmq_ha.ha.replica import Replica
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.seams import Host
+from rmq_ha.tls.ends import connect_tls
+from rmq_ha.tls.ha import HaTls
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 RETRY_SECONDS = 5.0
@@ -51,7 +53,10 @@ class MasterLink:
 
     log = Logger()
 
-    def __init__(self, host: Host, configuration: BrokerConfiguration, log: ICommitLog) -> None:
+    def __init__(
+        self, host: Host, configuration: BrokerConfiguration, log: ICommitLog, tls: HaTls
+    ) -> None:
+        self._tls = tls
         self.address: str | None = None
         self.state = "no address"
         self._host = host
@@ -118,13 +123,17 @@ class MasterLink:
         if not self._is_running or self.address is None:
             return
         self.state = "connecting"
-        endpoint = self._host.network.client(
-            *split_address(self.address), timeout=CONNECT_TIMEOUT_SECONDS
-        )
+        self._attempt = maybeDeferred(self._open, *split_address(self.address))
+        self._attempt.addCallbacks(self._connected, self._failed)
+
+    def _open(self, host: str, port: int) -> "Deferred[Any]":
+        endpoint = self._host.network.client(host, port, timeout=CONNECT_TIMEOUT_SECONDS)
+        if self._tls.is_enabled:
+            session = self._tls.link_session(host)
+            return connect_tls(endpoint, self._host.clock, self._build, session)
         factory = Factory.forProtocol(self._build)
         factory.noisy = False
-        self._attempt = maybeDeferred(endpoint.connect, factory)
-        self._attempt.addCallbacks(self._connected, self._failed)
+        return endpoint.connect(factory)
 
     def _build(self) -> ReplicaProtocol:
         clock = self._host.clock
@@ -145,7 +154,7 @@ class MasterLink:
         if not self._is_running:
             return
         self.state = "unreachable"
-        if not isinstance(failure.value, ConnectError | DNSLookupError | OSError):
+        if not isinstance(failure.value, ConnectError | DNSLookupError | OSError | TlsRefused):
             self.log.failure("connecting to the master at {peer}", failure, peer=self.address)
         self._tell(f"cannot connect: {failure.getErrorMessage()}")
         self._later(RETRY_SECONDS)

@@ -24,12 +24,16 @@ from rmq_ha.errors import ReplicationError, StoreError
 from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.replica import Replica
 from rmq_ha.host.timer import rearm
+from rmq_ha.tls.transport import TlsTransport
 
 FRAMES_PER_TURN = 4
 """After these the feed lets others have their turn."""
 
 READ_SIZE = 1 << 18
 """A slave reads in chunks of this many bytes; measured: 64 KiB and 1 MiB are slower by half."""
+
+TLS_HELLO = b"\x16\x03"
+SPEAKS_TLS = "it speaks TLS, and tls.ha.mode=disabled"
 
 CLOSE_SECONDS = 1.0
 """How long a connection that we leave may take to send what it still holds."""
@@ -117,7 +121,7 @@ class FeedProtocol(Protocol):
         try:
             is_report = self.feed.receive_data(data, self._clock.seconds())
         except ReplicationError as error:
-            self.close(str(error), error)
+            self.close(SPEAKS_TLS if data.startswith(TLS_HELLO) else str(error), error)
             return
         self.push()
         if is_report:
@@ -234,8 +238,11 @@ class ReplicaProtocol(Protocol):
     def connectionMade(self) -> None:
         """Report at once: a Java master answers at once."""
         prepare(self.transport)
-        if isinstance(self.transport, Connection):
-            self.transport.bufferSize = READ_SIZE
+        below: Any = self.transport
+        if isinstance(below, TlsTransport):
+            below = below.raw
+        if isinstance(below, Connection):
+            below.bufferSize = READ_SIZE
         self._step(self.replica.connected)
 
     def dataReceived(self, data: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -22,6 +22,10 @@ from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog, IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
+from rmq_ha.tls.ends import TlsDoor
+from rmq_ha.tls.ha import HaTls
+from rmq_ha.tls.refusals import Refusals
+from rmq_ha.tls.server import TlsMode
 
 MIN_ADDRESS_SIZE = 6
 """A shorter haMasterAddress counts as none, as in the Java broker."""
@@ -36,9 +40,9 @@ class _FeedFactory(Factory):
     def __init__(self, service: "HAService") -> None:
         self._service = service
 
-    def buildProtocol(self, addr: IAddress | None) -> FeedProtocol:
-        """One feed a connection."""
-        return self._service.accept()
+    def buildProtocol(self, addr: IAddress | None) -> Protocol:
+        """One feed a connection; with TLS behind a door."""
+        return self._service.meet()
 
 
 @implementer(IReplication)
@@ -50,6 +54,8 @@ class HAService:
     Differs from 4.9.7 on purpose: a connection counts as a slave after its first valid report;
     the watermark knows live connections only, so it can fall; each put has its own deadline;
     what was appended leaves at the end of the turn, whatever the role.
+
+    :ivar tls: who may connect, and how the link connects.
     """
 
     log = Logger()
@@ -63,6 +69,9 @@ class HAService:
         self._feeds: list[FeedProtocol] = []
         self._times = AppendTimes()
         self._best_acked: int | None = None
+        self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
+        self._refusals = Refusals(host.clock)
+        self._doors: dict[TlsDoor, None] = {}
         self._open = 0
         self._told: dict[str, str] = {}
         self._port: IListeningPort | None = None
@@ -72,7 +81,7 @@ class HAService:
         self._link: MasterLink | None = None
         self._has_fixed_address = False
         if configuration.store.broker_role is BrokerRole.SLAVE:
-            self._link = MasterLink(host, configuration, log)
+            self._link = MasterLink(host, configuration, log, self.tls)
             self._fix_address(configuration.store.ha_master_address)
 
     def _fix_address(self, address: str | None) -> None:
@@ -129,6 +138,8 @@ class HAService:
         await self._let_slaves_catch_up()
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
         self._fire(self._waiting.drain(), PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        for door in list(self._doors):
+            door.abort()
         for connection in list(self._feeds):
             connection.close("this broker stops")
         if self._open:
@@ -240,8 +251,16 @@ class HAService:
     def _behind(self, offset: int) -> float:
         return self._times.behind(offset, self._host.clock.seconds())
 
+    def meet(self) -> Protocol:
+        """Somebody connects to the listener; with TLS there is no feed before the handshake."""
+        if self.tls.mode is TlsMode.DISABLED:
+            return self.accept()
+        patience = self._configuration.store.ha_housekeeping_interval / 1000
+        clock, doors = self._host.clock, self._doors
+        return TlsDoor(clock, self.accept, self.tls, self._refusals, patience, doors)
+
     def accept(self) -> FeedProtocol:
-        """Somebody connects to the listener."""
+        """Somebody may replicate."""
         clock = self._host.clock
         feed = Feed(self._commit_log, self._configuration, clock.seconds())
         connection = FeedProtocol(feed, self, clock, self._host.now_ms())

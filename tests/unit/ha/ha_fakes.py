@@ -112,6 +112,13 @@ class FakeNetwork:
             return succeed(listener)
 
 
+class NoFiles:
+    """A disk with nothing on it."""
+
+    def read_bytes(self, path: str) -> bytes:
+        raise FileNotFoundError(path)
+
+
 class Station:
     """A service on a fake network, and the raw slaves that connect to it."""
 
@@ -128,7 +135,7 @@ class Station:
             clock=self.clock,  # type: ignore[arg-type]
             now_ms=lambda: 1_700_000_000_000 + round(self.clock.seconds() * 1000),
             network=self.network,  # type: ignore[arg-type]
-            disk=None,  # type: ignore[arg-type]
+            disk=NoFiles(),  # type: ignore[arg-type]
             worker=None,  # type: ignore[arg-type]
             random=random.Random(7),
         )
