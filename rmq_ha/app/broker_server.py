@@ -50,6 +50,12 @@ class BrokerServer:
         """Those that it was planned to take."""
         return self._ports
 
+    def reload(self) -> None:
+        """New certificates for what listens and connects; connections go on."""
+        for part in (self._namesrv, self._broker):
+            if part is not None:
+                part.tls.reload()
+
     def facts(self) -> dict[str, Any]:
         """Name, role and ports."""
         configuration = self._configuration

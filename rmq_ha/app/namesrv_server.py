@@ -45,6 +45,10 @@ class NamesrvServer:
         port = self._configuration.server.listen_port
         return [PlannedPort(port, "brokers and clients (listenPort)")]
 
+    def reload(self) -> None:
+        """New certificates; connections go on."""
+        self._controller.tls.reload()
+
     def facts(self) -> dict[str, Any]:
         """The real port, if any free one was asked for."""
         return {"listenPort": self._controller.port}

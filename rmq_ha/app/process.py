@@ -4,6 +4,7 @@ import atexit
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from twisted.logger import Logger
@@ -43,6 +44,20 @@ class ProcessEnd:
     def catch_sigterm(self) -> None:
         """Call it when the reactor runs: its own handler must already be there to be replaced."""
         signal.signal(signal.SIGTERM, self._terminated)
+
+    def catch_sighup(self, reload: Callable[[], object]) -> None:
+        """
+        Read certificates again when asked to.
+
+        :param reload: called in the reactor's thread.
+        """
+        signal.signal(
+            signal.SIGHUP, lambda number, frame: self._reactor.callFromThread(self._hup, reload)
+        )
+
+    def _hup(self, reload: Callable[[], object]) -> None:
+        self.log.info("SIGHUP: reading the TLS settings again")
+        reload()
 
     def _terminated(self, number: int, frame: Any) -> None:
         self._reactor.callFromThread(self._stop_as_told)

@@ -31,6 +31,9 @@ class Server(Protocol):
     def ports(self) -> list[PlannedPort]:
         """What it listens on, or tried to."""
 
+    def reload(self) -> object:
+        """Read the TLS settings and certificates again; what does not fit is logged."""
+
     def facts(self) -> dict[str, Any]:
         """What the READY line says."""
 
@@ -62,7 +65,7 @@ class ServerService(Service):
     Runs one server inside twistd.
 
     A start that fails is one line in the log and exit code 1. SIGTERM stops what runs, in order,
-    and is exit code 0.
+    and is exit code 0. SIGHUP reads the TLS settings again.
 
     :param notices: what the operator should know of the configuration.
     :param is_ready_wanted: print the READY line.
@@ -108,6 +111,7 @@ class ServerService(Service):
 
     def _start(self) -> None:
         self._end.catch_sigterm()
+        self._end.catch_sighup(self._server.reload)
         self._started = Deferred.fromCoroutine(self._start_all())
 
     async def _start_all(self) -> None:

@@ -34,6 +34,9 @@ class FakeServer:
         self.calls.append("stop")
         return self.stopped
 
+    def reload(self) -> None:
+        self.calls.append("reload")
+
     def ports(self) -> list[PlannedPort]:
         return PORTS
 
@@ -50,6 +53,9 @@ class FakeEnd:
 
     def catch_sigterm(self) -> None:
         self.calls.append("sigterm")
+
+    def catch_sighup(self, reload: Any) -> None:
+        self.reload = reload
 
 
 class ServiceTests(SynchronousTestCase):
@@ -81,6 +87,12 @@ class ServiceTests(SynchronousTestCase):
         self.assertEqual(self.end.calls, ["sigterm"])
         self.assertEqual(self.lines[0], "odd")
         self.assertIn("serving: ", self.lines[1])
+
+    def test_sighup_reads_the_certificates_again(self) -> None:
+        """The server that runs goes on."""
+        self.run_service()
+        self.end.reload()
+        self.assertEqual(self.server.calls, ["start", "reload"])
 
     def test_a_failed_start_is_one_line_and_a_failed_process(self) -> None:
         """After the line, the reactor stops; what had started is stopped too."""
