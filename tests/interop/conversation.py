@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -27,8 +28,28 @@ def compiled_java(name: str, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     source = HERE / "java" / f"{name}.java"
     subprocess.run(["javac", "-d", str(folder), "-cp", classpath, str(source)], check=True)
-    quiet = f"-Drocketmq.client.logRoot={folder}/logs"
-    return ["java", "-Xmx256m", quiet, "-cp", f"{folder}:{classpath}", name]
+    settings = [
+        f"-Drocketmq.client.logRoot={folder}/logs",
+        # Broadcast consumers remember by client id how far they were; ids are the same each time.
+        f"-Drocketmq.client.localOffsetStoreDir={folder}/offsets",
+    ]
+    return ["java", "-Xmx256m", *settings, "-cp", f"{folder}:{classpath}", name]
+
+
+def compiled_go(folder: Path) -> list[str]:
+    """
+    Compile the program of `tests/interop/go` with the stock Go client.
+
+    :returns: the command that runs it.
+    """
+    program = folder / "features"
+    subprocess.run(
+        ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(program), "."],
+        cwd=HERE / "go",
+        env={**os.environ, "CGO_ENABLED": "0"},
+        check=True,
+    )
+    return [str(program)]
 
 
 class Conversation:
@@ -47,6 +68,7 @@ class Conversation:
             stdout=subprocess.PIPE,
             stderr=errors.open("w"),
             cwd=errors.parent,
+            env={**os.environ, "HOME": str(errors.parent)},  # where the Go client remembers
             text=True,
         )
         threading.Thread(target=self._read, daemon=True).start()

@@ -21,14 +21,12 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
-import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
  * Every feature of the stock client at once, told what to do on stdin, one JSON line per event on stdout.
  *
  * send PHASE N     of each feature N messages, each until it is SEND_OK
  * request PHASE    one request, and the reply that came
- * reset MS         the offsets of group "reset" to that time
  * quit
  *
  * Bodies are FEATURE-PHASE-I. The rules by which something must not arrive are in the test beside.
@@ -70,11 +68,8 @@ public final class Features {
                 case "send":
                     send(plain, traced, transactions, words[1], Integer.parseInt(words[2]));
                     break;
-                case "request":
-                    request(plain, words[1]);
-                    break;
                 default:
-                    reset(Long.parseLong(words[1]));
+                    request(plain, words[1]);
             }
             System.out.println("{\"event\":\"done\",\"command\":\"" + words[0] + "\"}");
         }
@@ -245,15 +240,6 @@ public final class Features {
             }
         }
         System.out.println("{\"event\":\"no reply\",\"why\":\"" + String.valueOf(last).replaceAll("[\"\\\\\\n]", " ") + "\"}");
-    }
-
-    private static void reset(long time) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
-        admin.setNamesrvAddr(namesrv);
-        admin.setInstanceName("i" + INSTANCES.incrementAndGet());
-        admin.start();
-        admin.resetOffsetByTimestamp("reset", "g-reset", time, true);
-        admin.shutdown();
     }
 
     /** By its number: commit, roll back, leave open and commit when asked, leave open and roll back. */
