@@ -1,0 +1,132 @@
+"""
+Delayed messages when the master dies and its slave becomes the master.
+
+Each is delivered at least once; the new master's log has one copy of each, wherever the old master
+was and however old, or how far ahead, the slave's copy of the progress is.
+"""
+
+from collections import Counter
+
+import pytest
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.config.netty import NettyClientConfig
+from rmq_ha.errors import RemotingError
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.pair import PairOptions
+from rmq_ha.testing.simcluster import SimCluster
+from rmq_ha.testing.workload import TOPICS
+
+LEVELS = "1s 2s 4s 9s"
+
+
+class DelayedMessages:
+    """A cluster whose clients send delayed messages, some 70 a second, until the master dies."""
+
+    def __init__(self, seed: int, role: BrokerRole) -> None:
+        self.cluster = SimCluster(seed, PairOptions(role, file_size=1 << 20))
+        self.random = self.cluster.world.random("delayed")
+        for node in (self.cluster.master, self.cluster.slave):
+            node.configuration.store.message_delay_level = LEVELS
+        self.client = RemotingClient(self.cluster.client_host.seams, NettyClientConfig())
+        self.accepted: set[str] = set()
+        self.target = self.cluster.master
+        self.count = 0
+        self.is_sending = True
+
+    def run(self, seconds: float) -> None:
+        self.cluster.world.clock.run_for(seconds)
+
+    def send_on(self) -> None:
+        if not self.is_sending:
+            return
+        self.cluster.client_host.clock.callLater(self.random.expovariate(20), self.send_on)
+        for _ in range(self.random.choice((1, 2, 8))):
+            self.send()
+
+    def send(self) -> None:
+        self.count += 1
+        unique = f"d{self.count:06d}"
+        level = self.random.randint(1, 4)
+        text = f"UNIQ_KEY\x01{unique}\x02DELAY\x01{level}\x02WAIT\x01true"
+        request = send_request(
+            "g", self.random.choice(TOPICS), 0, b"x", text, self.cluster.client_host.now_ms()
+        )
+        address = f"{self.target.host.ip}:{LISTEN_PORT}"
+        asked = self.client.invoke(address, request, 5000)
+        asked.addCallback(lambda answer: self.accepted.add(unique) if answer.code == 0 else None)
+        asked.addErrback(lambda failure: failure.trap(RemotingError))
+
+    def fail_over(self, power: bool) -> None:
+        """The master dies; an operator stops the slave and starts it as the master."""
+        slave = self.cluster.slave
+        self.cluster.master.crash(power)
+        self.is_sending = False
+        self.run(self.random.random() * 3)
+        slave.stop()
+        self.cluster.world.clock.run_while(lambda: slave.state != "down", 60)
+        slave.configuration.store.broker_role = BrokerRole.ASYNC_MASTER
+        slave.configuration.broker.broker_id = 0
+        slave.load()
+        slave.start()
+
+    def copies(self, node) -> Counter[str]:
+        """Delivered messages by unique id."""
+        records = node.log_image().records()
+        return Counter(record.unique_id for record in records if record.topic in TOPICS)
+
+    def scheduled(self, node) -> set[str]:
+        records = node.log_image().records()
+        return {record.unique_id for record in records if record.topic == SCHEDULE_TOPIC}
+
+
+def run_scenario(seed: int, role: BrokerRole) -> tuple[DelayedMessages, set[str]]:
+    """Returns the scenario at its end, and what the dead master had delivered."""
+    made = DelayedMessages(seed, role)
+    made.cluster.start()
+    made.run(8)
+    made.send_on()
+    made.run(5 + made.random.random() * 15)
+    if role is BrokerRole.ASYNC_MASTER and seed % 2:
+        made.cluster.slave.replication.stop()  # its log falls behind, its tables do not
+        made.run(11)
+    before = set(made.copies(made.cluster.master))
+    made.fail_over(power=seed % 3 == 0)
+    made.run(25)
+    return made, before
+
+
+def lost_and_doubled(made: DelayedMessages) -> tuple[set[str], list[str]]:
+    """Of the messages that the new master has."""
+    slave = made.cluster.slave
+    copies = made.copies(slave)
+    return (
+        made.scheduled(slave) - set(copies),
+        [unique for unique, count in copies.items() if count > 1],
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("role", [BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER])
+def test_fail_over(seed: int, role: BrokerRole) -> None:
+    """Everything that the new master has is delivered, and nothing twice."""
+    made, before = run_scenario(seed, role)
+    scheduled = made.scheduled(made.cluster.slave)
+    assert len(scheduled) > 100
+    assert len(before) > 50
+    assert lost_and_doubled(made) == (set(), [])
+    if role is BrokerRole.SYNC_MASTER:
+        assert made.accepted <= scheduled
+
+
+def test_progress_file_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the scenario finds when the log is not asked: hundreds come twice, others never."""
+    monkeypatch.setattr(ScheduleMessageService, "_look_back", lambda self: None)
+    _, doubled = lost_and_doubled(run_scenario(0, BrokerRole.SYNC_MASTER)[0])
+    assert len(doubled) > 100
+    lost, _ = lost_and_doubled(run_scenario(1, BrokerRole.ASYNC_MASTER)[0])
+    assert len(lost) > 20
