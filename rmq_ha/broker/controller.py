@@ -135,12 +135,19 @@ class BrokerController:
             host.disk, host.worker, f"{folder}/consumerOffset.json"
         )
         self.delay_offsets = DelayOffsetCopy(host.disk, host.worker, f"{folder}/delayOffset.json")
-        self.consumers = ConsumerManager()
+        self.consumer_filters = ConsumerFilterManager(
+            host.disk, host.worker, f"{folder}/consumerFilter.json", broker, host.now_ms
+        )
+        self.consumers = ConsumerManager(self.consumer_filters.unregister)
         self.producers = ProducerManager()
         self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager()
         self.config_file = PropertiesFile(host.disk, host.worker, self.configuration.config_file)
         self.stats = BrokerStats(
-            host.now_ms, host.clock.seconds, broker.broker_cluster_name, broker.enable_detail_stat
+            host.now_ms,
+            host.clock.seconds,
+            broker.broker_cluster_name,
+            broker.enable_detail_stat,
+            lambda: self.commit_log.max_offset,
         )
 
     def _make_store(self) -> None:

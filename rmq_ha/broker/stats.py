@@ -7,9 +7,11 @@ Spec: remoting.md, sections 7.5 and 7.9, appendix B16.
 
 from bisect import bisect_right
 from collections.abc import Callable, Container
+from struct import Struct
 from typing import Any
 
 from rmq_ha.broker.stat_items import SAMPLE_S, Figure, Growth, StatsTable, Window
+from rmq_ha.store.format.commitlog import store_timestamp_of
 
 _LATENCY_LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
 _LATENCY_NAMES = (
@@ -29,6 +31,7 @@ _LATENCY_NAMES = (
 )
 _LATENCY_PERIOD_MS = 60_000
 _MAX_ITEMS = 50_000
+_PHYSICAL_OFFSET = Struct(">28xq")
 # Group of what is put by clock, as RocketMQ names it.
 _SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 ALL_QUEUES = -1
@@ -104,6 +107,7 @@ class BrokerStats:
     :param seconds: a clock that never jumps.
     :param cluster_name: the key of BROKER_PUT_NUMS and BROKER_GET_NUMS.
     :param with_queues: count each queue, too (`enableDetailStat`).
+    :param log_end: physical offset.
     :ivar fall_behind: `(topic, queue id, group)` to how far its last read was behind the end of the
         log in bytes, and behind now in ms (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME).
     """
@@ -114,12 +118,14 @@ class BrokerStats:
         seconds: Callable[[], float],
         cluster_name: str = "",
         with_queues: bool = True,
+        log_end: Callable[[], int] = lambda: 0,
     ) -> None:
         self._now_ms = now_ms
         self._seconds = seconds
         self._began = seconds()
         self._cluster_name = cluster_name
         self._with_queues = with_queues
+        self._log_end = log_end
         self._latencies = _Latencies()
         self._max_get_ms = 0
         self.tables: dict[str, StatsTable[Any]] = {
@@ -185,6 +191,22 @@ class BrokerStats:
         self._gets.add(self._cluster_name, tick, count, size, 0)
         if took_ms > self._max_get_ms:
             self._max_get_ms = took_ms
+
+    def read(
+        self, topic: str, queue_id: int, group: str, records: list[bytes], began_ms: int
+    ) -> None:
+        """
+        A pull found messages: `got`, and how far behind it is.
+
+        :param records: at least one.
+        :param began_ms: when the reading began.
+        """
+        now_ms = self._now_ms()
+        self.got(topic, queue_id, group, len(records), sum(map(len, records)), now_ms - began_ms)
+        stored_ms = store_timestamp_of(records[-1])
+        if stored_ms:
+            behind = self._log_end() - _PHYSICAL_OFFSET.unpack_from(records[-1])[0]
+            self.fell_behind(topic, queue_id, group, behind, now_ms - stored_ms)
 
     def fell_behind(self, topic: str, queue_id: int, group: str, size: int, behind_ms: int) -> None:
         """

@@ -13,9 +13,9 @@ from twisted.logger import Logger
 from rmq_ha.broker.hold import HeldPull, PullRequestHoldService
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.processors.pull_filters import PullFilters
 from rmq_ha.broker.processors.pull_response import found_frame
 from rmq_ha.broker.stats import BrokerStats
-from rmq_ha.broker.tables.clients import ConsumerManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -26,11 +26,9 @@ from rmq_ha.model.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION,
 from rmq_ha.model.message import Address, GetMessageResult, Message
 from rmq_ha.model.properties import DELAY, KEYS, TAGS, encode_properties
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
-from rmq_ha.model.subscription import TAG, SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import OFFSET_MOVED_EVENT
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.store.filters import TagFilter
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -82,7 +80,7 @@ class PullMessageProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumer_offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
+        filters: PullFilters,
         hold: PullRequestHoldService,
         stats: BrokerStats,
         configuration: BrokerConfiguration,
@@ -94,7 +92,7 @@ class PullMessageProcessor:
         self._topics = topics
         self._groups = groups
         self._consumer_offsets = consumer_offsets
-        self._consumers = consumers
+        self._filters = filters
         self._hold = hold
         self._stats = stats
         self._broker = configuration.broker
@@ -157,16 +155,9 @@ class PullMessageProcessor:
         queue_id = self._checked_queue(channel, topic, fields.int32(header, "queueId"))
         sys_flag = fields.int32(header, "sysFlag")
         if sys_flag & PULL_SUBSCRIPTION:
-            subscription = self._subscription_of_request(topic, header)
+            message_filter = self._filters.of_request(topic, header)
         else:
-            subscription = self._subscription_of_group(group, topic, header)
-        if subscription.expression_type not in (None, "", TAG):
-            raise RequestRejected(
-                ResponseCode.SYSTEM_ERROR,
-                "the broker does not support consumer to filter message by "
-                f"{subscription.expression_type}",
-            )
-        tags = TagFilter(subscription)
+            message_filter = self._filters.of_group(group, topic, header)
         return _Pull(
             group,
             topic,
@@ -174,7 +165,7 @@ class PullMessageProcessor:
             fields.int64(header, "queueOffset"),
             min(fields.int32(header, "maxMsgNums"), MAX_MSG_NUMS),
             sys_flag,
-            None if tags.matches_all else tags,
+            message_filter,
         )
 
     def _checked_queue(self, channel: Channel, topic: str, queue_id: int) -> int:
@@ -194,43 +185,6 @@ class PullMessageProcessor:
                 f"[{config.read_queue_nums}] consumer:[{channel.remote_text}]",
             )
         return queue_id
-
-    def _subscription_of_request(self, topic: str, header: Mapping[str, str]) -> SubscriptionData:
-        """Java builds a type of "" as if it were SQL92: no tags, so that only `*` matches."""
-        expression, kind = header.get("subscription"), header.get("expressionType")
-        if kind is None or kind == TAG:
-            return SubscriptionData.for_tags(topic, expression)
-        if not expression:
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            )
-        return SubscriptionData(topic, expression, expression_type=kind)
-
-    def _subscription_of_group(
-        self, group: SubscriptionGroupConfig, topic: str, header: Mapping[str, str]
-    ) -> SubscriptionData:
-        info = self._consumers.group(group.group_name)
-        if info is None:
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                "the consumer's group info not exist: no heartbeat of it has arrived yet",
-            )
-        if info.message_model == "BROADCASTING" and not group.consume_broadcast_enable:
-            raise RequestRejected(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group.group_name}] can not consume by broadcast way",
-            )
-        subscription = info.subscriptions.get(topic)
-        if subscription is None:
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"the consumer's subscription not exist: no heartbeat names {topic}",
-            )
-        if subscription.sub_version < fields.int64(header, "subVersion"):
-            raise RequestRejected(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-            )
-        return subscription
 
     def _run(
         self, channel: Channel, request: RemotingCommand, pull: _Pull, suspend_ms: int | None
@@ -295,10 +249,7 @@ class PullMessageProcessor:
             }
             for hook in self._hooks:
                 hook.before_consume(context)
-        took_ms = self._now_ms() - began_ms
-        self._stats.got(
-            pull.topic, pull.queue_id, group, len(records), sum(map(len, records)), took_ms
-        )
+        self._stats.read(pull.topic, pull.queue_id, group, records, began_ms)
         if request.binary or request.is_oneway:
             return request.response(
                 ResponseCode.SUCCESS, "FOUND", _offsets(result, suggest), b"".join(records)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from rmq_ha.broker.stat_items import Figure, StatsItem, StatsTable, Window
 from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.model.message import Address
+from rmq_ha.store.format.commitlog import Record, encode_record
 
 START_MS = int(datetime(2026, 3, 3, 12).timestamp() * 1000)
 
@@ -204,6 +206,24 @@ def test_what_is_deleted_is_forgotten() -> None:
         "puts": 1,
         "gets": 1,
     }
+
+
+def test_how_far_a_group_is_behind() -> None:
+    """From the last record that it read to the end of the log, in bytes and ms."""
+    now = Now()
+    stats = BrokerStats(now, now.seconds, log_end=lambda: 5000)
+    host = Address.parse("127.0.0.1", 1)
+    stored_ms = START_MS - 250
+    record = encode_record(
+        Record(0, 0, 1, 0, 3, 4000, 0, START_MS, host, stored_ms, host, 0, 0, b"x", "T", "")
+    )
+    stats.read("T", 1, "G", [b"", record], START_MS - 7)
+    assert stats.fall_behind == {("T", 1, "G"): (1000, 250)}
+    now.value += 10_000
+    growths = stats.growths("GROUP_GET_LATENCY", "1@T@G")
+    assert growths is not None
+    assert growths[0].total == 7
+    assert stats.runtime_info()["getMessageEntireTimeMax"] == "7"
 
 
 def test_items_are_bounded() -> None:
