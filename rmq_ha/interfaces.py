@@ -142,6 +142,9 @@ class IMessageFilter(Interface):
     def matches_record(record: bytes) -> bool:
         """By the whole record; called only when `matches_unit` said yes."""
 
+    def matches_properties(properties: dict[str, str]) -> bool:
+        """As `matches_record`, for a new message whose properties are at hand."""
+
 
 class ISendMessageHook(Interface):
     """Around every send, a batch being one (SendMessageHook)."""
@@ -180,6 +183,36 @@ class IAccessValidator(Interface):
         :param request: a `rmq_ha.wire.command.RemotingCommand`.
         :raises RequestRejected: the request is answered with that code and remark.
         """
+
+
+class IAccessControl(IAccessValidator):
+    """
+    An access validator whose rules can be seen and changed (codes 50 to 54).
+
+    What changes them returns a Deferred that fires when the change is on the disk and in force,
+    and fails with `ConfigurationError`, whose text may go to the peer.
+    """
+
+    def start() -> None:
+        """The broker serves: watch for changes of the rules. Not called when its start fails."""
+
+    def stop() -> Any:
+        """Watch no more. May return a Deferred."""
+
+    def set_account(change: Any) -> Any:
+        """:param change: a `rmq_ha.acl.accounts.AccountChange`."""
+
+    def delete_account(access_key: str) -> Any:
+        """Remove an account; fails when there is none."""
+
+    def set_white_addresses(addresses: list[str], path: str | None) -> Any:
+        """:param path: of the file whose list it is; None for the default one."""
+
+    def versions() -> tuple[Any, dict[str, Any]]:
+        """`DataVersion` of the default file, and of each file by its path."""
+
+    def to_json() -> dict[str, Any]:
+        """All rules, as code 54 answers."""
 
 
 class IBrokerPlugin(IPlugin):

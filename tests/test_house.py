@@ -22,6 +22,7 @@ LAYERS = {
     "rmq_ha.config": 0,
     "rmq_ha.seams": 0,
     "rmq_ha.interfaces": 0,
+    "rmq_ha.acl": 2,
     "rmq_ha.persisted": 2,
     "rmq_ha.properties_file": 2,
     "rmq_ha.wire": 1,

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from rmq_ha.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
 from rmq_ha.broker.processors.admin_groups import AdminGroupsProcessor
@@ -83,6 +84,9 @@ def _table_processors(broker: "BrokerController") -> list[Processor]:
         broker_name=broker.identity.broker_name,
     )
     return [
+        AdminAclProcessor(
+            control=next(iter(broker.access_controls), None), identity=broker.identity
+        ),
         AdminOffsetsProcessor(
             store=store, consumer_offsets=offsets, delay_offsets=broker.delay_offset_table
         ),

@@ -24,7 +24,7 @@ from rmq_ha.broker.assembly import admin_processors, transaction_checks
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
-from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.outer_api import BrokerOuterAPI, RemotingCalls
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.broker.processors.pull import PullMessageProcessor
 from rmq_ha.broker.processors.send import SendMessageProcessor
@@ -38,10 +38,12 @@ from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.client.signing import Credentials, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.service import HAService
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.interfaces import (
+    IAccessControl,
     IAccessPlugin,
     IAccessValidator,
     ICommitLog,
@@ -184,7 +186,11 @@ class BrokerController:
             parts.append(self.replication.tls)
         self.tls = TlsReload(host, parts)
         self.client = RemotingClient(host, configuration.client, client_tls)
-        api = BrokerOuterAPI(self.client)
+        own = configuration.ours
+        calls: RemotingCalls = self.client
+        if own.acl_access_key:
+            calls = SigningCalls(calls, Credentials(own.acl_access_key, own.acl_secret_key))
+        api = BrokerOuterAPI(calls)
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
             api,
@@ -211,6 +217,7 @@ class BrokerController:
             checked(plugin, plugin.make_validator(context), IAccessValidator)
             for plugin in self._plugins[IAccessPlugin]
         ]
+        self.access_controls = [item for item in validators if IAccessControl.providedBy(item)]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
         self.hooks = hooks = [
@@ -234,6 +241,8 @@ class BrokerController:
             consumers=self.consumers,
             producers=self.producers,
             notifier=self.notifier,
+            filters=self.consumer_filters,
+            config=configuration.broker,
             now_ms=self.host.now_ms,
         )
         sends = SendMessageProcessor(
@@ -268,7 +277,7 @@ class BrokerController:
             topics=self.topics,
             groups=self.groups,
             consumer_offsets=self.consumer_offsets,
-            consumers=self.consumers,
+            filters=PullFilters(configuration.broker, self.consumers, self.consumer_filters),
             hold=self.hold,
             stats=self.stats,
             configuration=configuration,
@@ -334,6 +343,9 @@ class BrokerController:
         else:
             self._undo.append(("transaction checks", self.transaction_checks.stop))
             self.transaction_checks.start()
+        for control in self.access_controls:
+            self._undo.append(("access control", control.stop))
+            control.start()
         self._undo.append(("TLS files", self.tls.stop))
         self.tls.start()
         for timer in self._timers:

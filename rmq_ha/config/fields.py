@@ -4,15 +4,16 @@ from dataclasses import Field, field, fields
 from typing import Any
 
 
-def key(name: str, default: Any, meaning: str) -> Any:
+def key(name: str, default: Any, meaning: str, *, secret: bool = False) -> Any:
     """
     Declare one configuration value.
 
     :param name: the key in the properties file, RocketMQ's spelling.
     :param default: RocketMQ's default; None where it is computed at start.
     :param meaning: one line for `--check` and the documentation.
+    :param secret: the value is never shown.
     """
-    return field(default=default, metadata={"key": name, "meaning": meaning})
+    return field(default=default, metadata={"key": name, "meaning": meaning, "secret": secret})
 
 
 def fields_by_key(config_class: type) -> dict[str, Field[Any]]:

@@ -3,6 +3,7 @@
 Spec: store.md, section 13.
 """
 
+import os.path
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,7 +18,9 @@ from rmq_ha.model.status import BrokerRole
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
+METRICS_PURPOSE = "metrics and health (metricsPort)"
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+_PLAIN_ACL = "plain"
 _PLUG_IN_KEYS = (
     "message_store_plug_in",
     "commit_log_plug_in",
@@ -73,7 +76,7 @@ def load_broker(
     _complete_broker(configuration, surroundings)
     _apply_role(configuration, settings, notices)
     _apply_ports(configuration, settings, notices)
-    _check_acl(configuration, settings)
+    _complete_acl(configuration, settings, surroundings)
     _check_plugin_options(configuration, settings, notices)
     return LoadedBroker(configuration, notices)
 
@@ -97,6 +100,7 @@ def load_namesrv(
     configuration.server.listen_port = NAMESRV_PORT
     own = configuration.namesrv
     fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+    _check_metrics_port(namesrv_port_plan(configuration), settings)
     own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
     own.kv_config_path = surroundings.absolute(
         own.kv_config_path or surroundings.below_home("namesrv", "kvConfig.json")
@@ -165,7 +169,28 @@ def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
     if embeds_namesrv(configuration):
         embedded = configuration.ours.embedded_namesrv_port
         plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
-    return plan
+    return plan + _metrics_port(configuration.ours.metrics_port)
+
+
+def namesrv_port_plan(configuration: NamesrvConfiguration) -> list[PlannedPort]:
+    """Every port that a name server takes."""
+    plan = [PlannedPort(configuration.server.listen_port, "brokers and clients (listenPort)")]
+    return plan + _metrics_port(configuration.namesrv.metrics_port)
+
+
+def _metrics_port(port: int) -> list[PlannedPort]:
+    return [PlannedPort(port, METRICS_PURPOSE)] if port else []
+
+
+def _check_metrics_port(plan: list[PlannedPort], settings: Mapping[str, Setting]) -> None:
+    """:raises ConfigurationError: it is one of the other ports, too."""
+    if plan[-1].purpose != METRICS_PURPOSE:
+        return
+    for planned in plan[:-1]:
+        if planned.port == plan[-1].port:
+            raise settings["metricsPort"].error(
+                f"this port is for {planned.purpose}; set another, or 0 for no metrics"
+            )
 
 
 def _objects(configuration: BrokerConfiguration | NamesrvConfiguration) -> tuple[Any, ...]:
@@ -269,24 +294,50 @@ def _apply_ports(
                     f"embeddedNamesrvPort={embedded}: this port is for {planned.purpose}; "
                     f"set another, or namesrvAddr"
                 )
+    _check_metrics_port(port_plan(configuration), settings)
 
 
-def _check_acl(configuration: BrokerConfiguration, settings: Mapping[str, Setting]) -> None:
-    """A broker that was told to check access never runs open."""
-    if configuration.broker.acl_enable and not configuration.ours.acl_plug_in:
-        raise settings["aclEnable"].error(
-            "no access validator is named: set aclPlugIn to an installed IAccessPlugin"
+def _complete_acl(
+    configuration: BrokerConfiguration,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+) -> None:
+    """A broker that was told to check access never runs open. Spec: remoting.md, section 10.3."""
+    own = configuration.ours
+    if bool(own.acl_access_key) != bool(own.acl_secret_key):
+        there = settings["aclAccessKey" if own.acl_access_key else "aclSecretKey"]
+        shown = there if own.acl_access_key else there._replace(value="***")
+        raise shown.error("aclAccessKey and aclSecretKey need each other")
+    if configuration.broker.acl_enable and not own.acl_plug_in:
+        own.acl_plug_in = _PLAIN_ACL
+    if _PLAIN_ACL not in _names(own.acl_plug_in):
+        return
+    home = configuration.broker.rocketmq_home
+    if own.acl_directory:
+        directory = own.acl_directory
+    elif home:
+        directory = f"{home}/conf"
+    elif configuration.config_file:
+        directory = os.path.dirname(configuration.config_file)
+    else:
+        raise ConfigurationError(
+            "aclEnable=true: set aclDirectory to the directory of plain_acl.yml; without a "
+            "properties file and rocketmqHome nothing tells where it is"
         )
+    own.acl_directory = surroundings.absolute(directory)
+
+
+def _names(text: str) -> set[str]:
+    return {name.strip() for name in text.split(",")}
 
 
 def _check_plugin_options(
     configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
 ) -> None:
     """An option of a plugin that nobody asked for is a typing mistake."""
-    chosen = set(configuration.broker.message_store_plug_in.split(","))
+    chosen = _names(configuration.broker.message_store_plug_in)
     for attribute in _PLUG_IN_KEYS[1:]:
-        chosen.update(getattr(configuration.ours, attribute).split(","))
-    chosen = {name.strip() for name in chosen}
+        chosen |= _names(getattr(configuration.ours, attribute))
     for key in configuration.plugin_options:
         plugin = key.split(".", 1)[0]
         if plugin != "tls" and plugin not in chosen:

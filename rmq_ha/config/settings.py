@@ -97,13 +97,14 @@ def fill(
 
 
 def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> list[str]:
-    """`key=value` of every field in declaration order, each key once; empty for None."""
+    """`key=value` of every field in declaration order, each key once; secrets as `***`."""
     lines: dict[str, str] = {}
     for target in targets:
         for item in fields(target):
             value = getattr(target, item.name)
             if not only_changed or value != item.default:
-                lines.setdefault(item.metadata["key"], format_value(value))
+                text = "***" if item.metadata["secret"] and value else format_value(value)
+                lines.setdefault(item.metadata["key"], text)
     return [f"{key}={value}" for key, value in lines.items()]
 
 

@@ -16,6 +16,7 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import FLAG_RESPONSE, RemotingCommand
 from rmq_ha.wire.frame import JSON, Frame, decode_frame
+from rmq_ha.wire.json_header import decode_plain_header
 
 Answer = RemotingCommand | Deferred[RemotingCommand | None] | Deferred[RemotingCommand] | None
 Handler = Callable[[Channel, RemotingCommand], Answer]
@@ -27,8 +28,8 @@ class RequestDispatcher:
     Routes requests by code, and runs of alike frames to a bulk handler.
 
     A bulk handler gets header and body of frames that follow each other and answers them with
-    `channel.write`; one-way requests among them are its business. With validators there is no
-    bulk handling, since a validator sees every request.
+    `channel.write`; one-way requests among them are its business. It gets those only that every
+    validator let pass.
 
     :ivar routes: request code to handler.
     :ivar bulk: the first bytes of a JSON header (`b'{"code":310,'`) to bulk handler.
@@ -52,7 +53,7 @@ class RequestDispatcher:
     def bulk_key(self, frame: Frame) -> bytes | None:
         """The key of the bulk handler for a frame, if one is there."""
         kind, header, _ = frame
-        if kind == JSON and not self._validators:
+        if kind == JSON:
             for key in self.bulk:
                 if header.startswith(key):
                     return key
@@ -64,6 +65,30 @@ class RequestDispatcher:
 
         :raises ProtocolViolation: a header among them cannot be read; those before it are served.
         """
+        if not self._validators:
+            self._serve_bulk(channel, key, frames)
+            return
+        run: list[Frame] = []
+        try:
+            for frame in frames:
+                # What validator and handler could read in two ways goes the general way.
+                request = decode_plain_header(frame[1])
+                if request is None or key != b'{"code":%d,' % request.code:
+                    done, run = run, []
+                    self._serve_bulk(channel, key, done)
+                    self.dispatch(channel, decode_frame(*frame))
+                    continue
+                request.body = frame[2] or None
+                if self._is_valid(channel, request):
+                    run.append(frame)
+        except ProtocolViolation:
+            self._serve_bulk(channel, key, run)
+            raise
+        self._serve_bulk(channel, key, run)
+
+    def _serve_bulk(self, channel: Channel, key: bytes, frames: list[Frame]) -> None:
+        if not frames:
+            return
         try:
             self.bulk[key](channel, [(header, body) for _, header, body in frames])
         except ProtocolViolation:
@@ -77,9 +102,9 @@ class RequestDispatcher:
 
     def dispatch(self, channel: Channel, request: RemotingCommand) -> None:
         """Have a request answered, now or when its handler's Deferred fires."""
+        if self._validators and not self._is_valid(channel, request):
+            return
         try:
-            for validator in self._validators:
-                validator.validate(request, channel.remote_text)
             handler = self.routes.get(request.code, self.default)
             answer = self._unknown(request) if handler is None else handler(channel, request)
         except Exception:
@@ -98,6 +123,16 @@ class RequestDispatcher:
                 self._respond(channel, request, answer)
             except Exception:
                 self._on_failure(_current_failure(), channel, request)
+
+    def _is_valid(self, channel: Channel, request: RemotingCommand) -> bool:
+        """Every validator lets it pass; else it is answered with why not."""
+        try:
+            for validator in self._validators:
+                validator.validate(request, channel.remote_text)
+        except Exception:
+            self._on_failure(_current_failure(), channel, request)
+            return False
+        return True
 
     def _unknown(self, request: RemotingCommand) -> RemotingCommand | None:
         if not self.answers_unknown:

@@ -40,10 +40,19 @@ def decode_header(data: bytes) -> RemotingCommand:
 
     :raises ProtocolViolation: it is not a JSON object, or its numbers are not 32-bit integers.
     """
+    return decode_plain_header(data) or _decode_tolerant(data)
+
+
+def decode_plain_header(data: bytes) -> RemotingCommand | None:
+    """
+    Read a header that is as well-behaved peers send it; None for every other.
+
+    :raises ProtocolViolation: its numbers are not 32-bit integers.
+    """
     try:
         header = _decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return _decode_tolerant(data)
+        return None
     language: str | None = header.language
     if language not in LANGUAGE_BY_NAME:
         language = None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from twisted.application.service import ServiceMaker
 from zope.interface import implementer
 
-from rmq_ha.interfaces import ICommitLogPlugin, IReplicationPlugin
+from rmq_ha.interfaces import IAccessPlugin, ICommitLogPlugin, IReplicationPlugin
 
 if TYPE_CHECKING:
-    from rmq_ha.interfaces import IBrokerContext, ICommitLog, IReplication
+    from rmq_ha.interfaces import IAccessControl, IBrokerContext, ICommitLog, IReplication
 
 broker = ServiceMaker(
     "rmq-ha broker", "rmq_ha.app.tap", "A RocketMQ 4.9 message broker with replication.", "rmqha"
@@ -45,5 +45,18 @@ class DefaultReplication:
         return HAService(broker.host, broker.configuration, log)
 
 
+@implementer(IAccessPlugin)
+class PlainAccess:
+    """RocketMQ's plain access control: plain_acl.yml and the files of the folder acl."""
+
+    name = "plain"
+
+    def make_validator(self, broker: "IBrokerContext") -> "IAccessControl":
+        from rmq_ha.acl.service import make_access_control
+
+        return make_access_control(broker.host, broker.configuration.ours)
+
+
 default_commit_log = DefaultCommitLog()
 default_replication = DefaultReplication()
+plain_access = PlainAccess()

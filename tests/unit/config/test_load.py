@@ -92,8 +92,8 @@ def test_values_are_typed_and_stripped() -> None:
         ("tls.server.mode=on", "must be one of disabled, permissive, enforcing"),
         ("tls.enable=1", "must be true or false"),
         (
-            "aclEnable=true",
-            "no access validator is named: set aclPlugIn to an installed IAccessPlugin",
+            "aclAccessKey=someaccount",
+            "aclAccessKey and aclSecretKey need each other",
         ),
     ],
 )

@@ -1,0 +1,207 @@
+"""PlainAccessControl: the rules in force, and how they change while the broker runs.
+
+Spec: remoting.md, chapter 10.
+"""
+
+import os.path
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock, fail
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rmq_ha.acl.accounts import AccountChange
+from rmq_ha.acl.addresses import host_of
+from rmq_ha.acl.edits import (
+    Edit,
+    checked_change,
+    delete_account,
+    set_account,
+    set_white_addresses,
+)
+from rmq_ha.acl.files import AclFiles
+from rmq_ha.acl.refusals import RefusalLog
+from rmq_ha.acl.rules import Rules
+from rmq_ha.config.ours import RmqHaConfig
+from rmq_ha.errors import ConfigurationError, RequestRejected
+from rmq_ha.host.periodic import Periodic
+from rmq_ha.interfaces import IAccessControl
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.seams import Host
+from rmq_ha.wire.command import RemotingCommand
+
+LOOK_S = 1.0
+REFUSAL_PERIOD_S = 10.0
+
+
+def make_access_control(host: Host, config: RmqHaConfig) -> "PlainAccessControl":
+    """
+    What the built-in plugin `plain` makes.
+
+    :raises ConfigurationError: a file cannot be used, or there is none.
+    """
+    if config.acl_directory is None:
+        raise ConfigurationError("aclPlugIn=plain: set aclDirectory to where plain_acl.yml is")
+    return PlainAccessControl(host, config.acl_directory, strict=config.acl_strict)
+
+
+@implementer(IAccessControl)
+class PlainAccessControl:
+    """
+    Checks every request by the rules of the ACL files, which it reads again when they change.
+
+    :param directory: where `plain_acl.yml` and the folder `acl` are.
+    :param strict: refuse also what 4.9.7 forgets to check.
+    :raises ConfigurationError: a file cannot be used, or there is none.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, directory: str, *, strict: bool) -> None:
+        self._clock = host.clock
+        self._worker = host.worker
+        self._now_ms = host.now_ms
+        self._strict = strict
+        self._files = AclFiles(host.disk, directory)
+        self._files.load(host.now_ms())
+        self._one_at_a_time = DeferredLock()
+        self._refusals = RefusalLog(REFUSAL_PERIOD_S)
+        self._periodic = Periodic(host.clock, "a look at the ACL files", self._look, LOOK_S)
+        self._started_at = DataVersion(host.now_ms(), 0)
+        self._rules = Rules((), strict=strict)
+        self._take_over()
+
+    # ------------------------------------------------------------ checking
+
+    def validate(self, request: RemotingCommand, remote_address: str) -> None:
+        """
+        Let a request pass.
+
+        :param remote_address: `host:port`.
+        :raises RequestRejected: it may not.
+        """
+        host = host_of(remote_address)
+        try:
+            self._rules.check(request, host)
+        except RequestRejected as refusal:
+            told = self._refusals.refused(host, self._clock.seconds())
+            if told is not None:
+                self.log.warn(
+                    "refused request {code} of {peer}: {reason!r} ({silent} refusals before it "
+                    "were not logged)",
+                    code=request.code,
+                    peer=remote_address,
+                    reason=refusal.remark,
+                    silent=told.silent,
+                )
+            raise
+
+    # ------------------------------------------------------------ watching
+
+    def start(self) -> None:
+        """Look for changed files from now on."""
+        self._periodic.start()
+
+    def stop(self) -> "Deferred[None]":
+        """Look no more; fires when a look under way is over."""
+        return self._periodic.stop()
+
+    def _look(self) -> "Deferred[None]":
+        return self._one_at_a_time.run(self._refresh)
+
+    def _refresh(self) -> "Deferred[None]":
+        looked = self._worker.call(self._files.refresh, self._now_ms())
+        return looked.addCallback(lambda is_news: self._take_over() if is_news else None)
+
+    def _take_over(self) -> None:
+        """Put what the files say in force, and say what is wrong with them."""
+        files = self._files
+        rules = Rules(files.current(), strict=self._strict)
+        for fault in files.faults.values():
+            self.log.error(
+                "ACL: {fault}. The rules that were read before stay in force; correct the file",
+                fault=fault,
+            )
+        for notice in [*rules.notices, *(text for file in rules.files for text in file.notices)]:
+            self.log.warn("ACL: {notice}", notice=notice)
+        self._rules = rules
+        self.log.info(
+            "ACL: {accounts} accounts of {files} in force",
+            accounts=len(rules.home),
+            files=", ".join(file.path for file in rules.files),
+        )
+
+    # ------------------------------------------------------------ administration
+
+    def set_account(self, change: AccountChange) -> "Deferred[None]":
+        """
+        Add or change an account.
+
+        :returns: fires when it is in force; fails with `ConfigurationError`.
+        """
+        try:
+            access_key, _ = checked_change(change)
+        except ValueError as error:
+            return fail(ConfigurationError(str(error)))
+        return self._change(
+            lambda: self._rules.home.get(access_key, self._files.default), set_account(change)
+        )
+
+    def delete_account(self, access_key: str) -> "Deferred[None]":
+        """
+        Remove an account.
+
+        :returns: fires when it has no rights any more; fails with `ConfigurationError`.
+        """
+
+        def home() -> str:
+            path = self._rules.home.get(access_key)
+            if path is None:
+                raise ConfigurationError(f"there is no account {access_key}")
+            return path
+
+        return self._change(home, delete_account(access_key))
+
+    def set_white_addresses(self, addresses: list[str], path: str | None) -> "Deferred[None]":
+        """
+        Replace the global white list of one file.
+
+        :returns: fires when it is in force; fails with `ConfigurationError`.
+        """
+
+        def home() -> str:
+            if path is None:
+                return self._files.default
+            wanted = os.path.normpath(path)
+            known = [file.path for file in self._rules.files]
+            for item in known:
+                if os.path.normpath(item) == wanted:
+                    return item
+            raise ConfigurationError(f"{path} is none of the ACL files: {', '.join(known)}")
+
+        try:
+            edit = set_white_addresses(addresses)
+        except ValueError as error:
+            return fail(ConfigurationError(str(error)))
+        return self._change(home, edit)
+
+    def versions(self) -> tuple[DataVersion, dict[str, DataVersion]]:
+        """Of the default file, and of every file."""
+        versions = self._files.versions()
+        return versions.get(self._files.default, self._started_at), versions
+
+    def to_json(self) -> dict[str, Any]:
+        """All white addresses and accounts, secrets included."""
+        files = self._rules.files
+        return {
+            "globalWhiteAddrs": [text for file in files for text in file.white_addresses],
+            "plainAccessConfigs": [item.to_json() for item in self._rules.accounts.values()],
+        }
+
+    def _change(self, home: Callable[[], str], edit: Edit) -> "Deferred[None]":
+        def change() -> "Deferred[None]":
+            changed = self._worker.call(self._files.change, home(), edit, self._now_ms())
+            return changed.addCallback(lambda _: self._take_over())
+
+        return self._one_at_a_time.run(change)
