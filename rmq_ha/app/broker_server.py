@@ -7,6 +7,10 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rmq_ha.app.exposure import exposure
+from rmq_ha.app.status.broker import BrokerStatus
+from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.namesrv import NamesrvStatus
+from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.load import ANY_ADDRESS, PlannedPort, embeds_namesrv, port_plan
@@ -37,6 +41,7 @@ class BrokerServer:
         self._ports = port_plan(configuration)
         self._namesrv: NamesrvController | None = None
         self._broker: Any = None
+        self._status: StatusServer | None = None
 
     def start(self) -> Deferred[Any]:
         """Name server first: the broker registers while it starts."""
@@ -69,6 +74,8 @@ class BrokerServer:
         }
         if self._namesrv is not None:
             facts["namesrvPort"] = self._namesrv.port
+        if self._status is not None:
+            facts["metricsPort"] = self._status.port
         return facts
 
     async def _start(self) -> None:
@@ -77,10 +84,17 @@ class BrokerServer:
         warning = exposure(own.bind_address, configuration.plugin_options, own.acl_plug_in)
         if warning:
             self.log.warn("{warning}", warning=warning)
+        if own.metrics_port:
+            self._status = StatusServer(self._host, "rmqha", own.metrics_port, own.metrics_address)
+            await self._status.start()
         if embeds_namesrv(configuration):
             await self._start_namesrv()
         self._broker = self._make_broker(self._host, configuration)
         await self._broker.start()
+        if self._status is not None:
+            status = BrokerStatus(self._broker)
+            self._status.add(status)
+            self._status.health = status.health
 
     async def _start_namesrv(self) -> None:
         configuration = self._configuration
@@ -95,6 +109,8 @@ class BrokerServer:
         )
         await namesrv.start()
         self._namesrv = namesrv
+        if self._status is not None:
+            self._status.add(NamesrvStatus(self._host, namesrv))
         address = "127.0.0.1" if bound in ANY_ADDRESS else bound
         configuration.broker.namesrv_addr = f"{address}:{namesrv.port}"
         self.log.info(
@@ -103,8 +119,12 @@ class BrokerServer:
         )
 
     async def _stop(self) -> None:
+        if self._status is not None:
+            self._status.withdraw(Health(False, "stopping"))
         try:
             await (self._broker.stop() if self._broker is not None else succeed(None))
         finally:
             if self._namesrv is not None:
                 await self._namesrv.stop()
+            if self._status is not None:
+                await self._status.stop()

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from rmq_ha.app.check import finish_check
-from rmq_ha.app.log import quiet_observer
+from rmq_ha.app.log import LogStyle, server_observer
 from rmq_ha.app.process import ProcessEnd
 from rmq_ha.app.service import ServerService
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError
 
 
@@ -45,5 +46,20 @@ def make_service(
         ProcessEnd(reactor),
         notices,
         options.wants_ready,
-        quiet_observer(options.parent),
+        server_observer(options.parent, _log_style(program, configuration)),
+    )
+
+
+def _log_style(program: str, configuration: Any) -> LogStyle:
+    if not isinstance(configuration, BrokerConfiguration):
+        return LogStyle(configuration.namesrv.log_format, {"server": program})
+    broker = configuration.broker
+    return LogStyle(
+        configuration.ours.log_format,
+        {
+            "server": program,
+            "broker": broker.broker_name,
+            "broker_id": broker.broker_id,
+            "role": configuration.store.broker_role.name,
+        },
     )

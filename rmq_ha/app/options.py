@@ -34,6 +34,10 @@ class ServerOptions(usage.Options):
             raise usage.UsageError(f"--set {setting}: must be key=value")
         self.overrides.append((key, value))
 
+    def opt_log_format(self, name: str) -> None:
+        """text, or json: one object a line (logFormat); wins over the file."""
+        self.overrides.append(("logFormat", name))
+
     def surroundings(self) -> Surroundings:
         """Of this process; store paths start from twistd's `--rundir`."""
         parent: Any = self.parent

@@ -6,7 +6,7 @@ grows after it: the same figures, and an item that rests costs nothing.
 Spec: remoting.md, section 7.5, appendix B16.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, ItemsView
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
@@ -123,6 +123,10 @@ class StatsTable(Generic[Key]):
     def get(self, key: Key) -> StatsItem | None:
         """None: nothing was counted."""
         return self._items.get(key)
+
+    def items(self) -> ItemsView[Key, StatsItem]:
+        """All there is, for exporters."""
+        return self._items.items()
 
     def forget(self, is_gone: Callable[[Key], bool]) -> None:
         """Remove the items whose topic or group is gone."""

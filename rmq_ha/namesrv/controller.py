@@ -88,6 +88,11 @@ class NamesrvController:
         """The port that it listens on; 0 before the start."""
         return 0 if self._port is None else cast(IPv4Address, self._port.getHost()).port
 
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return self._server.connections
+
     def start(self) -> "Deferred[None]":
         """
         Load the key-value store and listen.

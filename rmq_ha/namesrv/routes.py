@@ -136,6 +136,10 @@ class RouteInfoManager:
             self._remove_address(address)
         return lost
 
+    def registrations(self) -> dict[str, float]:
+        """Each live address and when it registered last, or said that nothing changed."""
+        return {address: live.last_update for address, live in self._live.items()}
+
     def expire(self, now: float) -> list[ExpiredBroker]:
         """
         Remove every broker that did not register for 120 s.

@@ -10,14 +10,14 @@ from twisted.logger import ILogObserver
 from twisted.python import log
 
 from rmq_ha.app.exposure import exposure
-from rmq_ha.app.log import quiet_observer
+from rmq_ha.app.log import server_observer
 from rmq_ha.app.service import ServerService
 
 
 def test_only_the_plugin_cache_message_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    observer = quiet_observer({"nodaemon": True})
+    observer = server_observer({"nodaemon": True})
     assert observer is not None
     publisher = log.LogPublisher()
     publisher.addObserver(observer)
@@ -41,11 +41,11 @@ def test_only_the_plugin_cache_message_is_dropped(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_log_that_was_chosen_stays(options: object) -> None:
-    assert quiet_observer(options) is None
+    assert server_observer(options) is None
 
 
 def test_the_application_gets_the_observer() -> None:
-    observer = quiet_observer({"nodaemon": True, "logfile": "-"})
+    observer = server_observer({"nodaemon": True, "logfile": "-"})
     application = Application("x")  # type: ignore[no-untyped-call]
     service = ServerService(MemoryReactorClock(), None, None, observer=observer)  # type: ignore[arg-type]
     service.setServiceParent(application)

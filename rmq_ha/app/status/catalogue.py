@@ -1,0 +1,226 @@
+"""Every metric there is: the one place that names them; docs/operations.md says the same.
+
+Names of RocketMQ 5's brokers and of rocketmq-exporter where these have one, with their labels and
+units; ours begin with `rmqha_`.
+"""
+
+from rmq_ha.app.status.exporter import EXPORTER
+from rmq_ha.app.status.samples import Described, Kind
+
+OURS = ("cluster", "broker", "broker_id")
+FIVE = ("cluster", "node_type", "node_id")
+STORAGE = (*FIVE, "storage_type", "storage_medium")
+PROCESS = ("server",)
+
+_GAUGE, _COUNTER, _HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+
+
+def _ours(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
+    return Described(f"rmqha_{name}", kind, unit, (*OURS, *labels), meaning)
+
+
+_BROKER = (
+    _ours("broker_info", _GAUGE, "1", "Role and version, as labels", "role", "version"),
+    _ours("broker_ready", _GAUGE, "0 or 1", "What /healthz says: clients can be served"),
+    _ours("broker_uptime_seconds", _GAUGE, "seconds", "Since the broker was built"),
+    _ours("store_writable", _GAUGE, "0 or 1", "Puts are taken; 0 on a slave"),
+    _ours(
+        "log_offset_bytes",
+        _GAUGE,
+        "bytes",
+        "Offsets of the commit log: min, max, flushed, dispatched",
+        "which",
+    ),
+    _ours("queues", _GAUGE, "queues", "Consume queues in memory"),
+    _ours("disk_used_ratio", _GAUGE, "0 to 1", "How full the disk is; above 0.9 puts stop", "of"),
+    _ours(
+        "put_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "From the append of a message to its answer: disk and slave waited for",
+    ),
+    _ours(
+        "replica_wait_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "Of it, waiting for a slave's acknowledgement; by batch that waited",
+    ),
+    _ours(
+        "flush_wait_seconds",
+        _HISTOGRAM,
+        "seconds",
+        "Of it, waiting for the disk (SYNC_FLUSH); by batch that waited",
+    ),
+    _ours("puts_waiting", _GAUGE, "messages", "Stored, not yet answered"),
+    _ours(
+        "degraded_acks_total",
+        _COUNTER,
+        "messages",
+        "Stored, but less safely than configured: answered with this reason instead of SEND_OK",
+        "reason",
+    ),
+    _ours("refused_puts_total", _COUNTER, "messages", "Not stored, by reason", "reason"),
+    _ours(
+        "negative_answers_total",
+        _COUNTER,
+        "answers",
+        "Answers other than SUCCESS by code; refusals of ACL are NO_PERMISSION",
+        "code",
+    ),
+    _ours(
+        "protocol_violations_total",
+        _COUNTER,
+        "connections",
+        "Closed by us because of what the peer sent; refusals of TLS are here",
+    ),
+    _ours("connections", _GAUGE, "connections", "Open, by port: main, fast, replication", "port"),
+    _ours("connections_accepted_total", _COUNTER, "connections", "Accepted, by port", "port"),
+    _ours("held_pulls", _GAUGE, "requests", "Pulls that wait for a message (long polling)"),
+    _ours("delayed_messages", _GAUGE, "messages", "Waiting for their time, by level", "level"),
+    _ours(
+        "registration_failures_total",
+        _COUNTER,
+        "attempts",
+        "A name server did not take the registration",
+    ),
+    _ours(
+        "series_left_out",
+        _GAUGE,
+        "series",
+        "Topics, or pairs of topic and group, beyond metricsSeriesLimit",
+        "of",
+    ),
+)
+
+_REPLICATION = (
+    _ours("replication_slaves", _GAUGE, "slaves", "Connected slaves that can be served"),
+    _ours("replication_lag_bytes", _GAUGE, "bytes", "Of our log, not acknowledged", "slave"),
+    _ours(
+        "replication_lag_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long there has been something that this slave lacks; 0 when it has all",
+        "slave",
+    ),
+    _ours("replication_acked_bytes", _GAUGE, "bytes", "Offset that it acknowledged", "slave"),
+    _ours(
+        "replication_unacknowledged_bytes",
+        _GAUGE,
+        "bytes",
+        "What no slave of this run ever acknowledged; grows while there is none",
+    ),
+    _ours(
+        "replication_unacknowledged_seconds",
+        _GAUGE,
+        "seconds",
+        "For how long there has been such; absent before the first slave",
+    ),
+    _ours("slave_following", _GAUGE, "0 or 1", "This slave gets its master's log"),
+    _ours("slave_reported_bytes", _GAUGE, "bytes", "Offset that it told its master last"),
+    _ours("slave_master_silence_seconds", _GAUGE, "seconds", "Since the master was heard"),
+    _ours(
+        "slave_sync_age_seconds",
+        _GAUGE,
+        "seconds",
+        "Since the last good copy of the master's table; of none: since the start",
+        "table",
+    ),
+    _ours("slave_sync_failures_total", _COUNTER, "copies", "Copies that failed", "table"),
+)
+
+
+def _five(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
+    return Described(f"rocketmq_{name}", kind, unit, (*FIVE, *labels), meaning)
+
+
+_ROCKETMQ_5 = (
+    _five("broker_permission", _GAUGE, "2: write, 4: read, 6: both", "brokerPermission"),
+    _five("messages_in_total", _COUNTER, "messages", "Put, by topic", "topic"),
+    _five("throughput_in_total", _COUNTER, "bytes", "Put, by topic", "topic"),
+    _five(
+        "messages_out_total",
+        _COUNTER,
+        "messages",
+        "Read, by topic and group",
+        "topic",
+        "consumer_group",
+    ),
+    _five(
+        "throughput_out_total",
+        _COUNTER,
+        "bytes",
+        "Read, by topic and group",
+        "topic",
+        "consumer_group",
+    ),
+    _five(
+        "consumer_lag_messages",
+        _GAUGE,
+        "messages",
+        "Not yet committed, on the queues where the group committed before",
+        "topic",
+        "consumer_group",
+    ),
+    _five("producer_connections", _GAUGE, "clients", "In producer groups", "language", "version"),
+    _five(
+        "consumer_connections",
+        _GAUGE,
+        "clients",
+        "In consumer groups",
+        "language",
+        "version",
+        "consume_mode",
+    ),
+    _five("topic_number", _GAUGE, "topics", "Configured"),
+    _five("consumer_group_number", _GAUGE, "groups", "Configured"),
+    Described("rocketmq_storage_size", _GAUGE, "bytes", STORAGE, "The commit log, min to max"),
+    Described(
+        "rocketmq_storage_flush_behind_bytes", _GAUGE, "bytes", STORAGE, "Not yet on this disk"
+    ),
+    Described(
+        "rocketmq_storage_dispatch_behind_bytes",
+        _GAUGE,
+        "bytes",
+        STORAGE,
+        "Not yet in queues and index",
+    ),
+    Described(
+        "rocketmq_storage_message_reserve_time",
+        _GAUGE,
+        "milliseconds",
+        STORAGE,
+        "Age of the oldest message",
+    ),
+)
+
+_PROCESS = (
+    Described(
+        "rmqha_reactor_lag_seconds",
+        _HISTOGRAM,
+        "seconds",
+        PROCESS,
+        "How late a timer ran, looked at twice a second: what everything here waits",
+    ),
+    Described(
+        "rmqha_reactor_lag_max_seconds", _GAUGE, "seconds", PROCESS, "The worst of the last minute"
+    ),
+    Described("rmqha_reactor_delayed_calls", _GAUGE, "timers", PROCESS, "Timers that are armed"),
+)
+
+_NAMESRV = (
+    Described("rmqha_namesrv_brokers", _GAUGE, "brokers", PROCESS, "Registered addresses"),
+    Described("rmqha_namesrv_topics", _GAUGE, "topics", PROCESS, "Known topics"),
+    Described("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
+    Described(
+        "rmqha_namesrv_registration_age_seconds",
+        _GAUGE,
+        "seconds",
+        (*PROCESS, "address"),
+        "Since a broker registered last; it is forgotten after 120",
+    ),
+)
+
+CATALOGUE: dict[str, Described] = {
+    item.name: item
+    for item in (*_BROKER, *_REPLICATION, *_ROCKETMQ_5, *EXPORTER, *_PROCESS, *_NAMESRV)
+}

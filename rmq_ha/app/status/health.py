@@ -1,0 +1,19 @@
+"""Ready, or why not: one line."""
+
+from typing import NamedTuple
+
+
+class Health(NamedTuple):
+    """
+    What /healthz says.
+
+    :ivar is_ready: clients can be served.
+    :ivar reason: one line: why not, or what is not as it should be all the same.
+    """
+
+    is_ready: bool
+    reason: str
+
+    def line(self) -> str:
+        """For a person and for `curl`."""
+        return f"{'ready' if self.is_ready else 'not ready'}: {self.reason}\n"

@@ -1,0 +1,52 @@
+"""The groups that lag most, found in bounded work a scrape."""
+
+from collections.abc import Callable, Collection
+from heapq import nlargest
+from typing import NamedTuple
+
+SLICE = 500
+
+
+class Lag(NamedTuple):
+    """Messages that a group has not committed, of one topic."""
+
+    messages: int
+    key: str
+
+
+class GroupLags:
+    """
+    The pairs of topic and group with the greatest lag.
+
+    Each scrape measures those that it told last time and the next `SLICE` of all others, so that
+    every pair is looked at within some scrapes, however many there are.
+
+    :param limit: how many to tell.
+    :param lag_of: messages that the pair of this key lags; None when it cannot be said.
+    """
+
+    def __init__(self, limit: int, lag_of: Callable[[str], int | None]) -> None:
+        self._limit = limit
+        self._lag_of = lag_of
+        self._told: list[str] = []
+        self._pending: list[str] = []
+
+    def measure(self, keys: Collection[str]) -> list[Lag]:
+        """
+        The greatest lags, greatest first.
+
+        :param keys: `topic@group` of all that ever committed.
+        """
+        if not self._pending:
+            self._pending = list(keys)
+        wanted = dict.fromkeys(self._told)
+        wanted.update(dict.fromkeys(self._pending[-SLICE:]))
+        del self._pending[-SLICE:]
+        found = []
+        for key in wanted:
+            messages = self._lag_of(key) if key in keys else None
+            if messages is not None:
+                found.append(Lag(messages, key))
+        greatest = nlargest(self._limit, found)
+        self._told = [lag.key for lag in greatest]
+        return greatest

@@ -1,0 +1,39 @@
+"""A name server's metrics and health."""
+
+from collections.abc import Mapping
+
+from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.samples import Samples
+from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.seams import Host
+
+MOST_BROKERS = 200
+
+
+class NamesrvStatus:
+    """What a running name server tells."""
+
+    def __init__(self, host: Host, namesrv: NamesrvController) -> None:
+        self._clock = host.clock
+        self._namesrv = namesrv
+
+    def constants(self) -> Mapping[str, str]:
+        """Labels with one value."""
+        return {"server": "rmqnamesrv"}
+
+    def tell(self, samples: Samples) -> None:
+        """Add to a scrape."""
+        routes, now = self._namesrv.routes, self._clock.seconds()
+        live = routes.registrations()
+        samples.add("rmqha_namesrv_brokers", len(live))
+        samples.add("rmqha_namesrv_topics", len(routes.topics()))
+        samples.add("rmqha_namesrv_connections", self._namesrv.connections)
+        for address, when in list(live.items())[:MOST_BROKERS]:
+            age = max(0.0, now - when)
+            samples.add("rmqha_namesrv_registration_age_seconds", age, address=address)
+
+    def health(self) -> Health:
+        """Whether clients can be served."""
+        if not self._namesrv.port:
+            return Health(False, "the name server does not listen")
+        return Health(True, f"{len(self._namesrv.routes.registrations())} brokers are registered")

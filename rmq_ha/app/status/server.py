@@ -1,0 +1,127 @@
+"""The status port of one server process: a registry of its own, a listener, nothing global."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+
+from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.reactor import ReactorLag
+from rmq_ha.app.status.samples import Samples
+from rmq_ha.app.status.site import make_site
+from rmq_ha.seams import Host
+
+
+class Subject(Protocol):
+    """Something that has metrics."""
+
+    def constants(self) -> Mapping[str, str]:
+        """Labels that have one value."""
+
+    def tell(self, samples: Samples) -> None:
+        """Add to a scrape."""
+
+
+class _SubjectCollector(Collector):
+    """What a registry asks."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: a registry then does not collect to learn the names."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Once a scrape."""
+        samples = Samples(CATALOGUE, self._subject.constants())
+        self._subject.tell(samples)
+        return samples.families()
+
+
+class _Process:
+    """The reactor's part."""
+
+    def __init__(self, server: str, lag: ReactorLag) -> None:
+        self._server = server
+        self._lag = lag
+
+    def constants(self) -> Mapping[str, str]:
+        """Which server of a process this is: `rmqha` or `rmqnamesrv`."""
+        return {"server": self._server}
+
+    def tell(self, samples: Samples) -> None:
+        """Lag and timers."""
+        self._lag.tell(samples)
+
+
+class StatusServer:
+    """
+    Serves /metrics and /healthz.
+
+    It listens before what it tells of is started, so that /healthz can say why that takes so long.
+
+    :param name: of the server: `rmqha` or `rmqnamesrv`.
+    :ivar health: asked at each request; replace it as the server comes up and goes down.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, name: str, port: int, interface: str) -> None:
+        self.health: Callable[[], Health] = lambda: Health(False, "starting")
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._host = host
+        self._port = port
+        self._interface = interface
+        self._lag = ReactorLag(host.clock)
+        self._listening: IListeningPort | None = None
+        self._subjects: list[_SubjectCollector] = []
+        ProcessCollector(registry=self.registry)
+        self.registry.register(_SubjectCollector(_Process(name, self._lag)))
+
+    @property
+    def port(self) -> int:
+        """Where it listens; 0 while it does not."""
+        return 0 if self._listening is None else int(getattr(self._listening.getHost(), "port", 0))
+
+    def add(self, subject: Subject) -> None:
+        """Tell of this, too, from the next scrape on."""
+        collector = _SubjectCollector(subject)
+        self.registry.register(collector)
+        self._subjects.append(collector)
+
+    def withdraw(self, health: Health) -> None:
+        """What was added is going down: tell of the process alone."""
+        self.health = lambda: health
+        for collector in self._subjects:
+            self.registry.unregister(collector)
+        self._subjects.clear()
+
+    def start(self) -> "Deferred[None]":
+        """
+        Listen.
+
+        :returns: fires when it does; fails with `CannotListenError`.
+        """
+        site = make_site(self.registry, lambda: self.health(), self._host.clock)
+        endpoint = self._host.network.server(self._port, self._interface)
+        return maybeDeferred(endpoint.listen, site).addCallback(self._started)
+
+    def stop(self) -> "Deferred[None]":
+        """Close the port; fires when that is done."""
+        self._lag.stop()
+        listening, self._listening = self._listening, None
+        if listening is None:
+            return maybeDeferred(lambda: None)
+        return maybeDeferred(listening.stopListening).addCallback(lambda _: None)
+
+    def _started(self, listening: IListeningPort) -> None:
+        self._listening = listening
+        self._lag.start()
+        self.log.info("metrics and health on port {port}", port=self.port)
