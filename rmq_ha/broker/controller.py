@@ -27,12 +27,14 @@ from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.outer_api import BrokerOuterAPI, RemotingCalls
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.broker.processors.pull import PullMessageProcessor
+from rmq_ha.broker.processors.pull_filters import PullFilters
 from rmq_ha.broker.processors.send import SendMessageProcessor
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.routes import Processor, add_routes
 from rmq_ha.broker.slave import SlaveSynchronize
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
@@ -77,6 +79,7 @@ from rmq_ha.wire.bodies import decode_delay_offsets
 
 FIRST_PERSIST_S = 10.0
 CLIENT_SCAN_S = 10.0
+FILTERS_S = 10.0
 HELD_PULLS = 100_000
 
 
@@ -118,6 +121,7 @@ class BrokerController:
                 max(broker.flush_consumer_offset_interval, 1) / 1000,
                 FIRST_PERSIST_S,
             ),
+            Periodic(host.clock, "consumer filters", self._persist_filters, FILTERS_S),
             Periodic(host.clock, "client expiry", self._expire, CLIENT_SCAN_S),
         ]
         self._undo: list[tuple[str, Callable[[], Any]]] = []
@@ -317,7 +321,7 @@ class BrokerController:
     async def _start_all(self) -> None:
         server = self.configuration.server.listen_port
         interface = self.configuration.ours.bind_address
-        for table in (self.topics, self.consumer_offsets, self.groups):
+        for table in (self.topics, self.consumer_offsets, self.groups, self.consumer_filters):
             table.load()
         if self.is_slave:
             self.delay_offsets.load()
@@ -327,6 +331,7 @@ class BrokerController:
         self.store.load()
         self._undo.append(("configuration file", self.config_file.written))
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
+        self._undo.append(("consumer filters", self._persist_filters))
         self._undo.append(("store", self.store.stop))
         await self.store.start()
         self._undo.append(("client", self.client.stop))
@@ -368,6 +373,10 @@ class BrokerController:
     def _expire(self) -> None:
         self.heartbeats.close_expired()
         self.queue_locks.expire(self.host.now_ms())
+
+    def _persist_filters(self) -> "Deferred[bool]":
+        self.consumer_filters.clean()
+        return self.consumer_filters.persist_if_dirty()
 
     def delay_offset_table(self) -> dict[int, int]:
         """Delay level to next offset: the delivery's own, or a slave's copy of it."""

@@ -131,7 +131,7 @@ class PullRequestHoldService:
             if request.queue_offset < pull.wanted_offset:
                 continue
             wanted = pull.message_filter
-            if wanted is None or wanted.matches_unit(request.tags_code):
+            if wanted is None or _is_wanted(wanted, request):
                 woken.append(pull)
                 self._remove(pull)
                 continue
@@ -200,3 +200,10 @@ class PullRequestHoldService:
                 heappush(heap, (pull.deadline, next(self._sequence), pull))
         self._release(due)
         self._arm()
+
+
+def _is_wanted(wanted: IMessageFilter, request: DispatchRequest) -> bool:
+    """A message without properties is looked at when the pull is run again."""
+    return bool(wanted.matches_unit(request.tags_code)) and (
+        not request.properties or bool(wanted.matches_properties(request.properties))
+    )

@@ -62,6 +62,7 @@ RANGES: dict[str, Range] = {
     "diskMaxUsedSpaceRatio": Range(0, 100),
     "accessMessageInMemoryMaxRatio": Range(0, 100),
     "maxErrorRateOfBloomFilter": Range(1, 99),
+    "expectConsumerNumUseFilter": Range(1, 100_000),
     "mappedFileSizeCommitLog": Range(4096, INT_MAX),
     "mappedFileSizeConsumeQueue": Range(20, INT_MAX),
     "maxHashSlotNum": Range(1, 2**28),
@@ -163,13 +164,8 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "enableConsumeQueueExt",
         "mappedFileSizeConsumeQueueExt",
     ],
-    "SQL92 filters are not implemented, subscriptions by tag are": [
+    "bit maps of SQL92 filters are not calculated: every message is looked at": [
         "enableCalcFilterBitMap",
-        "enablePropertyFilter",
-        "expectConsumerNumUseFilter",
-        "filterDataCleanTimeSpan",
-        "filterSupportRetry",
-        "maxErrorRateOfBloomFilter",
     ],
     "delivery of delayed messages never blocks here": [
         "enableScheduleAsyncDeliver",

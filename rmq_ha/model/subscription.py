@@ -10,6 +10,10 @@ from rmq_ha.model.java_hash import tags_code
 
 SUB_ALL = "*"
 TAG = "TAG"
+SQL92 = "SQL92"
+TAG_TYPES = (None, "", TAG)
+"""Types of expression that are decided by tags."""
+_JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 @dataclass(slots=True)
@@ -29,7 +33,7 @@ class SubscriptionData:
         """Build from a tag expression; None, empty and `*` mean everything."""
         if not expression or expression == SUB_ALL:
             return cls(topic, sub_version=version)
-        tags = {tag for tag in (part.strip() for part in expression.split("||")) if tag}
+        tags = {tag for tag in (part.strip(_JAVA_BLANKS) for part in expression.split("||")) if tag}
         return cls(topic, expression, tags, {tags_code(tag) for tag in tags}, version)
 
     def to_json(self) -> dict[str, Any]:

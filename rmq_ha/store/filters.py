@@ -6,7 +6,7 @@ Spec: store.md, section 8.3.
 from zope.interface import implementer
 
 from rmq_ha.interfaces import IMessageFilter
-from rmq_ha.model.subscription import SUB_ALL, TAG, SubscriptionData
+from rmq_ha.model.subscription import SUB_ALL, TAG_TYPES, SubscriptionData
 from rmq_ha.store.format.consumequeue import is_extension_address
 
 
@@ -20,7 +20,7 @@ class TagFilter:
     """
 
     def __init__(self, subscription: SubscriptionData) -> None:
-        by_tags = subscription.expression_type in (None, "", TAG)
+        by_tags = subscription.expression_type in TAG_TYPES
         self.matches_all = (
             not by_tags or subscription.class_filter_mode or subscription.sub_string == SUB_ALL
         )
@@ -35,5 +35,9 @@ class TagFilter:
         )
 
     def matches_record(self, record: bytes) -> bool:
+        """The number has decided already."""
+        return True
+
+    def matches_properties(self, properties: dict[str, str]) -> bool:
         """The number has decided already."""
         return True

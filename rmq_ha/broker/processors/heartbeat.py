@@ -9,17 +9,20 @@ from typing import cast
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.processors.pull_filters import not_supported
 from rmq_ha.broker.tables.clients import (
     ClientChannelInfo,
     ConsumerGroupInfo,
     ConsumerManager,
     ProducerManager,
 )
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.errors import RequestRejected
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import InvalidSelector, RequestRejected
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB
-from rmq_ha.model.subscription import TAG
+from rmq_ha.model.subscription import TAG_TYPES
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.bodies import CheckClient, ConsumerData, HeartbeatData
@@ -44,6 +47,8 @@ class HeartbeatProcessor:
         consumers: ConsumerManager,
         producers: ProducerManager,
         notifier: ConsumerIdsNotifier,
+        filters: ConsumerFilterManager,
+        config: BrokerConfig,
         now_ms: Callable[[], int],
     ) -> None:
         self._topics = topics
@@ -51,6 +56,8 @@ class HeartbeatProcessor:
         self._consumers = consumers
         self._producers = producers
         self._notifier = notifier
+        self._filters = filters
+        self._config = config
         self._now_ms = now_ms
         self._channels: set[Channel] = set()
 
@@ -92,13 +99,18 @@ class HeartbeatProcessor:
     def check_client_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """CHECK_CLIENT_CONFIG: whether this broker can do what a subscription asks for."""
         subscription = fields.body(request, CheckClient.decode).subscription
-        kind = subscription.expression_type if subscription is not None else None
-        if kind in (None, "", TAG):
+        if subscription is None or subscription.expression_type in TAG_TYPES:
             return request.response()
-        return request.response(
-            ResponseCode.SYSTEM_ERROR,
-            f"the broker does not support consumer to filter message by {kind}",
-        )
+        kind = str(subscription.expression_type)
+        if not self._config.enable_property_filter:
+            raise not_supported(kind)
+        try:
+            self._filters.compile(kind, str(subscription.sub_string))
+        except InvalidSelector as error:
+            return request.response(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector: {error}"
+            )
+        return request.response()
 
     def close_expired(self) -> None:
         """Close the connections from which no heartbeat came for too long; every 10 s."""
@@ -136,6 +148,7 @@ class HeartbeatProcessor:
             item.subscriptions,
         ):
             self._notifier.notify(group)
+        self._filters.register(group, item.subscriptions)
 
 
 def _check(data: HeartbeatData) -> None:

@@ -6,7 +6,7 @@ Both know a client by its channel, as RocketMQ does; a channel here is any hasha
 Spec: remoting.md, sections 7.1, 7.2 and 7.5.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -125,9 +125,14 @@ class _ClientIds:
 
 
 class ConsumerManager:
-    """Every consumer group with a live member."""
+    """
+    Every consumer group with a live member.
 
-    def __init__(self) -> None:
+    :param on_gone: is told of a group whose last member left.
+    """
+
+    def __init__(self, on_gone: Callable[[str], None] | None = None) -> None:
+        self._on_gone = on_gone
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._memberships = _Memberships()
 
@@ -169,6 +174,8 @@ class ConsumerManager:
         self._memberships.discard(channel, group)
         if not info.members:
             del self._groups[group]
+            if self._on_gone is not None:
+                self._on_gone(group)
         return True
 
     def channel_closed(self, channel: ClientChannel) -> list[str]:

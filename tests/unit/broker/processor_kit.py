@@ -21,10 +21,12 @@ from rmq_ha.broker.processors.consumers import ConsumerProcessor
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.broker.processors.locks import LockProcessor
 from rmq_ha.broker.processors.pull import PullMessageProcessor
+from rmq_ha.broker.processors.pull_filters import PullFilters
 from rmq_ha.broker.processors.query import QueryProcessor
 from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
@@ -197,7 +199,8 @@ class FakeStore:
         records = [
             self.records[unit[0]]
             for unit in self.queues[topic, queue_id][offset:]
-            if wanted is None or wanted.matches_unit(unit[2])
+            if wanted is None
+            or (wanted.matches_unit(unit[2]) and wanted.matches_record(self.records[unit[0]]))
         ][: max(nums, 1)]
         if not records:
             return GetMessageStatus.NO_MATCHED_MESSAGE, high, []
@@ -270,7 +273,11 @@ class Kit:
             disk, worker, "/c/groups.json", self.broker, self.now_ms
         )
         self.offsets = ConsumerOffsetManager(disk, worker, "/c/offsets.json")
-        self.consumers, self.producers = ConsumerManager(), ProducerManager()
+        self.filters = ConsumerFilterManager(
+            disk, worker, "/c/filters.json", self.broker, self.now_ms
+        )
+        self.consumers = ConsumerManager(self.filters.unregister)
+        self.producers = ProducerManager()
         self.stats = BrokerStats(self.now_ms, self.clock.seconds, "DefaultCluster")
         self.hold = PullRequestHoldService(self.clock, self.store.max_offset_in_queue, 1000)
         self.notifier = ConsumerIdsNotifier(self.clock, self.broker, self.consumers, self.groups)
@@ -290,6 +297,8 @@ class Kit:
             groups=self.groups,
             producers=self.producers,
             notifier=self.notifier,
+            filters=self.filters,
+            config=self.broker,
             now_ms=self.now_ms,
             **tables,
         )
@@ -305,7 +314,8 @@ class Kit:
                 store_host=BROKER,
                 now_ms=self.now_ms,
                 hooks=hooks,
-                **tables,
+                topics=self.topics,
+                filters=PullFilters(self.broker, self.consumers, self.filters),
             ),
             SendBackProcessor(
                 store=self.store,

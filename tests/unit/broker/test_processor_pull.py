@@ -161,7 +161,7 @@ def test_subscription_of_the_heartbeat() -> None:
     kit.heartbeat(FakeChannel(1), "c", "B", "TopicA", model="BROADCASTING")
     kit.groups.update(SubscriptionGroupConfig("B", consume_broadcast_enable=False))
     assert pull(kit, consumerGroup="B", sysFlag=0, subVersion=1).code == 16
-    kit.heartbeat(FakeChannel(2), "c", "S", "TopicA", kind="SQL92")
+    kit.heartbeat(FakeChannel(2), "c", "S", "TopicA", kind="SQL92", expression="a = 1")
     assert pull(kit, consumerGroup="S", sysFlag=0, subVersion=1).code == 1
 
 

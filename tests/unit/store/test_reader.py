@@ -88,6 +88,9 @@ class ByContent:
     def matches_record(self, record: bytes) -> bool:
         return int(record[:8]) in self.accepted
 
+    def matches_properties(self, properties: dict[str, str]) -> bool:
+        return True
+
 
 @pytest.mark.parametrize(
     ("offset", "status", "next_offset"),

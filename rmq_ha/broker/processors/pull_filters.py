@@ -1,0 +1,145 @@
+"""
+What a pull's subscription lets pass.
+
+Spec: remoting.md, section 6.2.
+"""
+
+from collections.abc import Mapping
+
+from rmq_ha.broker.filters import RetryFilter, SelectorFilter
+from rmq_ha.broker.processors import fields
+from rmq_ha.broker.tables.clients import ConsumerManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import InvalidSelector, RequestRejected
+from rmq_ha.filter.selector import Selector
+from rmq_ha.interfaces import IMessageFilter
+from rmq_ha.model.subscription import TAG, TAG_TYPES, SubscriptionData
+from rmq_ha.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.store.filters import TagFilter
+from rmq_ha.wire.codes import ResponseCode
+
+
+class PullFilters:
+    """Makes the filter of each pull, from the request's own subscription or the group's."""
+
+    def __init__(
+        self, config: BrokerConfig, consumers: ConsumerManager, filters: ConsumerFilterManager
+    ) -> None:
+        self._config = config
+        self._consumers = consumers
+        self._filters = filters
+
+    def of_request(self, topic: str, header: Mapping[str, str]) -> IMessageFilter | None:
+        """
+        By the subscription in the request itself.
+
+        One whose expression does not compile lets everything pass, as in RocketMQ: clients ask
+        CHECK_CLIENT_CONFIG first.
+
+        :returns: None for everything.
+        :raises RequestRejected: there is no expression, or the broker does not support its type.
+        """
+        expression, kind = header.get("subscription"), header.get("expressionType")
+        if kind is None or kind == TAG:
+            if _holds_only_bars(expression):
+                raise _unparsable()
+            return self._choose(SubscriptionData.for_tags(topic, expression), None)
+        if not expression:
+            raise _unparsable()
+        selector = None
+        if kind not in TAG_TYPES:
+            try:
+                selector = self._filters.compile(kind, expression)
+            except InvalidSelector:
+                selector = None
+        # Java builds a type of "" as if it were SQL92: no tags, so that only `*` matches.
+        return self._choose(SubscriptionData(topic, expression, expression_type=kind), selector)
+
+    def of_group(
+        self, group: SubscriptionGroupConfig, topic: str, header: Mapping[str, str]
+    ) -> IMessageFilter | None:
+        """
+        By what the group's last heartbeat said.
+
+        :returns: None for everything.
+        :raises RequestRejected: none is known, or not so new a one; or its type is not supported.
+        """
+        name = group.group_name
+        info = self._consumers.group(name)
+        if info is None:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                "the consumer's group info not exist: no heartbeat of it has arrived yet",
+            )
+        if info.message_model == "BROADCASTING" and not group.consume_broadcast_enable:
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{name}] can not consume by broadcast way",
+            )
+        subscription = info.subscriptions.get(topic)
+        if subscription is None:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist: no heartbeat names {topic}",
+            )
+        version = fields.int64(header, "subVersion")
+        if subscription.sub_version < version:
+            raise RequestRejected(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        if subscription.expression_type in TAG_TYPES:
+            return self._choose(subscription, None)
+        data = self._filters.get(topic, name)
+        if data is None:
+            raise RequestRejected(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+            )
+        if data.client_version < version:
+            raise RequestRejected(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                "the consumer's consumer filter data not latest",
+            )
+        return self._choose(subscription, data.selector)
+
+    def _choose(
+        self, subscription: SubscriptionData, selector: Selector | None
+    ) -> IMessageFilter | None:
+        found: IMessageFilter | None = None
+        if subscription.expression_type in TAG_TYPES:
+            tags = TagFilter(subscription)
+            found = None if tags.matches_all else tags
+        elif not self._config.enable_property_filter:
+            raise not_supported(subscription.expression_type)
+        elif selector is not None and not subscription.class_filter_mode:
+            found = SelectorFilter(selector)
+        if (
+            self._config.filter_support_retry
+            and subscription.topic.startswith(RETRY_PREFIX)
+            and not subscription.class_filter_mode
+        ):
+            by_unit = found if isinstance(found, TagFilter) else None
+            # The group that pulls need not be the one in the topic's name: RocketMQ goes by that.
+            return RetryFilter(by_unit, self._filters, subscription.topic[len(RETRY_PREFIX) :])
+        return found
+
+
+def not_supported(kind: str | None) -> RequestRejected:
+    """The answer to an SQL92 subscription without `enablePropertyFilter`."""
+    return RequestRejected(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {kind}",
+    )
+
+
+def _holds_only_bars(expression: str | None) -> bool:
+    """Java's split makes nothing at all of `||`."""
+    return bool(expression) and not (expression or "").replace("||", "")
+
+
+def _unparsable() -> RequestRejected:
+    return RequestRejected(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+    )

@@ -1,0 +1,26 @@
+"""
+The properties of a record that is known to be one, without decoding the rest of it.
+
+Spec: store.md, sections 2.1 and 2.4.
+"""
+
+from struct import Struct, error
+
+from rmq_ha.model.properties import decode_properties
+
+_INT = Struct(">i").unpack_from
+_SHORT = Struct(">H").unpack_from
+# Where the length of the body is, by the two IPv6 bits of `sysFlag >> 4`.
+_LENGTH_AT = (84, 96, 96, 108)
+
+
+def record_properties(record: bytes) -> dict[str, str]:
+    """Name to value; empty when the record has none, or is damaged."""
+    try:
+        length_at = _LENGTH_AT[record[39] >> 4 & 3]
+        topic_at = length_at + 4 + _INT(record, length_at)[0]
+        start = topic_at + 3 + record[topic_at]
+        end = start + _SHORT(record, start - 2)[0]
+    except (IndexError, error):
+        return {}
+    return decode_properties(record[start:end].decode("utf-8", "replace"))
