@@ -168,6 +168,7 @@ class BrokerController:
             self.host, self.configuration, self.commit_log, self.host.memory_bytes
         )
         self.store.attach_replication(self.replication)
+        self.store.schedule.on_delivered = self.stats.delivered
         for plugin in plugins[IDispatcherPlugin]:
             self.store.add_dispatcher(
                 checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)

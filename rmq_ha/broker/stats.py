@@ -11,6 +11,8 @@ from struct import Struct
 from typing import Any
 
 from rmq_ha.broker.stat_items import SAMPLE_S, Figure, Growth, StatsTable, Window
+from rmq_ha.model.message import Message, PutMessageResult
+from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store.format.commitlog import store_timestamp_of
 
 _LATENCY_LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
@@ -223,19 +225,27 @@ class BrokerStats:
         """A group gave a message of this topic back."""
         self.tables["backs"].add((topic, group), self._tick(), 1, 0)
 
-    def delivered(self, schedule_topic: str, topic: str, level: int, size: int) -> None:
+    def delivered(
+        self, level: int, messages: list[Message], results: list[PutMessageResult]
+    ) -> None:
         """
-        A delayed message was put into its own topic.
+        Delayed messages were put into their own topics.
 
-        :param level: its delay level, from 1.
-        :param size: bytes in the log.
+        :param level: their delay level, from 1.
         """
         tick = self._tick()
-        self._groups.add((schedule_topic, _SCHEDULE_GROUP), tick, 1, size)
-        if self._with_queues:
-            self._reads.add((schedule_topic, level - 1, _SCHEDULE_GROUP), tick, 1, size)
-        self._topics.add(topic, tick, 1, size)
-        self._puts.add(self._cluster_name, tick, 1, size, 0)
+        count = total = 0
+        for message, (status, append) in zip(messages, results, strict=True):
+            if append is not None and status.is_stored:
+                self._topics.add(message.topic, tick, 1, append.size)
+                count += 1
+                total += append.size
+        if not count:
+            return
+        self._groups.add((SCHEDULE_TOPIC, _SCHEDULE_GROUP), tick, count, total, count)
+        key = (SCHEDULE_TOPIC, level - 1 if self._with_queues else ALL_QUEUES, _SCHEDULE_GROUP)
+        self._reads.add(key, tick, count, total, count)
+        self._puts.add(self._cluster_name, tick, count, total, 0)
 
     # ------------------------------------------------------------ forgetting
 

@@ -21,6 +21,7 @@ from rmq_ha.store.format.commitlog import Record, decode_record, store_timestamp
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, is_extension_address
 
 Put = Callable[[list[Message], Callable[[list[PutMessageResult]], None]], None]
+Delivered = Callable[[int, list[Message], list[PutMessageResult]], None]
 
 _FIRST_DELAY_S = 1.0
 _RETRY_S = 0.1
@@ -46,6 +47,7 @@ class ScheduleMessageService:
     :param put: stores messages; calls back once, with one result for each.
     :param flush_interval_ms: from a delivery to the write of delayOffset.json.
     :param newest_ms: the store time of the newest record of the log; 0 for none.
+    :ivar on_delivered: told of each batch: the level's number, the messages, what became of each.
     """
 
     log = Logger()
@@ -71,6 +73,7 @@ class ScheduleMessageService:
         self._record_at = record_at
         self._put = put
         self._newest_ms = newest_ms
+        self.on_delivered: Delivered = lambda level, messages, results: None
         self._offsets = DelayOffsets(clock, disk, worker, store_path, flush_interval_ms)
         self._levels: dict[int, DelayLevel] = {}
         self._timer: IDelayedCall | None = None
@@ -336,6 +339,7 @@ class ScheduleMessageService:
         outcome: list[float] = []
 
         def stored(results: list[PutMessageResult]) -> None:
+            self.on_delivered(level.number, messages, results)
             outcome.append(self._after_put(level, offsets, end, pause, results))
             if level.is_putting:
                 level.is_putting = False

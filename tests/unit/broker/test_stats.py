@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rmq_ha.broker.stat_items import Figure, StatsItem, StatsTable, Window
 from rmq_ha.broker.stats import BrokerStats
-from rmq_ha.model.message import Address
+from rmq_ha.model.message import Address, AppendResult, Message, PutMessageResult
+from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.format.commitlog import Record, encode_record
 
 START_MS = int(datetime(2026, 3, 3, 12).timestamp() * 1000)
@@ -116,7 +117,17 @@ def test_every_name() -> None:
     stats.put("T", 1, 5, 500, 2)
     stats.put_run({("T", 1): [100], ("T", 2): [100, 200]}, 3)
     stats.put_back("SCHEDULE_TOPIC_XXXX", 2, 50)
-    stats.delivered("SCHEDULE_TOPIC_XXXX", "T", 3, 60)
+    host = Address.parse("127.0.0.1", 1)
+    message = Message("T", 0, b"", host, host, START_MS)
+    append = AppendResult(0, 60, START_MS, 0, 1, "")
+    stats.delivered(
+        3,
+        [message, message],
+        [
+            PutMessageResult(PutMessageStatus.PUT_OK, append),
+            PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE),
+        ],
+    )
     stats.got("T", 1, "G", 4, 400, 6)
     stats.got("T", 1, "G", 2, 200, 0)
     stats.sent_back("T", "G")
