@@ -141,3 +141,34 @@ class TestProducers:
         self.producers.register("PG", client(self.one, "p1"))
         self.producers.register("PG", client(self.one, "p2"))
         assert [item.client_id for item in self.producers.clients("PG")] == ["p2"]
+
+
+def test_a_producer_is_found_by_its_client_id() -> None:
+    """Over the connection that said so last; one that stays is found again after that."""
+    producers = ProducerManager()
+    first, second = FakeChannel(1), FakeChannel(2)
+    producers.register("G", ClientChannelInfo(first, "c1"))
+    producers.register("H", ClientChannelInfo(first, "c1"))
+    assert producers.find_channel("c1") is first
+    assert producers.find_channel("c2") is None
+    producers.register("G", ClientChannelInfo(second, "c1"))
+    producers.register("G", ClientChannelInfo(first, "c1"))
+    assert producers.find_channel("c1") is second
+    producers.channel_closed(second)
+    assert producers.find_channel("c1") is None
+    producers.register("G", ClientChannelInfo(first, "c1"))
+    assert producers.find_channel("c1") is first
+    producers.unregister("G", first)
+    assert producers.find_channel("c1") is first
+    producers.unregister("H", first)
+    assert producers.find_channel("c1") is None
+
+
+def test_a_connection_has_one_client_id() -> None:
+    """Changing it does not leave the old one behind."""
+    producers = ProducerManager()
+    channel = FakeChannel(1)
+    producers.register("G", ClientChannelInfo(channel, "c1"))
+    producers.register("G", ClientChannelInfo(channel, "c2"))
+    assert producers.find_channel("c1") is None
+    assert producers.find_channel("c2") is channel

@@ -1,0 +1,90 @@
+"""Bodies about offsets, byte for byte as RocketMQ 4.9.7 writes them. Spec: remoting.md, app. B."""
+
+import json
+import re
+from pathlib import Path
+
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
+from rmq_ha.wire.offset_bodies import (
+    QueueEntry,
+    QueueTimeSpan,
+    consume_queue_body,
+    consume_time_spans,
+    consumer_status_body,
+    correction_offsets,
+    reset_offset_body,
+    reset_offset_list,
+)
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "remoting"
+GOLDEN = {
+    name: text.encode() for name, text in json.loads((VECTORS / "relays.json").read_text()).items()
+}
+
+
+def queue(queue_id: int) -> MessageQueue:
+    return MessageQueue("T", "broker-a", queue_id)
+
+
+def _pieces(body: bytes) -> tuple[int, list[bytes]]:
+    """Without the order of queues, which in Java is that of a hash."""
+    return len(body), sorted(re.findall(rb'\{"brokerName[^}]*\}:\d+', body))
+
+
+def test_reset_offsets() -> None:
+    """Compact, with bare object keys: the Go client splits this text."""
+    table = {queue(1): 1, queue(0): 3}
+    body = fastjson.encode(reset_offset_body(table))
+    assert _pieces(body) == _pieces(GOLDEN["reset_body"])
+    assert decode_queue_table(body) == table
+
+
+def test_reset_offsets_as_a_list() -> None:
+    body = fastjson.encode(reset_offset_list({queue(1): 0, queue(0): 0}))
+    assert body == GOLDEN["reset_list_body"]
+
+
+def test_consumer_status() -> None:
+    body = fastjson.encode(consumer_status_body({"c1": {queue(0): 5}}))
+    assert body == GOLDEN["status_body"]
+    assert fastjson.encode(consumer_status_body({})) == GOLDEN["status_body_of_nobody"]
+
+
+def test_time_spans() -> None:
+    """The texts are local time, as the Java broker's are."""
+    spans = [
+        QueueTimeSpan(queue(0), 1795276829820, 1795276830026, 1795276829820, 12344),
+        QueueTimeSpan(queue(1), 1795276830029, 1795276830029, 1795276830029, 0),
+    ]
+    ours = fastjson.parse(fastjson.encode(consume_time_spans(spans)))
+    golden = fastjson.parse(GOLDEN["time_span_body"])
+    for mine, theirs in zip(ours["consumeTimeSpanSet"], golden["consumeTimeSpanSet"], strict=True):
+        assert mine.keys() == theirs.keys()
+        for name, value in theirs.items():
+            if name.endswith("Str"):
+                assert len(mine[name]) == len(value)
+                assert mine[name][-6:] == value[-6:]  # seconds and ms are the same everywhere
+            else:
+                assert mine[name] == value
+
+
+def test_a_queue_without_messages_has_times() -> None:
+    """-1 is a moment before 1970, also as text."""
+    body = consume_time_spans([QueueTimeSpan(queue(0), -1, -1, -1, 0)])
+    text = body["consumeTimeSpanSet"][0]["minTimeStampStr"]
+    assert text.endswith(":59:999")
+
+
+def test_correction_offsets() -> None:
+    assert fastjson.encode(correction_offsets({0: 1, 1: 1})) == GOLDEN["correction_body"]
+
+
+def test_consume_queue() -> None:
+    entries = [QueueEntry(119, 119, 65), QueueEntry(238, 119, 65)]
+    body = consume_queue_body((0, 3), entries, None, None)
+    assert fastjson.encode(body) == GOLDEN["queue_body"]
+    subscription = SubscriptionData("T", sub_version=1)
+    body = consume_queue_body((0, 3), entries[:1], subscription, "null")
+    assert fastjson.encode(body) == GOLDEN["queue_body_with_group"]
