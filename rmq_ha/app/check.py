@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
+from rmq_ha.app.tls_check import check_tls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.load import PlannedPort, port_plan, render_changed
+from rmq_ha.config.load import namesrv_port_plan, port_plan, render_changed
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.settings import Notice
 from rmq_ha.plugins import load_configured
-
-_NAMESRV_PURPOSE = "brokers and clients (listenPort)"
 
 
 def check_report(
@@ -19,12 +18,14 @@ def check_report(
     The lines to print: notices, what differs from the defaults, and the ports.
 
     :raises PluginNotFound: a plugin that is named is not installed.
+    :raises ConfigurationError: a key or certificate is missing, or of no use.
     """
+    check_tls(configuration)
     if isinstance(configuration, BrokerConfiguration):
         load_configured(configuration)
         plan = port_plan(configuration)
     else:
-        plan = [PlannedPort(configuration.server.listen_port, _NAMESRV_PURPOSE)]
+        plan = namesrv_port_plan(configuration)
     lines = [f"# {notice.text}" for notice in notices if not notice.is_unknown]
     lines += render_changed(configuration)
     lines += [f"# port {item.port}: {item.purpose}" for item in plan]

@@ -101,7 +101,8 @@ class TlsCall(_End):
         self.opened.callback(self._inner)
 
     def _gave_up(self, reason: Failure) -> None:
-        self.opened.errback(reason)
+        if not self.opened.called:  # nobody cancelled it
+            self.opened.errback(reason)
 
 
 def connect_tls(

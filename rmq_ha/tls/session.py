@@ -22,7 +22,9 @@ _REASONS = {
     "peer did not return a certificate": "it showed no certificate, and one is required",
     "tlsv13 alert certificate required": "it wants a certificate of us, and we have none to show",
     "tlsv1 alert unknown ca": "it does not believe our certificate: unknown root",
-    "ssl/tls alert bad certificate": "it does not accept our certificate: wrong name or content",
+    "ssl/tls alert bad certificate": "it does not accept our certificate",
+    # What OpenSSL sends when a name does not fit.
+    "tlsv1 alert internal error": "it does not accept our certificate: a wrong name?",
     "ssl/tls alert certificate expired": "it does not accept our certificate: expired",
     "ssl/tls alert certificate unknown": "it does not accept our certificate",
     "ssl/tls alert handshake failure": "it refuses the handshake (no certificate, or no cipher)",

@@ -1,0 +1,239 @@
+"""Every fault of a file is told with the file, the reason and what to do."""
+
+from datetime import timedelta
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from material import Files, now_ms
+
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.tls.client import ClientTls
+from rmq_ha.tls.files import TlsFiles, certificate_text, expiry_notices, self_signed
+from rmq_ha.tls.ha import HaTls
+from rmq_ha.tls.options import TlsOptions
+from rmq_ha.tls.server import ServerTls, TlsMode
+
+REAL = {"tls.test.mode.enable": "false"}
+
+
+@pytest.fixture
+def files() -> Files:
+    return Files()
+
+
+def refusal(make) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    return str(caught.value)
+
+
+def server(files: Files, options) -> ServerTls:
+    return ServerTls(REAL | options, files.read_bytes, now_ms)
+
+
+def encrypted(files: Files, path: str, password: bytes) -> None:
+    key = load_pem_private_key(files[path], None)
+    files[path] = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password),
+    )
+
+
+def test_a_good_pair_is_taken_with_its_chain(files: Files) -> None:
+    options = files.put_pair("tls.server", "localhost")
+    assert server(files, options).mode is TlsMode.PERMISSIVE
+    assert server(files, options).files == ("/tls.server.key", "/tls.server.pem")
+
+
+@pytest.mark.parametrize("name", ["keyPath", "certPath"])
+def test_a_missing_file(files: Files, name: str) -> None:
+    options = files.put_pair("tls.server", "localhost")
+    path = options[f"tls.server.{name}"]
+    del files[path]
+    text = refusal(lambda: server(files, options))
+    assert text.startswith(f"tls.server.{name}={path}: No such file or directory; ")
+
+
+def test_half_a_pair(files: Files) -> None:
+    options = files.put_pair("tls.server", "localhost")
+    del options["tls.server.certPath"]
+    assert "tls.server.certPath is missing" in refusal(lambda: server(files, options))
+
+
+def test_an_unreadable_file() -> None:
+    def read(path: str) -> bytes:
+        if path.startswith("/etc"):
+            raise FileNotFoundError
+        raise PermissionError(13, "Permission denied", path)
+
+    options = REAL | {"tls.server.keyPath": "/k", "tls.server.certPath": "/c"}
+    text = refusal(lambda: ServerTls(options, read, now_ms))
+    assert "tls.server.keyPath=/k: Permission denied" in text
+
+
+def test_the_password_of_a_key(files: Files) -> None:
+    options = files.put_pair("tls.server", "localhost")
+    encrypted(files, "/tls.server.key", b"open sesame")
+    text = refusal(lambda: server(files, options))
+    assert "/tls.server.key: it is encrypted; set tls.server.keyPassword" in text
+    options["tls.server.keyPassword"] = "sesame"
+    text = refusal(lambda: server(files, options))
+    assert "tls.server.keyPassword does not open it" in text
+    assert "sesame" not in text
+    options["tls.server.keyPassword"] = "open sesame"
+    server(files, options)
+
+
+def test_a_password_for_an_open_key_is_harmless(files: Files) -> None:
+    options = files.put_pair("tls.server", "localhost")
+    server(files, options | {"tls.server.keyPassword": "x"})
+
+
+def test_what_is_not_pem(files: Files) -> None:
+    options = files.put_pair("tls.server", "localhost")
+    good = dict(files)
+    files["/tls.server.key"] = b"\x30\x82"
+    assert "/tls.server.key: not PEM; convert it" in refusal(lambda: server(files, options))
+    files.update(good)
+    files["/tls.server.pem"] = b"\x30\x82"
+    assert "/tls.server.pem: no PEM certificate in it" in refusal(lambda: server(files, options))
+    files["/tls.server.pem"] = good["/tls.server.pem"].replace(b"MII", b"MIJ", 1)
+    assert "/tls.server.pem: damaged" in refusal(lambda: server(files, options))
+    files.update(good)
+    files["/tls.server.key"] = b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+    assert "no usable private key in it" in refusal(lambda: server(files, options))
+
+
+def test_a_key_of_another_certificate(files: Files) -> None:
+    options = files.put_pair("tls.server", "localhost")
+    other = Files()
+    other.put_pair("tls.server", "elsewhere")
+    files["/tls.server.pem"] = other["/tls.server.pem"]
+    text = refusal(lambda: server(files, options))
+    assert "/tls.server.key is not the key of tls.server.certPath=/tls.server.pem" in text
+    assert "elsewhere" in text
+
+
+def test_files_that_the_test_mode_would_ignore(files: Files) -> None:
+    """RocketMQ's default takes a made-up certificate and says nothing."""
+    options = files.put_pair("tls.server", "localhost")
+    make = lambda: ServerTls(options, files.read_bytes, now_ms)  # noqa: E731
+    assert "set tls.test.mode.enable=false" in refusal(make)
+    ServerTls(options | {"tls.test.mode.enable": "true"}, files.read_bytes, now_ms)
+
+
+def test_enforcing_needs_a_certificate(files: Files) -> None:
+    text = refusal(lambda: server(files, {"tls.server.mode": "enforcing"}))
+    assert "lets nobody in: set tls.server.keyPath" in text
+
+
+def test_verification_needs_a_root(files: Files) -> None:
+    pair = files.put_pair("tls.server", "localhost")
+    text = refusal(lambda: server(files, pair | {"tls.server.authClient": "true"}))
+    assert "needs tls.server.trustCertPath" in text
+    options = REAL | {"tls.enable": "true", "tls.client.authServer": "true"}
+    text = refusal(lambda: ClientTls(options, files.read_bytes, now_ms))
+    assert "needs tls.client.trustCertPath" in text
+
+
+def test_the_config_file_wins_and_names_its_lines(files: Files) -> None:
+    pair = files.put_pair("tls.server", "localhost")
+    lines = ["# ours", "tls.test.mode.enable=false", *(f"{k}={v}" for k, v in pair.items())]
+    files["/etc/rocketmq/tls.properties"] = "\n".join(lines).encode()
+    made = ServerTls({}, files.read_bytes, now_ms)  # found where RocketMQ looks
+    assert made.files[0] == "/etc/rocketmq/tls.properties"
+    assert "/tls.server.pem" in made.files
+    files["/own"] = b"\n".join([b"tls.server.need.client.auth=perhaps", b"tls.server.kexPath=/k"])
+    text = refusal(lambda: ServerTls({"tls.config.file": "/own"}, files.read_bytes, now_ms))
+    assert text.startswith("tls.server.need.client.auth=perhaps: must be one of")
+    files["/own"] = b"tls.server.kexPath=/k"
+    assert TlsOptions({"tls.config.file": "/own"}, files.read_bytes).unknown == [
+        "tls.server.kexPath"
+    ]
+
+
+@pytest.mark.parametrize("key", ["tls.server.mode", "tls.enable"])
+def test_keys_that_rocketmq_does_not_read_from_the_config_file(files: Files, key: str) -> None:
+    files["/own"] = f"\n{key}=enforcing".encode()
+    text = refusal(lambda: ServerTls({"tls.config.file": "/own"}, files.read_bytes, now_ms))
+    assert text.startswith(f"/own:2: {key} has no effect in this file")
+
+
+def test_a_config_file_that_is_named_must_be_there(files: Files) -> None:
+    text = refusal(lambda: ServerTls({"tls.config.file": "/own"}, files.read_bytes, now_ms))
+    assert text.startswith("tls.config.file=/own: there is no such file")
+
+
+def test_what_enforces_tls_also_connects_with_it(files: Files) -> None:
+    """As RocketMQ: a broker whose name server is of the same mind can register."""
+    options = {"tls.server.mode": "enforcing"}
+    assert ClientTls(options, files.read_bytes, now_ms).enabled
+    plain = options | {"tls.enable": "false"}
+    assert not ClientTls(plain, files.read_bytes, now_ms).enabled
+    assert not ClientTls({}, files.read_bytes, now_ms).enabled
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tls.ha.mode": "permissive"}, "slaves that speak plain cannot be verified"),
+        ({"tls.ha.enable": "true"}, "slaves that speak plain cannot be verified"),
+        (
+            {"tls.ha.mode": "enforcing", "tls.ha.keyPath": "", "tls.ha.certPath": ""},
+            "needs tls.ha.keyPath and tls.ha.certPath",
+        ),
+        (
+            {"tls.ha.mode": "enforcing", "tls.ha.trustCertPath": "", "tls.ha.allowedNames": "b"},
+            "tls.ha.allowedNames needs tls.ha.trustCertPath",
+        ),
+    ],
+)
+def test_replication_settings_that_contradict_each_other(
+    files: Files, changes: dict[str, str], message: str
+) -> None:
+    options = files.put_pair("tls.ha", "a") | files.put_root("tls.ha") | changes
+    assert message in refusal(lambda: HaTls(options, files.read_bytes, now_ms))
+
+
+def test_replication_is_plain_unless_asked_for(files: Files) -> None:
+    """A Java slave speaks plain; other TLS settings change nothing here."""
+    made = HaTls({"tls.server.mode": "enforcing"}, files.read_bytes, now_ms)
+    assert made.mode is TlsMode.DISABLED
+    assert not made.is_enabled
+    assert made.files == ()
+
+
+def notices_of(files: Files, ends: timedelta):
+    options = TlsOptions(files.put_pair("tls.server", "soon", ends=ends), files.read_bytes)
+    pair = TlsFiles(options, files.read_bytes).key_pair("tls.server")
+    assert pair is not None
+    return expiry_notices([("tls.server.certPath", pair.certificate)], now_ms())
+
+
+def test_the_end_of_a_certificate_is_told_in_time(files: Files) -> None:
+    (soon,) = notices_of(files, timedelta(days=29, hours=23))
+    assert not soon.is_error
+    assert "tls.server.certPath (soon) ends in 29 days" in soon.text
+    assert notices_of(files, timedelta(days=31)) == []
+    (ended,) = notices_of(files, timedelta(seconds=-1))
+    assert ended.is_error
+    assert "peers refuse it; renew it now" in ended.text
+
+
+def test_a_certificate_of_tomorrow() -> None:
+    made = self_signed(now_ms() + 3 * 365 * 86_400_000)
+    (early,) = expiry_notices([("x", made.certificate)], now_ms())
+    assert early.is_error
+    assert "valid only from" in early.text
+
+
+def test_names_of_strangers_do_not_break_the_log() -> None:
+    import trustme
+
+    issued = trustme.CA().issue_cert("a", common_name="a\nERROR: all is lost")
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
+    assert "\n" not in certificate_text(certificate)

@@ -1,0 +1,292 @@
+"""Who is believed, and what the other is told; without a socket."""
+
+import contextlib
+import os
+from datetime import timedelta
+
+import pytest
+import trustme
+from cryptography import x509
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from material import Files, authority, now_ms, talk
+from OpenSSL import SSL
+
+from rmq_ha.errors import TlsRefused
+from rmq_ha.tls.client import ClientTls
+from rmq_ha.tls.context import client_context
+from rmq_ha.tls.ha import HaTls
+from rmq_ha.tls.peer import PeerCheck, has_name
+from rmq_ha.tls.server import FirstByte, ServerTls
+from rmq_ha.tls.session import TlsSession
+
+REAL = {"tls.test.mode.enable": "false"}
+
+
+@pytest.fixture
+def files() -> Files:
+    return Files()
+
+
+def server_of(files: Files, *names: str, **how) -> ServerTls:
+    options = files.put_pair("tls.server", *names or ("localhost", "127.0.0.1"), **how)
+    return ServerTls(REAL | options, files.read_bytes, now_ms)
+
+
+def asking(files: Files, wanted: str, *, root: str = "ours") -> ServerTls:
+    options = files.put_pair("tls.server", "localhost") | files.put_root("tls.server", root)
+    options |= {"tls.server.need.client.auth": wanted, "tls.server.authClient": "true"}
+    return ServerTls(REAL | options, files.read_bytes, now_ms)
+
+
+def client_of(files: Files, *names: str, root: str | None = "ours", **how) -> ClientTls:
+    options = REAL | {"tls.enable": "true"}
+    if root:
+        options |= files.put_root("tls.client", root)
+    if names:
+        options |= files.put_pair("tls.client", *names, **how)
+    return ClientTls(options, files.read_bytes, now_ms)
+
+
+def refusal(client, server) -> str:
+    with pytest.raises(TlsRefused) as caught:
+        talk(client, server)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_bytes_go_both_ways(files: Files, host: str) -> None:
+    client, server = client_of(files).session(host), server_of(files).session()
+    talk(client, server)
+    assert client.check.identity == "localhost, 127.0.0.1"
+    assert server.check.identity == ""
+    assert client.version == "TLSv1.3"
+    for one, other in ((client, server), (server, client)):
+        for data in (b"x", os.urandom(300_000), b"y" * 16384):
+            one.send(data)
+            assert other.receive_data(one.data_to_send()) == data
+    client.close()
+    assert server.receive_data(client.data_to_send()) == b""
+    assert server.is_closed
+
+
+def test_pieces_of_any_size_make_the_same_bytes(files: Files) -> None:
+    client, server = client_of(files).session("localhost"), server_of(files).session()
+    talk(client, server)
+    data = os.urandom(40_000)
+    client.send(data)
+    wire = client.data_to_send()
+    got = b"".join(server.receive_data(wire[i : i + 777]) for i in range(0, len(wire), 777))
+    assert got == data
+
+
+@pytest.mark.parametrize("host", ["otherhost", "127.0.0.2", "::1", "sub.localhost"])
+def test_a_server_of_another_name(files: Files, host: str) -> None:
+    client = client_of(files)
+    text = refusal(client.session(host), server_of(files).session())
+    assert text == f"its certificate is for localhost, 127.0.0.1, not for {host}"
+
+
+def test_the_server_hears_that_it_was_refused(files: Files) -> None:
+    client, server = client_of(files).session("otherhost"), server_of(files).session()
+    client.start()
+    server.receive_data(client.data_to_send())
+    with pytest.raises(TlsRefused):
+        client.receive_data(server.data_to_send())
+    with pytest.raises(TlsRefused, match="it does not accept our certificate"):
+        server.receive_data(client.data_to_send())
+
+
+def test_another_root(files: Files) -> None:
+    client = client_of(files, root="theirs")
+    text = refusal(client.session("localhost"), server_of(files).session())
+    assert "is of another root than ours" in text
+
+
+def test_an_expired_server(files: Files) -> None:
+    server = server_of(files, "localhost", ends=timedelta(seconds=-5))
+    text = refusal(client_of(files).session("localhost"), server.session())
+    assert text == "its certificate (localhost) has expired"
+
+
+def test_a_server_that_made_its_own_certificate(files: Files) -> None:
+    server = ServerTls({}, files.read_bytes, now_ms)
+    text = refusal(client_of(files).session("localhost"), server.session())
+    assert "is self-signed" in text
+
+
+def test_without_a_root_any_server_will_do(files: Files) -> None:
+    """As RocketMQ without tls.client.authServer; the log says so at the start."""
+    client = client_of(files, root=None).session("wherever")
+    talk(client, server_of(files).session())
+    assert client.check.identity == ""
+
+
+def test_an_explicit_no_to_verification_is_kept(files: Files) -> None:
+    options = REAL | {"tls.enable": "true", "tls.client.authServer": "false"}
+    client = ClientTls(options | files.put_root("tls.client"), files.read_bytes, now_ms)
+    talk(client.session("wherever"), server_of(files).session())
+
+
+def test_a_client_with_a_certificate_is_known(files: Files) -> None:
+    server = asking(files, "require").session()
+    talk(client_of(files, "worker-7.example").session("localhost"), server)
+    assert server.check.identity == "worker-7.example"
+
+
+def test_a_client_without_the_required_certificate(files: Files) -> None:
+    text = refusal(client_of(files).session("localhost"), asking(files, "require").session())
+    assert text == "it showed no certificate, and one is required"
+
+
+def test_optional_means_that_none_will_do_but_not_any(files: Files) -> None:
+    server = asking(files, "optional")
+    talk(client_of(files).session("localhost"), server.session())
+    stranger = client_of(files, "stranger", root="ours")
+    options = REAL | {"tls.enable": "true"} | files.put_root("tls.client")
+    options |= files.put_pair("tls.client", "stranger", root="theirs")
+    stranger = ClientTls(options, files.read_bytes, now_ms)
+    text = refusal(stranger.session("localhost"), server.session())
+    assert "is of another root than ours" in text
+
+
+def test_an_expired_client(files: Files) -> None:
+    client = client_of(files, "worker", ends=timedelta(seconds=-5))
+    text = refusal(client.session("localhost"), asking(files, "require").session())
+    assert text == "its certificate (worker) has expired"
+
+
+def test_what_speaks_only_an_old_version(files: Files) -> None:
+    context = SSL.Context(SSL.TLS_METHOD)
+    context.set_cipher_list(b"ALL:@SECLEVEL=0")
+    context.set_min_proto_version(SSL.TLS1_VERSION)
+    context.set_max_proto_version(SSL.TLS1_1_VERSION)
+    old = SSL.Connection(context, None)
+    old.set_connect_state()
+    try:
+        old.do_handshake()
+    except SSL.WantReadError:
+        hello = old.bio_read(4096)
+    except SSL.Error:
+        pytest.skip("this OpenSSL cannot even offer TLS 1.1")
+    with pytest.raises(TlsRefused, match="only TLS versions older"):
+        server_of(files).session().receive_data(hello)
+
+
+def test_a_client_that_finds_no_tls() -> None:
+    client = TlsSession(client_context(None, None), PeerCheck(), connects=True)
+    client.start()
+    with pytest.raises(TlsRefused, match="it does not speak TLS"):
+        client.receive_data(b"\0\0\0\x10 this is remoting")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(min_size=1, max_size=400), st.booleans())
+def test_garbage_is_refused_in_words_or_waited_for(data: bytes, has_type: bool) -> None:
+    server = ServerTls({}, Files().read_bytes, now_ms).session()
+    with contextlib.suppress(TlsRefused):
+        server.receive_data(b"\x16\x03\x01" + data if has_type else data)
+    assert not server.is_secured
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 4000), st.integers(1, 255))
+def test_a_flipped_byte_after_the_handshake_ends_it(place: int, change: int) -> None:
+    files = Files()
+    client = TlsSession(client_context(None, None), PeerCheck(), connects=True)
+    server = ServerTls({}, files.read_bytes, now_ms).session()
+    talk(client, server)
+    client.send(b"m" * 4000)
+    wire = bytearray(client.data_to_send())
+    wire[place] ^= change
+    try:
+        plain = server.receive_data(bytes(wire))
+    except TlsRefused:
+        return
+    assert plain == b""  # it waits for more: the length was changed
+
+
+@pytest.mark.parametrize("mode", ["disabled", "permissive", "enforcing"])
+def test_the_first_byte_decides(mode: str) -> None:
+    rules = ServerTls({"tls.server.mode": mode}, Files().read_bytes, now_ms)
+    tls, plain = rules.judge(0x16), rules.judge(0)
+    assert tls is (FirstByte.CLOSE if mode == "disabled" else FirstByte.START_TLS)
+    assert plain is (FirstByte.CLOSE if mode == "enforcing" else FirstByte.PLAIN)
+
+
+def test_new_material_counts_from_the_next_handshake_on(files: Files) -> None:
+    server = server_of(files, "localhost")
+    old = server.session()
+    files.put_pair("tls.server", "newhost")
+    server.reload()
+    talk(client_of(files).session("newhost"), server.session())
+    talk(client_of(files).session("localhost"), old)
+
+
+# Replication
+
+
+def ha_of(files: Files, *names: str, root: str = "ours", **changes: str) -> HaTls:
+    options = files.put_pair("tls.ha", *names, root=root) | files.put_root("tls.ha", root)
+    options |= {"tls.ha.mode": "enforcing", "tls.ha.enable": "true"}
+    options |= {f"tls.ha.{name}": value for name, value in changes.items()}
+    return HaTls(options, files.read_bytes, now_ms)
+
+
+def test_master_and_slave_prove_who_they_are(files: Files) -> None:
+    master, slave = ha_of(files, "m.example", "10.0.0.1"), ha_of(files, "s.example")
+    link, door = slave.link_session("10.0.0.1"), master.session()
+    talk(link, door)
+    assert link.check.identity == "m.example, 10.0.0.1"
+    assert door.check.identity == "s.example"
+
+
+def test_a_master_of_another_name_or_root(files: Files) -> None:
+    master, slave = ha_of(files, "m.example"), ha_of(files, "s.example")
+    text = refusal(slave.link_session("10.0.0.1"), master.session())
+    assert text == "its certificate is for m.example, not for 10.0.0.1"
+    named = ha_of(files, "s.example", masterName="m.example")
+    talk(named.link_session("10.0.0.1"), master.session())
+    stranger = ha_of(files, "m.example", root="theirs")
+    assert "another root" in refusal(slave.link_session("m.example"), stranger.session())
+
+
+def test_only_slaves_of_these_names(files: Files) -> None:
+    master = ha_of(files, "m.example", allowedNames="s.example, 10.0.0.9")
+    talk(ha_of(files, "s.example").link_session("m.example"), master.session())
+    talk(ha_of(files, "10.0.0.9").link_session("m.example"), master.session())
+    link = ha_of(files, "client.example").link_session("m.example")
+    text = refusal(link, master.session())
+    assert text == "its certificate is for client.example, not for s.example or 10.0.0.9"
+
+
+def test_a_reload_that_fails_keeps_everything(files: Files) -> None:
+    master = ha_of(files, "m.example")
+    slave = ha_of(files, "s.example")
+    files["/tls.ha.pem"] = b"oops"
+    with pytest.raises(Exception, match="no PEM certificate"):
+        slave.reload()
+    talk(slave.link_session("m.example"), master.session())
+
+
+def test_names() -> None:
+    issued = authority().issue_cert("*.b.example", "::1", "localhost")
+    certificate = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
+    for name in ("a.b.example", "::1", "0:0:0:0:0:0:0:1", "localhost", "LOCALHOST"):
+        assert has_name(certificate, name), name
+    for name in (
+        "b.example",
+        "c.a.b.example",
+        "::2",
+        "127.0.0.1",
+        "",
+        "no such name",
+        "\N{SNOWMAN}",
+    ):
+        assert not has_name(certificate, name), name
+
+
+def test_the_common_name_is_no_name() -> None:
+    issued = trustme.CA().issue_cert("a@example", common_name="localhost")
+    certificate = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
+    assert not has_name(certificate, "localhost")
