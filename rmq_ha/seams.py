@@ -155,6 +155,7 @@ class Host:
     :ivar now_ms: for timestamps that are stored or sent; ms since the epoch.
     :ivar random: jitter, ids, choices.
     :ivar memory_bytes: of the machine; a part of it counts as page cache.
+    :ivar processors: of the machine, for operators.
     """
 
     clock: IReactorTime
@@ -164,3 +165,4 @@ class Host:
     worker: Worker
     random: Random
     memory_bytes: int = 8 << 30
+    processors: int = 1

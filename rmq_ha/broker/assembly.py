@@ -124,6 +124,7 @@ def _table_processors(broker: "BrokerController") -> list[Processor]:
             now_ms=broker.host.now_ms,
             register=broker.registration.register_all,
             save=broker.config_file.change,
+            processors=broker.host.processors,
         ),
     ]
 

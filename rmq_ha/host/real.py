@@ -31,4 +31,5 @@ def make_host(reactor: Any) -> Host:
         worker=RealWorker(reactor),
         random=SystemRandom(),
         memory_bytes=physical_memory(),
+        processors=os.cpu_count() or 1,
     )

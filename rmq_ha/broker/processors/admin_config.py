@@ -76,6 +76,7 @@ class AdminConfigProcessor:
     :param register: makes all topics known to the name servers again.
     :param save: writes changed keys to the configuration file; fires when that is done or failed,
         and never fails.
+    :param processors: of this machine.
     """
 
     log = Logger()
@@ -90,6 +91,7 @@ class AdminConfigProcessor:
         now_ms: Callable[[], int],
         register: Callable[[], object] = lambda: None,
         save: "Callable[[Mapping[str, str]], Deferred[Any]]",
+        processors: int = 1,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -98,6 +100,7 @@ class AdminConfigProcessor:
         self._now_ms = now_ms
         self._register = register
         self._save = save
+        self._processors = processors
         self._version = DataVersion(now_ms(), 0)
 
     def routes(self) -> dict[int, Handler]:
@@ -111,6 +114,9 @@ class AdminConfigProcessor:
     def get_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_CONFIG: `key=value` lines."""
         lines = [line for line in load.render(self._configuration) if not line.endswith("=")]
+        if self._configuration.client.client_callback_executor_threads is None:
+            # Java's default; `mqadmin exportMetrics` takes it for the number of processors.
+            lines.append(f"clientCallbackExecutorThreads={self._processors}")
         return request.response(
             ext={"version": json.dumps(self._version.to_json(), separators=(",", ":"))},
             body="".join([f"{line}\n" for line in lines]).encode("utf-8", "replace"),
