@@ -42,8 +42,8 @@ class RmqHaConfig:
     verify_log_at_start: bool = key(
         "verifyLogAtStart",
         False,
-        "after a clean stop, read the last three commit-log files record by record as RocketMQ does, "
-        "and cut the log at the first one that is damaged; false: begin at the last message",
+        "after a clean stop, read the last three commit-log files as RocketMQ does and cut the log "
+        "at the first damaged record; false: begin at the last message",
     )
     bind_address: str = key(
         "bindAddress", "", "interface to listen on; empty: all, as the Java broker does"

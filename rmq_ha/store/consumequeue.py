@@ -64,6 +64,16 @@ class ConsumeQueueTable:
         """End of the last record that any queue knows; -1 for none."""
         return max((queue.max_physical_offset for queue in self._queues.values()), default=-1)
 
+    def last_record(self) -> tuple[int, int] | None:
+        """
+        Physical offset and size of the last message that any queue knows; None without one.
+
+        :raises StoreError: the disk refuses.
+        """
+        queues = self._queues.values()
+        last = max(queues, key=lambda queue: queue.max_physical_offset, default=None)
+        return None if last is None else last.last_record()
+
     def topic_queue_table(self) -> dict[tuple[str, int], int]:
         """The queue offset that the next message gets, by topic and queue id."""
         return {key: queue.max_offset for key, queue in self._queues.items()}

@@ -183,6 +183,21 @@ class DefaultMessageStore(StoreMaintenance):
         """The last write took too long, just now."""
         return self._slow_until_ms > 0 and self.host.now_ms() < self._slow_until_ms
 
+    @property
+    def waiting_puts(self) -> int:
+        """Messages that are appended and wait for flush or replica."""
+        return self.statistics.outcomes.waiting
+
+    def waited_ms(self) -> int:
+        """How long a request that is handled now may have waited in its socket."""
+        return self._service.turns.waiting_ms(self.host.clock.seconds())
+
+    def _refusal(self) -> PutMessageStatus | None:
+        """Why nothing is put now."""
+        if self.why_not_writable():
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        return PutMessageStatus.OS_PAGECACHE_BUSY if self.is_page_cache_busy() else None
+
     def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
         """Store one message; fires once, with how it ended, and never fails."""
         result: Deferred[PutMessageResult] = Deferred()
@@ -199,8 +214,9 @@ class DefaultMessageStore(StoreMaintenance):
         return result
 
     def _append_batch(self, batch: MessageBatch) -> AppendResult | PutMessageStatus:
-        if self.why_not_writable():
-            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
         members = batch_members(batch, self._configuration.max_message_size)
         if members is None:
             return PutMessageStatus.MESSAGE_ILLEGAL
@@ -215,10 +231,10 @@ class DefaultMessageStore(StoreMaintenance):
         :param messages: at least one. All wait for flush and replica, or none.
         :param done: called once with one result for each, when the last one's is known.
         """
-        if self.why_not_writable():
-            self._settler.refused(PutMessageStatus.SERVICE_NOT_AVAILABLE, len(messages))
-            refused = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-            done([refused] * len(messages))
+        refusal = self._refusal()
+        if refusal is not None:
+            self._settler.refused(refusal, len(messages))
+            done([PutMessageResult(refusal)] * len(messages))
             return
         if asks_for_delay(messages):
             ready = redirect_delayed(messages, len(self.delay_levels))
@@ -307,7 +323,8 @@ class DefaultMessageStore(StoreMaintenance):
         config, queues, log = self._configuration, self.queues, self.log
         recovery = LogRecovery(log, config.check_crcon_recover)
         if last_exit_ok:
-            found = recovery.normal()
+            verify = self.configuration.ours.verify_log_at_start
+            found = recovery.normal(None if verify else queues.last_record())
             safe = found.end
         else:
             with_index = config.message_index_enable and config.message_index_safe

@@ -330,6 +330,17 @@ class ConsumeQueue:
                 break
         return position, reached
 
+    def last_record(self) -> tuple[int, int] | None:
+        """
+        Physical offset and size of the last message that the queue knows; None without one.
+
+        :raises StoreError: the disk refuses.
+        """
+        if not self._starts or self._end <= self._starts[0]:
+            return None
+        offset, size, _ = self._unit(self._end - UNIT_SIZE)
+        return None if size == FILLER_SIZE else (offset, size)
+
     def truncate(self, physical_offset: int) -> None:
         """
         Forget the records at and behind a physical offset, the new end of the log.

@@ -46,9 +46,22 @@ class LogRecovery:
         self._row = log.row
         self._check_crc = check_crc
 
-    def normal(self) -> RecoveredLog:
-        """After a clean stop: read the last three files."""
+    def normal(self, last: tuple[int, int] | None) -> RecoveredLog:
+        """
+        After a clean stop: read on from the last message that the queues know.
+
+        :param last: its physical offset and size. None, or not what stands in the log there: read
+            the last three files.
+        """
         starts = self._row.starts
+        if last is not None:
+            offset, size = last
+            start = self._row.start_of(offset)
+            if start in starts:
+                data = self._row.file(start).pread(size, offset - start)
+                found = scan(data, offset, self._log.delay_levels, 1, self._check_crc)
+                if found.size == size:
+                    return self._read_from(starts.index(start), None, offset - start)
         return self._read_from(max(0, len(starts) - 3), None)
 
     def first_unsure(self, timestamp: int) -> int:
@@ -106,11 +119,14 @@ class LogRecovery:
         return False
 
     def _read_from(
-        self, index: int, dispatch: Callable[[list[DispatchRequest]], None] | None
+        self,
+        index: int,
+        dispatch: Callable[[list[DispatchRequest]], None] | None,
+        position: int = 0,
     ) -> RecoveredLog:
         end, newest, records, last = 0, 0, 0, None
         for start in self._row.starts[index:]:
-            position, needed, verdict = 0, READ_SIZE, MORE
+            needed, verdict = READ_SIZE, MORE
             while verdict == MORE:
                 data = self._row.file(start).pread(needed, position)
                 found = scan(
@@ -127,6 +143,7 @@ class LogRecovery:
                     break  # what stands there would end behind the end of the file
                 position += found.size
             end = start + position
+            position = 0
             if verdict != BLANK:
                 break
         return RecoveredLog(end, newest, records, last)

@@ -76,7 +76,7 @@ class Machine:
         store.max_index_num = 150
         store.message_delay_level = "1s 2s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
         for name, value in settings.items():
-            setattr(store, name, value)
+            setattr(store if hasattr(store, name) else configuration.ours, name, value)
         return configuration
 
     def load(self, **settings):

@@ -180,12 +180,12 @@ def test_stale_records_behind_the_end_stay_dead(machine, message):
         data = file.read(first.size)
         file.seek(third.physical_offset)
         file.write(data)
-    again = machine.open()
+    again = machine.open(verify_log_at_start=True)
     assert again.log.max_offset == third.physical_offset
 
 
 def test_damage_in_a_body_cuts_a_cleanly_closed_log(machine, message):
-    """As in Java: the CRC is checked in the last three files."""
+    """As in Java, when it is wanted: the CRC is checked in the last three files."""
     store = machine.open()
     results = fill(machine, store, 4, message)
     machine.stop(store)
@@ -193,12 +193,34 @@ def test_damage_in_a_body_cuts_a_cleanly_closed_log(machine, message):
     with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
         file.seek(third.physical_offset + 100)
         file.write(b"\xff")
-    unchecked = machine.open(check_crcon_recover=False)
-    assert unchecked.log.max_offset == results[3].append.next_offset
-    machine.stop(unchecked)
-    again = machine.open()
+    for settings in ({}, {"verify_log_at_start": True, "check_crcon_recover": False}):
+        unchecked = machine.open(**settings)
+        assert unchecked.log.max_offset == results[3].append.next_offset
+        machine.stop(unchecked)
+    again = machine.open(verify_log_at_start=True)
     assert again.log.max_offset == third.physical_offset
     assert again.max_offset_in_queue("TopicA", 0) == 1
+
+
+@pytest.mark.parametrize("lost", ["queues", "one queue", "the log's last record"])
+def test_a_clean_stop_after_which_something_vanished(machine, message, lost):
+    """What the queues say of the last message is believed only if the log says the same."""
+    store = machine.open()
+    results = fill(machine, store, 9, message)
+    machine.stop(store)
+    last = results[-1].append
+    if lost == "the log's last record":
+        with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
+            file.seek(last.physical_offset)
+            file.write(bytes(200))
+    else:
+        path = "/TopicA/2" if lost == "one queue" else ""
+        machine.disk.remove_tree(f"{machine.root}/consumequeue{path}")
+    again = machine.open()
+    gone = lost == "the log's last record"
+    assert again.log.max_offset == (last.physical_offset if gone else last.next_offset)
+    counts = [again.max_offset_in_queue("TopicA", queue_id) for queue_id in range(3)]
+    assert counts == [3, 3, 2 if gone else 3]
 
 
 def test_a_log_that_ends_in_a_blank(machine, message):
