@@ -28,7 +28,7 @@ class Subject(Protocol):
         """Add to a scrape."""
 
 
-class _SubjectCollector(Collector):
+class SubjectCollector(Collector):
     """What a registry asks."""
 
     def __init__(self, subject: Subject) -> None:
@@ -81,9 +81,9 @@ class StatusServer:
         self._interface = interface
         self._lag = ReactorLag(host.clock)
         self._listening: IListeningPort | None = None
-        self._subjects: list[_SubjectCollector] = []
+        self._subjects: list[SubjectCollector] = []
         ProcessCollector(registry=self.registry)
-        self.registry.register(_SubjectCollector(_Process(name, self._lag)))
+        self.registry.register(SubjectCollector(_Process(name, self._lag)))
 
     @property
     def port(self) -> int:
@@ -92,7 +92,7 @@ class StatusServer:
 
     def add(self, subject: Subject) -> None:
         """Tell of this, too, from the next scrape on."""
-        collector = _SubjectCollector(subject)
+        collector = SubjectCollector(subject)
         self.registry.register(collector)
         self._subjects.append(collector)
 

@@ -1,0 +1,44 @@
+"""docs/operations.md says of every metric what the catalogue says."""
+
+import re
+from pathlib import Path
+
+from rmq_ha.app.status.catalogue import CATALOGUE, FIVE, OURS, STORAGE
+from rmq_ha.app.status.exporter import RUNTIME_LABELS
+from rmq_ha.config.ours import RmqHaConfig
+
+TEXT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+ROW = re.compile(r"^\| `(r\w+)` \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", re.MULTILINE)
+GROUPS = {"(broker)": OURS, "(node)": FIVE, "(storage)": STORAGE, "(runtime)": RUNTIME_LABELS}
+
+
+def labels(text: str) -> tuple[str, ...]:
+    word, _, rest = text.partition(" ")
+    if word in GROUPS:
+        return (*GROUPS[word], *(rest.split(", ") if rest else ()))
+    return tuple(text.split(", "))
+
+
+def test_the_document_and_the_catalogue_agree() -> None:
+    documented = {}
+    for name, kind, unit, meaning, label_text in ROW.findall(TEXT):
+        assert name not in documented, f"{name} is there twice"
+        documented[name] = (kind, unit, meaning, labels(label_text))
+    expected = {
+        name: (item.kind.value, item.unit, item.meaning, item.labels)
+        for name, item in CATALOGUE.items()
+    }
+    assert documented == expected
+
+
+def test_examples_use_metrics_that_exist() -> None:
+    yaml = TEXT.split("```yaml")[1].split("```")[0]
+    for name in re.findall(r"\b((?:rmqha|rocketmq)_\w+)", yaml):
+        assert re.sub("_bucket$", "", name) in CATALOGUE, name
+
+
+def test_settings_that_are_named_exist_with_these_defaults() -> None:
+    defaults = RmqHaConfig()
+    assert f"metricsAddress={defaults.metrics_address} " in TEXT
+    assert f"metricsSeriesLimit={defaults.metrics_series_limit} " in TEXT
+    assert defaults.metrics_port == 0

@@ -1,0 +1,216 @@
+"""A broker's metrics and health, scraped from simulated brokers."""
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from sim_broker import TOPIC, SimBroker
+
+from rmq_ha.app.status.broker import BrokerStatus
+from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.server import SubjectCollector
+from rmq_ha.broker.controller import BrokerController
+from rmq_ha.client.requests import pull_request
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.testing.cluster import HA_PORT, small_configuration
+
+Scrape = dict[str, dict[frozenset[tuple[str, str]], float]]
+
+
+def scrape(subject: Any) -> Scrape:
+    """Samples by name and labels, as Prometheus reads them."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SubjectCollector(subject))
+    found: Scrape = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            labels = frozenset(sample.labels.items())
+            assert labels not in found.setdefault(sample.name, {}), "a series twice"
+            found[sample.name][labels] = sample.value
+    return found
+
+
+def value(found: Scrape, name: str, **labels: str) -> float:
+    """The one sample with at least these labels."""
+    wanted = set(labels.items())
+    values = [item for key, item in found[name].items() if wanted <= key]
+    assert len(values) == 1, f"{name}{labels}: {found[name]}"
+    return values[0]
+
+
+class Pair:
+    """A SYNC_MASTER and its slave, each a whole broker."""
+
+    def __init__(self) -> None:
+        self.master = SimBroker()
+        self.master.configuration.store.broker_role = BrokerRole.SYNC_MASTER
+        self.master.start()
+        self.slave_host = self.master.world.add("slave")
+        configuration = small_configuration(
+            self.slave_host.ip, BrokerRole.SLAVE, FlushDiskType.ASYNC_FLUSH, 1
+        )
+        configuration.store.ha_master_address = f"{self.master.host.ip}:{HA_PORT}"
+        self.slave = BrokerController(self.slave_host.seams, configuration)
+        self.master.wait(self.slave.start())
+        self.of_master = BrokerStatus(self.master.controller)
+        self.of_slave = BrokerStatus(self.slave)
+        self.pass_time(1)
+
+    def pass_time(self, seconds: float) -> None:
+        clock = self.master.world.clock
+        end = clock.seconds() + seconds
+        clock.run_while(lambda: clock.seconds() < end, seconds)
+
+
+def test_every_sample_is_in_the_catalogue_with_its_labels() -> None:
+    pair = Pair()
+    pair.master.send()
+    pair.master.pull()
+    for status in (pair.of_master, pair.of_slave):
+        for name, series in scrape(status).items():
+            base = name
+            for suffix in ("_bucket", "_count", "_sum"):
+                if base not in CATALOGUE:
+                    base = name.removesuffix(suffix)
+            for labels in series:
+                names = {label for label, _ in labels} - {"le"}
+                assert names == set(CATALOGUE[base].labels), name
+
+
+def test_puts_and_pulls_are_counted_by_topic_and_group() -> None:
+    broker = SimBroker().start()
+    status = BrokerStatus(broker.controller)
+    for _ in range(3):
+        broker.send()
+    broker.pull()
+    found = scrape(status)
+    assert value(found, "rocketmq_messages_in_total", topic=TOPIC) == 3
+    assert value(found, "rocketmq_messages_out_total", topic=TOPIC, consumer_group="consumers") == 3
+    assert value(found, "rocketmq_producer_offset", topic=TOPIC) == 3
+    assert value(found, "rmqha_put_seconds_count") == 3
+    assert value(found, "rmqha_put_seconds_bucket", le="+Inf") == 3
+    assert value(found, "rocketmq_brokeruntime_putmessage_times_total") == 3
+    end = broker.controller.store.log.max_offset
+    assert value(found, "rmqha_log_offset_bytes", which="max") == end
+    assert value(found, "rocketmq_storage_size") == end
+
+
+def test_a_groups_lag_is_what_it_has_not_committed() -> None:
+    broker = SimBroker().start()
+    status = BrokerStatus(broker.controller)
+    for _ in range(5):
+        broker.send()
+    broker.controller.consumer_offsets.commit("consumers", TOPIC, 0, 2)
+    broker.controller.consumer_offsets.commit("ahead", TOPIC, 0, 9)
+    found = scrape(status)
+    assert value(found, "rocketmq_consumer_lag_messages", consumer_group="consumers") == 3
+    assert value(found, "rocketmq_consumer_lag_messages", consumer_group="ahead") == 0
+    assert value(found, "rocketmq_group_diff", group="consumers", countOfOnlineConsumers="0") == 3
+
+
+def test_series_are_bounded_whatever_the_users_do() -> None:
+    broker = SimBroker()
+    broker.configuration.ours.metrics_series_limit = 4
+    broker.start()
+    controller = broker.controller
+    status = BrokerStatus(controller)
+    for number in range(2000):
+        controller.consumer_offsets.commit(f"g{number}", TOPIC, 0, number)
+        controller.stats.put(f"t{number}", 0, number, number)
+        controller.stats.got(f"t{number}", 0, f"g{number}", number, number)
+    broker.send()
+    for _ in range(5):
+        found = scrape(status)
+    for name, series in found.items():
+        if name.startswith("rocketmq_") and "brokeruntime" not in name:
+            assert len(series) <= 4, name
+    assert value(found, "rocketmq_messages_in_total", topic="t1999") == 1999
+    assert value(found, "rmqha_series_left_out", of="groups") == 1996
+
+
+def test_held_pulls_and_connections() -> None:
+    broker = SimBroker().start()
+    status = BrokerStatus(broker.controller)
+    broker.ask(pull_request("consumers", TOPIC, 0, 0, hold_ms=5000))
+    broker.world.clock.run_while(lambda: not len(broker.controller.hold), 5)
+    found = scrape(status)
+    assert value(found, "rmqha_held_pulls") == 1
+    assert value(found, "rmqha_connections", port="main") == 1
+    assert value(found, "rmqha_connections_accepted_total", port="main") == 1
+
+
+def test_negative_answers_are_counted_by_code() -> None:
+    broker = SimBroker().start()
+    broker.call(pull_request("consumers", "no-such-topic", 0, 0))
+    found = scrape(BrokerStatus(broker.controller))
+    assert value(found, "rmqha_negative_answers_total", code="TOPIC_NOT_EXIST") == 1
+
+
+def test_replication_lag_grows_while_the_slave_is_gone_and_is_gone_after() -> None:
+    pair = Pair()
+    pair.master.send()
+    pair.pass_time(0.1)
+    found = scrape(pair.of_master)
+    assert value(found, "rmqha_replication_slaves") == 1
+    assert value(found, "rmqha_replication_lag_bytes") == 0
+    assert value(found, "rmqha_replication_lag_seconds") == 0
+    assert value(found, "rmqha_replication_unacknowledged_bytes") == 0
+    assert value(found, "rmqha_replica_wait_seconds_count") == 1
+    assert pair.of_master.health().line() == "ready: SYNC_MASTER broker-a: 1 slaves\n"
+    pair.slave_host.crash(silent=True)
+    pair.master.send()
+    pair.pass_time(2)
+    found = scrape(pair.of_master)
+    assert value(found, "rmqha_replication_lag_bytes") > 0
+    assert value(found, "rmqha_replication_lag_seconds") >= 2
+    reason = "FLUSH_SLAVE_TIMEOUT"
+    assert value(found, "rmqha_degraded_acks_total", reason=reason) == 1
+    pair.pass_time(30)
+    pair.master.send()
+    found = scrape(pair.of_master)
+    assert value(found, "rmqha_replication_slaves") == 0
+    assert "rmqha_replication_lag_bytes" not in found, "a series of a slave that is gone"
+    assert value(found, "rmqha_replication_unacknowledged_bytes") > 0
+    assert value(found, "rmqha_replication_unacknowledged_seconds") > 30
+    assert value(found, "rmqha_degraded_acks_total", reason="SLAVE_NOT_AVAILABLE") == 1
+    assert "SLAVE_NOT_AVAILABLE" in pair.of_master.health().reason
+
+
+def test_a_slave_says_how_old_its_copies_are() -> None:
+    pair = Pair()
+    pair.slave.slave_synchronize.set_master_address(f"{pair.master.host.ip}:10911")
+    found = scrape(pair.of_slave)
+    assert value(found, "rmqha_slave_sync_age_seconds", table="topics") >= 1, "since the start"
+    pair.pass_time(5)
+    found = scrape(pair.of_slave)
+    for table in ("topics", "consumer_offsets", "delay_offsets", "groups"):
+        assert value(found, "rmqha_slave_sync_age_seconds", table=table) <= 3
+        assert value(found, "rmqha_slave_sync_failures_total", table=table) == 0
+    assert value(found, "rmqha_slave_following") == 1
+    assert value(found, "rmqha_store_writable") == 0
+    assert value(found, "rmqha_broker_ready") == 1
+    assert value(found, "rmqha_broker_info", role="SLAVE") == 1
+    assert pair.of_slave.health().line().startswith("ready: SLAVE broker-a: following")
+
+
+def test_a_broker_that_takes_no_puts_is_not_ready_and_says_why() -> None:
+    broker = SimBroker().start()
+    status = BrokerStatus(broker.controller)
+    assert status.health().is_ready
+    broker.controller.store.flags.set("disk full", "the commit log's disk is 95% full")
+    health = status.health()
+    assert not health.is_ready
+    assert "95% full" in health.line()
+    broker.controller.store.flags.clear("disk full")
+    broker.configuration.broker.broker_permission = 4
+    assert status.health().is_ready
+    assert "writing is off" in status.health().reason
+    broker.stop()
+    assert not status.health().is_ready
+
+
+def test_two_brokers_of_one_process_do_not_share_anything() -> None:
+    one, other = SimBroker(1).start(), SimBroker(2).start()
+    one.send()
+    assert value(scrape(BrokerStatus(one.controller)), "rmqha_put_seconds_count") == 1
+    assert value(scrape(BrokerStatus(other.controller)), "rmqha_put_seconds_count") == 0
