@@ -66,7 +66,7 @@ def transaction_checks(broker: "BrokerController") -> TransactionalMessageCheckS
         broker.host.now_ms,
         broker.configuration,
         broker.store,
-        broker.front.put_message,
+        broker.front,
         broker.topics,
         broker.consumer_offsets,
         ProducerAsker(broker.producers),

@@ -7,17 +7,14 @@ write its progress, or a slave with an older one, finds what was dealt with in t
 Spec: store.md, section 11.3.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import NamedTuple
 
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.transactions.ledger import Ledger
 from rmq_ha.broker.transactions.messages import GROUP, discarded, op_mark, put_back, read_mark
+from rmq_ha.broker.transactions.parts import CheckParts
 from rmq_ha.broker.transactions.verdict import (
     CheckLimits,
     Verdict,
@@ -26,8 +23,7 @@ from rmq_ha.broker.transactions.verdict import (
     number_of,
 )
 from rmq_ha.errors import CorruptRecord
-from rmq_ha.interfaces import IMessageFilter
-from rmq_ha.model.message import Address, AppendResult, GetMessageResult, Message, PutMessageResult
+from rmq_ha.model.message import GetMessageResult, Message
 from rmq_ha.model.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     PGROUP,
@@ -40,67 +36,25 @@ from rmq_ha.store.format.commitlog import Record, decode_record
 
 MAX_ROUND_MS = 60_000
 _SLICE = 128
+_SLICE_BYTES = 1 << 20
+_LOOKS_A_SLICE = 2048
 _READ = 32
 _OP_READS_A_TURN = 16
 _DISPATCH_TURNS = 200
 _AT_THE_END = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.OFFSET_OVERFLOW_ONE)
-_UNFIT = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
-class HalfStore(Protocol):
-    """What a round reads."""
-
-    def get_message(
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_nums: int,
-        message_filter: IMessageFilter | None,
-    ) -> GetMessageResult | None:
-        """Messages from a queue offset on; None while the store cannot be read."""
-
-    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The first queue offset that can be read."""
-
-    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """The queue offset that the next message gets."""
-
-
-class Asker(Protocol):
-    """Asks producers."""
-
-    def is_overloaded(self, group: str) -> bool:
-        """There are producers, and none of them reads what it is sent."""
-
-    def ask(self, group: str, copy: Message, append: AppendResult, stored_ms: int) -> None:
-        """Ask one producer of the group about a half message; harmless without any."""
-
-
-@dataclass(frozen=True)
-class CheckParts:
+class _Step(NamedTuple):
     """
-    What a round works with.
+    What becomes of one half message.
 
-    :ivar put: stores a message; its Deferred fires with a `PutMessageResult`.
-    :ivar pause: fires in a later turn.
-    :ivar is_dispatched: brings the queues up to the end of the log; whether they are.
-    :ivar is_wanted: false: end the round soon.
-    :ivar host: this broker's address for clients.
-    :ivar make_discard_topic: makes sure that there is one.
+    :ivar message: goes into the log in its place; None for one that cannot.
+    :ivar asked: producer group to ask about the message; None: nobody.
     """
 
-    store: HalfStore
-    put: Callable[[Message], "Deferred[PutMessageResult]"]
-    asker: Asker
-    offsets: ConsumerOffsetManager
-    now_ms: Callable[[], int]
-    pause: Callable[[], "Deferred[None]"]
-    is_dispatched: Callable[[], bool]
-    is_wanted: Callable[[], bool]
-    host: Address
-    make_discard_topic: Callable[[], object]
+    half: Record
+    message: Message | None
+    asked: str | None = None
 
 
 class _Outcome(Enum):
@@ -138,8 +92,7 @@ class _Pass:
         self._ledger = Ledger(self._head, self._op_next, self._may_have_resting_copy)
         self._head_stored_ms = 0
         self._ahead: list[Record] = []
-        self._missed = False
-        self._moved: list[Record] = []
+        self._missed = self._is_refused = False
 
     # ------------------------------------------------------------ where to begin, where to go on
 
@@ -169,11 +122,11 @@ class _Pass:
         )
 
     def _commit(self) -> None:
-        stored_ms = self._head_stored_ms
-        for topic, offset in (
-            (HALF_TOPIC, self._head),
-            (OP_HALF_TOPIC, self._ledger.op_progress(self._head, stored_ms)),
-        ):
+        progress = {HALF_TOPIC: self._head}
+        if not self._is_refused:  # what was planned behind the head may have used up op messages
+            used = self._ledger.op_progress(self._head, self._head_stored_ms)
+            progress[OP_HALF_TOPIC] = used
+        for topic, offset in progress.items():
             known = self._parts.offsets.query(GROUP, topic, self._queue_id)
             if offset != max(known, 0):
                 self._parts.offsets.commit(GROUP, topic, self._queue_id, offset)
@@ -182,13 +135,10 @@ class _Pass:
 
     async def run(self) -> bool:
         """Walk and commit; whether another pass may find more at once."""
-        parts, outcome = self._parts, _Outcome.MORE
+        outcome = _Outcome.MORE
         while outcome is _Outcome.MORE and self._has_time():
-            try:
-                outcome = await self._slice()
-            finally:
-                await self._mark_moved()
-            await parts.pause()
+            outcome = await self._slice()
+            await self._parts.pause()
         self._commit()
         return outcome is _Outcome.WINDOW_IS_FULL and self._has_time()
 
@@ -207,7 +157,18 @@ class _Pass:
         """Look at some half messages; what the op messages say is known to their very end."""
         if not await self._read_marks():
             return _Outcome.OVER
-        for _ in range(_SLICE):
+        steps: list[_Step] = []
+        outcome = self._plan(steps)
+        if steps and not await self._carry_out(steps):
+            return _Outcome.OVER
+        return outcome
+
+    def _plan(self, steps: list[_Step]) -> _Outcome:
+        """What becomes of the next ones; the head goes behind them."""
+        size = 0
+        for _ in range(_LOOKS_A_SLICE):
+            if len(steps) >= _SLICE or size > _SLICE_BYTES:
+                break
             self._head = self._ledger.next_open(self._head)
             if self._head >= self._ledger.end:
                 return _Outcome.WINDOW_IS_FULL
@@ -217,9 +178,16 @@ class _Pass:
             self._head = half.queue_offset
             if self._ledger.is_settled(self._head):
                 continue
-            outcome = await self._treat(half)
-            if outcome is not None:
-                return outcome
+            properties = half.properties
+            origin = number_of(properties.get(TRAN_PREPARED_QUEUE_OFFSET))
+            if origin < 0 or not self._ledger.take_ended(origin):
+                step = self._step_for(half, properties, origin)
+                if step is None:
+                    self._head_stored_ms = half.store_timestamp
+                    return _Outcome.OVER
+                steps.append(step)
+                size += half.size
+            self._head += 1
         return _Outcome.MORE
 
     def _half_at_head(self) -> Record | None:
@@ -302,91 +270,79 @@ class _Pass:
 
     # ------------------------------------------------------------ open half messages
 
-    async def _treat(self, half: Record) -> _Outcome | None:
-        """What its verdict asks for; None: go on with the next one."""
-        properties = half.properties
-        origin = number_of(properties.get(TRAN_PREPARED_QUEUE_OFFSET))
-        if origin >= 0 and self._ledger.take_ended(origin):
-            self._head += 1
-            return None
+    def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
+        """What its verdict asks for; None: it is too early for this one."""
         now_ms, began_ms = self._parts.now_ms(), self._began_ms
         verdict = judge(
             properties, half.born_timestamp, half.store_timestamp, began_ms, now_ms, self._limits
         )
         if verdict is Verdict.LATER:
-            self._head_stored_ms = half.store_timestamp
-            return _Outcome.OVER
+            return None
         if verdict is Verdict.DISCARD:
-            return await self._discard(half, "it was checked too often or is too old")
-        group = properties.get(PGROUP, "")
+            return self._discard(half)
+        group = None
+        changes: dict[str, str] = {}  # where nobody can be asked, it does not count
         if verdict is Verdict.IMMUNE:
             first = origin if origin >= 0 else half.queue_offset
-            return await self._move(half, {TRAN_PREPARED_QUEUE_OFFSET: str(first)})
-        if self._parts.asker.is_overloaded(group):
-            return await self._move(half, {})  # nobody is asked, and it does not count
-        times = {TRANSACTION_CHECK_TIMES: str(next_check_times(properties))}
-        return await self._move(half, times, group)
-
-    async def _move(
-        self, half: Record, changes: dict[str, str], asked: str | None = None
-    ) -> _Outcome | None:
-        """Put a copy at the end of the queue, and ask about it if it is to be asked about."""
+            changes = {TRAN_PREPARED_QUEUE_OFFSET: str(first)}
+        elif not self._parts.asker.is_overloaded(properties.get(PGROUP, "")):
+            group = properties.get(PGROUP, "")
+            changes = {TRANSACTION_CHECK_TIMES: str(next_check_times(properties))}
         copy = put_back(half, changes)
-        later = self._parts.put(copy)
-        is_now = bool(later.called)
-        status, append = await later
-        if status in _UNFIT:
-            return await self._discard(half, f"it cannot be put back: {status.name}")
-        if append is None or not status.is_stored:
-            return self._refused(half, status)
-        self._head += 1
-        self._moved.append(half)
-        if asked is not None:
-            self._parts.asker.ask(asked, copy, append, half.store_timestamp)
-        return None if is_now else _Outcome.MORE
+        if not self._parts.is_storable(copy):
+            return self._discard(half)
+        return _Step(half, copy, group)
 
-    async def _discard(self, half: Record, why: str) -> _Outcome | None:
+    def _discard(self, half: Record) -> _Step:
         self._parts.make_discard_topic()
-        later = self._parts.put(discarded(half))
-        is_now = bool(later.called)
-        status = (await later).status
-        if not status.is_stored and status not in _UNFIT:
-            return self._refused(half, status)
+        message = discarded(half)
+        fits = self._parts.is_storable(message)
         self.log.error(
-            "the transaction of half message {half_offset} ({msg_id}) stays open: {why}; {fate}",
+            "nobody ends the transaction of half message {half_offset} ({msg_id}): {fate}",
             half_offset=half.queue_offset,
             msg_id=half.msg_id,
-            why=why,
-            fate="it is in TRANS_CHECK_MAX_TIME_TOPIC now" if status.is_stored else status.name,
+            fate="it goes to TRANS_CHECK_MAX_TIME_TOPIC" if fits else "it is dropped, too large",
         )
-        self._head += 1
-        self._moved.append(half)
-        return None if is_now else _Outcome.MORE
+        return _Step(half, message if fits else None)
 
-    def _refused(self, half: Record, status: PutMessageStatus) -> _Outcome:
-        self._head_stored_ms = half.store_timestamp
-        self.log.error(
-            "the transaction check stops at half message {half_offset} until the next round: "
-            "the store refuses its copy: {status}",
-            half_offset=half.queue_offset,
-            status=status.name,
-        )
-        return _Outcome.OVER
+    async def _carry_out(self, steps: list[_Step]) -> bool:
+        """
+        Put what takes the place of half messages, with op messages for them behind it, and ask.
 
-    async def _mark_moved(self) -> None:
-        """The originals are settled; the last mark waits for flush and replica, for all of them."""
-        moved, self._moved = self._moved, []
-        now_ms, host = self._parts.now_ms(), self._parts.host
-        results: list[Any] = []
-        for half in moved:
-            mark = op_mark(half, host, now_ms, is_moved=True, wait=half is moved[-1])
-            later = self._parts.put(mark)
-            results.append(await later)
-        failed = [result.status.name for result in results if not result.status.is_stored]
-        if failed:
+        :returns: false when something is not stored; the head is then there.
+        """
+        parts = self._parts
+        replaced = [step for step in steps if step.message is not None]
+        messages = [step.message for step in steps if step.message is not None]
+        now_ms = parts.now_ms()
+        marks = [op_mark(step.half, parts.host, now_ms, is_moved=True) for step in steps]
+        for message in messages:
+            message.wait_store_ok = True
+        for mark in marks:
+            mark.wait_store_ok = True
+        results = await parts.put([*messages, *marks])
+        for step, (status, append) in zip(replaced, results, strict=False):
+            if append is None or not status.is_stored:
+                self._refused(step.half, status)
+                return False
+            if step.asked is not None and step.message is not None:
+                parts.asker.ask(step.asked, step.message, append, step.half.store_timestamp)
+        unmarked = [result for result in results[len(messages) :] if not result.status.is_stored]
+        if unmarked:
             self.log.warn(
                 "{count} op messages of moved half messages are not stored ({status}): after a "
                 "crash they would be checked again",
-                count=len(failed),
-                status=failed[0],
+                count=len(unmarked),
+                status=unmarked[0].status.name,
             )
+        return not unmarked
+
+    def _refused(self, half: Record, status: PutMessageStatus) -> None:
+        self._head = half.queue_offset
+        self._is_refused = True
+        self.log.error(
+            "the transaction check stops at half message {half_offset} until the next round: "
+            "the store refuses what takes its place: {status}",
+            half_offset=half.queue_offset,
+            status=status.name,
+        )

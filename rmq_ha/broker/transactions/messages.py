@@ -60,16 +60,13 @@ def read_mark(op: Record) -> OpMark:
     return OpMark(op.queue_offset, offset, _MOVED in properties, op.store_timestamp)
 
 
-def op_mark(
-    half: Record, host: Address, now_ms: int, *, is_moved: bool = False, wait: bool = False
-) -> Message:
+def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False) -> Message:
     """
     The op message that says that a half message is settled.
 
     :param host: this broker's.
     :param is_moved: because a copy of it is in the log; RocketMQ writes no such mark, and reads
         it as any other.
-    :param wait: the put waits for flush and replica.
     """
     properties = {WAIT: "true", TAGS: _DONE_TAG}
     if is_moved:
@@ -83,7 +80,7 @@ def op_mark(
         now_ms,
         properties={TAGS: _DONE_TAG},
         properties_string=encode_properties(properties),
-        wait_store_ok=wait,
+        wait_store_ok=False,
     )
 
 

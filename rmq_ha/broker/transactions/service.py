@@ -4,6 +4,7 @@ Spec: store.md, section 11.3.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -12,9 +13,11 @@ from twisted.python.failure import Failure
 
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.broker.transactions.check import Asker, CheckParts, check_queue
+from rmq_ha.broker.transactions.check import check_queue
+from rmq_ha.broker.transactions.parts import Asker, CheckParts
 from rmq_ha.broker.transactions.verdict import CheckLimits
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import Address, Message, PutMessageResult
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -30,7 +33,7 @@ class TransactionalMessageCheckService:
     `transactionCheckInterval` counts from the end of a round to the start of the next, and is
     read anew for each; the other settings hold for the rounds that begin after a change.
 
-    :param put: stores a message; its Deferred fires with a `PutMessageResult` and never fails.
+    :param front: where messages are put: the store, or the plugins around it.
     :ivar rounds: how many have ended.
     """
 
@@ -42,7 +45,7 @@ class TransactionalMessageCheckService:
         now_ms: Callable[[], int],
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
-        put: Callable[[Message], "Deferred[PutMessageResult]"],
+        front: IMessageStore,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
         asker: Asker,
@@ -50,6 +53,7 @@ class TransactionalMessageCheckService:
         self._clock = clock
         self._configuration = configuration
         self._store = store
+        self._front: Any = front
         self._topics = topics
         self._timer: IDelayedCall | None = None
         self._is_started = False
@@ -58,7 +62,8 @@ class TransactionalMessageCheckService:
         broker = configuration.broker
         self._parts = CheckParts(
             store=store,
-            put=put,
+            put=self._put_together if front is store else self._put_in_order,
+            is_storable=self._is_storable,
             asker=asker,
             offsets=offsets,
             now_ms=now_ms,
@@ -126,6 +131,27 @@ class TransactionalMessageCheckService:
         later: Deferred[None] = Deferred()
         self._clock.callLater(0, later.callback, None)
         return later
+
+    def _put_together(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
+        """One write, so that a crash parts no copy from its op message."""
+        done: Deferred[list[PutMessageResult]] = Deferred()
+        self._store.put_many(messages, done.callback)
+        return done
+
+    def _put_in_order(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
+        return Deferred.fromCoroutine(self._one_by_one(messages))
+
+    async def _one_by_one(self, messages: list[Message]) -> list[PutMessageResult]:
+        results: list[PutMessageResult] = []
+        for message in messages:
+            results.append(await self._front.put_message(message))
+            if not results[-1].status.is_stored:
+                break
+        return results + results[-1:] * (len(messages) - len(results))
+
+    def _is_storable(self, message: Message) -> bool:
+        limit = self._configuration.store.max_message_size
+        return self._store.log.encoder.fault(message, limit) is None
 
     def _is_dispatched(self) -> bool:
         """An op message that is in the log and not in its queue must not be overlooked."""

@@ -1,11 +1,27 @@
 """Open transactions: whom the broker asks, how often, and what it does with the answers."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
-from transaction_kit import COMMIT, INTERVAL_S, ROLLBACK, UNKNOWN, started
+from transaction_kit import (
+    COMMIT,
+    GROUP,
+    INTERVAL_S,
+    ROLLBACK,
+    TOPIC,
+    UNKNOWN,
+    TransactionBroker,
+    started,
+)
+from twisted.internet.defer import succeed
 
+from rmq_ha.model.message import Message, PutMessageResult
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 
 def test_ended_transactions_are_not_asked_about() -> None:
@@ -32,3 +48,372 @@ def test_open_transaction_is_asked_about_once(answer: int, seen: list[str]) -> N
     assert broker.visible() == seen
     assert broker.progress() == broker.ends()
     assert broker.discarded() == []
+
+
+@pytest.mark.parametrize("answer", [None, UNKNOWN])
+def test_producer_that_never_knows(answer: int | None) -> None:
+    """It is asked transactionCheckMax times; then the message is where an operator finds it."""
+    broker = started()
+    broker.decide = lambda key: answer
+    broker.half("a")
+    broker.rounds(12)
+    assert broker.asked == [("a", 1), ("a", 2), ("a", 3)]
+    assert broker.discarded() == ["a"]
+    (record,) = broker.records(TRANS_CHECK_MAX_TIME_TOPIC)
+    assert record.body == b"a"
+    assert broker.controller.topics.get(TRANS_CHECK_MAX_TIME_TOPIC).read_queue_nums == 1
+    assert broker.visible() == []
+    assert broker.progress() == broker.ends()
+
+
+def test_last_answer_has_its_time() -> None:
+    """The answer to the last question, given within the interval, still counts."""
+    broker = started()
+    broker.decide = lambda key: COMMIT if broker.asked[-1][1] == 3 else UNKNOWN
+    broker.half("a")
+    broker.rounds(12)
+    assert broker.asked[-1] == ("a", 3)
+    assert broker.visible() == ["a"]
+    assert broker.discarded() == []
+
+
+def test_nobody_is_there_to_be_asked() -> None:
+    """It counts all the same: a producer that is gone for good must not keep messages open."""
+    broker = TransactionBroker()
+    broker.start()
+    broker.half("a")
+    broker.rounds(12)
+    assert broker.asked == []
+    assert broker.discarded() == ["a"]
+
+
+def test_open_one_does_not_hold_up_those_behind() -> None:
+    """They are asked about in the same round, and what is ended in between is left alone."""
+    broker = started()
+    broker.decide = lambda key: UNKNOWN if key == "a0" else COMMIT
+    places = [broker.half(f"a{number}") for number in range(5)]
+    broker.end(places[2], COMMIT)
+    broker.rounds(12)
+    asked = Counter(key for key, _ in broker.asked)
+    assert asked == {"a0": 3, "a1": 1, "a3": 1, "a4": 1}
+    assert sorted(broker.visible()) == ["a1", "a2", "a3", "a4"]
+    assert broker.discarded() == ["a0"]
+
+
+def test_more_than_a_slice_in_one_round() -> None:
+    """Hundreds of open transactions and thousands of ended ones; each open one is asked once."""
+    broker = started(transaction_check_max=15)
+    broker.decide = lambda key: COMMIT
+    wanted = []
+    for number in range(400):
+        key = f"k{number}"
+        place = broker.half(key)
+        if number % 2:
+            broker.end(place, ROLLBACK)
+        else:
+            wanted.append(key)
+    broker.rounds(5)
+    assert Counter(key for key, _ in broker.asked) == Counter(wanted)
+    assert sorted(broker.visible()) == sorted(wanted)
+    assert broker.progress() == broker.ends()
+
+
+def test_too_old_for_a_check() -> None:
+    """Older than fileReservedTime: the log may lose it any time, so it is not carried on."""
+    broker = started()
+    broker.configuration.store.file_reserved_time = 0
+    broker.half("a")
+    broker.rounds(2)
+    assert broker.asked == []
+    assert broker.discarded() == ["a"]
+
+
+# ------------------------------------------------------------ CHECK_IMMUNITY_TIME_IN_SECONDS
+
+
+def test_producer_asks_for_a_rest() -> None:
+    """It is not asked before; others behind it are."""
+    broker = started(transaction_check_max=15)
+    broker.decide = lambda key: COMMIT
+    broker.half("slow", CHECK_IMMUNITY_TIME_IN_SECONDS="20")
+    broker.half("quick")
+    broker.run(19)
+    assert [key for key, _ in broker.asked] == ["quick"]
+    broker.run(10)
+    assert broker.asked == [("quick", 1), ("slow", 1)]
+    assert broker.visible() == ["quick", "slow"]
+
+
+@pytest.mark.parametrize("after_s", [1, 5, 17])
+def test_ended_while_it_rests(after_s: float) -> None:
+    """
+    Its copies, which the producer does not know of, are not asked about: a second commit would
+    give it to consumers twice.
+    """
+    broker = started()
+    broker.decide = lambda key: COMMIT
+    place = broker.half("a", CHECK_IMMUNITY_TIME_IN_SECONDS="20")
+    broker.run(after_s)
+    assert broker.end(place, COMMIT).code == 0
+    for _ in range(15):
+        broker.run(5)
+        broker.half("later")  # there is always a young one at the end of the queue
+    assert "a" not in [key for key, _ in broker.asked]
+    assert broker.visible().count("a") == 1
+    assert broker.discarded() == []
+    half, op = broker.progress()
+    ends = broker.ends()
+    assert ends[0] - half < 10
+    assert ends[1] - op < 60
+
+
+def test_senseless_rest() -> None:
+    """What is no number counts as none: the time-out holds."""
+    broker = started()
+    broker.decide = lambda key: COMMIT
+    broker.half("a", CHECK_IMMUNITY_TIME_IN_SECONDS="soon", TRAN_PREPARED_QUEUE_OFFSET="here")
+    broker.rounds(5)
+    assert broker.asked == [("a", 1)]
+    assert broker.visible() == ["a"]
+
+
+# ------------------------------------------------------------ producers
+
+
+def test_question() -> None:
+    """It names the place of the copy; its body is the message as consumers would see it."""
+    broker = started()
+    broker.half("a", TAGS="T", KEYS="k1")
+    broker.rounds(3)
+    (request, *_) = broker.questions
+    ext = request.ext or {}
+    record = broker.records(HALF_TOPIC)[1]
+    assert ext == {
+        "commitLogOffset": str(record.physical_offset),
+        "msgId": "a",
+        "tranStateTableOffset": "1",
+        "offsetMsgId": record.msg_id,
+        "transactionId": "a",
+    }
+    assert request.is_oneway
+    assert record.properties["REAL_TOPIC"] == TOPIC
+    assert record.properties["KEYS"] == "k1"
+
+
+def test_producers_are_asked_in_turn() -> None:
+    """Each of a group's connections gets its share."""
+    broker = started()
+    asker = broker.controller.transaction_checks._parts.asker
+
+    class Member:
+        def __init__(self) -> None:
+            self.sent: list[RemotingCommand] = []
+            self.is_open, self.is_full = True, False
+
+        send: Any = lambda self, command: self.sent.append(command)
+
+    class Client:
+        def __init__(self, channel: Member) -> None:
+            self.channel = channel
+
+    members = [Member() for _ in range(3)]
+    broker.controller.producers.clients = lambda group: [Client(item) for item in members]
+    for number in range(9):
+        broker.half(f"a{number}")
+    broker.rounds(2)
+    assert [len(member.sent) for member in members] == [3, 3, 3]
+    members[0].is_open = False
+    members[1].is_full = True
+    broker.rounds(1)
+    assert [len(member.sent) for member in members] == [3, 3, 12]
+    members[2].is_full = True
+    assert asker.is_overloaded(GROUP)
+    broker.rounds(5)
+    assert [len(member.sent) for member in members] == [3, 3, 12]
+    assert broker.discarded() == []  # nobody could be asked: that does not count
+
+
+def test_settings_change_at_run_time() -> None:
+    """By updateBrokerConfig, from the next round on."""
+    broker = started(transaction_check_interval=60_000)
+    broker.half("a")
+    body = b"transactionCheckInterval=1000\ntransactionTimeOut=500\ntransactionCheckMax=1\n"
+    assert broker.call(RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, {}, body)).code == 0
+    broker.run(55)
+    assert broker.asked == []
+    broker.run(8)
+    assert broker.asked == [("a", 1)]
+    assert broker.discarded() == ["a"]
+
+
+def test_idle_broker_has_one_timer() -> None:
+    """No turns between the rounds."""
+    broker = started()
+    broker.half("a")
+    before = broker.controller.transaction_checks.rounds
+    broker.run(10 * INTERVAL_S + 1)
+    assert broker.controller.transaction_checks.rounds - before in (10, 11)
+
+
+def test_slave_checks_nothing() -> None:
+    """The master's producers are asked by the master."""
+    broker = TransactionBroker()
+    broker.configuration.store.broker_role = BrokerRole.SLAVE
+    broker.configuration.broker.broker_id = 1
+    broker.start()
+    broker.run(30)
+    assert broker.controller.transaction_checks.rounds == 0
+    assert broker.end({"producerGroup": GROUP}, COMMIT).code == 11
+    broker.stop()
+
+
+# ------------------------------------------------------------ puts that fail
+
+
+def refuse(broker: TransactionBroker, topics: set[str], status: PutMessageStatus) -> list[str]:
+    """Puts to these topics end like that from now on; the list tells of them."""
+    store = broker.controller.store
+    refused: list[str] = []
+    parts = broker.controller.transaction_checks._parts
+    service = broker.controller.transaction_checks
+
+    def put(messages: list[Message]) -> Any:
+        bad = [number for number, message in enumerate(messages) if message.topic in topics]
+        if not bad:
+            return service._put_together(messages)
+        refused.append(messages[bad[0]].topic)
+        count = len(messages) - bad[0]
+        results: Any = succeed([])
+        if bad[0]:
+            results = service._put_together(messages[: bad[0]])
+        return results.addCallback(lambda done: done + [PutMessageResult(status)] * count)
+
+    object.__setattr__(parts, "put", put)
+    assert store.is_open
+    return refused
+
+
+def test_full_disk_stops_the_progress() -> None:
+    """What could not be put back is looked at again, once a round."""
+    broker = started()
+    broker.decide = lambda key: COMMIT
+    broker.half("a")
+    broker.half("b")
+    refused = refuse(broker, {HALF_TOPIC}, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    broker.rounds(5)
+    assert broker.asked == []
+    assert broker.progress()[0] in (-1, 0)
+    assert 2 <= len(refused) <= 5
+    refuse(broker, set(), PutMessageStatus.PUT_OK)
+    broker.rounds(2)
+    assert sorted(broker.asked) == [("a", 1), ("b", 1)]
+    assert sorted(broker.visible()) == ["a", "b"]
+
+
+def test_discard_that_is_not_stored() -> None:
+    """The message stays where it is."""
+    broker = started(transaction_check_max=1)
+    broker.half("a")
+    refuse(broker, {TRANS_CHECK_MAX_TIME_TOPIC}, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    broker.rounds(8)
+    assert broker.asked == [("a", 1)]
+    assert broker.discarded() == []
+    refuse(broker, set(), PutMessageStatus.PUT_OK)
+    broker.rounds(1)
+    assert broker.discarded() == ["a"]
+
+
+def test_copy_that_may_not_be_stored() -> None:
+    """One whose properties are full already cannot get a count: it does not block the queue."""
+    broker = TransactionBroker()
+    broker.configuration.store.mapped_file_size_commit_log = 1 << 20
+    broker.start()
+    broker.connect()
+    broker.decide = lambda key: COMMIT
+    broker.half("a", FILL="x")
+    (record,) = broker.records(HALF_TOPIC)
+    broker.half("b", FILL="x" * (MAX_PROPERTIES_SIZE + 1 - len(record.properties_string)))
+    broker.half("c")
+    broker.rounds(5)
+    assert broker.asked == [("a", 1), ("c", 1)]
+    assert broker.visible() == ["a", "c"]
+    assert broker.discarded() == ["b"]
+    assert broker.progress()[0] == broker.ends()[0]
+
+
+def test_op_message_that_is_not_stored() -> None:
+    """A commit is a commit; a rollback says that it is not stored, and is asked about again."""
+    broker = started()
+    broker.decide = lambda key: ROLLBACK
+    committed, rolled_back = broker.half("a"), broker.half("b")
+    store = broker.controller.store
+    full = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    processor = broker.controller.dispatcher.routes[37].__self__
+
+    class Front:
+        def put_message(self, message: Any) -> Any:
+            return succeed(full) if message.topic == OP_HALF_TOPIC else store.put_message(message)
+
+    processor._front = Front()
+    assert broker.end(committed, COMMIT).code == 0
+    assert broker.end(rolled_back, ROLLBACK).code == 1
+    processor._front = store
+    broker.rounds(5)
+    assert sorted(broker.asked) == [("a", 1), ("b", 1)]
+    assert broker.visible() == ["a"]
+
+
+# ------------------------------------------------------------ END_TRANSACTION, code 323
+
+
+def test_commit_to_nowhere() -> None:
+    """A REAL_QID that is no number cannot come from our broker; the remark says what is wrong."""
+    broker = started()
+    place = broker.half("a")
+    raw = broker.controller.store.record_at(int(place["commitLogOffset"]))
+    broken = raw.replace(b"REAL_QID\x010", b"REAL_QID\x01x")
+    assert broken != raw
+    processor = broker.controller.dispatcher.routes[37].__self__
+
+    class Store:
+        def record_at(self, offset: int, size: int | None = None) -> bytes:
+            return bytes(broken)
+
+    processor._store = Store()
+    answer = broker.end(place, COMMIT)
+    assert answer.code == 1
+    assert "REAL_QID" in (answer.remark or "")
+
+
+def test_committed_twice() -> None:
+    """As in RocketMQ, the second commit is one more message; consumers know it by its key."""
+    broker = started()
+    place = broker.half("a")
+    assert [broker.end(place, COMMIT).code for _ in range(2)] == [0, 0]
+    assert broker.visible() == ["a", "a"]
+
+
+def test_checks_begin_anew() -> None:
+    """RESUME_CHECK_HALF_MESSAGE takes a discarded message back, with a count of 0."""
+    broker = started(transaction_check_max=1)
+    broker.half("a")
+    broker.rounds(6)
+    (record,) = broker.records(TRANS_CHECK_MAX_TIME_TOPIC)
+    broker.decide = lambda key: COMMIT
+    request = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": record.msg_id})
+    assert broker.call(request).code == 0
+    broker.rounds(3)
+    assert broker.asked == [("a", 1), ("a", 1)]
+    assert broker.visible() == ["a"]
+
+
+def test_what_cannot_be_resumed() -> None:
+    """No id, no message there, and messages that are no half messages."""
+    broker = started()
+    plain = broker.send().ext or {}
+    nowhere = plain["msgId"][:16] + f"{1 << 40:016X}"
+    for msg_id in ("", "xyz", "Z" * 32, nowhere, plain["msgId"]):
+        request = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": msg_id})
+        assert broker.call(request).code == 1, msg_id
+    assert broker.call(RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {})).code == 1
+    assert broker.ends() == (0, 0)

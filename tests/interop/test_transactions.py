@@ -1,0 +1,214 @@
+"""The Java client's transactions: ended, asked about, given up; over crashes, with both brokers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from pairs import Pair
+from rig import PEER, Rig, Server, rig_in
+from wire import Refused, Wire
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.model.flags import TRANSACTION_COMMIT
+from rmq_ha.model.properties import encode_properties
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.wire.frame import decode_frame, encode_frame
+
+DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
+QUICK = {"transactionTimeOut": 1000, "transactionCheckInterval": 1000}
+COUNT = 5
+
+
+class Producer:
+    """A `peer txn` in the background; `topic` and group have one name."""
+
+    def __init__(self, namesrv: str, name: str, **options: Any) -> None:
+        options = {"count": COUNT, "keys": name, "timeout": 40, **options}
+        command = [str(PEER), "txn", "--namesrv", namesrv, "--topic", name, "--group", name]
+        for option, value in options.items():
+            command += [f"--{option}", str(value)]
+        self.name = name
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it printed, when it is over."""
+        output, _ = self._process.communicate(timeout=80)
+        return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+def sent(lines: list[dict[str, Any]]) -> set[str]:
+    return {line["msgId"] for line in lines if line.get("event") == "send"}
+
+
+def questions(lines: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(line["transactionId"] for line in lines if line.get("event") == "check")
+
+
+def keys(server: Server, topic: str) -> Counter[str]:
+    """Unique keys in queue 0 of a topic."""
+    with Wire(server.address) as wire:
+        records = wire.pull_all(topic, 0)
+    return Counter(record.properties["UNIQ_KEY"] for record in records)
+
+
+def until_visible(rig: Rig, server: Server, topic: str, wanted: set[str]) -> Counter[str]:
+    rig.until(lambda: set(keys(server, topic)) >= wanted, 20, f"all of {topic}", server)
+    return keys(server, topic)
+
+
+def create(server: Server, *topics: str) -> None:
+    with Wire(server.address) as wire:
+        for topic in topics:
+            wire.create_topic(topic, 1)
+
+
+def test_every_decision(shared_rig: Rig) -> None:
+    """
+    Ended at once: nobody is asked. Left open: asked once, or until the producer is given up.
+    """
+    namesrv = shared_rig.namesrv()
+    server = shared_rig.broker(
+        "master-async.conf", "decisions", namesrv=namesrv, transactionCheckMax=3, **QUICK
+    )
+    plans: dict[str, dict[str, Any]] = {
+        "txn-commit": {"decision": "commit"},
+        "txn-rollback": {"decision": "rollback"},
+        "txn-asked-commit": {"decision": "unknown", "check": "commit"},
+        "txn-asked-rollback": {"decision": "unknown", "check": "rollback"},
+        "txn-never": {"decision": "unknown", "check": "unknown", "checks": 3 * COUNT},
+    }
+    create(server, *plans)
+    producers = [Producer(namesrv, name, **plan) for name, plan in plans.items()]
+    results = {producer.name: producer.lines() for producer in producers}
+    for name, lines in results.items():
+        assert lines[-1]["ok"] == COUNT, name
+        times = 0 if plans[name]["decision"] != "unknown" else 3 if name == "txn-never" else 1
+        assert set(questions(lines).values()) == ({times} if times else set()), name
+    for name in ("txn-commit", "txn-asked-commit"):
+        wanted = sent(results[name])
+        assert until_visible(shared_rig, server, name, wanted) == Counter(wanted)
+    never = sent(results["txn-never"])
+    shared_rig.until(
+        lambda: set(known_discarded(server)) >= never, 20, "discarded messages", server
+    )
+    assert known_discarded(server) == Counter(never)
+    for name in ("txn-rollback", "txn-asked-rollback", "txn-never"):
+        assert not keys(server, name)
+    counts = [line["checkTimes"] for line in results["txn-never"] if line.get("event") == "check"]
+    assert Counter(counts) == Counter({"1": COUNT, "2": COUNT, "3": COUNT})
+    server.stop()
+
+
+def known_discarded(server: Server) -> Counter[str]:
+    try:
+        return keys(server, DISCARDED)
+    except Refused:  # the topic comes with the first of them
+        return Counter()
+
+
+class WireProducer(Wire):
+    """A producer without a JVM: leaves transactions open, and answers questions about them."""
+
+    def __init__(self, server: Server, group: str) -> None:
+        super().__init__(server.address)
+        self._group = group
+        body = {"clientID": f"{group}@wire", "producerDataSet": [{"groupName": group}]}
+        self.call(RequestCode.HEART_BEAT, fastjson.encode(body))
+
+    def leave_open(self, topic: str, *serials: str) -> list[dict[str, str]]:
+        """Send half messages with these unique keys; what END_TRANSACTION has to say of each."""
+        places = []
+        for serial in serials:
+            properties = {"TRAN_MSG": "true", "PGROUP": self._group, "UNIQ_KEY": serial}
+            text = encode_properties(properties)
+            now = int(time.time() * 1000)
+            request = send_request(self._group, topic, 0, serial.encode(), text, now)
+            (answer,) = self.exchange([request])
+            assert answer.code == 0, answer
+            ext = answer.ext or {}
+            offset = str(int(ext["msgId"][-16:], 16))
+            places.append({"tranStateTableOffset": ext["queueOffset"], "commitLogOffset": offset})
+        return places
+
+    def commit(self, place: dict[str, str]) -> None:
+        """END_TRANSACTION, one-way, as the Java client's."""
+        ext = {**place, "producerGroup": self._group, "commitOrRollback": str(TRANSACTION_COMMIT)}
+        request = RemotingCommand(RequestCode.END_TRANSACTION, ext, flag=FLAG_ONEWAY)
+        self._socket.sendall(encode_frame(request))
+
+    def commit_what_is_asked(self, wanted: set[str]) -> Counter[str]:
+        """Commit until there was a question about each; how many there were."""
+        found: Counter[str] = Counter()
+        while set(found) < wanted:
+            data = self._socket.recv(1 << 18)
+            assert data, "the broker closed the connection"
+            for frame in self._reader.receive_data(data):
+                question = decode_frame(*frame)
+                if question.code == RequestCode.CHECK_TRANSACTION_STATE:
+                    ext = question.ext or {}
+                    found[ext["msgId"]] += 1
+                    self.commit({**ext, "fromTransactionCheck": "true"})
+        return found
+
+
+def test_store_changes_hands_with_open_transactions(shared_rig: Rig) -> None:
+    """
+    Killed and continued by ours, killed and continued by Java, stopped and continued by ours: what
+    was left open at one broker is asked about by the next, and what was ended is not.
+    """
+    topic, group = "txn-hands", "txn-hands"
+    port = shared_rig.ports(4) + 2
+    opened: list[str] = []
+    left: set[str] = set()
+    for turn, java in enumerate((False, False, True, False)):
+        server = shared_rig.broker("master-async.conf", "hands", java=java, port=port, **QUICK)
+        create(server, topic)
+        with WireProducer(server, group) as producer:
+            if left:
+                asked = producer.commit_what_is_asked(left)
+                shared_rig.until(
+                    lambda server=server, all_of=set(opened): set(keys(server, topic)) == all_of,
+                    20, f"all of {opened}", server,
+                )  # fmt: skip
+                assert set(asked) == left
+                assert keys(server, topic) == Counter(opened)
+            left = {f"turn-{turn}-{number}" for number in range(COUNT)}
+            opened += sorted(left)
+            producer.leave_open(topic, *left)
+        if turn in (2, 3):
+            server.stop()
+        else:
+            server.kill()
+
+
+@pytest.mark.parametrize("java_master", [False, True], ids=["our-master", "java-master"])
+def test_slave_goes_on_with_the_checks(shared_rig: Rig, java_master: bool) -> None:
+    """The master dies with open transactions; its slave, restarted as master, asks about them."""
+    shared_rig.directory.joinpath(str(java_master)).mkdir()
+    with rig_in(shared_rig.directory / str(java_master)) as own:
+        pair = Pair(own, java_master, False)
+        topic, group = "txn-open", "txn-open"
+        pair.wait_ok()
+        create(pair.master, topic)
+        left = {f"open-{number}" for number in range(COUNT)}
+        with WireProducer(pair.master, group) as producer:
+            done = producer.leave_open(topic, "done")
+            producer.leave_open(topic, *left)
+            producer.commit(done[0])
+        pair.wait_for_topic(topic)
+        pair.wait_same()
+        pair.master.kill()
+        pair.slave.stop()
+        pair.master = pair._again(pair.slave, "master-sync.conf")
+        with WireProducer(pair.master, group) as producer:
+            asked = producer.commit_what_is_asked(left)
+        assert set(asked) == left
+        wanted = left | {"done"}
+        assert until_visible(own, pair.master, topic, wanted) == Counter(wanted)

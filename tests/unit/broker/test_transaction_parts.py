@@ -1,0 +1,229 @@
+"""The pure parts of the transaction check: verdicts, op messages, questions."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.broker.transactions.ledger import Ledger
+from rmq_ha.broker.transactions.messages import OpMark, check_request, op_mark, put_back, read_mark
+from rmq_ha.broker.transactions.verdict import CheckLimits, Verdict, judge, next_check_times
+from rmq_ha.model.message import Address, AppendResult
+from rmq_ha.model.properties import encode_properties
+from rmq_ha.store.format.commitlog import Record, decode_record
+from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+
+VECTORS = json.loads(
+    (Path(__file__).parents[2] / "vectors" / "remoting" / "appendix_a.json").read_text("utf-8")
+)
+HOST = Address(b"\x7f\0\0\1", 10911)
+LIMITS = CheckLimits(6000, 15, 72)
+HOUR_MS = 3_600_000
+
+
+def record(properties: dict[str, str], **changes: object) -> Record:
+    values: dict[str, object] = {
+        "size": 0,
+        "body_crc": 0,
+        "queue_id": 0,
+        "flag": 0,
+        "queue_offset": 7,
+        "physical_offset": 700,
+        "sys_flag": 0,
+        "born_timestamp": 1000,
+        "born_host": HOST,
+        "store_timestamp": 1001,
+        "store_host": HOST,
+        "reconsume_times": 0,
+        "prepared_transaction_offset": 0,
+        "body": b"body",
+        "topic": "RMQ_SYS_TRANS_HALF_TOPIC",
+        "properties_string": encode_properties(properties),
+        **changes,
+    }
+    return Record(**values)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------ the question, as Java wrote it
+
+
+def test_question_is_javas_a7() -> None:
+    """The frame that RocketMQ sent for this half message, byte for byte."""
+    data = bytes.fromhex(VECTORS["check_transaction_frame_hex"])
+    (frame,) = FrameReader().receive_data(data)
+    golden = decode_frame(*frame)
+    shown = decode_record(golden.body or b"")
+    half = record(
+        shown.properties | {"WAIT": "true", "TRANSACTION_CHECK_TIMES": "0"},
+        born_timestamp=shown.born_timestamp,
+        born_host=shown.born_host,
+        store_timestamp=shown.store_timestamp,
+        store_host=shown.store_host,
+        body=shown.body,
+    )
+    times = {"TRANSACTION_CHECK_TIMES": str(next_check_times(half.properties))}
+    copy = put_back(half, times)
+    append = AppendResult(shown.physical_offset, shown.size, 0, shown.queue_offset, 1, shown.msg_id)
+    request = check_request(copy, append, half.store_timestamp)
+    request.opaque = golden.opaque
+    assert encode_frame(request) == data
+
+
+# ------------------------------------------------------------ verdicts
+
+
+@pytest.mark.parametrize(
+    ("properties", "age_ms", "verdict"),
+    [
+        ({}, 5999, Verdict.LATER),
+        ({}, 6000, Verdict.CHECK),
+        ({}, -1, Verdict.CHECK),
+        ({}, 72 * HOUR_MS, Verdict.CHECK),
+        ({}, 72 * HOUR_MS + 1, Verdict.DISCARD),
+        ({"TRANSACTION_CHECK_TIMES": "14"}, 6000, Verdict.CHECK),
+        ({"TRANSACTION_CHECK_TIMES": "15"}, 6000, Verdict.DISCARD),
+        ({"TRANSACTION_CHECK_TIMES": "15"}, 0, Verdict.DISCARD),
+        ({"TRANSACTION_CHECK_TIMES": "many"}, 6000, Verdict.CHECK),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}, 59_999, Verdict.IMMUNE),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}, 60_000, Verdict.CHECK),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "1"}, 1000, Verdict.CHECK),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "0"}, 0, Verdict.CHECK),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "soon"}, 5999, Verdict.IMMUNE),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "-1"}, 5999, Verdict.IMMUNE),
+        ({"CHECK_IMMUNITY_TIME_IN_SECONDS": "9" * 40}, 6000, Verdict.CHECK),
+    ],
+)
+def test_verdict(properties: dict[str, str], age_ms: int, verdict: Verdict) -> None:
+    """By its age and by what it says itself."""
+    born = 1_700_000_000_000
+    now = born + age_ms
+    assert judge(properties, born, now - 1, now, now, LIMITS) is verdict
+
+
+def test_what_was_stored_in_this_round_waits() -> None:
+    """Whatever else is true of it: the last question about it was asked just now."""
+    properties = {"TRANSACTION_CHECK_TIMES": "15"}
+    assert judge(properties, 0, 5000, 5000, 9000, LIMITS) is Verdict.LATER
+
+
+@given(st.dictionaries(st.sampled_from(["TRANSACTION_CHECK_TIMES",
+                                        "CHECK_IMMUNITY_TIME_IN_SECONDS"]), st.text()),
+       st.integers(), st.integers(), st.integers())  # fmt: skip
+def test_any_properties_have_a_verdict(
+    properties: dict[str, str], born: int, stored: int, now: int
+) -> None:
+    """A producer may write what it likes."""
+    assert judge(properties, born, stored, now, now, LIMITS) in Verdict
+
+
+# ------------------------------------------------------------ op messages
+
+
+def test_op_message() -> None:
+    """As RocketMQ writes it: 135 bytes with IPv4 hosts; a moved one says so besides."""
+    mark = op_mark(record({}, queue_offset=12), HOST, 5)
+    assert (mark.body, mark.properties_string) == (b"12", "WAIT\x01true\x02TAGS\x01d")
+    assert mark.wait_store_ok is False
+    moved = op_mark(record({}, queue_offset=3), HOST, 5, is_moved=True)
+    for message, wanted in ((mark, (12, False)), (moved, (3, True))):
+        stored = record({}, queue_offset=9, body=message.body)._replace(
+            properties_string=message.properties_string
+        )
+        read = read_mark(stored)
+        assert (read.half_offset, read.is_moved) == wanted
+        assert (read.op_offset, read.stored_ms) == (9, 1001)
+
+
+@given(st.binary(), st.text())
+def test_any_op_message_is_a_mark(body: bytes, tag: str) -> None:
+    """What cannot be read settles nothing."""
+    mark = read_mark(record({"TAGS": tag} if tag else {}, body=body))
+    assert mark.half_offset == -1 or (tag == "d" and int(body[:20]) == mark.half_offset)
+
+
+def mark(op: int, half: int, moved: bool = False, stored_ms: int = 0) -> OpMark:
+    return OpMark(op, half, moved, stored_ms)
+
+
+def ledger(
+    half: int = 10, op: int = 100, window: int = 64, rests: set[int] | None = None
+) -> Ledger:
+    return Ledger(half, op, lambda offset: offset in (rests or set()), window)
+
+
+def test_op_messages_are_used_up_in_order() -> None:
+    """Up to the first that settles something at or behind the head of the half queue."""
+    book = ledger()
+    for number, half in enumerate((10, 12, 9, 11, 13)):
+        book.add(mark(100 + number, half))
+    assert [book.is_settled(offset) for offset in range(9, 15)] == [0, 1, 1, 1, 1, 0]
+    assert book.next_open(10) == 14
+    assert [book.op_progress(head, 0) for head in (10, 11, 12, 13, 14)] == [
+        100, 101, 101, 104, 105,
+    ]  # fmt: skip
+
+
+def test_missing_op_messages_are_used_up() -> None:
+    """A hole in the op queue does not hold up the progress for ever."""
+    book = ledger()
+    book.add(mark(105, 10))
+    assert book.op_progress(10, 0) == 105
+    assert book.op_progress(11, 0) == 106
+
+
+def test_a_window_is_all_that_is_kept() -> None:
+    """However many messages there are; the rest is for the next pass."""
+    book = ledger(window=16)
+    for number in range(100):
+        book.add(mark(100 + number, 10 + number))
+    assert book.end == 26
+    assert book.next_open(10) == 26
+    assert not book.is_settled(26)
+    assert book.op_progress(26, 0) == 116
+    book.add(mark(300, 1 << 62))
+    assert len(book._states) == len(book._values) == 16
+
+
+def test_ended_ones_with_resting_copies() -> None:
+    """They are kept until a copy takes them, or until none can come any more."""
+    book = ledger(rests={3, 4})
+    book.add(mark(100, 2, stored_ms=1000))
+    book.add(mark(101, 3, stored_ms=1000))
+    book.add(mark(102, 4, moved=True, stored_ms=1000))
+    assert book.op_progress(10, 61_000) == 103
+    assert book.op_progress(10, 60_999) == 101
+    assert not book.take_ended(4)
+    assert book.take_ended(3)
+    assert not book.take_ended(3)
+    assert book.op_progress(10, 0) == 103
+
+
+def test_moved_is_not_ended() -> None:
+    """A copy of a message that was only moved is still open."""
+    book = ledger()
+    book.add(mark(100, 10, moved=True))
+    assert book.is_settled(10)
+    assert not book.take_ended(10)
+    book.add(mark(101, 10))
+    assert book.take_ended(10)
+    assert not book.take_ended(5000)
+    assert not book.take_ended(-1)
+
+
+@given(st.lists(st.tuples(st.integers(-2, 40), st.booleans())), st.integers(0, 20))
+def test_ledger_agrees_with_a_set(marks: list[tuple[int, bool]], start: int) -> None:
+    """Settled is what was named; progress is the first that names the head or what is behind it."""
+    book = ledger(half=start, op=0, window=64)
+    for number, (half, moved) in enumerate(marks):
+        book.add(mark(number, half, moved))
+    named = {half for half, _ in marks if half >= start}
+    for offset in range(start, start + 64):
+        assert book.is_settled(offset) == (offset in named)
+        assert book.next_open(offset) == min(
+            item for item in range(offset, start + 65) if item not in named
+        )
+    for head in (start, start + 5, start + 50):
+        used = next((n for n, (half, _) in enumerate(marks) if half >= head), len(marks))
+        assert book.op_progress(head, 1 << 60) == used
