@@ -150,7 +150,7 @@ class RouteProcessor:
         if found is None:
             return request.response(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"no broker that is registered here has the topic {topic}: create it, or look "
+                f"No topic route info in name server for the topic: {topic}; create it, or look "
                 "whether its brokers name this server in namesrvAddr",
             )
         if self._order_enabled():
@@ -268,7 +268,7 @@ class ConfigProcessor:
         value = self._kv_config.get(namespace, key)
         if value is None:
             return request.response(
-                ResponseCode.QUERY_NOT_FOUND, f"namespace {namespace} has no key {key}"
+                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}"
             )
         return request.response(ext={"value": value})
 
