@@ -11,6 +11,7 @@ from rmq_ha.errors import ConfigurationError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
+_KINDS = {_TAG + kind for kind in ("int", "float", "bool", "timestamp", "merge", "value")}
 _MAX_DEPTH = 20
 _MAX_BYTES = 16 << 20
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -81,7 +82,8 @@ class Document:
             node.tag == _TAG + "int" and _DECIMAL.fullmatch(node.value)
         ):
             return str(node.value)
-        kind = node.tag.removeprefix(_TAG)
+        # Another tag may be a secret that begins with `!`.
+        kind = node.tag.removeprefix(_TAG) if node.tag in _KINDS else "something else"
         raise self.fault(
             node, name, f"put it in quotes: YAML does not read it as text but as {kind}"
         )

@@ -86,7 +86,7 @@ def _heartbeat(body: bytes | None) -> list[Need]:
         heartbeat = HeartbeatData.decode(body or b"")
     except ProtocolViolation as error:
         raise RequestRejected(
-            ResponseCode.SYSTEM_ERROR, f"ACL: the heartbeat's body: {error}"
+            ResponseCode.SYSTEM_ERROR, f"AclException: the heartbeat's body: {error}"
         ) from None
     needs = []
     for consumer in heartbeat.consumers:

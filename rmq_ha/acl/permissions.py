@@ -36,8 +36,8 @@ def group_resource(group: str) -> str:
 def resource_text(resource: str) -> str:
     """A resource for a person."""
     if resource.startswith(RETRY_PREFIX):
-        return f"group {resource[len(RETRY_PREFIX) :]}"
-    return f"topic {resource}"
+        return f"group:{resource[len(RETRY_PREFIX) :]}"
+    return f"topic:{resource}"
 
 
 def split_entry(text: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 import struct
 from contextlib import suppress
 from errno import ENXIO
@@ -176,10 +177,11 @@ class RealDisk:
         """Replace a small file so that a crash leaves the old or the new one."""
         directory = os.path.dirname(path)
         os.makedirs(directory, exist_ok=True)
-        _write_synced(f"{path}.tmp", data)
+        mode = _mode(path)
+        _write_synced(f"{path}.tmp", data, mode)
         if backup:
             with suppress(FileNotFoundError):
-                _write_synced(f"{path}.bak.tmp", self.read_bytes(path))
+                _write_synced(f"{path}.bak.tmp", self.read_bytes(path), mode)
                 os.replace(f"{path}.bak.tmp", f"{path}.bak")
         os.replace(f"{path}.tmp", path)
         _sync_directory(directory)
@@ -248,8 +250,19 @@ class RealDisk:
         return changed
 
 
-def _write_synced(path: str, data: bytes) -> None:
+def _mode(path: str) -> int | None:
+    """Who may read and write a file; None when it is missing."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _write_synced(path: str, data: bytes, mode: int | None) -> None:
     with open(path, "wb") as file:
+        if mode is not None:
+            # Before the content, which may be secret.
+            os.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -96,6 +96,16 @@ def test_replace_keeps_a_backup(tmp_path):
     assert disk.read_bytes(f"{path}.bak") == b"one"
 
 
+def test_replace_keeps_who_may_read_the_file(tmp_path):
+    """A file of secrets stays one, and so does its backup."""
+    path = tmp_path / "plain_acl.yml"
+    path.write_text("old")
+    path.chmod(0o600)
+    RealDisk().replace(str(path), b"new", backup=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "plain_acl.yml.bak").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_map_and_writes_see_each_other(tmp_path):
     """The index file is mapped, everything else is not."""
     file = RealDisk().open(str(tmp_path / "file"), 8192)

@@ -1,0 +1,232 @@
+"""The decision about a request."""
+
+from typing import Any
+
+import pytest
+
+from rmq_ha.acl.reading import read_file
+from rmq_ha.acl.rules import Rules
+from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.errors import RequestRejected
+from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.send_header import SendHeader, encode_send_header
+
+FILE = """
+globalWhiteRemoteAddresses: [10.9.9.*]
+accounts:
+- {accessKey: adminadmin, secretKey: adminsecret, admin: true}
+- {accessKey: limitedadmin, secretKey: adminsecret, admin: true, topicPerms: [a=PUB]}
+- accessKey: useruser
+  secretKey: usersecret
+  whiteRemoteAddress: 10.8.8.8
+  defaultTopicPerm: DENY
+  defaultGroupPerm: SUB
+  topicPerms: [pub=PUB, sub=SUB, both=PUB|SUB, none=DENY, "spaced = SUB"]
+  groupPerms: [denied=DENY, pubgroup=PUB]
+- {accessKey: nothing, secretKey: usersecret}
+"""
+ADMIN = Credentials("adminadmin", "adminsecret")
+LIMITED = Credentials("limitedadmin", "adminsecret")
+USER = Credentials("useruser", "usersecret")
+NOTHING = Credentials("nothing", "usersecret")
+
+
+def rules(text: str = FILE, strict: bool = True) -> Rules:
+    return Rules([read_file("f", text.encode())], strict=strict)
+
+
+def refusal(request: RemotingCommand, made: Rules | None = None, host: str = "10.0.0.1") -> str:
+    """Why not; empty when it may."""
+    try:
+        (made or rules()).check(request, host)
+    except RequestRejected as error:
+        code, remark = error.code, error.remark
+    else:
+        return ""
+    assert code == 1
+    assert "secret" not in remark.replace("secret key", "")
+    return remark
+
+
+def send(topic: str, group: str = "g", v1: bool = False) -> RemotingCommand:
+    if not v1:
+        return send_request(group, topic, 0, b"hi", "", 0)
+    header = SendHeader(producer_group=group, topic=topic, queue_id=0)
+    ext = encode_send_header(header, v1=True)
+    return RemotingCommand(RequestCode.SEND_MESSAGE, {**ext, "group": group}, b"hi")
+
+
+def command(code: int, **ext: str) -> RemotingCommand:
+    return RemotingCommand(code, ext)
+
+
+def heartbeat(group: str, topic: str) -> RemotingCommand:
+    from rmq_ha.wire.bodies import SubscriptionData
+
+    consumer = ConsumerData(group, subscriptions=[SubscriptionData(topic, "*")])
+    return RemotingCommand(RequestCode.HEART_BEAT, None, HeartbeatData("c", [consumer]).encode())
+
+
+def test_who_is_not_known_is_refused() -> None:
+    request = send("pub")
+    assert "No accessKey is configured" in refusal(request)
+    assert "No accessKey is configured" in refusal(RemotingCommand(28))
+    assert "No acl config for nobodynobody" in refusal(
+        sign(request, Credentials("nobodynobody", "usersecret"))
+    )
+
+
+def test_a_wrong_signature_is_refused() -> None:
+    wrong = sign(send("pub"), Credentials("useruser", "othersecret"))
+    assert "Check signature failed for accessKey=useruser" in refusal(wrong)
+    signed = sign(send("pub"), USER)
+    assert refusal(signed) == ""
+    assert signed.ext is not None
+    del signed.ext["Signature"]
+    assert "Check signature failed" in refusal(signed)
+    for change in ({"b": "both"}, {"SecurityToken": "x"}, {"x": "y"}):
+        signed = sign(send("pub"), USER)
+        assert signed.ext is not None
+        signed.ext.update(change)
+        assert "Check signature failed" in refusal(signed)
+    signed = sign(send("pub"), USER)
+    signed.body = b"ho"
+    assert "Check signature failed" in refusal(signed)
+
+
+def test_white_addresses_are_asked_for_nothing() -> None:
+    made = rules()
+    for _ in range(2):
+        assert refusal(command(RequestCode.DELETE_TOPIC_IN_BROKER), made, "10.9.9.1") == ""
+    wrong = sign(send("none"), Credentials("useruser", "othersecret"))
+    assert refusal(wrong, made, "10.8.8.8") == ""
+    assert refusal(wrong, made, "10.8.8.9") != ""
+    assert refusal(send("pub"), made, "10.8.8.8") != ""  # the account's own list needs its key
+
+
+def test_a_query_by_unique_key_is_signed_without_its_mark() -> None:
+    request = sign(command(RequestCode.QUERY_MESSAGE, topic="sub", key="k"), USER)
+    assert request.ext is not None
+    request.ext["_UNIQUE_KEY_QUERY"] = "true"
+    assert refusal(request) == ""
+
+
+ALLOWED = [
+    send("pub"),
+    send("both"),
+    send("both", v1=True),
+    send("%RETRY%g", "g"),
+    send("%RETRY%denied", "g"),  # the group counts, as in RocketMQ
+    send("%RETRY%denied", "denied", v1=True).__class__(10, {"topic": "%RETRY%denied"}, b"x"),
+    send("RMQ_SYS_TRACE_TOPIC"),
+    pull_request("g", "sub", 0, 0),
+    pull_request("g", "spaced", 0, 0),
+    command(RequestCode.PULL_MESSAGE),
+    command(RequestCode.QUERY_MESSAGE, topic="both"),
+    command(RequestCode.CONSUMER_SEND_MSG_BACK, group="g"),
+    command(RequestCode.UNREGISTER_CLIENT, clientID="c", producerGroup="denied"),
+    command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g"),
+    command(RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="sub"),
+    command(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="denied", topic="none"),
+    command(RequestCode.END_TRANSACTION, producerGroup="denied"),
+    command(RequestCode.GET_BROKER_CLUSTER_ACL_INFO),
+    command(9999),
+    RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO),
+    heartbeat("g", "sub"),
+]
+DENIED = [
+    (send("none"), "No default permission for topic:none: accessKey=useruser needs PUB, the "
+                   "account's entry denies it"),
+    (send("sub"), "needs PUB, the account's entry does not include PUB"),
+    (send("other"), "topic:other: accessKey=useruser needs PUB, the account's default denies it"),
+    (send("other", v1=True), "topic:other"),
+    (send("%RETRY%denied", "denied"), "group:denied: accessKey=useruser needs SUB"),
+    (send("%RETRY%denied", "denied", v1=True), "group:denied"),
+    (pull_request("g", "pub", 0, 0), "topic:pub"),
+    (pull_request("denied", "sub", 0, 0), "group:denied"),
+    (pull_request("pubgroup", "sub", 0, 0), "group:pubgroup"),
+    (pull_request("g", "RMQ_SYS_TRACE_TOPIC", 0, 0), "topic:RMQ_SYS_TRACE_TOPIC"),
+    (command(RequestCode.QUERY_MESSAGE, topic="none"), "topic:none"),
+    (command(RequestCode.CONSUMER_SEND_MSG_BACK, group="denied"), "group:denied"),
+    (command(RequestCode.UNREGISTER_CLIENT, consumerGroup="denied"), "group:denied"),
+    (command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="denied"), "group:denied"),
+    (command(RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="pub"), "topic:pub"),
+    (command(RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="denied", topic="sub"), "denied"),
+    (heartbeat("denied", "sub"), "group:denied"),
+    (heartbeat("g", "pub"), "topic:pub"),
+    (RemotingCommand(RequestCode.HEART_BEAT), "the heartbeat's body"),
+    (RemotingCommand(RequestCode.HEART_BEAT, None, b"xx"), "the heartbeat's body"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", ALLOWED, ids=lambda item: f"{item.code}-{item.ext}")
+def test_what_is_granted_passes(request_: RemotingCommand) -> None:
+    assert refusal(sign(request_, USER)) == ""
+
+
+@pytest.mark.parametrize(("request_", "reason"), DENIED)
+def test_what_is_not_granted_is_refused(request_: RemotingCommand, reason: str) -> None:
+    assert reason in refusal(sign(request_, USER))
+
+
+def test_an_account_without_words_may_use_nothing() -> None:
+    assert "topic:pub" in refusal(sign(send("pub"), NOTHING))
+    assert "group:g" in refusal(sign(send("%RETRY%g", "g"), NOTHING))
+    assert refusal(sign(command(28), NOTHING)) == ""
+
+
+def test_an_admin_without_entries_may_everything() -> None:
+    for item in (*ALLOWED, *[request for request, _ in DENIED[:-2]]):
+        assert refusal(sign(item, ADMIN)) == ""
+    assert refusal(sign(send("a"), LIMITED)) == ""
+    assert "topic:b" in refusal(sign(send("b"), LIMITED))
+
+
+@pytest.mark.parametrize("code", [17, 25, 200, 207, 215])
+def test_admin_codes_need_an_admin(code: int) -> None:
+    for strict in (True, False):
+        made = rules(strict=strict)
+        assert f"Need admin permission for request code={code}" in refusal(
+            sign(command(code), USER), made
+        )
+        assert refusal(sign(command(code), LIMITED), made) == ""
+
+
+@pytest.mark.parametrize("code", [50, 51, 53, 54])
+def test_who_could_make_himself_admin_needs_to_be_one(code: int) -> None:
+    assert "Need admin" in refusal(sign(command(code), USER))
+    assert refusal(sign(command(code), ADMIN)) == ""
+    assert refusal(sign(command(code), USER), rules(strict=False)) == ""  # as 4.9.7
+
+
+def test_a_batch_needs_what_a_message_needs() -> None:
+    batch = send("sub")
+    batch.code = RequestCode.SEND_BATCH_MESSAGE
+    assert "topic:sub" in refusal(sign(batch, USER))
+    assert refusal(sign(batch, USER), rules(strict=False)) == ""  # as 4.9.7
+
+
+def test_the_first_file_that_has_a_key_defines_it() -> None:
+    first = read_file("first", b"accounts: [{accessKey: useruser, secretKey: firstsecret}]")
+    second = read_file("second", FILE.encode())
+    made = Rules([first, second], strict=True)
+    assert made.home["useruser"] == "first"
+    assert made.accounts["useruser"].secret_key == "firstsecret"
+    assert made.notices == ["second: account useruser has no effect: first defines it"]
+    assert "Check signature" in refusal(sign(send("pub"), USER), made)
+    assert refusal(sign(command(28), ADMIN), made) == ""
+
+
+def test_rules_that_let_nobody_in_say_so() -> None:
+    assert "nobody is let in" in rules("accounts: []").notices[0]
+    assert rules("globalWhiteRemoteAddresses: ['*']").notices == []
+
+
+def test_hosts_of_a_flood_fill_no_memory() -> None:
+    made: Any = rules()
+    for number in range(10_000):
+        refusal(command(28), made, f"10.{number >> 8}.{number & 255}.1")
+    assert len(made._hosts) <= 4096
