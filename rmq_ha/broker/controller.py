@@ -32,6 +32,8 @@ from rmq_ha.broker.processors.send import SendMessageProcessor
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.routes import Processor, add_routes
 from rmq_ha.broker.slave import SlaveSynchronize
+from rmq_ha.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
+from rmq_ha.broker.slow_consumers import SlowConsumers
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
@@ -123,6 +125,7 @@ class BrokerController:
             ),
             Periodic(host.clock, "consumer filters", self._persist_filters, FILTERS_S),
             Periodic(host.clock, "client expiry", self._expire, CLIENT_SCAN_S),
+            Periodic(host.clock, "slow consumers", self.slow_consumers.check, SLOW_CONSUMERS_S),
         ]
         self._undo: list[tuple[str, Callable[[], Any]]] = []
 
@@ -155,6 +158,7 @@ class BrokerController:
             broker.enable_detail_stat,
             lambda: self.commit_log.max_offset,
         )
+        self.slow_consumers = SlowConsumers(broker, self.stats, self.groups)
 
     def _make_store(self) -> None:
         plugins, context = self._plugins, self._context

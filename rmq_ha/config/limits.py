@@ -118,20 +118,21 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "serverSelectorThreads",
         "serverWorkerThreads",
     ],
-    "requests do not queue for a thread here": [
-        "brokerFastFailureEnable",
+    "such requests are answered in the turn in which they come, and never queue here": [
         "clientManagerThreadPoolQueueCapacity",
         "consumerManagerThreadPoolQueueCapacity",
-        "endTransactionPoolQueueCapacity",
         "heartbeatThreadPoolQueueCapacity",
         "pullThreadPoolQueueCapacity",
-        "putThreadPoolQueueCapacity",
         "queryThreadPoolQueueCapacity",
-        "sendThreadPoolQueueCapacity",
         "waitTimeMillsInHeartbeatQueue",
         "waitTimeMillsInPullQueue",
-        "waitTimeMillsInSendQueue",
+    ],
+    "the end of a transaction has no answer that could refuse it, and is never put off": [
+        "endTransactionPoolQueueCapacity",
         "waitTimeMillsInTransactionQueue",
+    ],
+    "what waits for flush and replica is limited by sendThreadPoolQueueCapacity": [
+        "putThreadPoolQueueCapacity",
     ],
     "there is no off-heap write pool here": [
         "commitCommitLogLeastPages",
@@ -192,10 +193,6 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "serverSocketSndBufSize",
         "writeBufferHighWaterMark",
         "writeBufferLowWaterMark",
-    ],
-    "slow consumers are not disabled here": [
-        "consumerFallbehindThreshold",
-        "disableConsumeIfConsumerReadSlowly",
     ],
 }
 

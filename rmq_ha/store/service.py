@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from rmq_ha.errors import StoreError
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.store.statistics import SAMPLE_S
+from rmq_ha.store.turns import TurnWatch
 
 if TYPE_CHECKING:
     from rmq_ha.store.default import DefaultMessageStore
@@ -35,15 +36,21 @@ class StoreService:
         self._is_stopping = False
         self._has_replication = False
         self._cleaned_to = -1
+        self._poked_at = 0.0
+        self.turns = TurnWatch()
 
     def poke(self) -> None:
         """The log grew: replicate, flush and dispatch in the next turn."""
         if self._turn is None and self._is_running:
-            self._turn = self._store.host.clock.callLater(0, self._on_turn)
+            clock = self._store.host.clock
+            self._poked_at = clock.seconds()
+            self._turn = clock.callLater(0, self._on_turn)
 
     def _on_turn(self) -> None:
         self._turn = None
         store = self._store
+        now = store.host.clock.seconds()
+        self.turns.took(now - self._poked_at, now)
         if store.replication is not None:
             store.replication.appended()
         store.flusher.appended()

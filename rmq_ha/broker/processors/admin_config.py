@@ -28,13 +28,19 @@ MUTABLE_KEYS = frozenset(
     {
         "autoCreateSubscriptionGroup",
         "autoCreateTopicEnable",
+        "brokerFastFailureEnable",
         "brokerPermission",
         "cleanFileForciblyEnable",
         "compressedRegister",
+        "consumerFallbehindThreshold",
         "defaultQueryMaxNum",
         "deleteWhen",
+        "disableConsumeIfConsumerReadSlowly",
         "diskMaxUsedSpaceRatio",
+        "enablePropertyFilter",
         "fileReservedTime",
+        "filterDataCleanTimeSpan",
+        "filterSupportRetry",
         "forceRegister",
         "haSlaveFallbehindMax",
         "haTransferBatchSize",
@@ -45,8 +51,10 @@ MUTABLE_KEYS = frozenset(
         "maxTransferCountOnMessageInDisk",
         "maxTransferCountOnMessageInMemory",
         "notifyConsumerIdsChangedEnable",
+        "osPageCacheBusyTimeOutMills",
         "regionId",
         "rejectTransactionMessage",
+        "sendThreadPoolQueueCapacity",
         "shortPollingTimeMills",
         "slaveReadEnable",
         "slaveTimeout",
@@ -57,6 +65,7 @@ MUTABLE_KEYS = frozenset(
         "transactionCheckInterval",
         "transactionCheckMax",
         "transactionTimeOut",
+        "waitTimeMillsInSendQueue",
     }
 )
 """What can change while a broker runs; the rest is read at the start."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.overload import SendOverload
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_checks import SendChecks
@@ -99,6 +100,7 @@ class SendMessageProcessor:
             self._broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
         )
         self._answers = SendAnswers(configuration, store)
+        self._overload = SendOverload(self._broker, store)
         self._checks = SendChecks(self._broker, topics, random)
 
     def routes(self) -> dict[int, Handler]:
@@ -123,6 +125,7 @@ class SendMessageProcessor:
             self._topics,
             self._stats,
             self._answers,
+            self._overload,
             self._store_host,
             self._now_ms,
         )
@@ -137,7 +140,7 @@ class SendMessageProcessor:
         began_ms = self._now_ms()
         try:
             header = decode_send_header(request)
-            self._refuse_while_busy()
+            self._overload.check()
             topic = self._checks.check(header, began_ms)
             body = request.body or b""
             put: Deferred[PutMessageResult]
@@ -173,13 +176,6 @@ class SendMessageProcessor:
             response = self._answers.stored(request, status, append, header.queue_id)
         self._hooks.after(context, response)
         return response
-
-    def _refuse_while_busy(self) -> None:
-        if self._store.is_page_cache_busy():
-            raise RequestRejected(
-                ResponseCode.SYSTEM_BUSY,
-                "[REJECTREQUEST]system busy, start flow control for a while: the disk is slow",
-            )
 
     # ------------------------------------------------------------ messages
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.overload import LoadedStore, SendOverload
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.processors.query import RecordReader, record_that_starts_at
@@ -41,15 +42,12 @@ FIRST_DELAY_LEVEL = 3
 _PERM_RW = PERM_READ | PERM_WRITE
 
 
-class SendBackStore(RecordReader, Protocol):
+class SendBackStore(RecordReader, LoadedStore, Protocol):
     """What giving back needs of the store."""
 
     @property
     def delay_levels(self) -> Sized:
         """Delays by level."""
-
-    def is_page_cache_busy(self) -> bool:
-        """Appends take too long; producers should come back later."""
 
 
 class SendBackProcessor:
@@ -78,6 +76,7 @@ class SendBackProcessor:
         self._stats = stats
         self._config = config
         self._random = random
+        self._overload = SendOverload(config, store)
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -87,11 +86,7 @@ class SendBackProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """CONSUMER_SEND_MSG_BACK."""
-        if self._store.is_page_cache_busy():
-            raise RequestRejected(
-                ResponseCode.SYSTEM_BUSY,
-                "[REJECTREQUEST]system busy, start flow control for a while",
-            )
+        self._overload.check()
         header = fields.header(request)
         offset, delay_level = fields.int64(header, "offset"), fields.int32(header, "delayLevel")
         limit = fields.optional_int32(header, "maxReconsumeTimes")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rmq_ha.broker.overload import SendOverload
 from rmq_ha.broker.processors.send_answers import CODES, SendAnswers
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -64,6 +65,7 @@ class SendRuns:
         topics: TopicConfigManager,
         stats: BrokerStats,
         answers: SendAnswers,
+        overload: SendOverload,
         store_host: Address,
         now_ms: Callable[[], int],
     ) -> None:
@@ -72,6 +74,7 @@ class SendRuns:
         self._topics = topics
         self._stats = stats
         self._answers = answers
+        self._overload = overload
         self._store_host = store_host
         self._now_ms = now_ms
 
@@ -153,7 +156,7 @@ class SendRuns:
         return (
             bool(self._broker.broker_permission & PERM_WRITE)
             and now_ms >= self._broker.start_accept_send_request_time_stamp
-            and not self._store.is_page_cache_busy()
+            and self._overload.reason() is None
         )
 
     def _ordinary_queues(self, name: str) -> int:

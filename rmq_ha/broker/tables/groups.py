@@ -4,6 +4,7 @@ Spec: store.md, section 12.3; remoting.md, section 7.7.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -57,6 +58,12 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         :returns: as `persist`.
         """
         return self._put(config.group_name, config)
+
+    def disable_consume(self, group: str) -> None:
+        """Its pulls are refused from now on; harmless for an unknown group."""
+        known = self._table.get(group)
+        if known is not None and known.consume_enable:
+            self._put(group, replace(known, consume_enable=False))
 
     def to_json(self) -> dict[str, Any]:
         """SubscriptionGroupWrapper: in `subscriptionGroup.json` and code 201."""

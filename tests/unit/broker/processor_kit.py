@@ -238,6 +238,11 @@ class FakeStore:
 
     delay_levels = tuple(range(18))
 
+    waiting_puts = 0
+
+    def waited_ms(self) -> int:
+        return 0
+
     def is_page_cache_busy(self) -> bool:
         return self.busy
 

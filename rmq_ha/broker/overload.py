@@ -1,0 +1,65 @@
+"""When sends are refused with SYSTEM_BUSY, so that those that are taken are answered in time.
+
+Requests do not queue for threads here. What queues are puts that wait for flush and replica, and
+requests in the sockets while a turn of the reactor lasts; both are measured.
+
+Spec: remoting.md, section 1.8.
+"""
+
+from typing import Protocol
+
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import RequestRejected
+from rmq_ha.wire.codes import ResponseCode
+
+
+class LoadedStore(Protocol):
+    """What tells how busy a store is."""
+
+    @property
+    def waiting_puts(self) -> int:
+        """Messages that are appended and wait for flush or replica."""
+
+    def is_page_cache_busy(self) -> bool:
+        """Appends take too long."""
+
+    def waited_ms(self) -> int:
+        """How long a request that is handled now may have waited in its socket."""
+
+
+class SendOverload:
+    """
+    Decides before anything else about a send, a consumer's giving back included.
+
+    `osPageCacheBusyTimeOutMills`, `sendThreadPoolQueueCapacity`, `waitTimeMillsInSendQueue` and
+    `brokerFastFailureEnable` have the meaning that RocketMQ gives them.
+    """
+
+    def __init__(self, config: BrokerConfig, store: LoadedStore) -> None:
+        self._config = config
+        self._store = store
+
+    def reason(self) -> str | None:
+        """Why a send is refused now; None: it is not."""
+        store, config = self._store, self._config
+        if store.is_page_cache_busy():
+            return "[REJECTREQUEST]system busy, start flow control for a while: the disk is slow"
+        if store.waiting_puts >= config.send_thread_pool_queue_capacity:
+            return (
+                f"[OVERLOAD]system busy, start flow control for a while: {store.waiting_puts} "
+                "messages wait for flush or replica (sendThreadPoolQueueCapacity)"
+            )
+        if config.broker_fast_failure_enable:
+            waited = store.waited_ms()
+            if waited > config.wait_time_mills_in_send_queue:
+                return (
+                    "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in "
+                    f"queue: {waited}ms, size of queue: {store.waiting_puts}"
+                )
+        return None
+
+    def check(self) -> None:
+        """:raises RequestRejected: sends are refused now."""
+        reason = self.reason()
+        if reason is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_BUSY, reason)

@@ -1,0 +1,171 @@
+"""When sends are refused with SYSTEM_BUSY. Spec: remoting.md, section 1.8."""
+
+from dataclasses import replace
+
+import pytest
+from sim_broker import TOPIC, SimBroker
+from twisted.internet.defer import DeferredList
+
+from rmq_ha.broker.overload import SendOverload
+from rmq_ha.client.requests import pull_request
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.errors import RequestRejected
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.store.turns import TurnWatch
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+class Loaded:
+    """A store that says how busy it is."""
+
+    def __init__(self) -> None:
+        self.waiting_puts = 0
+        self.is_busy = False
+        self.waited = 0
+
+    def is_page_cache_busy(self) -> bool:
+        return self.is_busy
+
+    def waited_ms(self) -> int:
+        return self.waited
+
+
+def test_thresholds() -> None:
+    """Each reason by its own setting; with brokerFastFailureEnable=false waiting is none."""
+    config, store = BrokerConfig(), Loaded()
+    overload = SendOverload(config, store)
+    store.waiting_puts, store.waited = 9999, 200
+    assert overload.reason() is None
+    overload.check()
+    store.waited = 201
+    assert (overload.reason() or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
+    config.broker_fast_failure_enable = False
+    assert overload.reason() is None
+    store.waiting_puts = 10_000
+    assert (overload.reason() or "").startswith("[OVERLOAD]system busy")
+    store.is_busy = True
+    with pytest.raises(RequestRejected, match=r"^\[REJECTREQUEST\]system busy") as caught:
+        overload.check()
+    assert caught.value.code == ResponseCode.SYSTEM_BUSY
+
+
+def test_turns() -> None:
+    """Two long turns in a row count, for as long as they took; one alone is an accident."""
+    watch = TurnWatch()
+    assert watch.waiting_ms(10.0) == 0
+    watch.took(0.5, 10.0)
+    assert watch.waiting_ms(10.0) == 0
+    watch.took(0.4, 10.4)
+    assert watch.waiting_ms(10.4) == 400
+    assert watch.waiting_ms(10.81) == 0
+    watch.took(0.01, 11.0)
+    assert watch.waiting_ms(11.0) == 10
+
+
+def send_back(broker: SimBroker, offset: int) -> RemotingCommand:
+    ext = {"group": "g", "offset": str(offset), "delayLevel": "0", "unitMode": "false"}
+    return broker.call(RemotingCommand(RequestCode.CONSUMER_SEND_MSG_BACK, ext))
+
+
+def test_more_waiting_puts_than_allowed() -> None:
+    """A SYNC_MASTER whose slave is silent: later sends are refused at once, and taken again."""
+    broker = SimBroker()
+    broker.configuration.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+    broker.configuration.broker.send_thread_pool_queue_capacity = 8
+    broker.start()
+    broker.host.worker.delay = (2.0, 2.0)  # a flush takes its time
+    asked = [broker.ask(broker.message()) for _ in range(12)]
+    broker.world.clock.run_for(0.5)
+    later = [broker.call(broker.message()), broker.call(broker.message(WAIT="false"))]
+    assert [answer.code for answer in later] == [ResponseCode.SYSTEM_BUSY] * 2
+    assert (later[0].remark or "").startswith("[OVERLOAD]")
+    assert send_back(broker, 0).code == ResponseCode.SYSTEM_BUSY
+    answers = [answer for _, answer in broker.wait(DeferredList(asked))]
+    assert {answer.code for answer in answers} <= {0, ResponseCode.SYSTEM_BUSY}
+    assert sum(answer.code == 0 for answer in answers) >= 8
+    broker.host.worker.delay = broker.host.worker.usual_delay
+    assert broker.send().code == 0
+    broker.stop()
+
+
+def test_a_slow_disk() -> None:
+    """After an append of more than osPageCacheBusyTimeOutMills all sends are refused for a time."""
+    broker = SimBroker().start()
+    store = broker.controller.store
+    append = store.log.append_group
+
+    def slowly(*args: object) -> object:
+        broker.world.clock._now += 1.5
+        return append(*args)
+
+    store.log.append_group = slowly
+    assert broker.send().code == 0
+    store.log.append_group = append
+    refused = broker.send()
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert (refused.remark or "").startswith("[REJECTREQUEST]")
+    broker.world.clock.run_for(4)
+    assert broker.send().code == 0
+    broker.stop()
+
+
+def test_long_turns() -> None:
+    """waitTimeMillsInSendQueue; pulls and heartbeats are served all the same."""
+    broker = SimBroker().start()
+    assert broker.send().code == 0
+    turns = broker.controller.store._service.turns
+    for _ in range(2):
+        turns.took(0.9, broker.host.clock.seconds())
+    refused = broker.send()
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert (refused.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]")
+    assert broker.pull().code == 0
+    broker.world.clock.run_for(1)
+    assert broker.send().code == 0
+    broker.stop()
+
+
+def test_permission_is_asked_for_ordered_topics_only() -> None:
+    """brokerPermission without WRITE refuses sends to order topics; others keep away by routes."""
+    broker = SimBroker().start()
+    assert broker.configuration.store.broker_role is BrokerRole.ASYNC_MASTER
+    change = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    assert broker.call(change).code == 0
+    assert broker.send().code == 0
+    broker.controller.topics.update_order({"TBW102"})
+    assert broker.send().code == ResponseCode.NO_PERMISSION
+    assert send_back(broker, 0).code == ResponseCode.NO_PERMISSION
+    change = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=2")
+    assert broker.call(change).code == 0
+    assert broker.send().code == 0
+    assert broker.pull().code == ResponseCode.NO_PERMISSION
+    broker.stop()
+
+
+def test_slow_consumers() -> None:
+    """
+    A group whose last read was too far behind is disabled within three minutes; once it is enabled
+    again it is judged by new reads.
+    """
+    broker = SimBroker().start()
+    for _ in range(20):
+        assert broker.send(b"x" * 500).code == 0
+    broker.world.clock.run_for(0.1)
+    assert broker.call(pull_request("behind", TOPIC, 0, 0, 1)).code == 0
+    assert broker.call(pull_request("ahead", TOPIC, 0, 19, 1)).code == 0
+    broker.world.clock.run_for(181)
+    assert broker.call(pull_request("behind", TOPIC, 0, 0, 1)).code == 0, "off by default"
+    change = b"disableConsumeIfConsumerReadSlowly=true\nconsumerFallbehindThreshold=5000"
+    assert broker.call(RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=change)).code == 0
+    broker.world.clock.run_for(181)
+    refused = broker.call(pull_request("behind", TOPIC, 0, 0, 1))
+    assert refused.code == ResponseCode.NO_PERMISSION
+    assert broker.call(pull_request("ahead", TOPIC, 0, 19, 1)).code == 0
+    groups = broker.controller.groups
+    groups.update(replace(groups.get("behind"), consume_enable=True))
+    broker.world.clock.run_for(181)
+    assert broker.call(pull_request("behind", TOPIC, 0, 18, 1)).code == 0
+    broker.world.clock.run_for(181)
+    assert broker.call(pull_request("behind", TOPIC, 0, 19, 1)).code == 0
+    broker.stop()
