@@ -1,0 +1,366 @@
+"""What SQL92 and tag subscriptions let pass, and how they are refused: the same as of Java."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rig import Rig, Server
+from selectors_gen import Generator, messages
+from wire import Wire
+
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.model.properties import encode_properties
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.testing.disk import SimDisk
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+SEED = 20
+EXPRESSIONS = 420
+TOPIC, TAGS_TOPIC, GROUP = "Filtered", "Tagged", "g-sql"
+MESSAGES = messages(Random(SEED), 60)
+SAVED_BORN = 1_700_000_000_000
+SAVED = "a > 1 AND b IS NOT NULL"
+ALL = {"maxTransferCountOnMessageInMemory": 100, "waitTimeMillsInPullQueue": 20000}
+TAGGED = ["TagA", "TagB", "Aa", "BB", "", "x y", "a||b"]
+
+
+def generated() -> list[str]:
+    """Expressions, no two the same."""
+    random = Random(SEED)
+    messages(random, 60)
+    generator = Generator(random)
+    return list(dict.fromkeys(generator.expression() for _ in range(EXPRESSIONS)))
+
+
+def saved_filters() -> bytes:
+    """A `consumerFilter.json` as we write it: one group lives, one died long ago."""
+    table = ConsumerFilterManager(
+        SimDisk(Random(1), lambda: 0),
+        None,
+        "",
+        BrokerConfig(),
+        lambda: SAVED_BORN,  # type: ignore[arg-type]
+    )
+    wanted = SubscriptionData(TOPIC, SAVED, sub_version=7, expression_type="SQL92")
+    table.register("g-saved", [wanted])
+    table.register("g-old", [wanted])
+    table.unregister("g-old")
+    return table.encode()
+
+
+@pytest.fixture(scope="module")
+def both(shared_rig: Rig) -> Iterator[Any]:
+    """Ours and Java's, with the same messages and the same filters from before."""
+    namesrv = shared_rig.namesrv()
+    for name in ("ours", "theirs"):
+        config = shared_rig.directory / name / "store" / "config"
+        config.mkdir(parents=True)
+        (config / "consumerFilter.json").write_bytes(saved_filters())
+    ours = shared_rig.broker("master-async.conf", "ours", namesrv=namesrv, **ALL)
+    theirs = shared_rig.broker("master-async.conf", "theirs", java=True, **ALL)
+    sides = SimpleNamespace(
+        ours=Wire(ours.address, 30), theirs=Wire(theirs.address, 30),
+        rig=shared_rig, namesrv=namesrv, servers=(ours, theirs),
+    )  # fmt: skip
+    sides.wires = (sides.ours, sides.theirs)
+    for wire in sides.wires:
+        for topic in (TOPIC, TAGS_TOPIC, "Woken"):
+            wire.create_topic(topic, 1)
+        send(wire, TOPIC, MESSAGES)
+        send(wire, TAGS_TOPIC, [{"TAGS": tag} if tag else {} for tag in TAGGED])
+    yield sides
+    for wire in sides.wires:
+        wire.__exit__()
+
+
+def send(wire: Wire, topic: str, wanted: list[dict[str, str]]) -> None:
+    """Messages into queue 0, in this order, and wait until they can be pulled."""
+    before = wire.max_offset(topic, 0)
+    for properties in wanted:
+        text = encode_properties(properties)
+        (answer,) = wire.exchange([send_request("p", topic, 0, b"x", text, 1)])
+        assert answer.code == 0, answer
+    deadline = time.monotonic() + 10
+    while wire.max_offset(topic, 0) < before + len(wanted):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def pull(expression: str | None, kind: str | None, **changes: Any) -> RemotingCommand:
+    """A pull of everything, with the subscription in it unless `sysFlag` says otherwise."""
+    request = pull_request("g-pull", TOPIC, 0, 0, 100)
+    ext = {**(request.ext or {}), "subscription": expression, "expressionType": kind, **changes}
+    request.ext = {name: str(value) for name, value in ext.items() if value is not None}
+    return request
+
+
+def check(expression: str | None, kind: str | None) -> RemotingCommand:
+    """The question whether a subscription is fine."""
+    subscription = SubscriptionData(TOPIC, "", expression_type=kind).to_json()
+    subscription["subString"] = expression
+    body = {"clientId": "c", "group": "g", "subscriptionData": subscription}
+    return RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG, None, fastjson.encode(body))
+
+
+def seen(answer: RemotingCommand) -> tuple[int, str | None, list[int]]:
+    """What a pull found: code, next offset and queue offsets."""
+    offsets = [record.queue_offset for record in decode_records(answer.body or b"")]
+    return answer.code, (answer.ext or {}).get("nextBeginOffset"), offsets
+
+
+def answers(wire: Wire, requests: list[RemotingCommand]) -> list[RemotingCommand]:
+    """Asked in portions, so that neither side gives up waiting."""
+    found = []
+    for start in range(0, len(requests), 40):
+        found += wire.exchange(requests[start : start + 40])
+    return found
+
+
+def heartbeat(group: str, version: int, *wanted: tuple[str, str, str]) -> RemotingCommand:
+    """One consumer with these topics, expressions and types."""
+    consumer = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "unitMode": False,
+        "subscriptionDataSet": [
+            SubscriptionData(
+                topic, expression, sub_version=version, expression_type=kind
+            ).to_json()
+            for topic, expression, kind in wanted
+        ],
+    }  # fmt: skip
+    body = {"clientID": "c1", "consumerDataSet": [consumer], "producerDataSet": []}
+    return RemotingCommand(RequestCode.HEART_BEAT, None, fastjson.encode(body))
+
+
+def leave(group: str) -> RemotingCommand:
+    ext = {"clientID": "c1", "consumerGroup": group}
+    return RemotingCommand(RequestCode.UNREGISTER_CLIENT, ext)
+
+
+def of_group(group: str, version: int, topic: str = TOPIC) -> RemotingCommand:
+    """A pull by the heartbeat's subscription."""
+    return pull(None, None, consumerGroup=group, topic=topic, sysFlag=0, subVersion=version)
+
+
+def configure(wire: Wire, key: str, value: str) -> None:
+    wire.call(RequestCode.UPDATE_BROKER_CONFIG, f"{key}={value}\n".encode())
+
+
+def test_expressions(both: Any) -> None:
+    """Which compile, and which messages each of them lets pass."""
+    expressions = generated()
+    assert len(expressions) >= 300
+    pulls = [
+        [seen(answer) for answer in answers(wire, [pull(e, "SQL92") for e in expressions])]
+        for wire in both.wires
+    ]
+    checks = [
+        [answer.code for answer in answers(wire, [check(e, "SQL92") for e in expressions])]
+        for wire in both.wires
+    ]
+    different = [
+        (expression, *results)
+        for expression, *results in zip(expressions, *pulls, *checks, strict=True)
+        if results[0] != results[1] or results[2] != results[3]
+    ]
+    assert different == []
+    kinds = {
+        (code, valid, bool(offsets))
+        for (code, _, offsets), valid in zip(pulls[0], checks[0], strict=True)
+    }
+    assert kinds == {(0, 0, True), (20, 0, False), (0, 23, True)}
+    assert 50 < checks[0].count(23) < 200
+    assert len({tuple(offsets) for _, _, offsets in pulls[0]}) > 60
+
+
+@pytest.mark.parametrize("kind", [None, "", "TAG", "SQL92", "tag", "sql92", "FOO"])
+def test_types_and_tags(both: Any, kind: str | None) -> None:
+    """Tags in all forms, as every type."""
+    expressions = [
+        None, "", "*", "TagA", "TagA || TagB", " TagA||TagB ", "TagA||", "||TagA", "||", "||||",
+        "|||", " || ", "Aa", "TagA | TagB", "taga", "x y", "x y || TagB", "a||b", "\x01TagA\t",
+        "**", "* || TagA", "\u00a0TagA", "TRUE",
+    ]  # fmt: skip
+    requests = [pull(e, kind, topic=TAGS_TOPIC) for e in expressions]
+    ours, theirs = ([seen(a) for a in answers(wire, requests)] for wire in both.wires)
+    assert dict(zip(expressions, ours, strict=True)) == dict(zip(expressions, theirs, strict=True))
+    ours, theirs = (
+        [a.code for a in answers(wire, [check(e, kind) for e in expressions])]
+        for wire in both.wires
+    )
+    assert ours == theirs
+
+
+def conversation(wire: Wire) -> list[Any]:
+    """Codes 24, 25, 27 and 28, and what changes them."""
+    told: list[Any] = []
+
+    def ask(*requests: RemotingCommand) -> None:
+        for request in requests:
+            (answer,) = wire.exchange([request])
+            told.append((request.code, *seen(answer)))
+
+    ask(of_group(GROUP, 1), heartbeat(GROUP, 5, (TOPIC, "a > 1", "SQL92")))
+    ask(of_group(GROUP, 5), of_group(GROUP, 6), of_group(GROUP, 4), of_group(GROUP, 5, TAGS_TOPIC))
+    # An older expression counts for nothing, a newer one at once; a wrong one takes the old away.
+    ask(heartbeat(GROUP, 4, (TOPIC, "a > 100", "SQL92")), of_group(GROUP, 5))
+    ask(heartbeat(GROUP, 6, (TOPIC, "b = 'x'", "SQL92")), of_group(GROUP, 6))
+    ask(heartbeat(GROUP, 7, (TOPIC, "b = ;", "SQL92")), of_group(GROUP, 7))
+    ask(heartbeat(GROUP, 8, (TOPIC, "b IS NULL", "SQL92")), of_group(GROUP, 8))
+    # From SQL92 to tags and back, with the same expression and an old one.
+    ask(heartbeat(GROUP, 9, (TOPIC, "*", "TAG")), of_group(GROUP, 9))
+    ask(heartbeat(GROUP, 10, (TOPIC, "b IS NULL", "SQL92")), of_group(GROUP, 10))
+    ask(heartbeat(GROUP, 11, (TOPIC, "b IS NULL", "FOO")), of_group(GROUP, 11))
+    ask(heartbeat(GROUP, 12, (TOPIC, "", "SQL92")), of_group(GROUP, 12))
+    ask(heartbeat(GROUP, 13, (TAGS_TOPIC, "TAGS = 'TagA'", "SQL92")), of_group(GROUP, 13))
+    ask(of_group(GROUP, 13, TAGS_TOPIC), leave(GROUP), of_group(GROUP, 13, TAGS_TOPIC))
+    # Back with less than it had: the subscription is older than the filter that was kept.
+    ask(heartbeat(GROUP, 1, (TAGS_TOPIC, "TAGS = 'TagB'", "SQL92")))
+    ask(of_group(GROUP, 1, TAGS_TOPIC), of_group(GROUP, 13, TAGS_TOPIC))
+    ask(heartbeat(GROUP, 14, (TAGS_TOPIC, "TAGS = 'TagB'", "SQL92")))
+    ask(of_group(GROUP, 14, TAGS_TOPIC), leave(GROUP))
+    # A filter from a file, with the version it had.
+    ask(heartbeat("g-saved", 7, (TOPIC, SAVED, "SQL92")), of_group("g-saved", 7))
+    ask(of_group("g-saved", 8))
+    return told
+
+
+def test_subscriptions_of_groups(both: Any) -> None:
+    ours, theirs = (conversation(wire) for wire in both.wires)
+    assert ours == theirs
+    assert {code for _, code, *_ in ours} >= {0, 20, 24, 25, 27}
+
+
+def test_filter_data_not_latest(both: Any) -> None:
+    """28: the subscription is newer than the filter, as its new expression is empty."""
+    told = []
+    for wire in both.wires:
+        wire.exchange([heartbeat("g-late", 5, (TOPIC, "a > 1", "SQL92"))])
+        wire.exchange([heartbeat("g-late", 9, (TOPIC, "", "SQL92"))])
+        found = wire.exchange([of_group("g-late", 9), of_group("g-late", 5)])
+        told.append([seen(answer) for answer in found])
+        wire.exchange([leave("g-late")])
+    assert told[0] == told[1]
+    assert [code for code, *_ in told[0]] == [28, 0]
+
+
+def test_without_property_filter(both: Any) -> None:
+    told = []
+    for wire in both.wires:
+        wire.exchange([heartbeat("g-off", 5, (TOPIC, "a > 1", "SQL92"))])
+        configure(wire, "enablePropertyFilter", "false")
+        requests = [
+            check("a > 1", "SQL92"), check("*", "TAG"), check("a", "FOO"), pull("a > 1", "SQL92"),
+            pull("a ;", "SQL92"), pull("", "SQL92"), pull("*", "TAG"), of_group("g-off", 5),
+        ]  # fmt: skip
+        told.append([(answer.code, answer.remark) for answer in wire.exchange(requests)])
+        configure(wire, "enablePropertyFilter", "true")
+        wire.exchange([leave("g-off")])
+    assert told[0] == told[1]
+    assert [code for code, _ in told[0]] == [1, 0, 1, 1, 1, 23, 0, 1]
+
+
+def test_retry_topics(both: Any) -> None:
+    """With `filterSupportRetry` a retry is filtered by what the group wants of its first topic."""
+    group, retry = "g-retry", "%RETRY%g-retry"
+    told = []
+    for wire in both.wires:
+        wanted = [(TOPIC, "a > 1", "SQL92"), (retry, "*", "TAG")]
+        wire.exchange([heartbeat(group, 5, *wanted)])
+        send(wire, retry, [{**item, "RETRY_TOPIC": TOPIC} for item in MESSAGES[:20]])
+        send(
+            wire,
+            retry,
+            [{"a": "1", "RETRY_TOPIC": "Other"}, {"a": "2", "TAGS": "T", "RETRY_TOPIC": TOPIC}],
+        )
+        requests = [
+            of_group(group, 5, retry), pull("*", "TAG", topic=retry), pull("T", "TAG", topic=retry),
+            pull("b IS NULL", "SQL92", topic=retry), of_group(group, 5), pull("a = 5", "SQL92"),
+        ]  # fmt: skip
+        found = [seen(answer) for answer in wire.exchange(requests)]
+        configure(wire, "filterSupportRetry", "true")
+        found += [seen(answer) for answer in wire.exchange(requests)]
+        configure(wire, "filterSupportRetry", "false")
+        wire.exchange([leave(group)])
+        told.append(found)
+    assert told[0] == told[1]
+    assert told[0][0] != told[0][6]
+
+
+def woken(server: Server, wire: Wire, told: list[Any]) -> None:
+    """Hold a pull; what it does not want leaves it alone, what it wants wakes it."""
+    start = wire.max_offset("Woken", 0)
+    request = pull(
+        "a > 5", "SQL92", topic="Woken", queueOffset=start, sysFlag=6, suspendTimeoutMillis=15000
+    )  # fmt: skip
+    results: list[Any] = []
+
+    def hold() -> None:
+        with Wire(server.address, 30) as other:
+            (answer,) = other.exchange([request])
+            results.append((time.monotonic(), seen(answer)))
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    time.sleep(0.5)
+    send(wire, "Woken", [{"a": "1"}, {"a": "x"}, {"b": "9"}])
+    time.sleep(0.5)
+    was_left_alone = not results
+    sent = time.monotonic()
+    send(wire, "Woken", [{"a": "6"}])
+    holder.join(10)
+    at, answer = results[0]
+    told.append((was_left_alone, at - sent < 1, answer))
+
+
+def test_held_pulls(both: Any) -> None:
+    told: list[Any] = []
+    for server, wire in zip(both.servers, both.wires, strict=True):
+        wire.exchange([pull("*", "TAG", topic="Woken")])
+        send(wire, "Woken", [{"a": "0"}])
+        woken(server, wire, told)
+    assert told[0] == told[1] == (True, True, (0, "5", [4]))
+
+
+def test_java_push_consumer(both: Any) -> None:
+    """The stock client: CHECK_CLIENT_CONFIG, heartbeat, held pulls."""
+    send(both.ours, TAGS_TOPIC, [{"TAGS": "S", "price": str(price)} for price in range(1, 31)])
+    lines = both.rig.peer(
+        "consume", "--namesrv", both.namesrv, "--topic", TAGS_TOPIC, "--group", "g-java", "--sql",
+        "TAGS = 'S' AND price BETWEEN 10 AND 20", "--from", "first", "--count", 11, "--linger", 1,
+    )  # fmt: skip
+    assert lines[-1]["received"] == 11
+
+
+def test_saved_filters(both: Any) -> None:
+    """Last: both have read the same file, and write the same one."""
+
+    def saved(server: Server) -> Any:
+        path = server.store / "config" / "consumerFilter.json"
+        value = fastjson.parse(path.read_bytes())
+        groups = value["filterDataByTopic"].get(TOPIC, {}).get("groupFilterData", {})
+        return {name: item for name, item in groups.items() if name in ("g-saved", "g-old")}
+
+    for server in both.servers:
+        both.rig.until(
+            lambda server=server: saved(server).get("g-saved", {"dead": True})["dead"] is False,
+            15, "a new consumerFilter.json", server,
+        )  # fmt: skip
+    ours, theirs = map(saved, both.servers)
+    assert ours == theirs
+    assert ours["g-saved"]["bornTime"] == SAVED_BORN
+    assert list(ours) == ["g-saved"]
