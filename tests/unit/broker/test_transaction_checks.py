@@ -100,6 +100,23 @@ def test_open_one_does_not_hold_up_those_behind() -> None:
     assert broker.discarded() == ["a0"]
 
 
+def test_ended_in_this_very_turn() -> None:
+    """Its op message is in the log and not in the op queue yet: it is not asked about."""
+    broker = started(transaction_check_interval=60_000)
+    broker.decide = lambda key: COMMIT
+    place = broker.half("a")
+    broker.run(10)
+    checks = broker.controller.transaction_checks
+    request = RemotingCommand(37, {**place, "commitOrRollback": str(COMMIT)})
+    broker.controller.dispatcher.routes[37](None, request)
+    assert broker.controller.store.dispatcher.behind > 0
+    checks._timer.cancel()
+    checks._on_time()
+    broker.rounds(3)
+    assert broker.asked == []
+    assert broker.visible() == ["a"]
+
+
 def test_more_than_a_slice_in_one_round() -> None:
     """Hundreds of open transactions and thousands of ended ones; each open one is asked once."""
     broker = started(transaction_check_max=15)

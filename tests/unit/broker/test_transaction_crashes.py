@@ -7,7 +7,14 @@ import pytest
 from transaction_kit import COMMIT, ROLLBACK, UNKNOWN, TransactionBroker, started
 from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.controller import BrokerController
+from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.model.message import Message
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.testing.brokers import NamesrvNode
+from rmq_ha.testing.cluster import small_configuration
+from rmq_ha.wire.codes import RequestCode
 
 KEYS = [f"k{number}" for number in range(8)]
 
@@ -103,4 +110,103 @@ def test_killed_at_any_time(seed: int) -> None:
             broker.crash()
         broker.restart()
     broker.rounds(15)
+    assert_each_has_one_end(broker, keys)
+
+
+class TransactionPair(TransactionBroker):
+    """A SYNC_MASTER and its slave, which takes over when the master is gone."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.name_server = NamesrvNode(self.world.add("namesrv"))
+        self.name_server.start()
+        self.configuration.store.broker_role = BrokerRole.SYNC_MASTER
+        self.configuration.broker.namesrv_addr = self.name_server.address
+        self.slave_host = self.world.add("slave")
+        self.slave_configuration = small_configuration(
+            self.slave_host.ip, BrokerRole.SLAVE, FlushDiskType.ASYNC_FLUSH, 1
+        )
+        broker = self.slave_configuration.broker
+        broker.namesrv_addr = self.name_server.address
+        for name in ("interval", "max"):
+            key = f"transaction_check_{name}"
+            setattr(broker, key, getattr(self.configuration.broker, key))
+        broker.transaction_time_out = self.configuration.broker.transaction_time_out
+        self.slave: Any = None
+
+    def start_both(self) -> None:
+        """Until the slave replicates and has copied the tables once."""
+        self.start()
+        self.slave = BrokerController(self.slave_host.seams, self.slave_configuration)
+        self.wait(self.slave.start())
+        self.run(25)
+        assert self.send().code == 0
+        self.connect()
+
+    def fail_over(self) -> None:
+        """The master's machine is gone; its slave is restarted as the master."""
+        self.crash(power=True)
+        self.run(1)
+        self.wait(self.slave.stop())
+        self.slave_host.crash()
+        self.slave_host.restart()
+        self.host, self.configuration = self.slave_host, self.slave_configuration
+        self.configuration.store.broker_role = BrokerRole.SYNC_MASTER
+        self.configuration.broker.broker_id = 0
+        self.client = RemotingClient(self.client_host.seams, NettyClientConfig())
+        self.client.routes[RequestCode.CHECK_TRANSACTION_STATE] = self._asked
+        self.start()
+        self.run(1)
+        self.connect()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_slave_takes_over_at_any_time(seed: int) -> None:
+    """
+    What was open stays open, what was ended stays ended, although the slave's copy of the progress
+    is up to ten seconds old.
+    """
+    pair = TransactionPair(seed)
+    pair.start_both()
+    pair.decide = decide
+    random = pair.world.random("fail-over")
+    keys = [f"k{number}" for number in range(30)]
+    for key in keys:
+        place = pair.half(key)
+        if random.random() < 0.5 and key != "k0":
+            pair.end(place, decide(key))
+        pair.run(random.random())
+    pair.run(random.random() * 4)
+    pair.fail_over()
+    pair.rounds(12)
+    assert_each_has_one_end(pair, keys)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slave_that_lost_the_end_of_the_log(seed: int) -> None:
+    """
+    An ASYNC_MASTER died before its slave had everything, but the slave has the progress: what it
+    has is looked at again from the beginning, and no transaction that it knows of is forgotten.
+    """
+    broker = started(seed)
+    broker.decide = decide
+    keys = [f"k{number}" for number in range(1, 9)]
+    for key in keys:
+        broker.half(key)
+    end = broker.controller.store.log.max_offset
+    broker.decide = lambda key: None
+    broker.rounds(3)
+    broker.stop()
+    half, _ = broker.progress()
+    assert half > len(keys)
+    log = broker.configuration.store.store_path_commit_log
+    size = broker.configuration.store.mapped_file_size_commit_log
+    for name in broker.host.disk.list_dir(log):
+        start = int(name)
+        file = broker.host.disk.open(f"{log}/{name}", size)
+        file.zero(max(0, end - start)) if start < end else broker.host.disk.remove(f"{log}/{name}")
+    broker.asked.clear()
+    broker.decide = decide
+    broker.restart()
+    broker.rounds(6)
     assert_each_has_one_end(broker, keys)
