@@ -95,9 +95,11 @@ class TlsTransport:
         except TlsRefused as error:
             self._fail(error)
             return
-        self._flush()
-        if not self.is_secured and self._session.is_secured:
-            self._begin()
+        if not self.is_secured:
+            # Later there is nothing to send but what is written, and that flushes.
+            self._flush()
+            if self._session.is_secured:
+                self._begin()
         if plain and not self.disconnecting:
             self._deliver(plain)
         if self._session.is_closed:

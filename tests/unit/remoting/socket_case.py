@@ -5,7 +5,6 @@ import time
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.error import ConnectionDone
-from twisted.protocols import tls
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -17,8 +16,6 @@ class SocketCase(SynchronousTestCase):
         self.reactor = EPollReactor()
         self.addCleanup(self.close_reactor)
         self.reactor.getThreadPool().start()  # for the resolver
-        # Twisted's TLS delays small writes by the global reactor, which does not run here.
-        self.patch(tls, "_get_default_clock", lambda: self.reactor)
 
     def close_reactor(self):
         self.reactor.iterate(0)

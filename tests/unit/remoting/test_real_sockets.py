@@ -9,16 +9,25 @@ from random import Random
 
 import trustme
 from socket_case import SocketCase
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.logger import globalLogPublisher
+from twisted.python.failure import Failure
 
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.errors import ConfigurationError, RemotingConnectError
 from rmq_ha.host.network import EagerClient, EagerServer, RealNetwork
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.protocol import ServerProtocol
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.tls.refusals import Refusals
+from rmq_ha.tls.server import ServerTls
 from rmq_ha.wire.command import RemotingCommand
 
 BIG = bytes(range(256)) * 16384
@@ -55,11 +64,11 @@ class RemotingCase(SocketCase):
             return
         self.fail("it was answered")
 
-    async def serve(self, options=None):
+    async def serve(self, options=None, interface="127.0.0.1"):
         dispatcher = RequestDispatcher()
         dispatcher.routes[1] = lambda channel, request: request.response(body=request.body)
         server = RemotingServer(self.host, NettyServerConfig(), dispatcher, options)
-        port = await server.listen(0, "127.0.0.1")
+        port = await server.listen(0, interface)
         self.addCleanup(self.spin, server.stop)
         return port.getHost().port
 
@@ -277,6 +286,106 @@ class TlsTests(RemotingCase):
             await self.refused(self.client(client), f"localhost:{port}")
 
         self.spin(run)
+
+    def lines(self):
+        """What the remoting server says from now on."""
+        said = []
+
+        def note(event):
+            if event["log_namespace"].endswith(".ServerProtocol"):
+                said.append(event["log_format"].format(**event))
+
+        globalLogPublisher.addObserver(note)
+        self.addCleanup(globalLogPublisher.removeObserver, note)
+        return said
+
+    def test_strangers_are_told_apart_in_one_line_each(self):
+        """And those who are no strangers notice nothing."""
+        server, client, paths = self.material()
+        server |= {
+            "tls.server.mode": "enforcing",
+            "tls.server.need.client.auth": "require",
+            "tls.server.authClient": "true",
+            "tls.server.trustCertPath": paths["ca"],
+        }
+        known = client | {
+            "tls.client.keyPath": paths["key"],
+            "tls.client.certPath": paths["cert"],
+        }
+
+        async def run():
+            address = f"127.0.0.1:{await self.serve(server)}"
+            friend = self.client(known)
+            await self.echo(friend, address)
+            said = self.lines()
+            for _ in range(3):
+                await self.refused(self.client(), address)
+                await self.refused(self.client(client), address)
+            await self.echo(friend, address)
+            return said
+
+        said = self.spin(run)
+        self.assertEqual(len(said), 2, said)
+        self.assertIn("it does not speak TLS, and tls.server.mode=enforcing", said[0])
+        self.assertIn("it showed no certificate, and one is required", said[1])
+
+    def test_reload_while_a_connection_is_in_use(self):
+        """It goes on; the next ones see the new certificate, and a broken one changes nothing."""
+        server, client, paths = self.material()
+        rules = ServerTls(server, self.host.disk.read_bytes, lambda: int(time.time() * 1000))
+
+        async def run():
+            address = f"localhost:{await self.serve(rules)}"
+            early = self.client(client)
+            await self.echo(early, address)
+            _, new_client, new_paths = self.material()
+            for name in ("key", "cert"):
+                shutil.copy(new_paths[name], paths[name])
+            rules.reload()
+            await self.echo(early, address, BIG)
+            await self.refused(self.client(client), address)
+            late = self.client(new_client)
+            await self.echo(late, address)
+            Path(paths["cert"]).write_bytes(b"oops")
+            self.assertRaises(ConfigurationError, rules.reload)
+            for caller in (early, late, self.client(new_client)):
+                await self.echo(caller, address)
+
+        self.spin(run)
+
+    def test_the_caller_is_told_what_is_wrong_with_the_server(self):
+        async def run():
+            server, client, _ = self.material()
+            address = f"127.0.0.2:{await self.serve(server, '127.0.0.2')}"
+            try:
+                await self.client(client).invoke(address, RemotingCommand(1), 3000)
+            except RemotingConnectError as error:
+                return str(error)
+
+        self.assertRegex(
+            self.spin(run), r"certificate is for localhost, 127\.0\.0\.1, not for 127\.0\.0\.2"
+        )
+
+    def test_a_handshake_that_never_ends_is_ended(self):
+        """On a clock: the connection that dawdles is closed after ten seconds."""
+        clock = Clock()
+        said = self.lines()
+        rules = ServerTls({}, self.host.disk.read_bytes, lambda: 0)
+        connected = {}
+        protocol = ServerProtocol(
+            clock, RequestDispatcher(), 120.0, connected, rules, Refusals(clock)
+        )
+        transport = StringTransport(peerAddress=IPv4Address("TCP", "10.0.0.9", 5))
+        protocol.makeConnection(transport)
+        protocol.dataReceived(b"\x16\x03")
+        clock.advance(9.9)
+        self.assertFalse(transport.disconnecting)
+        clock.advance(0.2)
+        self.assertTrue(transport.disconnecting)
+        self.assertEqual(said, ["closing 10.0.0.9:5: no TLS handshake within 10 s"])
+        protocol.connectionLost(Failure(ConnectionDone()))
+        self.assertEqual(connected, {})
+        self.assertEqual(clock.getDelayedCalls(), [])
 
     def test_settings_that_do_not_fit_name_their_key(self):
         broken = self.folder() / "broken.pem"
