@@ -149,7 +149,10 @@ class BrokerController:
         )
         self.consumers = ConsumerManager(self.consumer_filters.unregister)
         self.producers = ProducerManager()
-        self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager()
+        self.queue_locks: RebalanceLockManager[Any] = RebalanceLockManager(
+            self.configuration.ours.lock_max_live_time,
+            self.configuration.ours.lock_max_live_time_without_connection,
+        )
         self.config_file = PropertiesFile(host.disk, host.worker, self.configuration.config_file)
         self.stats = BrokerStats(
             host.now_ms,

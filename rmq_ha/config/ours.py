@@ -70,6 +70,30 @@ class RmqHaConfig:
         200,
         "how many topics, and how many pairs of topic and group, have series of their own",
     )
+    lock_max_live_time: int = key(
+        "lockMaxLiveTime",
+        60000,
+        "ms without renewal after which another client may lock an ordered consumer's queue; the "
+        "system property rocketmq.broker.rebalance.lockMaxLiveTime",
+    )
+    lock_max_live_time_without_connection: int = key(
+        "lockMaxLiveTimeWithoutConnection",
+        30000,
+        "the same once the connection that renewed the lock is gone: by then its client takes the "
+        "lock for lost itself (its rocketmq.client.rebalance.lockMaxLiveTime); 60000: as Java",
+    )
+    disk_space_warning_level_ratio: int = key(
+        "diskSpaceWarningLevelRatio",
+        90,
+        "% of the disk above which puts are refused; Java's system property "
+        "rocketmq.broker.diskSpaceWarningLevelRatio",
+    )
+    disk_space_clean_forcibly_ratio: int = key(
+        "diskSpaceCleanForciblyRatio",
+        85,
+        "% of the disk above which files go before they expire (cleanFileForciblyEnable); Java's "
+        "system property rocketmq.broker.diskSpaceCleanForciblyRatio",
+    )
     log_format: LogFormat = key(
         "logFormat", LogFormat.text, "text, or json: one object a line, with every field"
     )

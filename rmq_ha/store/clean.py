@@ -36,6 +36,8 @@ class LogCleaner:
 
     :param log_paths: where the commit log may grow; the least used one counts.
     :param queue_path: of the consume queues.
+    :param full_ratio: of the disk, 0 to 1; above it puts are refused.
+    :param force_ratio: above it files are deleted before they expire.
     """
 
     log = Logger()
@@ -49,6 +51,9 @@ class LogCleaner:
         queue_path: str,
         flags: RunningFlags,
         now_ms: Callable[[], int],
+        *,
+        full_ratio: float = FULL_RATIO,
+        force_ratio: float = FORCE_RATIO,
     ) -> None:
         self._configuration = configuration
         self._disk = disk
@@ -57,6 +62,8 @@ class LogCleaner:
         self._queue_path = queue_path
         self._flags = flags
         self._now_ms = now_ms
+        self._full_ratio = full_ratio
+        self._force_ratio = force_ratio
         self._manual_rounds = 0
 
     def clean_manually(self) -> None:
@@ -74,13 +81,14 @@ class LogCleaner:
     def check_disk(self) -> None:
         """Refuse puts while the disk is full; take them again when it is not."""
         ratio = self.log_ratio()
-        if ratio > FULL_RATIO:
-            reason = f"the commit log's disk is {ratio:.0%} full; above {FULL_RATIO:.0%} puts stop"
+        limit = self._full_ratio
+        if ratio > limit:
+            reason = f"the commit log's disk is {ratio:.0%} full; above {limit:.0%} puts stop"
             if self._flags.set(DISK_FULL, reason):
                 self.log.error("disk full: {reason}", reason=reason)
         elif self._flags.clear(DISK_FULL):
             self.log.info("the disk has room again, {ratio:.0%} used", ratio=ratio)
-        if ratio <= FULL_RATIO and self._log.may_resume:
+        if ratio <= limit and self._log.may_resume:
             self._log.resume()
 
     def clean(self) -> "Deferred[int]":
@@ -98,7 +106,7 @@ class LogCleaner:
         if is_manual:
             self._manual_rounds -= 1
         force = self._configuration.clean_file_forcibly_enable and (
-            log_ratio > FORCE_RATIO or queue_ratio > FORCE_RATIO
+            log_ratio > self._force_ratio or queue_ratio > self._force_ratio
         )
         due = [self._log.row.forget(start) for start in self._due(force)]
         for path in due:

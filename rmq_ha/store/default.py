@@ -113,7 +113,15 @@ class DefaultMessageStore(StoreMaintenance):
         if index is not None:
             index.on_file_full = self.queue_flusher.index_file_full
         self.cleaner = LogCleaner(
-            config, host.disk, host.worker, log, f"{root}/consumequeue", flags, host.now_ms
+            config,
+            host.disk,
+            host.worker,
+            log,
+            f"{root}/consumequeue",
+            flags,
+            host.now_ms,
+            full_ratio=configuration.ours.disk_space_warning_level_ratio / 100,
+            force_ratio=configuration.ours.disk_space_clean_forcibly_ratio / 100,
         )
         self.dispatcher = Dispatcher(
             host.clock, log, self.is_slave, self._dispatched, self._dispatch_stuck

@@ -14,6 +14,9 @@ from rmq_ha.wire.bodies import LockBatch, MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
+_MOST_LOCKERS = 1024
+"""Groups and client ids of one connection; the locks of more than that live as long as any."""
+
 
 class LockProcessor:
     """
@@ -27,6 +30,7 @@ class LockProcessor:
     ) -> None:
         self._queue_locks = queue_locks
         self._now_ms = now_ms
+        self._lockers: dict[Channel, set[tuple[str, str]]] = {}
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -41,6 +45,8 @@ class LockProcessor:
         owned = self._queue_locks.lock_batch(
             batch.consumer_group, batch.queues, batch.client_id, self._now_ms()
         )
+        if owned:
+            self._note(channel, batch.consumer_group, batch.client_id)
         return request.response(
             body=fastjson.encode({"lockOKMQSet": [queue.to_json() for queue in owned]})
         )
@@ -50,3 +56,19 @@ class LockProcessor:
         batch = fields.body(request, LockBatch.decode)
         self._queue_locks.unlock_batch(batch.consumer_group, batch.queues, batch.client_id)
         return request.response()
+
+    def _note(self, channel: Channel, group: str, client_id: str) -> None:
+        """Locks depend on the connection that renewed them last."""
+        lockers = self._lockers.get(channel)
+        if lockers is None:
+            self._lockers[channel] = lockers = set()
+            channel.on_close(self._closed)
+        if len(lockers) < _MOST_LOCKERS:
+            lockers.add((group, client_id))
+
+    def _closed(self, channel: Channel) -> None:
+        closed = self._lockers.pop(channel, set())
+        for lockers in self._lockers.values():
+            closed -= lockers
+        for group, client_id in closed:
+            self._queue_locks.orphan(group, client_id)

@@ -4,23 +4,42 @@ Spec: remoting.md, section 7.3.
 """
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Queue = TypeVar("Queue", bound=Hashable)
 
 LOCK_MAX_LIVE_MS = 60_000
+LOCK_ORPHAN_LIVE_MS = 30_000
+
+
+@dataclass(slots=True)
+class _Held:
+    """:ivar is_orphan: the connection that took or renewed it is gone."""
+
+    client_id: str
+    renewed_ms: int
+    is_orphan: bool = False
 
 
 class RebalanceLockManager(Generic[Queue]):
     """
     Locks on message queues, by consumer group; in memory only.
 
+    A client takes its locks for lost itself 30 s after it renewed them last, and handles no further
+    message then. So once its connection is gone, that is how long others have to wait, whether it
+    died or is only cut off.
+
     :param max_live_ms: a lock that was not renewed for this long may be taken by another client.
+    :param orphan_live_ms: the same, when the connection of its client is gone.
     """
 
-    def __init__(self, max_live_ms: int = LOCK_MAX_LIVE_MS) -> None:
+    def __init__(
+        self, max_live_ms: int = LOCK_MAX_LIVE_MS, orphan_live_ms: int = LOCK_ORPHAN_LIVE_MS
+    ) -> None:
         self._max_live_ms = max_live_ms
-        self._groups: dict[str, dict[Queue, tuple[str, int]]] = {}
+        self._orphan_live_ms = min(orphan_live_ms, max_live_ms)
+        self._groups: dict[str, dict[Queue, _Held]] = {}
 
     def lock_batch(
         self, group: str, queues: Iterable[Queue], client_id: str, now_ms: int
@@ -34,8 +53,8 @@ class RebalanceLockManager(Generic[Queue]):
         owned: dict[Queue, None] = {}
         for queue in queues:
             held = table.get(queue)
-            if held is None or held[0] == client_id or self._is_expired(held, now_ms):
-                table[queue] = (client_id, now_ms)
+            if held is None or held.client_id == client_id or self._is_expired(held, now_ms):
+                table[queue] = _Held(client_id, now_ms)
                 owned[queue] = None
         if not table:
             del self._groups[group]
@@ -48,15 +67,21 @@ class RebalanceLockManager(Generic[Queue]):
             return
         for queue in queues:
             held = table.get(queue)
-            if held is not None and held[0] == client_id:
+            if held is not None and held.client_id == client_id:
                 del table[queue]
         if not table:
             del self._groups[group]
 
+    def orphan(self, group: str, client_id: str) -> None:
+        """The connection over which this client locked is gone; renewing mends that."""
+        for held in self._groups.get(group, {}).values():
+            if held.client_id == client_id:
+                held.is_orphan = True
+
     def owner(self, group: str, queue: Queue, now_ms: int) -> str | None:
         """The client id that holds a live lock."""
         held = self._groups.get(group, {}).get(queue)
-        return None if held is None or self._is_expired(held, now_ms) else held[0]
+        return None if held is None or self._is_expired(held, now_ms) else held.client_id
 
     def expire(self, now_ms: int) -> int:
         """
@@ -74,5 +99,6 @@ class RebalanceLockManager(Generic[Queue]):
                 del self._groups[group]
         return dropped
 
-    def _is_expired(self, held: tuple[str, int], now_ms: int) -> bool:
-        return now_ms - held[1] > self._max_live_ms
+    def _is_expired(self, held: _Held, now_ms: int) -> bool:
+        limit = self._orphan_live_ms if held.is_orphan else self._max_live_ms
+        return now_ms - held.renewed_ms > limit

@@ -11,6 +11,7 @@ from rmq_ha.client.requests import pull_request
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RequestRejected
 from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.seams import DiskUsage
 from rmq_ha.store.turns import TurnWatch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -168,4 +169,34 @@ def test_slow_consumers() -> None:
     assert broker.call(pull_request("behind", TOPIC, 0, 18, 1)).code == 0
     broker.world.clock.run_for(181)
     assert broker.call(pull_request("behind", TOPIC, 0, 19, 1)).code == 0
+    broker.stop()
+
+
+def test_a_full_disk() -> None:
+    """
+    Above diskSpaceWarningLevelRatio sends get SERVICE_NOT_AVAILABLE and the oldest files go; puts
+    are taken again when there is room. Pulls go on all the time.
+    """
+    broker = SimBroker()
+    broker.configuration.store.clean_resource_interval = 5000
+    broker.configuration.ours.disk_space_warning_level_ratio = 80
+    broker.configuration.ours.disk_space_clean_forcibly_ratio = 70
+    broker.start()
+    disk, used = broker.host.disk, [60]
+    disk.usage = lambda path: DiskUsage(100, used[0], 100 - used[0])
+    for _ in range(120):
+        assert broker.send(b"x" * 1000).code == 0
+    broker.world.clock.run_for(61)
+    log = broker.controller.store.log
+    assert log.min_offset == 0
+    used[0] = 81
+    broker.world.clock.run_for(10.1)
+    refused = broker.send()
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "81% full" in (refused.remark or "")
+    assert log.min_offset > 0, "expired or not, files go"
+    assert broker.call(pull_request("g", TOPIC, 0, 119)).code == 0
+    used[0] = 80
+    broker.world.clock.run_for(10.1)
+    assert broker.send().code == 0
     broker.stop()

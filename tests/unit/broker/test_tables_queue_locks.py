@@ -48,3 +48,24 @@ def test_no_queues_leave_no_group() -> None:
     locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
     assert locks.lock_batch("G", [], "c1", 0) == []
     assert not locks._groups
+
+
+def test_locks_without_a_connection_expire_earlier() -> None:
+    """After 30 s, as their client sees it itself; a renewal over another connection mends it."""
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
+    locks.lock_batch("G", [A], "c1", 0)
+    locks.lock_batch("G", [B], "c3", 0)
+    locks.orphan("G", "c1")
+    locks.orphan("unknown", "c1")
+    assert locks.lock_batch("G", [A, B], "c2", 30_000) == []
+    assert locks.lock_batch("G", [A], "c1", 30_000) == [A]
+    assert locks.lock_batch("G", [A], "c2", 61_000) == []
+    locks.orphan("G", "c1")
+    assert locks.lock_batch("G", [A], "c2", 61_000) == [A]
+
+
+def test_never_longer_than_with_a_connection() -> None:
+    locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager(10_000)
+    locks.lock_batch("G", [A], "c1", 0)
+    locks.orphan("G", "c1")
+    assert locks.lock_batch("G", [A], "c2", 10_001) == [A]
