@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.config.limits import TLS_KEYS
 from rmq_ha.config.load import LoadedBroker, embeds_namesrv, load_broker, load_namesrv, port_plan
-from rmq_ha.config.properties import decode
+from rmq_ha.config.properties import decode, parse
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.tls.options import TlsOptions
 
 CONF = Path(__file__).parents[3] / "conf"
 FILES = sorted(CONF.rglob("*.properties"))
-BROKERS = [path for path in FILES if path.name != "namesrv.properties"]
+BROKERS = [path for path in FILES if path.name not in ("namesrv.properties", "tls.properties")]
 HERE = Surroundings({}, "/home/u", "box", "192.0.2.1", "/srv")
 
 
@@ -41,6 +43,18 @@ def test_a_broker_file_is_valid_without_a_word(path: Path) -> None:
 def test_the_name_server_file_is_valid_without_a_word() -> None:
     path = CONF / "namesrv.properties"
     assert load_namesrv(decode(path.read_bytes()), HERE, name=str(path)).notices == []
+
+
+def test_the_tls_file_holds_what_a_tls_file_may_hold() -> None:
+    """Also the keys that are commented out."""
+    text = (CONF / "tls.properties").read_text()
+    active = "".join(
+        line.removeprefix("#") + "\n" for line in text.splitlines() if not line.startswith("# ")
+    )
+    options = TlsOptions({"tls.config.file": "/tls"}, {"/tls": active.encode()}.__getitem__)
+    assert options.unknown == []
+    named = {item.key for item in parse(active)}
+    assert named == TLS_KEYS - {"tls.server.mode", "tls.enable", "tls.config.file"}
 
 
 @pytest.mark.parametrize("layout", [".", "2m-2s-sync", "2m-2s-async", "2m-noslave"])
