@@ -1,0 +1,238 @@
+"""
+Access control: Java's clients with accounts, `mqadmin`'s ACL commands, slaves of guarded masters.
+
+One guarded master for all, with a Java slave, which does not sign; and a guarded Java master with
+a slave of ours, which does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conversation import Conversation, compiled_java
+from rig import ALL_JAVA, Rig, Server
+from wire import Refused, Wire
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode
+
+FILE = """globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: adminadmin
+  secretKey: adminsecret
+  whiteRemoteAddress:
+  admin: true
+- accessKey: useruser
+  secretKey: usersecret
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms:
+  - Pub=PUB
+  - Sub=SUB
+  - Both=PUB|SUB
+  groupPerms:
+  - g-Both=SUB
+  - p=PUB
+- accessKey: slaveslave
+  secretKey: slavesecret
+"""
+ADMIN, USER = "adminadmin adminsecret", "useruser usersecret"
+TOPICS = ["Pub", "Sub", "Both"]
+BROKER = "broker-a"
+QUICK = {"waitTimeMillsInSendQueue": 10000, "registerNameServerPeriod": 10000}
+
+
+class Guarded:
+    """A name server, a master with access control, and a Java program with clients of it."""
+
+    def __init__(self, rig: Rig, name: str, program: list[str], *, java: bool = False) -> None:
+        self.rig = rig
+        self.namesrv = rig.namesrv(name=f"ns-{name}")
+        directory = rig.directory / name
+        self.file = directory / "conf" / "plain_acl.yml"
+        self.file.parent.mkdir(parents=True)
+        self.file.write_text(FILE)
+        self.file.chmod(0o600)
+        self.master = rig.broker(
+            "master-async.conf", name, java=java, namesrv=self.namesrv,
+            aclEnable="true", aclDirectory=self.file.parent, **QUICK,
+        )  # fmt: skip
+        home = rig.directory / f"tools-{name}"
+        (home / "conf").mkdir(parents=True)
+        (home / "conf" / "tools.yml").write_text("accessKey: adminadmin\nsecretKey: adminsecret\n")
+        for name in ("logback.xml", "conf/logback_tools.xml"):
+            (home / name).write_text("<configuration><root level='OFF'/></configuration>\n")
+        options = [
+            f"-Drocketmq.home.dir={home}",
+            "-Drocketmq.client.logUseSlf4j=true",
+            f"-Dlogback.configurationFile={home / 'logback.xml'}",
+        ]
+        self.client = Conversation(
+            [program[0], *options, *program[1:], self.namesrv], home / "errors.log"
+        )
+
+    def do(self, order: str) -> dict[str, Any]:
+        """What an order came to."""
+        self.client.do(order)
+        return [event for event in self.client.events if event["event"] == "done"][-1]
+
+    def allowed(self, order: str) -> Any:
+        answer = self.do(order)
+        assert "error" not in answer, f"{order}: {answer}"
+        return answer["out"]
+
+    def denied(self, order: str, reason: str) -> None:
+        answer = self.do(order)
+        assert answer.get("code") == 1, f"{order}: {answer}"
+        assert reason in answer["error"]
+        assert "secret" not in answer["error"].replace("secret key", "")
+
+    def slave(self, name: str, *, java: bool, **settings: Any) -> Server:
+        """Another broker that follows the master."""
+        return self.rig.broker(
+            "slave.conf", name, java=java, namesrv=self.namesrv, **QUICK, **settings
+        )
+
+    def until(self, condition: Any, seconds: float, what: str) -> None:
+        self.rig.until(condition, seconds, what, self.master)
+
+
+def topics_of(slave: Server) -> set[str]:
+    """What the slave copied of its master's topics."""
+    path = slave.store / "config" / "topics.json"
+    return set(fastjson.parse(path.read_bytes())["topicConfigTable"]) if path.exists() else set()
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return compiled_java("Acl", tmp_path_factory.mktemp("acl-java"))
+
+
+@pytest.fixture(scope="module")
+def guarded(shared_rig: Rig, program: list[str]) -> Iterator[Guarded]:
+    made = Guarded(shared_rig, "m", program)
+    for topic in TOPICS:
+        made.allowed(f"topic {ADMIN} {made.master.address} {topic}")
+    yield made
+    made.client.close()
+
+
+def test_clients_may_what_is_granted(guarded: Guarded) -> None:
+    assert guarded.allowed(f"send {USER} Pub") == "SEND_OK"
+    assert guarded.allowed(f"send {USER} Both") == "SEND_OK"
+    assert guarded.allowed(f"send {ADMIN} Sub") == "SEND_OK"
+    assert guarded.allowed(f"pull {USER} g-Both Both {BROKER}") in ("FOUND", "NO_NEW_MSG")
+    assert guarded.allowed(f"pull {USER} g-Both Sub {BROKER}") == "FOUND"
+    assert guarded.allowed(f"consume {USER} g-Both Both") is True
+
+
+def test_clients_may_nothing_else(guarded: Guarded) -> None:
+    guarded.denied(f"send {USER} Sub", "No default permission for topic:Sub")
+    guarded.denied(f"send {USER} Other", "No default permission for topic:")  # not TBW102 either
+    guarded.denied(f"pull {USER} g-Both Pub {BROKER}", "No default permission for topic:Pub")
+    guarded.denied(f"pull {USER} g-Sub Both {BROKER}", "No default permission for group:g-Sub")
+    guarded.denied("send useruser wrongsecret Pub", "Check signature failed for accessKey=useruser")
+    guarded.denied("send nobodynobody usersecret Pub", "No acl config for nobodynobody")
+    guarded.denied("send - - Pub", "No accessKey is configured")
+    admin = f"topic {USER} {guarded.master.address} New"
+    assert "Need admin permission for request code=17" in guarded.do(admin)["error"]
+
+
+def test_both_ports_and_every_kind_of_header_are_checked(guarded: Guarded) -> None:
+    host, _, port = guarded.master.address.rpartition(":")
+    user = Credentials(*USER.split())
+    for address in (guarded.master.address, f"{host}:{int(port) - 2}"):
+        with Wire(address) as wire:
+            requests = []
+            for number in range(40):
+                request = send_request("p", "Sub" if number % 4 == 1 else "Pub", 0, b"x", "", 1)
+                request.binary = number >= 20
+                requests.append(request if number % 4 == 2 else sign(request, user))
+            answers = wire.exchange(requests)
+            assert [answer.code for answer in answers] == [0, 1, 1, 0] * 10
+            with pytest.raises(Refused):
+                wire.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
+def test_a_changed_file_counts_for_who_is_connected(guarded: Guarded) -> None:
+    send = f"send {USER} Pub"
+    assert guarded.allowed(send) == "SEND_OK"
+    guarded.file.write_text(FILE.replace("Pub=PUB", "Pub=SUB"))
+    guarded.until(lambda: guarded.do(send).get("code") == 1, 15, "PUB is taken away")
+    if not guarded.master.java:  # Java's rules are then half read
+        guarded.file.write_text("accounts: broken\n")
+        guarded.until(
+            lambda: "accounts: must be a list" in guarded.master.output.read_text(),
+            10,
+            "the broken file is complained of",
+        )
+        guarded.denied(send, "topic:Pub")
+        assert guarded.allowed(f"send {USER} Both") == "SEND_OK"
+    guarded.file.write_text(FILE)
+    guarded.until(lambda: guarded.do(send).get("out") == "SEND_OK", 15, "PUB is given back")
+
+
+def test_mqadmin_changes_accounts(guarded: Guarded) -> None:
+    where = f"-n {guarded.namesrv} -b {guarded.master.address}"
+    send = "send newaccount newsecret Sub"
+    printed = guarded.allowed(
+        f"mqadmin updateAclConfig {where} -a newaccount -s newsecret -m false -t Sub=PUB -i DENY"
+    )
+    assert "success" in printed
+    assert guarded.allowed(send) == "SEND_OK"
+
+    version = guarded.allowed(f"mqadmin clusterAclConfigVersion {where}")
+    assert str(guarded.file) in version
+    assert BROKER in version
+    rules = guarded.allowed(f"mqadmin getAclConfig {where}")
+    assert "newaccount" in rules
+    assert "Both=PUB|SUB" in rules
+
+    assert "success" in guarded.allowed(f"mqadmin deleteAclConfig {where} -a newaccount")
+    guarded.denied(send, "No acl config for newaccount")
+    assert "newaccount" not in guarded.file.read_text()
+    assert "useruser" in guarded.file.read_text()
+    if not guarded.master.java:
+        assert guarded.file.stat().st_mode & 0o777 == 0o600
+
+    failed = guarded.allowed(f"mqadmin deleteAclConfig {where} -a nobodynobody")
+    assert "The accesskey[nobodynobody] corresponding to accessConfig has been deleted" in failed
+    failed = guarded.allowed(
+        f"mqadmin updateAclConfig {where} -a newaccount -s newsecret -m false -t Sub=ALL"
+    )
+    assert "success" not in failed
+
+
+def test_a_slave_that_does_not_sign_needs_the_white_list(guarded: Guarded) -> None:
+    """A Java slave copies topics only once its address is let in."""
+    slave = guarded.slave("s-java", java=True)
+    time.sleep(1)
+    assert "Both" not in topics_of(slave)
+    printed = guarded.allowed(
+        f"mqadmin updateGlobalWhiteAddr -n {guarded.namesrv} -b {guarded.master.address} "
+        "-g 10.0.0.1,127.0.0.*"
+    )
+    assert "success" in printed
+    assert guarded.allowed("send - - Sub") == "SEND_OK"
+    guarded.until(lambda: "Both" in topics_of(slave), 30, "the slave has the topics")
+
+
+@pytest.mark.skipif(ALL_JAVA, reason="a Java slave does not sign")
+@pytest.mark.parametrize("java", [True, False], ids=["java-master", "our-master"])
+def test_our_slave_signs(shared_rig: Rig, program: list[str], java: bool) -> None:
+    name = "signed-java" if java else "signed-ours"
+    made = Guarded(shared_rig, name, program, java=java)
+    try:
+        made.allowed(f"topic {ADMIN} {made.master.address} Both")
+        slave = made.slave(
+            f"s-{name}", java=False, aclAccessKey="slaveslave", aclSecretKey="slavesecret"
+        )
+        made.until(lambda: "Both" in topics_of(slave), 30, "the slave has the topics")
+    finally:
+        made.client.close()
