@@ -293,9 +293,17 @@ class PullMessageProcessor:
         )
 
     def _resume(self, channel: Channel, request: RemotingCommand, pull: _Pull) -> None:
-        """Run a held pull again and send its answer; never raises."""
+        """
+        Run a held pull again and send its answer; never raises.
+
+        Many may be held for one client, and a message for each may come in one moment: while it
+        does not read, it is told to come back, so that the messages do not wait in memory.
+        """
         try:
-            response = self._run(channel, request, pull, None)
+            if channel.is_full:
+                response: RemotingCommand | None = _come_back(request, pull)
+            else:
+                response = self._run(channel, request, pull, None)
         except RequestRejected as error:
             response = request.response(error.code, error.remark)
         except Exception as error:
@@ -346,6 +354,20 @@ class PullMessageProcessor:
                 wait_store_ok=False,
             )
         )
+
+
+def _come_back(request: RemotingCommand, pull: _Pull) -> RemotingCommand:
+    here = str(pull.queue_offset)
+    return request.response(
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        "the client reads too slowly",
+        {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": here,
+            "maxOffset": here,
+            "minOffset": "0",
+        },
+    )
 
 
 def _offsets(result: GetMessageResult, suggest: int) -> dict[str, str]:

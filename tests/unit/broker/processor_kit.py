@@ -58,6 +58,8 @@ START_MS = 1_700_000_000_000
 class FakeChannel:
     """A client's connection; `sent` has commands and raw frames, in order."""
 
+    is_full = False
+
     def __init__(self, port: int = 5000) -> None:
         self.remote = Address.parse("127.0.0.1", port)
         self.remote_text = f"127.0.0.1:{port}"
