@@ -1,0 +1,38 @@
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+
+/** One message whose way is traced at both ends; prints its id when it was consumed. */
+public final class Traced {
+    public static void main(String[] args) throws Exception {
+        CountDownLatch consumed = new CountDownLatch(1);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("g-traced", true);
+        consumer.setNamesrvAddr(args[0]);
+        consumer.setInstanceName("traced");
+        consumer.setHeartbeatBrokerInterval(1000);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(args[1], "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            consumed.countDown();
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        DefaultMQProducer producer = new DefaultMQProducer("p-traced", true);
+        producer.setNamesrvAddr(args[0]);
+        producer.setInstanceName("traced");
+        producer.start();
+        String id = producer.send(new Message(args[1], "body".getBytes(StandardCharsets.UTF_8))).getMsgId();
+        boolean arrived = consumed.await(30, TimeUnit.SECONDS);
+        Thread.sleep(500);
+        producer.shutdown();
+        consumer.shutdown();
+        System.out.println("{\"event\":\"traced\",\"id\":\"" + id + "\",\"arrived\":" + arrived + "}");
+        System.exit(0);
+    }
+}
