@@ -161,6 +161,7 @@ def _client_processors(broker: "BrokerController") -> list[Processor]:
             consumers=consumers,
             consumer_offsets=offsets,
             broker_name=name,
+            filters=broker.consumer_filters,
             now_ms=host.now_ms,
         ),
     ]

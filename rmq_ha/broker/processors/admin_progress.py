@@ -10,6 +10,7 @@ from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.admin_offsets import QueueBounds
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.tables.clients import ConsumerManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.errors import RequestRejected
@@ -32,9 +33,6 @@ MOST_UNITS = 8192
 """QUERY_CONSUME_QUEUE shows at most so many in one answer."""
 
 _LONG_MAX = (1 << 63) - 1
-
-FilterText = Callable[[str, str], str]
-"""Topic and group to the text of the group's filter; `null` when it has none."""
 
 
 class Queue(Protocol):
@@ -75,7 +73,6 @@ class AdminProgressProcessor:
     Compares groups with queues and with each other.
 
     :param broker_name: in the queues that it speaks of.
-    :param filter_text: tells of a group's filter.
     :param now_ms: ms since the epoch.
     """
 
@@ -87,16 +84,16 @@ class AdminProgressProcessor:
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
         broker_name: str,
+        filters: ConsumerFilterManager,
         now_ms: Callable[[], int],
-        filter_text: FilterText = lambda topic, group: "null",
     ) -> None:
         self._store = store
         self._topics = topics
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
         self._broker_name = broker_name
+        self._filters = filters
         self._now_ms = now_ms
-        self._filter_text = filter_text
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -219,7 +216,9 @@ class AdminProgressProcessor:
         subscription = None if info is None else info.subscriptions.get(topic)
         if subscription is None:
             return None, f"{group}@{topic} is not online!"
-        return subscription, self._filter_text(topic, group)
+        data = self._filters.get(topic, group)
+        text = b"null" if data is None else fastjson.pretty(data.to_json())
+        return subscription, text.decode("utf-8", "replace")
 
 
 def _entry(unit: tuple[int, int, int]) -> QueueEntry:

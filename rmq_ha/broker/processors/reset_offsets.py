@@ -87,7 +87,7 @@ class ResetOffsetProcessor:
             flag=FLAG_ONEWAY,
         )
         for member in members:
-            cast(Channel, member.channel).send(push)
+            self._push(cast(Channel, member.channel), push)
         self.log.info(
             "{peer} resets {group} on {topic}: {offsets}",
             peer=channel.remote_text,
@@ -96,6 +96,12 @@ class ResetOffsetProcessor:
             offsets={queue.queue_id: offset for queue, offset in table.items()},
         )
         return request.response(body=fastjson.encode(reset_offset_body(table)))
+
+    def _push(self, channel: Channel, push: RemotingCommand) -> None:
+        if channel.is_full:
+            self.log.warn("{peer} does not read: it is not reset", peer=channel.remote_text)
+        else:
+            channel.send(push)
 
     def _targets(
         self, config: TopicConfig, group: str, timestamp_ms: int, force: bool

@@ -9,6 +9,7 @@ from sim_broker import SimBroker
 from sim_client import SILENT, SimClient
 
 from rmq_ha.client.requests import send_request
+from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -147,6 +148,16 @@ def test_an_old_member_stops_the_reset(broker: SimBroker) -> None:
     broker.world.clock.run_for(1)
     assert young.pushed == old.pushed == []
     assert ask(broker, STATUS, topic="T", group="g").code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_member_that_does_not_read_is_not_sent_more(broker: SimBroker) -> None:
+    """The others are; an operator who tries again and again fills no memory."""
+    commit(broker, 1, 1)
+    stuck, other = SimClient(broker, "c1"), SimClient(broker, "c2")
+    broker.controller.consumers.find_client("g", "c1").channel.is_full = True
+    assert ask(broker, RESET, topic="T", group="g", timestamp=-1, isForce="true").code == 0
+    broker.world.clock.run_for(1)
+    assert (len(stuck.pushed), len(other.pushed)) == (0, 1)
 
 
 # ---------------------------------------------------------------- 223
@@ -354,6 +365,13 @@ def test_consume_queue(broker: SimBroker) -> None:
     golden = fastjson.parse(GOLDEN["queue_body_with_group"].encode())
     assert one["subscriptionData"] == golden["subscriptionData"]
     assert one["filterData"] == "null"
+    sql = SubscriptionData("T", "a = 1", sub_version=2, expression_type="SQL92")
+    broker.controller.consumers.group("g").subscriptions["T"] = sql
+    broker.controller.consumer_filters.register("g", [sql])
+    filtered = fastjson.parse(
+        ask(broker, 321, topic="T", queueId=0, index=1, count=1, consumerGroup="g").body or b""
+    )
+    assert json.loads(filtered["filterData"])["expression"] == "a = 1"
     other = ask(broker, 321, topic="T", queueId=0, index=1, count=1, consumerGroup="nog")
     assert fastjson.parse(other.body or b"")["filterData"] == "nog@T is not online!"
 
