@@ -357,7 +357,7 @@ def test_saved_filters(both: Any) -> None:
 
     for server in both.servers:
         both.rig.until(
-            lambda server=server: "g-old" not in saved(server), 20, "a new consumerFilter.json", server
+            lambda server=server: "g-old" not in saved(server), 20, "a new filter file", server
         )  # fmt: skip
     ours, theirs = map(saved, both.servers)
     assert ours == theirs

@@ -47,6 +47,7 @@ from rmq_ha.model.properties import decode_properties, encode_properties
 from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.store.format.record_properties import record_properties
 from rmq_ha.store.reads import QueryResult
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
@@ -162,8 +163,9 @@ class FakeStore:
         """What dispatch says of the last message of a queue."""
         units = self.queues[topic, queue_id]
         offset, size, code = units[-1]
+        properties = record_properties(self.records[offset])
         return DispatchRequest(
-            topic, queue_id, offset, size, code, START_MS, len(units) - 1, "", "", 0, 0, {}
+            topic, queue_id, offset, size, code, START_MS, len(units) - 1, "", "", 0, 0, properties
         )
 
     def get_message(
