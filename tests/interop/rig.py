@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,9 @@ class Rig:
 
     # ------------------------------------------------------------ servers
 
-    def namesrv(self, *, java: bool = False, name: str = "ns") -> str:
+    def namesrv(
+        self, *, java: bool = False, name: str = "ns", jvm: Sequence[str] = (), **settings: Any
+    ) -> str:
         """Start a name server; its address."""
         java = java or ALL_JAVA
         port = self.ports(1)
@@ -110,9 +112,13 @@ class Rig:
         directory.mkdir(parents=True, exist_ok=True)
         if java:
             command = [str(PEER), "namesrv", "--port", str(port), "--dir", str(directory)]
+            command += [f"--jvm={option}" for option in jvm]
+            for key, value in settings.items():
+                command += ["--set", f"{key}={value}"]
         else:
             conf = directory / "namesrv.properties"
-            conf.write_text(f"listenPort={port}\nkvConfigPath={directory}/kvConfig.json\n")
+            settings = {"listenPort": port, "kvConfigPath": f"{directory}/kv.json", **settings}
+            conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
             command = [*TWISTD, "rmqnamesrv", "--config", str(conf), "--ready"]
         self._start(command, f"127.0.0.1:{port}", directory, java=java)
         return f"127.0.0.1:{port}"
@@ -127,6 +133,7 @@ class Rig:
         port: int | None = None,
         wait: bool = True,
         heap: str | None = None,
+        jvm: Sequence[str] = (),
         **settings: Any,
     ) -> Server:
         """Start a broker from one of the rig's conf files; a second start reopens its store."""
@@ -141,6 +148,7 @@ class Rig:
                 command += ["--namesrv", namesrv]
             if heap:
                 command += ["--heap", heap, "--gc", "g1"]
+            command += [f"--jvm={option}" for option in jvm]
             for key, value in settings.items():
                 command += ["--set", f"{key}={value}"]
         else:
@@ -174,8 +182,13 @@ class Rig:
         server = Server(process, address, directory, java, output)
         self.servers.append(server)
         if wait:
-            self.until(lambda: "READY {" in output.read_text(), 40, f"{command} ready", server)
+            self.until_ready(server)
         return server
+
+    def until_ready(self, server: Server) -> None:
+        """Wait for a server that was started without waiting."""
+        ready = f"{server.process.args!r} ready"
+        self.until(lambda: "READY {" in server.output.read_text(), 40, ready, server)
 
     def until(self, condition: Any, seconds: float, what: str, *servers: Server) -> None:
         """Wait for a condition; say what the servers printed when it does not come."""
