@@ -1,0 +1,83 @@
+"""SQL92 in a whole broker: real store, real files, a restart."""
+
+from typing import Any
+
+from sim_broker import TOPIC, SimBroker
+
+from rmq_ha.client.requests import pull_request
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+GROUP = "consumers"
+
+
+def heartbeat(expression: str, version: int = 5) -> RemotingCommand:
+    wanted = SubscriptionData(TOPIC, expression, sub_version=version, expression_type="SQL92")
+    data = HeartbeatData("c1", [ConsumerData(GROUP, subscriptions=[wanted])])
+    return RemotingCommand(RequestCode.HEART_BEAT, None, data.encode())
+
+
+def pull(offset: int = 0, hold_ms: int = 0, version: int = 5, **more: Any) -> RemotingCommand:
+    request = pull_request(GROUP, TOPIC, 0, offset, hold_ms=hold_ms)
+    ext = {"subVersion": str(version), **more}
+    ext.setdefault("sysFlag", "2" if hold_ms else "0")
+    request.ext = {**(request.ext or {}), **ext}
+    return request
+
+
+def offsets(answer: RemotingCommand) -> list[int]:
+    return [record.queue_offset for record in decode_records(answer.body or b"")]
+
+
+def test_a_group_gets_what_it_subscribed_to_also_after_a_restart() -> None:
+    broker = SimBroker()
+    broker.configuration.broker.enable_property_filter = True
+    broker.start()
+    for number in range(40):
+        broker.call(broker.message(b"x", price=str(number), TAGS="T"))
+    assert broker.call(heartbeat("price > 35 AND TAGS = 'T'")).code == 0
+    assert offsets(broker.call(pull())) == [36, 37, 38, 39]
+    born = broker.controller.consumer_filters.get(TOPIC, GROUP).born_ms
+    broker.stop()
+
+    broker.start()
+    assert broker.call(pull()).code == 24
+    saved = broker.controller.consumer_filters.get(TOPIC, GROUP)
+    assert (saved.expression, saved.is_dead) == ("price > 35 AND TAGS = 'T'", True)
+    assert broker.call(heartbeat("price > 35 AND TAGS = 'T'")).code == 0
+    assert (saved.is_dead, saved.born_ms) == (False, born)
+    assert offsets(broker.call(pull(38))) == [38, 39]
+
+
+def test_the_file_is_written_every_ten_seconds() -> None:
+    broker = SimBroker()
+    broker.start()
+    path = broker.controller.consumer_filters.path
+    broker.call(heartbeat("a = 1"))
+    assert not broker.host.disk.exists(path)
+    broker.world.clock.run_for(11)
+    assert b'"expression":"a = 1"' in broker.host.disk.read_bytes(path)
+
+
+def test_a_held_pull_is_woken_by_what_the_group_wants() -> None:
+    broker = SimBroker()
+    broker.configuration.broker.enable_property_filter = True
+    broker.start()
+    broker.call(heartbeat("price >= 10"))
+    broker.call(broker.message(b"x", price="1"))
+    held: list[Any] = []
+    broker.ask(pull(1, hold_ms=15000), broker_port(broker)).addCallback(held.append)
+    for price in ("2", "x", "11"):
+        assert held == []
+        broker.call(broker.message(b"x", price=price))
+    broker.world.clock.run_for(0.5)
+    (answer,) = held
+    assert (answer.code, offsets(answer)) == (0, [3])
+
+
+def broker_port(broker: SimBroker) -> int:
+    port: int = broker.configuration.server.listen_port
+    return port
