@@ -15,6 +15,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -24,6 +25,9 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.body.BrokerStatsData;
+import org.apache.rocketmq.common.protocol.body.BrokerStatsItem;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 import org.apache.rocketmq.tools.command.consumer.ConsumerSubCommand;
 import org.apache.rocketmq.tools.command.message.DecodeMessageIdCommond;
@@ -41,6 +45,7 @@ public final class MqadminHarness extends MQAdminStartup {
     private final Map<String, AtomicInteger> consumed = new ConcurrentHashMap<>();
     private DefaultMQProducer producer;
     private TransactionMQProducer transactions;
+    private DefaultMQAdminExt admin;
 
     private MqadminHarness(String namesrv) {
         this.namesrv = namesrv;
@@ -71,6 +76,8 @@ public final class MqadminHarness extends MQAdminStartup {
             case "@consume": return consume(fields[1], fields[2]);
             case "@consumed": return consumed.getOrDefault(fields[1], new AtomicInteger()).get();
             case "@stop": consumers.remove(fields[1]).shutdown(); return null;
+            case "@stats": return stats(fields[1], fields[2], fields[3]);
+            case "@help": return command(new String[0], 30000);
             case "@for": return command(Arrays.copyOfRange(fields, 2, fields.length), Long.parseLong(fields[1]));
             default: return command(fields, 30000);
         }
@@ -99,6 +106,26 @@ public final class MqadminHarness extends MQAdminStartup {
             System.setErr(err);
         }
         return bytes.toString("UTF-8");
+    }
+
+    /** What a broker counted: sum and average, over a minute, an hour and a day. */
+    private Object stats(String broker, String name, String key) throws Exception {
+        if (admin == null) {
+            admin = new DefaultMQAdminExt();
+            admin.setNamesrvAddr(namesrv);
+            admin.setInstanceName("stats");
+            admin.start();
+        }
+        try {
+            BrokerStatsData data = admin.viewBrokerStatsData(broker, name, key);
+            List<Object> found = new ArrayList<>();
+            for (BrokerStatsItem item : Arrays.asList(data.getStatsMinute(), data.getStatsHour(), data.getStatsDay())) {
+                found.add(Arrays.asList(item.getSum(), item.getAvgpt()));
+            }
+            return found;
+        } catch (MQClientException e) {
+            return e.getErrorMessage();
+        }
     }
 
     /** topic, queue, count, keys, tag, delay level: what was sent, as [msgId, offsetMsgId]. */
