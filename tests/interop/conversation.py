@@ -30,6 +30,7 @@ def compiled_java(name: str, folder: Path) -> list[str]:
     subprocess.run(["javac", "-d", str(folder), "-cp", classpath, str(source)], check=True)
     settings = [
         f"-Drocketmq.client.logRoot={folder}/logs",
+        "-Drocketmq.client.rebalance.waitInterval=1000",
         # Broadcast consumers remember by client id how far they were; ids are the same each time.
         f"-Drocketmq.client.localOffsetStoreDir={folder}/offsets",
     ]

@@ -8,7 +8,6 @@ only, then the master comes back, and the second half.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ import pytest
 from conversation import Conversation, compiled_go, compiled_java
 from rig import Rig, Server, rig_in
 from wire import Wire
+
+from rmq_ha.wire.codes import RequestCode
 
 SETTINGS = {
     "messageDelayLevel": " ".join(["1s"] * 18),
@@ -39,8 +40,11 @@ MORE_TOPICS = ["requests", "%DLQ%g-retry"]
 class Story:
     """What one client lived through with one cluster."""
 
-    def __init__(self, rig: Rig, namesrv: str, client: Conversation, phases: list[str]) -> None:
+    def __init__(
+        self, rig: Rig, master: Server, namesrv: str, client: Conversation, phases: list[str]
+    ) -> None:
         self.rig = rig
+        self.master = master
         self.namesrv = namesrv
         self.client = client
         self.phases = phases
@@ -69,7 +73,7 @@ def alone(rig: Rig, client: Any) -> Story:
     role = {"brokerRole": "ASYNC_MASTER", **SETTINGS}
     master = rig.broker("master-sync.conf", "m", namesrv=namesrv, **role)
     create_topics(master)
-    story = Story(rig, namesrv, client(namesrv), ["a"])
+    story = Story(rig, master, namesrv, client(namesrv), ["a"])
     story.client.do(f"send a {COUNT}")
     story.client.do("request a")
     return story
@@ -83,7 +87,7 @@ def killed(rig: Rig, client: Any) -> Story:
     rig.wait_sync(master)
     create_topics(master)
     wait_for_topics(rig, slave)
-    story = Story(rig, namesrv, client(namesrv), ["a", "b"])
+    story = Story(rig, master, namesrv, client(namesrv), ["a", "b"])
     story.client.do(f"send a {COUNT}")
     master.kill()
     # What needs no master is consumed to the end from the slave.
@@ -94,7 +98,7 @@ def killed(rig: Rig, client: Any) -> Story:
     ):
         story.arrived(by, {body for body in wanted if "-a-" in body}, 60)
     port = int(master.address.rpartition(":")[2])
-    rig.broker("master-sync.conf", "m", namesrv=namesrv, port=port, **SETTINGS)
+    story.master = rig.broker("master-sync.conf", "m", namesrv=namesrv, port=port, **SETTINGS)
     story.client.do(f"send b {COUNT}", 90)
     story.client.do("request b")
     return story
@@ -238,6 +242,13 @@ def test_trace(story: Story) -> None:
     assert story.client.until(lambda: wanted <= traced(), 30, "traces"), wanted - traced()
 
 
+def has_offsets(story: Story) -> bool:
+    """The broker knows the group's offset in every queue; without, it resets nothing."""
+    with Wire(story.master.address) as wire:
+        table = wire.table(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"]
+    return len(table.get("reset@g-reset", {})) == 8
+
+
 def test_reset_by_time(story: Story) -> None:
     """Last, as it makes a group consume again: from the given time on, with the group online."""
     story.arrived("reset", story.wanted("reset"))
@@ -247,8 +258,8 @@ def test_reset_by_time(story: Story) -> None:
         for item in story.client.events
         if item["event"] == "sent" and item["body"] == body
     )
+    story.rig.until(lambda: has_offsets(story), 40, "a first report of how far the group is")
     before = len(story.client.events)
-    time.sleep(2)  # until the consumer has told the broker how far it is
     command = ["resetOffsetByTime", "-n", story.namesrv, "-g", "g-reset", "-t", "reset"]
     story.rig.mqadmin(*command, "-s", moment, "-f", "true")
     wanted = {f"reset-{story.phases[-1]}-{i}" for i in range(COUNT // 2 + 1, COUNT)}
