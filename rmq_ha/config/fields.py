@@ -13,7 +13,11 @@ def key(name: str, default: Any, meaning: str, *, secret: bool = False) -> Any:
     :param meaning: one line for `--check` and the documentation.
     :param secret: the value is never shown.
     """
-    return field(default=default, metadata={"key": name, "meaning": meaning, "secret": secret})
+    return field(
+        default=default,
+        repr=not secret,
+        metadata={"key": name, "meaning": meaning, "secret": secret},
+    )
 
 
 def fields_by_key(config_class: type) -> dict[str, Field[Any]]:

@@ -20,6 +20,7 @@ from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
+_SHOWN = 200
 _OFF = "access control is off: set aclEnable=true in the broker's properties file and restart it"
 
 
@@ -77,7 +78,8 @@ class AdminAclProcessor:
             f"account {key!r} deleted",
             (
                 ResponseCode.DELETE_ACL_CONFIG_FAILED,
-                f"The accesskey[{key}] corresponding to accessConfig has been deleted failed. ",
+                f"The accesskey[{_short(key)}] corresponding to accessConfig has been deleted "
+                "failed. ",
             ),
         )
 
@@ -88,7 +90,7 @@ class AdminAclProcessor:
         path = (header.get("aclFileFullPath") or "").strip() or None
         failed = (
             ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED,
-            f"The globalWhiteAddresses[{text}] has been updated failed. ",
+            f"The globalWhiteAddresses[{_short(text)}] has been updated failed. ",
         )
         if text is None:
             return request.response(failed[0], f"{failed[1]}globalWhiteAddrs is missing")
@@ -97,7 +99,7 @@ class AdminAclProcessor:
             channel,
             request,
             lambda control: control.set_white_addresses(addresses, path),
-            f"white addresses of {path or 'the default file'} set to {text!r}",
+            f"white addresses of {path or 'the default file'!r} set to {text!r}",
             failed,
         )
 
@@ -146,7 +148,7 @@ class AdminAclProcessor:
                 failure.raiseException()
             reason = failure.getErrorMessage()
             self.log.warn(
-                "ACL: not {what}, as {peer} wanted: {reason}",
+                "ACL: not {what}, as {peer} wanted: {reason!r}",
                 what=what,
                 peer=channel.remote_text,
                 reason=reason,
@@ -154,6 +156,10 @@ class AdminAclProcessor:
             return request.response(code, text + reason)
 
         return change(self._control).addCallbacks(changed, refused)
+
+
+def _short(text: str | None) -> str:
+    return "null" if text is None else text[:_SHOWN]
 
 
 def _entries(text: str | None) -> tuple[str, ...] | None:

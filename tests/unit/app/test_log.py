@@ -64,3 +64,11 @@ def test_loopback_acl_and_enforced_tls_are_not_exposed() -> None:
     assert exposure("::1", {}) is None
     assert exposure("", {"tls.server.mode": "enforcing"}) is None
     assert exposure("", {}, "acme-acl") is None
+
+
+def test_the_advice_fits_the_server() -> None:
+    broker, namesrv = exposure("", {}, ""), exposure("", {})
+    assert broker is not None
+    assert "set bindAddress, aclEnable=true, or tls.server.mode=enforcing" in broker
+    assert namesrv is not None
+    assert "set bindAddress, or tls.server.mode=enforcing" in namesrv
