@@ -3,11 +3,16 @@
 Spec: store.md, section 10.
 """
 
+from collections import deque
+
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.message import Message
 from rmq_ha.model.properties import DELAY, REAL_QID, REAL_TOPIC, WAIT
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.store.format.commitlog import Record
+
+_MARKS_A_DELAY = 100
+_MOST_MARKS = 256
 
 
 class DelayLevel:
@@ -20,6 +25,8 @@ class DelayLevel:
     :ivar stored_ahead: offsets behind a failed put whose messages are stored.
     :ivar unsure_until: below, the log is asked whether a message was delivered already.
     :ivar recorded: what the progress file said.
+    :ivar marks: queue offsets, and when everything below them had arrived, seconds; for the days
+        when the machine's clock is set back.
     """
 
     __slots__ = (
@@ -28,6 +35,7 @@ class DelayLevel:
         "failed_at",
         "found",
         "is_putting",
+        "marks",
         "number",
         "offset",
         "recorded",
@@ -46,6 +54,26 @@ class DelayLevel:
         self.stored_ahead: set[int] = set()
         self.unsure_until = 0
         self.found = self.again = 0
+        self.marks: deque[tuple[int, float]] = deque(maxlen=_MOST_MARKS)
+
+    def mark(self, end: int, now: float, *, at_once: bool = False) -> None:
+        """
+        The queue has grown to `end`.
+
+        :param at_once: not only when the last mark is old enough.
+        """
+        marks = self.marks
+        while marks and marks[0][0] <= self.offset:
+            marks.popleft()
+        step = 0.0 if at_once else self.delay_ms / 1000 / _MARKS_A_DELAY
+        if not marks or (marks[-1][0] < end and now - marks[-1][1] >= step):
+            marks.append((end, now))
+
+    def longest_wait_ms(self, offset: int, end: int, now: float) -> int:
+        """How long a message may still wait that has arrived, by a clock that nobody sets."""
+        self.mark(end, now, at_once=True)
+        arrived = next((seconds for below, seconds in self.marks if below > offset), now)
+        return max(0, self.delay_ms - int((now - arrived) * 1000))
 
 
 def check_deliverable(record: Record) -> None:

@@ -79,6 +79,7 @@ class StoreMaintenance(StoreReads):
             "dispatchBehindBytes": self.dispatcher.behind,
             "dispatchMaxBuffer": len(log.pending),
             "pageCacheLockTimeMills": 0,
+            "sendThreadPoolQueueSize": self.statistics.outcomes.waiting,
             "earliestMessageTimeStamp": self.earliest_message_time(),
             "commitLogMinOffset": log.min_offset,
             "commitLogMaxOffset": log.max_offset,

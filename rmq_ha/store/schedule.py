@@ -195,8 +195,11 @@ class ScheduleMessageService:
 
     def arrived(self, level: int) -> None:
         """Its queue got a message; harmless before `start`."""
-        found = self._levels.get(level)
-        if found is not None and found.wake_at is None and not found.is_putting:
+        found, queue = self._levels.get(level), self._queue(level)
+        if found is None or queue is None:
+            return
+        found.mark(queue.max_offset, self._clock.seconds())
+        if found.wake_at is None and not found.is_putting:
             self._wake(found, 0)
 
     def _wake(self, level: DelayLevel, seconds: float) -> None:
@@ -260,9 +263,10 @@ class ScheduleMessageService:
         offsets: list[int] = []
         end, pause = level.offset, 0.0
         for unit in units:
-            wait = self._wait(level, *unit)
+            wait = self._wait(level, queue, end, unit)
             if wait > 0:
                 pause = min(wait / 1000, _LONGEST_SLEEP_S)
+                level.mark(queue.max_offset, self._clock.seconds())
                 break
             record = None if end in level.stored_ahead else self._record(unit[0], unit[1])
             is_done = record is None or self._is_done(level, end, unit, record)
@@ -294,12 +298,21 @@ class ScheduleMessageService:
         stored = store_timestamp_of(self._record_at(physical_offset, size) or b"")
         return stored + level.delay_ms
 
-    def _wait(self, level: DelayLevel, physical_offset: int, size: int, tags_code: int) -> int:
-        """Ms until delivery; none if that would be longer than the level's delay."""
-        if size == FILLER_SIZE:
+    def _wait(
+        self, level: DelayLevel, queue: ConsumeQueue, offset: int, unit: tuple[int, int, int]
+    ) -> int:
+        """
+        Ms until delivery.
+
+        More than the level's delay cannot be: the clock was set back, or the levels are others than
+        they were. Then it counts when the message arrived; Java delivers all of them at once.
+        """
+        if unit[1] == FILLER_SIZE:
             return 0
-        wait = self._planned(level, physical_offset, size, tags_code) - self._now_ms()
-        return wait if wait <= level.delay_ms else 0
+        wait = self._planned(level, *unit) - self._now_ms()
+        if wait <= level.delay_ms:
+            return wait
+        return level.longest_wait_ms(offset, queue.max_offset, self._clock.seconds())
 
     def _record(self, physical_offset: int, size: int) -> Record | None:
         """The delayed message; None for one that must be left out."""

@@ -1,13 +1,14 @@
 """Ordered consumption on a whole broker: locks and connections. Spec: remoting.md, section 7.3."""
 
-from sim_broker import SimBroker
+from sim_broker import TOPIC, SimBroker
 
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import LockBatch, MessageQueue
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(3)]
@@ -99,4 +100,36 @@ def test_one_that_unlocks_leaves_nothing_behind() -> None:
     assert other.lock() == 0
     assert member.ask(RequestCode.UNLOCK_BATCH_MQ, "g").code == 0
     assert other.lock() == 3
+    broker.stop()
+
+
+def test_order_configuration_of_the_name_server() -> None:
+    """
+    ORDER_TOPIC_CONFIG reaches the broker with its registration: such a topic is `order`, and a
+    broker without WRITE refuses sends to it; with the last key gone it is as any again.
+    """
+    broker = SimBroker()
+    name_server = NamesrvNode(broker.world.add("names"))
+    name_server.start()
+    broker.configuration.broker.namesrv_addr = name_server.address
+    broker.configuration.broker.register_name_server_period = 10_000
+    broker.start()
+
+    def kv(code: int, **ext: str) -> int:
+        request = RemotingCommand(code, {"namespace": "ORDER_TOPIC_CONFIG", "key": TOPIC, **ext})
+        answer = broker.wait(broker.client.invoke(name_server.address, request, 3000))
+        return int(answer.code)
+
+    topics = broker.controller.topics
+    broker.world.clock.run_for(11)
+    assert not topics.is_order(TOPIC)
+    assert kv(RequestCode.PUT_KV_CONFIG, value="broker-a:8") == 0
+    broker.world.clock.run_for(31)
+    assert topics.is_order(TOPIC)
+    broker.configuration.broker.broker_permission = 4
+    assert broker.send().code == ResponseCode.NO_PERMISSION
+    assert kv(RequestCode.DELETE_KV_CONFIG) == 0
+    broker.world.clock.run_for(31)
+    assert not topics.is_order(TOPIC)
+    assert broker.send().code == 0
     broker.stop()

@@ -1,6 +1,7 @@
 """What a start does about progress that is older, or newer, than the log. Spec: store.md, 10.5."""
 
 import json
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -63,9 +64,13 @@ class DelayedStore:
         self.host.disk.replace(PROGRESS, json.dumps({"offsetTable": table}).encode())
 
     def delivered(self, queue_id: int = 0) -> list[str]:
-        found = self.store.get_message("g", "T", queue_id, 0, 1000, None)
-        assert found is not None
-        return [decode_record(data).properties["KEYS"] for data in found.messages]
+        names: list[str] = []
+        while True:
+            found = self.store.get_message("g", "T", queue_id, len(names), 32, None)
+            assert found is not None
+            if not found.messages:
+                return names
+            names += [decode_record(data).properties["KEYS"] for data in found.messages]
 
 
 def a_store_that_delivered(count: int) -> DelayedStore:
@@ -195,3 +200,41 @@ def test_targets_are_read_in_pieces(seed: int) -> None:
         assert found
         assert copies.take(record) is False
     assert asked > 1
+
+
+def copies_in_time(made: DelayedStore, seconds: float, step: float = 0.25) -> list[int]:
+    """How many messages are delivered, seen every `step`."""
+    seen = []
+    for _ in range(round(seconds / step)):
+        made.run(step)
+        seen.append(len(made.delivered()))
+    return seen
+
+
+def test_a_clock_that_is_set_back() -> None:
+    """Nothing comes early, nothing late by more than a little, nothing twice; also what is new."""
+    made = DelayedStore("1s 20s")
+    for number in range(40):
+        made.put(f"m{number}", 2)
+        made.run(0.25)
+    made.host.skew_ms -= 7_200_000
+    for number in range(40):
+        made.put(f"n{number}", 2)
+        made.run(0.25)
+    seen = copies_in_time(made, 25)
+    assert seen[0] <= 3
+    for earlier, later in pairwise(seen):
+        assert later - earlier <= 8
+    assert made.delivered() == [f"{kind}{number}" for kind in "mn" for number in range(40)]
+
+
+def test_a_clock_that_is_set_forward() -> None:
+    """What is due by it comes within half a minute, in order and once."""
+    made = DelayedStore("1s 3600s")
+    for number in range(200):
+        made.put(f"m{number}", 2)
+    made.run(1)
+    made.host.skew_ms += 3_600_000
+    made.run(31)
+    assert made.delivered() == [f"m{number}" for number in range(200)]
+    assert made.store.schedule.offset_table == {2: 200}
