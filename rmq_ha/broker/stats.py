@@ -171,10 +171,18 @@ class BrokerStats:
         :param puts: sizes by topic and queue.
         :param elapsed_ms: how long they took, as in `put_took`.
         """
-        stored = 0
+        tick = self._tick()
+        queues = self._queues if self._with_queues else None
+        topics: dict[str, list[int]] = {}
         for (topic, queue_id), sizes in puts.items():
+            if queues is not None:
+                queues.add((topic, queue_id), tick, len(sizes), sum(sizes), len(sizes))
+            topics.setdefault(topic, []).extend(sizes)
+        stored = 0
+        for topic, sizes in topics.items():
             stored += len(sizes)
-            self.put(topic, queue_id, len(sizes), sum(sizes), len(sizes))
+            self._topics.add(topic, tick, len(sizes), sum(sizes), len(sizes))
+        self._puts.add(self._cluster_name, tick, stored, 0, 0)
         self.put_took(elapsed_ms, stored)
 
     def got(
