@@ -40,9 +40,13 @@ def make_service(
 
     from rmq_ha.host.real import make_host
 
+    try:
+        server = make_server(make_host(reactor), configuration)
+    except ConfigurationError as error:  # of files that it names
+        raise SystemExit(f"{program}: {error}") from None
     return ServerService(
         reactor,
-        make_server(make_host(reactor), configuration),
+        server,
         ProcessEnd(reactor),
         notices,
         options.wants_ready,
