@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Answer, Handler, flag, header, int32, int64, text
 from rmq_ha.broker.processors.query import record_that_starts_at
-from rmq_ha.broker.transactions.messages import committed, op_mark, put_back, real_place
+from rmq_ha.broker.transactions.messages import committed, op_mark, put_back
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import CorruptRecord, RequestRejected
 from rmq_ha.interfaces import IMessageStore
@@ -19,7 +19,7 @@ from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, PutMessageResult
 from rmq_ha.model.properties import PGROUP, TRANSACTION_CHECK_TIMES
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
-from rmq_ha.model.topics import HALF_TOPIC
+from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record
@@ -106,26 +106,27 @@ class EndTransactionProcessor:
         data = record_that_starts_at(self._store, physical_offset)
         try:
             record = decode_record(data or b"")
-            real_place(record.properties)
         except CorruptRecord:
+            record = None
+        if record is None or record.topic not in (HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,
                 f"there is no half message at {physical_offset}: use the offsetMsgId of one in"
-                " TRANS_CHECK_MAX_TIME_TOPIC",
-            ) from None
-        put: Deferred[PutMessageResult] = self._front.put_message(
-            put_back(record, {TRANSACTION_CHECK_TIMES: "0"})
-        )
-        return put.addCallback(self._resumed, request)
+                f" {TRANS_CHECK_MAX_TIME_TOPIC}",
+            )
+        return Deferred.fromCoroutine(self._resume(record, request))
 
-    @staticmethod
-    def _resumed(result: PutMessageResult, request: RemotingCommand) -> RemotingCommand:
-        if result.status.is_stored:
-            return request.response()
-        return request.response(
-            ResponseCode.SYSTEM_ERROR,
-            f"the half message cannot be put back: {result.status.name}",
-        )
+    async def _resume(self, half: Record, request: RemotingCommand) -> RemotingCommand:
+        copy = put_back(half, {TRANSACTION_CHECK_TIMES: "0"})
+        status = (await self._front.put_message(copy)).status
+        if not status.is_stored:
+            return request.response(
+                ResponseCode.SYSTEM_ERROR, f"the half message cannot be put back: {status.name}"
+            )
+        if half.topic == HALF_TOPIC:  # the copy is looked after instead of it
+            mark = op_mark(half, self._host, self._now_ms(), is_moved=True)
+            self._marked(await self._front.put_message(mark), half)
+        return request.response()
 
     def _half_message(self, physical_offset: int, queue_offset: int, group: str) -> Record:
         """
@@ -185,7 +186,7 @@ class EndTransactionProcessor:
     def _marked(self, result: PutMessageResult, half: Record) -> bool:
         if not result.status.is_stored:
             self.log.error(
-                "half message {half_offset} is ended, but its op message is not stored "
+                "half message {half_offset} is dealt with, but its op message is not stored "
                 "({status}): its producer will be asked again",
                 half_offset=half.queue_offset,
                 status=result.status.name,

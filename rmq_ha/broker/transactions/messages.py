@@ -117,7 +117,7 @@ def committed(half: Record) -> Message:
 def put_back(half: Record, changes: Mapping[str, str]) -> Message:
     """The half message once more, with other properties: what is looked at from now on."""
     properties = {**half.properties, **changes}
-    return _again(half, HALF_TOPIC, 0, properties, encode_properties(properties))
+    return _again(half, HALF_TOPIC, half.queue_id, properties, encode_properties(properties))
 
 
 def discarded(half: Record) -> Message:

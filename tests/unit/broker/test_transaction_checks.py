@@ -424,13 +424,28 @@ def test_checks_begin_anew() -> None:
     assert broker.visible() == ["a"]
 
 
+def test_checks_of_an_open_one_begin_anew() -> None:
+    """The copy takes its place: it is asked about once a round, not twice."""
+    broker = started()
+    broker.half("a")
+    broker.run(0.1)
+    (record,) = broker.records(HALF_TOPIC)
+    request = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": record.msg_id})
+    assert broker.call(request).code == 0
+    broker.rounds(2)
+    assert broker.asked == [("a", 1)]
+
+
 def test_what_cannot_be_resumed() -> None:
     """No id, no message there, and messages that are no half messages."""
     broker = started()
     plain = broker.send().ext or {}
     nowhere = plain["msgId"][:16] + f"{1 << 40:016X}"
-    for msg_id in ("", "xyz", "Z" * 32, nowhere, plain["msgId"]):
+    broker.end(broker.half("a"), COMMIT)
+    broker.run(0.1)
+    (committed,) = broker.records(TOPIC)
+    for msg_id in ("", "xyz", "Z" * 32, nowhere, plain["msgId"], committed.msg_id):
         request = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": msg_id})
         assert broker.call(request).code == 1, msg_id
     assert broker.call(RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {})).code == 1
-    assert broker.ends() == (0, 0)
+    assert broker.ends() == (1, 1)
