@@ -215,20 +215,20 @@ class ScheduleMessageService:
     def _on_time(self) -> None:
         """One batch of the level that waits longest, then the timer for the next one."""
         self._timer = None
-        waiting = [level for level in self._levels.values() if level.wake_at is not None]
-        level = min(waiting, key=_wake_time, default=None)
-        now = self._clock.seconds()
-        if level is not None and _wake_time(level) <= now:
+        level = self._next_level()
+        if level is not None and _wake_time(level) <= self._clock.seconds():
             level.wake_at = None
             self._turn(level)
-        earliest = min(
-            (_wake_time(level) for level in self._levels.values() if level.wake_at is not None),
-            default=None,
-        )
-        if earliest is not None:
+            level = self._next_level()
+        if level is not None:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._clock.callLater(max(0.0, earliest - now), self._on_time)
+            pause = max(0.0, _wake_time(level) - self._clock.seconds())
+            self._timer = self._clock.callLater(pause, self._on_time)
+
+    def _next_level(self) -> DelayLevel | None:
+        waiting = [level for level in self._levels.values() if level.wake_at is not None]
+        return min(waiting, key=_wake_time, default=None)
 
     def _turn(self, level: DelayLevel) -> None:
         try:
