@@ -47,8 +47,8 @@ COMMANDS: list[Command] = [
     consumeMessage -t Adm -b broker-a -i 1 -o 1 -c 2
     producerConnection -g harness-producer -t Adm
     producerConnection -g none -t Adm
-    producer -b MASTER
-    producer -b SLAVE
+    @eventually producer -b MASTER
+    @eventually producer -b SLAVE
     consumerConnection -g g-adm
     consumerConnection -g g-adm -b MASTER
     consumerConnection -g none

@@ -114,6 +114,7 @@ public final class MqadminHarness extends MQAdminStartup {
             admin = new DefaultMQAdminExt();
             admin.setNamesrvAddr(namesrv);
             admin.setInstanceName("stats");
+            admin.setHeartbeatBrokerInterval(1000);
             admin.start();
         }
         try {
@@ -157,6 +158,7 @@ public final class MqadminHarness extends MQAdminStartup {
             transactions = new TransactionMQProducer("harness-transactions");
             transactions.setNamesrvAddr(namesrv);
             transactions.setInstanceName("transactions");
+            transactions.setHeartbeatBrokerInterval(1000);
             transactions.setTransactionListener(new TransactionListener() {
                 @Override
                 public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
