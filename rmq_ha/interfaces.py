@@ -139,8 +139,15 @@ class IMessageFilter(Interface):
     def matches_unit(tags_code: int) -> bool:
         """By the consume queue's number alone."""
 
+    def matches_extension(tags_code: int, store_timestamp: int, bit_map: bytes | None) -> bool:
+        """
+        As `matches_unit`, by what the consume queue's extension holds.
+
+        :param bit_map: which SQL92 filters the message matched, for those that are older than it.
+        """
+
     def matches_record(record: bytes) -> bool:
-        """By the whole record; called only when `matches_unit` said yes."""
+        """By the whole record; called only when the unit matched."""
 
     def matches_properties(properties: dict[str, str]) -> bool:
         """As `matches_record`, for a new message whose properties are at hand."""

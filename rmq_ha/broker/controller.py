@@ -175,6 +175,9 @@ class BrokerController:
             self.host, self.configuration, self.commit_log, self.host.memory_bytes
         )
         self.store.attach_replication(self.replication)
+        if self.configuration.broker.enable_calc_filter_bit_map and not self.is_slave:
+            # A slave's filters are born by another clock than its messages.
+            self.store.queues.bit_map_of = self.consumer_filters.bit_map
         self.store.schedule.on_delivered = self.stats.delivered
         for plugin in plugins[IDispatcherPlugin]:
             self.store.add_dispatcher(

@@ -6,7 +6,8 @@ Spec: remoting.md, section 6.2; store.md, section 8.3.
 
 from zope.interface import implementer
 
-from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterData, ConsumerFilterManager
+from rmq_ha.filter.bloom import is_hit
 from rmq_ha.filter.selector import Selector
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.properties import RETRY_TOPIC
@@ -15,14 +16,31 @@ from rmq_ha.store.format.record_properties import record_properties
 
 @implementer(IMessageFilter)
 class SelectorFilter:
-    """Lets messages pass of whose properties the expression is true."""
+    """
+    Lets messages pass of whose properties the expression is true.
 
-    def __init__(self, selector: Selector) -> None:
+    :param data: the group's, with the bits that it has in bit maps; None for an expression that
+        came with a request.
+    """
+
+    def __init__(self, selector: Selector, data: ConsumerFilterData | None = None) -> None:
         self._selector = selector
+        self._data = data
 
     def matches_unit(self, tags_code: int) -> bool:
         """Tags say nothing here."""
         return True
+
+    def matches_extension(
+        self, tags_code: int, store_timestamp: int, bit_map: bytes | None
+    ) -> bool:
+        """By the bit map of a message that came after the filter was registered."""
+        data = self._data
+        if data is None or data.bloom is None or store_timestamp <= data.born_ms:
+            return True
+        if bit_map is None or len(bit_map) * 8 != data.bloom.bit_num:
+            return True
+        return is_hit(bit_map, data.bloom)
 
     def matches_record(self, record: bytes) -> bool:
         """By the stored properties."""
@@ -53,6 +71,12 @@ class RetryFilter:
     def matches_unit(self, tags_code: int) -> bool:
         """As the subscription says."""
         return self._by_unit is None or bool(self._by_unit.matches_unit(tags_code))
+
+    def matches_extension(
+        self, tags_code: int, store_timestamp: int, bit_map: bytes | None
+    ) -> bool:
+        """As the subscription says."""
+        return self.matches_unit(tags_code)
 
     def matches_record(self, record: bytes) -> bool:
         """By the stored properties."""

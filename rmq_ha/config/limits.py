@@ -165,13 +165,6 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "enableMultiDispatch",
         "maxLmqConsumeQueueNum",
     ],
-    "consume queue extension files are not implemented": [
-        "enableConsumeQueueExt",
-        "mappedFileSizeConsumeQueueExt",
-    ],
-    "bit maps of SQL92 filters are not calculated: every message is looked at": [
-        "enableCalcFilterBitMap",
-    ],
     "delivery of delayed messages never blocks here": [
         "enableScheduleAsyncDeliver",
         "scheduleAsyncDeliverMaxPendingLimit",

@@ -11,6 +11,7 @@ from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 from rmq_ha.store.queue import ConsumeQueue
+from rmq_ha.store.queue_ext import BitMapOf, QueueExtension
 from rmq_ha.store.queue_files import QueueFiles
 
 __all__ = ["ConsumeQueue", "ConsumeQueueTable"]
@@ -29,15 +30,27 @@ class ConsumeQueueTable:
     :param store_path: the store's root directory.
     :param mapped_file_size: bytes of a file; rounded up to whole units.
     :param most_open: file descriptors that are kept open.
+    :param extension_file_size: bytes of an extension file; None: none are written.
+    :ivar bit_map_of: gives extensions their bit maps.
     """
 
     def __init__(
-        self, disk: Disk, store_path: str, mapped_file_size: int, most_open: int = 256
+        self,
+        disk: Disk,
+        store_path: str,
+        mapped_file_size: int,
+        most_open: int = 256,
+        extension_file_size: int | None = None,
     ) -> None:
         self._disk = disk
         self._root = f"{store_path}/consumequeue"
         self.file_size = -(-mapped_file_size // UNIT_SIZE) * UNIT_SIZE
         self._files = QueueFiles(disk, self.file_size, most_open)
+        self._extension_root = f"{store_path}/consumequeue_ext"
+        self._extension_files: QueueFiles | None = None
+        if extension_file_size is not None:
+            self._extension_files = QueueFiles(disk, extension_file_size, most_open)
+        self.bit_map_of: BitMapOf = lambda request: None
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
 
     # Looking up
@@ -52,8 +65,20 @@ class ConsumeQueueTable:
         queue = self._queues.get(key)
         if queue is None:
             directory = f"{self._root}/{topic}/{queue_id}"
-            self._queues[key] = queue = ConsumeQueue(self._files, directory, topic, queue_id)
+            self._queues[key] = queue = ConsumeQueue(
+                self._files, directory, topic, queue_id, self._extension(topic, queue_id)
+            )
         return queue
+
+    def _extension(self, topic: str, queue_id: int) -> QueueExtension | None:
+        """Of a queue that is new, or was found; older files of it are not written to."""
+        files = self._extension_files
+        if files is None:
+            return None
+        directory = f"{self._extension_root}/{topic}/{queue_id}"
+        extension = QueueExtension(files, directory, lambda request: self.bit_map_of(request))
+        extension.load(self._find_files(directory, files, 1))
+        return extension
 
     def items(self) -> ItemsView[tuple[str, int], ConsumeQueue]:
         """All queues by topic and queue id."""
@@ -95,9 +120,12 @@ class ConsumeQueueTable:
             for name in self._disk.list_dir(topic_path):
                 path = f"{topic_path}/{name}"
                 if _is_queue_id(name) and self._disk.is_dir(path):
-                    self.queue(topic, int(name)).load(self._find_files(path))
+                    self.queue(topic, int(name)).load(
+                        self._find_files(path, self._files, UNIT_SIZE)
+                    )
 
-    def _find_files(self, directory: str) -> list[int]:
+    def _find_files(self, directory: str, files: QueueFiles, step: int) -> list[int]:
+        """Where the files of a queue start; each at a multiple of `step`."""
         starts: list[int] = []
         for name in self._disk.list_dir(directory):
             path = f"{directory}/{name}"
@@ -105,12 +133,13 @@ class ConsumeQueueTable:
                 raise StoreError(f"{path} does not belong there; move it away")
             size = self._disk.size(path)
             if size == 0:
-                self._files.remove(path)  # the process died while it made this file
+                files.remove(path)  # the process died while it made this file
                 continue
-            if size != self.file_size or int(name) % UNIT_SIZE:
+            if size != files.file_size or int(name) % step:
+                key = "mappedFileSizeConsumeQueue" + ("Ext" if files is not self._files else "")
                 raise StoreError(
-                    f"{path} has {size} bytes, but mappedFileSizeConsumeQueue is "
-                    f"{self.file_size}; start with the size with which the store was written"
+                    f"{path} has {size} bytes, but {key} is "
+                    f"{files.file_size}; start with the size with which the store was written"
                 )
             starts.append(int(name))
         return starts
@@ -208,9 +237,10 @@ class ConsumeQueueTable:
             return
         queue.destroy()
         del self._queues[topic, queue_id]
-        directory = f"{self._root}/{topic}"
-        if not self._disk.list_dir(directory):
-            self._files.remove_tree(directory)
+        for root in (self._root, self._extension_root):
+            directory = f"{root}/{topic}"
+            if not self._disk.list_dir(directory):
+                self._files.remove_tree(directory)
 
     def remove_all(self) -> None:
         """
@@ -234,10 +264,14 @@ class ConsumeQueueTable:
 
         :raises StoreError: the disk refuses.
         """
+        if self._extension_files is not None:
+            self._extension_files.sync()
         self._files.sync()
 
     def close(self) -> None:
         """Give the file descriptors back."""
+        if self._extension_files is not None:
+            self._extension_files.close()
         self._files.close()
 
 

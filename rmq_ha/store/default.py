@@ -81,7 +81,13 @@ class DefaultMessageStore(StoreMaintenance):
         flags = RunningFlags()
         if log is None:
             log = make_commit_log(host.disk, config)
-        queues = ConsumeQueueTable(host.disk, root, config.mapped_file_size_consume_queue)
+        extension_size = config.mapped_file_size_consume_queue_ext
+        queues = ConsumeQueueTable(
+            host.disk,
+            root,
+            config.mapped_file_size_consume_queue,
+            extension_file_size=extension_size if config.enable_consume_queue_ext else None,
+        )
         index = None
         if config.message_index_enable:
             index = IndexService(

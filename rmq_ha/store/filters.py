@@ -34,6 +34,12 @@ class TagFilter:
             or is_extension_address(tags_code)
         )
 
+    def matches_extension(
+        self, tags_code: int, store_timestamp: int, bit_map: bytes | None
+    ) -> bool:
+        """By the tag code that it holds."""
+        return self.matches_unit(tags_code)
+
     def matches_record(self, record: bytes) -> bool:
         """The number has decided already."""
         return True

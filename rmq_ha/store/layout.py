@@ -24,10 +24,6 @@ def refuse_unsupported(config: MessageStoreConfig) -> None:
         raise ConfigurationError(
             "duplicationEnable=true stops all delivery in RocketMQ 4.9; remove it"
         )
-    if config.enable_consume_queue_ext:
-        raise ConfigurationError(
-            "enableConsumeQueueExt=true is not supported: extension files are not written"
-        )
 
 
 def store_root(config: MessageStoreConfig) -> str:

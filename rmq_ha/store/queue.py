@@ -17,7 +17,10 @@ from rmq_ha.store.format.consumequeue import (
     UNIT_SIZE,
     count_valid,
     decode_units,
+    is_extension_address,
 )
+from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
+from rmq_ha.store.queue_ext import QueueExtension
 from rmq_ha.store.queue_files import QueueFiles
 
 _WALK_SIZE = 800 * UNIT_SIZE
@@ -31,6 +34,7 @@ class ConsumeQueue:
     Positions are bytes in the queue (20 times a queue offset); files start at multiples of the
     file size. Writing fails without a trace: the same requests may be put again.
 
+    :param extension: where store times and bit maps go; None: nowhere.
     :ivar max_physical_offset: end of the last record that the queue knows; -1 for none.
     """
 
@@ -39,6 +43,7 @@ class ConsumeQueue:
     __slots__ = (
         "_directory",
         "_end",
+        "_extension",
         "_files",
         "_min",
         "_min_is_good_for",
@@ -49,8 +54,16 @@ class ConsumeQueue:
         "topic",
     )
 
-    def __init__(self, files: QueueFiles, directory: str, topic: str, queue_id: int) -> None:
+    def __init__(
+        self,
+        files: QueueFiles,
+        directory: str,
+        topic: str,
+        queue_id: int,
+        extension: QueueExtension | None = None,
+    ) -> None:
         self._files = files
+        self._extension = extension
         self._size = files.file_size
         self._directory = directory
         self.topic = topic
@@ -121,6 +134,19 @@ class ConsumeQueue:
         :raises StoreError: the disk refuses.
         """
         return decode_units(self.unit_bytes(queue_offset, count * UNIT_SIZE))
+
+    def extended(self, address: int) -> ExtensionUnit | None:
+        """
+        What the extension has for a unit's tag code that is an address; None: nothing, any more.
+
+        :raises StoreError: the disk refuses.
+        """
+        return None if self._extension is None else self._extension.get(address)
+
+    @property
+    def is_extended(self) -> bool:
+        """Tag codes may be addresses that `extended` knows."""
+        return self._extension is not None
 
     def _unit(self, position: int) -> tuple[int, int, int]:
         start = self._start_of(position)
@@ -207,6 +233,9 @@ class ConsumeQueue:
         first = end = self._end
         reached = self.max_physical_offset
         pack = UNIT.pack
+        extension = self._extension
+        if extension is not None:
+            extension.begin()
         for request in requests:
             physical_end = request[2] + request[3]
             if physical_end <= reached:
@@ -223,12 +252,15 @@ class ConsumeQueue:
                         continue  # built already
                     self._complain(request, end)
             try:
-                units.append(pack(request[2], request[3], request[4]))
+                code = request[4] if extension is None else extension.stage(request)
+                units.append(pack(request[2], request[3], code))
             except struct_error:  # a delivery time beyond the 64 bits, as only a foe sends it
                 units.append(pack(request[2], request[3], 0))
             end += UNIT_SIZE
             reached = physical_end
         if units:
+            if extension is not None:
+                extension.write()
             self._write(b"".join(units), first)
             self._end = end
             self.max_physical_offset = reached
@@ -312,6 +344,19 @@ class ConsumeQueue:
             rest = self._files.read(self._path(start), _WALK_SIZE, self._end - start)
             if not last_exit_ok or rest != bytes(len(rest)):
                 self._files.zero(self._path(start), self._end - start)
+        self._settle_extension()
+
+    def _settle_extension(self) -> None:
+        """The queue was cut, or found as it is: its extension goes on behind its last address."""
+        if self._extension is None:
+            return
+        start = self._start_of(self._end - UNIT_SIZE)
+        codes: list[int] = []
+        if start >= 0 and self._end > self._starts[0]:
+            first = max(start, self._end - _WALK_SIZE)
+            data = self._files.read(self._path(start), self._end - first, first - start)
+            codes = [code for *_, code in decode_units(data) if is_extension_address(code)]
+        self._extension.settle(max(codes, default=None))
 
     def _walk(self, start: int) -> tuple[int, int]:
         """How many bytes of a file are valid, and where the last record ends; -1 without one."""
@@ -362,7 +407,7 @@ class ConsumeQueue:
             self._files.remove(self._path(start))
             self._starts.pop()
         if not self._starts:
-            self._clear(physical_offset)
+            self._empty(physical_offset)
             return
         if cut < start + self._size:
             self._files.zero(self._path(start), cut - start)
@@ -373,6 +418,7 @@ class ConsumeQueue:
             self._empty(physical_offset)
         else:
             self.max_physical_offset = offset + size
+            self._settle_extension()
 
     def _empty(self, reached: int) -> None:
         """
@@ -383,6 +429,8 @@ class ConsumeQueue:
         for start in self._starts:
             self._files.remove(self._path(start))
         self._clear(reached)
+        if self._extension is not None:
+            self._extension.clear()
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """
@@ -422,6 +470,10 @@ class ConsumeQueue:
         if deleted:
             self._min_is_good_for = -1
         self.correct_min_offset(min_physical_offset)
+        if deleted and self._extension is not None:
+            code = self._unit(self._min)[2]
+            if is_extension_address(code):
+                self._extension.delete_before(code)
         return deleted
 
     def destroy(self) -> None:
@@ -432,3 +484,5 @@ class ConsumeQueue:
         """
         self._files.remove_tree(self._directory)
         self._clear(-1)
+        if self._extension is not None:
+            self._extension.destroy()

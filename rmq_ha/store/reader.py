@@ -3,6 +3,7 @@
 Spec: store.md, section 8.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rmq_ha.config.store import MessageStoreConfig
@@ -11,7 +12,7 @@ from rmq_ha.model.message import GetMessageResult
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.commitlog import store_timestamp_of
-from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE
+from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
 
 # At most so many bytes of units are looked at, unless more messages are asked for.
 _MAX_FILTER_SIZE = 16000
@@ -151,6 +152,7 @@ class _Scan:
         "_hot",
         "_hot_from",
         "_log",
+        "_matches",
         "_size",
         "_skip_to",
         "_start",
@@ -173,6 +175,7 @@ class _Scan:
         self._hot_from = hot_from
         self._hot, self._cold = limits
         self._filter = message_filter
+        self._matches: Callable[[int], bool] | None = None
         self._window = b""
         self._start = self._end = 0
         self._size = 0
@@ -185,6 +188,8 @@ class _Scan:
 
     def run(self, queue: ConsumeQueue, queue_offset: int, most: int) -> None:
         """Take units until the pull is full, the file ends or `most` were looked at."""
+        if self._filter is not None:
+            self._matches = unit_matcher(queue, self._filter)
         step = self._hot.most + 8
         while most > self.consumed:
             wanted = max(1, min(step, most - self.consumed))
@@ -203,7 +208,7 @@ class _Scan:
 
     def _take(self, units: list[_Unit]) -> bool:
         """Go through some units; True: the pull is full."""
-        matches = self._filter.matches_unit if self._filter is not None else None
+        matches = self._matches
         for index, (physical_offset, size, tags_code) in enumerate(units):
             if size == FILLER_SIZE:
                 if not self.messages:
@@ -258,7 +263,7 @@ class _Scan:
         limits = self._hot if start >= self._hot_from else self._cold
         room = limits.size - self._size
         wanted = limits.most - len(self.messages) - 1
-        matches = self._filter.matches_unit if self._filter is not None else None
+        matches = self._matches
         for physical_offset, more, tags_code in units[index + 1 : index + 1 + 4 * max(0, wanted)]:
             room -= more
             gap = physical_offset - end
@@ -270,3 +275,18 @@ class _Scan:
         self._window = self._log.read(start, end - start)
         self._start = start
         self._end = start + len(self._window)
+
+
+def unit_matcher(queue: ConsumeQueue, message_filter: IMessageFilter) -> Callable[[int], bool]:
+    """What a filter says of a unit, by its tag code or by what that is the address of."""
+    matches_unit: Callable[[int], bool] = message_filter.matches_unit
+    if not queue.is_extended:
+        return matches_unit
+
+    def matches(code: int) -> bool:
+        if not is_extension_address(code):
+            return matches_unit(code)
+        unit = queue.extended(code)
+        return unit is None or bool(message_filter.matches_extension(*unit))
+
+    return matches

@@ -20,6 +20,7 @@ from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.store.format.consumequeue_ext import decode_extension
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
@@ -31,7 +32,13 @@ TOPIC, TAGS_TOPIC, GROUP = "Filtered", "Tagged", "g-sql"
 MESSAGES = messages(Random(SEED), 60)
 SAVED_BORN = 1_700_000_000_000
 SAVED = "a > 1 AND b IS NOT NULL"
-ALL = {"maxTransferCountOnMessageInMemory": 100, "waitTimeMillsInPullQueue": 20000}
+ALL = {
+    "maxTransferCountOnMessageInMemory": 100,
+    "waitTimeMillsInPullQueue": 20000,
+    "enableConsumeQueueExt": "true",
+    "mappedFileSizeConsumeQueueExt": 4096,
+    "enableCalcFilterBitMap": "true",
+}
 TAGGED = ["TagA", "TagB", "Aa", "BB", "", "x y", "a||b"]
 
 
@@ -82,6 +89,21 @@ def both(shared_rig: Rig) -> Iterator[Any]:
     yield sides
     for wire in sides.wires:
         wire.__exit__()
+
+
+def reopen(sides: Any, *names: str) -> None:
+    """Stop both, and start ours and Java's on these stores."""
+    for wire in sides.wires:
+        wire.__exit__()
+    for server in sides.servers:
+        server.process.terminate()
+    for server in sides.servers:
+        assert server.stop() in (0, 143)
+    sides.servers = tuple(
+        sides.rig.broker("master-async.conf", name, java=java, **ALL)
+        for name, java in zip(names, (False, True), strict=True)
+    )
+    sides.wires = sides.ours, sides.theirs = [Wire(it.address, 30) for it in sides.servers]
 
 
 def send(wire: Wire, topic: str, wanted: list[dict[str, str]]) -> None:
@@ -347,7 +369,7 @@ def test_java_push_consumer(both: Any) -> None:
 
 
 def test_saved_filters(both: Any) -> None:
-    """Last: both have read the same file, and write the same one."""
+    """Both have read the same file, and write the same one."""
 
     def saved(server: Server) -> Any:
         path = server.store / "config" / "consumerFilter.json"
@@ -355,11 +377,57 @@ def test_saved_filters(both: Any) -> None:
         groups = value["filterDataByTopic"].get(TOPIC, {}).get("groupFilterData", {})
         return {name: item for name, item in groups.items() if name in ("g-saved", "g-old")}
 
+    def is_new(server: Server) -> bool:
+        groups = saved(server)
+        return list(groups) == ["g-saved"] and not groups["g-saved"]["dead"]
+
     for server in both.servers:
-        both.rig.until(
-            lambda server=server: "g-old" not in saved(server), 20, "a new filter file", server
-        )  # fmt: skip
+        both.rig.until(lambda it=server: is_new(it), 25, "a new filter file", server)
     ours, theirs = map(saved, both.servers)
     assert ours == theirs
     assert ours["g-saved"]["bornTime"] == SAVED_BORN
-    assert ours["g-saved"]["dead"] is False
+
+
+def extensions(server: Server, topic: str) -> list[tuple[int, bytes | None]]:
+    """Tag codes and bit maps of queue 0."""
+    found = []
+    for path in sorted((server.store / "consumequeue_ext" / topic / "0").iterdir()):
+        data, at = path.read_bytes(), 0
+        while (unit := decode_extension(data, at)) is not None:
+            found.append((unit[0].tags_code, unit[0].bit_map))
+            at += unit[1]
+    return found
+
+
+def test_stores_that_change_hands(both: Any) -> None:
+    """Each reads the other's extension files: store times, tag codes and bit maps."""
+    group, topic = "g-swap", "Swapped"
+    wanted = (topic, "a > 1 OR b = 'x'", "SQL92")
+
+    def look(wire: Wire) -> list[Any]:
+        requests = [
+            heartbeat(group, 5, wanted), of_group(group, 5, topic),
+            pull("a IS NULL", "SQL92", topic=topic), pull("TagA || BB", "TAG", topic=TAGS_TOPIC),
+            pull("*", "TAG", topic=TAGS_TOPIC, queueOffset=1), pull("A", "TAG"),
+        ]  # fmt: skip
+        return [seen(answer) for request in requests for answer in wire.exchange([request])]
+
+    for wire in both.wires:
+        wire.create_topic(topic, 1)
+        wire.exchange([heartbeat(group, 5, wanted)])
+        send(wire, topic, MESSAGES)
+    before = [look(wire) for wire in both.wires]
+    # The push consumer's messages went to ours only.
+    assert before[0][:3] == before[1][:3]
+    ours, theirs = (extensions(server, topic) for server in both.servers)
+    assert ours == theirs
+    assert len(ours) == len(MESSAGES)
+    assert len({bit_map for _, bit_map in ours}) == 2
+    reopen(both, "theirs", "ours")
+    after = [look(wire) for wire in both.wires]
+    assert after == before[::-1]
+    for wire in both.wires:
+        send(wire, topic, MESSAGES[30:50])
+    ours, theirs = (look(wire)[1:3] for wire in both.wires)
+    assert ours == theirs
+    assert len(ours[0][2]) > len(after[0][1][2])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from rmq_ha.broker.filters import RetryFilter, SelectorFilter
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.tables.clients import ConsumerManager
-from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterData, ConsumerFilterManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import InvalidSelector, RequestRejected
 from rmq_ha.filter.selector import Selector
@@ -102,10 +102,13 @@ class PullFilters:
                 ResponseCode.FILTER_DATA_NOT_LATEST,
                 "the consumer's consumer filter data not latest",
             )
-        return self._choose(subscription, data.selector)
+        return self._choose(subscription, data.selector, data)
 
     def _choose(
-        self, subscription: SubscriptionData, selector: Selector | None
+        self,
+        subscription: SubscriptionData,
+        selector: Selector | None,
+        data: ConsumerFilterData | None = None,
     ) -> IMessageFilter | None:
         found: IMessageFilter | None = None
         if subscription.expression_type in TAG_TYPES:
@@ -114,7 +117,7 @@ class PullFilters:
         elif not self._config.enable_property_filter:
             raise not_supported(subscription.expression_type)
         elif selector is not None and not subscription.class_filter_mode:
-            found = SelectorFilter(selector)
+            found = SelectorFilter(selector, data)
         if (
             self._config.filter_support_retry
             and subscription.topic.startswith(RETRY_PREFIX)

@@ -12,6 +12,7 @@ from rmq_ha.errors import InvalidSelector
 from rmq_ha.filter.bloom import BloomFilter, BloomFilterData
 from rmq_ha.filter.cache import SelectorCache
 from rmq_ha.filter.selector import Selector
+from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.subscription import SQL92, TAG_TYPES, SubscriptionData
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
@@ -130,6 +131,24 @@ class ConsumerFilterManager(PersistedTable):
     def of_topic(self, topic: str) -> Iterable[ConsumerFilterData]:
         """All groups' filters of a topic, dead or alive."""
         return self._topics.get(topic, _NONE).values()
+
+    def bit_map(self, request: DispatchRequest) -> bytes | None:
+        """
+        The bits of all filters of a message's topic that are true of it; None without filters.
+
+        Spec: store.md, section 6.2.
+        """
+        filters = self._topics.get(request.topic)
+        if not filters:
+            return None
+        properties = request.properties
+        return self.bloom_filter.bit_map(
+            data.bloom
+            for data in filters.values()
+            if data.bloom is not None
+            and data.selector is not None
+            and data.selector.matches(properties)
+        )
 
     def compile(self, expression_type: str, expression: str | None) -> Selector:
         """

@@ -184,3 +184,28 @@ def test_retries_are_filtered_by_what_is_wanted_of_the_first_topic() -> None:
     assert kit.found(**sql("a < 2")) == (0, [0, 1])
     kit.heartbeat(FakeChannel(), "c", "G1", "TopicA", expression="a = 1", version=9, kind="SQL92")
     assert kit.found(**everything) == (0, [1, 6, 7])
+
+
+def test_bit_maps_spare_the_look_at_messages_that_came_after_the_filter() -> None:
+    kit = Filtered()
+    kit.subscribe("a > 3")
+    kit.heartbeat(FakeChannel(), "c", "G2", "TopicA", expression="a < 2", kind="SQL92")
+    kit.heartbeat(FakeChannel(), "c", "G3", "TopicA", expression="TA", version=2)
+    kit.store.put("TopicA", a="5")
+    request = kit.store.arrival("TopicA")
+    bit_map = kit.filters.bit_map(request)
+    assert bit_map is not None
+    assert len(bit_map) * 8 == kit.filters.bloom_filter.bits
+    assert kit.filters.bit_map(request._replace(topic="TopicB")) is None
+    for group, expected in (("G1", True), ("G2", False)):
+        data = kit.filters.get("TopicA", group)
+        assert data is not None
+        assert data.selector is not None
+        one = SelectorFilter(data.selector, data)
+        after = data.born_ms + 1
+        assert one.matches_extension(0, after, bit_map) is expected
+        assert one.matches_extension(0, data.born_ms, bit_map)
+        assert one.matches_extension(0, after, None)
+        assert one.matches_extension(0, after, bit_map + b"x")
+        assert SelectorFilter(data.selector).matches_extension(0, after, bit_map)
+        assert RetryFilter(None, kit.filters, group).matches_extension(0, after, bit_map)

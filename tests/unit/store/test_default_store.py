@@ -337,7 +337,7 @@ def test_one_store_at_a_time(machine):
 
 def test_settings_that_cannot_be_served(machine):
     """The start stops, with the key and the reason."""
-    for key in ("duplication_enable", "enable_dleger_commit_log", "enable_consume_queue_ext"):
+    for key in ("duplication_enable", "enable_dleger_commit_log"):
         with pytest.raises(ConfigurationError, match="=true"):
             DefaultMessageStore(machine.host, machine.configuration(**{key: True}))
 

@@ -1,6 +1,7 @@
 """Pulls: statuses, corrections, batch limits, skipping. Spec: store.md, section 8."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from zope.interface import implementer
@@ -83,6 +84,9 @@ class ByContent:
         self.accepted = accepted
 
     def matches_unit(self, tags_code: int) -> bool:
+        return True
+
+    def matches_extension(self, tags_code: int, store_timestamp: int, bit_map: Any) -> bool:
         return True
 
     def matches_record(self, record: bytes) -> bool:
