@@ -55,6 +55,23 @@ class CorruptRecord(StoreError):
     """Bytes that should be a record, a unit or a header are not one."""
 
 
+class LedgerFull(StoreError):
+    """The ledger takes no more entries: the disk is full, or nearly."""
+
+
+class InconsistentLedger(StoreError):
+    """
+    An entry that does not continue the ledger; nothing was written.
+
+    :param code: the DLedger response code that says why.
+    :param reason: for the person who reads the log.
+    """
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
 class RemotingError(RmqHaError):
     """A call to a peer got no response."""
 

@@ -1,0 +1,126 @@
+"""What members say to each other, as values: the fields of chapter 6 in our spelling."""
+
+import msgspec
+
+from rmq_ha.dledger.codes import PushType, VoteResult
+from rmq_ha.dledger.values import Entry
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What every body has.
+
+    Spec: dledger.md, section 5.2
+
+    :ivar remote_id: in a request, the id of the receiver.
+    :ivar local_id: in a request, the id of the sender.
+    :ivar leader_id: the leader; in a vote the candidate.
+    """
+
+    group: str | None = None
+    remote_id: str | None = None
+    local_id: str | None = None
+    leader_id: str | None = None
+    term: int = -1
+    code: int = 200
+
+
+class VoteRequest(Message, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.1.
+
+    :ivar transfer: the leader itself asked the candidate to take over; ours, written only when
+        true: upstream ignores keys that it does not know.
+    """
+
+    ledger_end_index: int = -1
+    ledger_end_term: int = -1
+    transfer: bool = False
+
+
+class VoteResponse(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.1."""
+
+    vote_result: VoteResult = VoteResult.UNKNOWN
+
+
+class HeartBeatRequest(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.2."""
+
+
+class HeartBeatResponse(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.2; of a success only code and term -1 are there."""
+
+
+class PushEntryRequest(Message, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.4.
+
+    :ivar batch_entry: entries with consecutive indexes; not empty: `entry` is absent.
+    """
+
+    type: PushType = PushType.APPEND
+    commit_index: int = -1
+    entry: Entry | None = None
+    batch_entry: tuple[Entry, ...] = ()
+
+
+class PushEntryResponse(Message, frozen=True, kw_only=True):
+    """
+    Spec: dledger.md, section 6.4.
+
+    :ivar index: of the first entry; None for COMMIT.
+    :ivar count: of entries; 0 for COMMIT.
+    """
+
+    index: int | None = None
+    count: int = 0
+    begin_index: int = -1
+    end_index: int = -1
+
+
+class MetadataRequest(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.5."""
+
+
+class MetadataResponse(Message, frozen=True, kw_only=True):
+    """:ivar peers: addresses by member id, as the answering member knows them."""
+
+    peers: dict[str, str] = {}
+
+
+class GetEntriesRequest(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.5."""
+
+    begin_index: int = -1
+
+
+class GetEntriesResponse(Message, frozen=True, kw_only=True):
+    """:ivar entries: at most one."""
+
+    entries: tuple[Entry, ...] = ()
+
+
+class AppendEntryRequest(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.5."""
+
+    body: bytes = b""
+
+
+class AppendEntryResponse(Message, frozen=True, kw_only=True):
+    """:ivar pos: -1: refused."""
+
+    index: int = -1
+    pos: int = -1
+
+
+class LeadershipTransferRequest(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.6."""
+
+    transfer_id: str | None = None
+    transferee_id: str | None = None
+    take_leadership_ledger_index: int = -1
+
+
+class LeadershipTransferResponse(Message, frozen=True, kw_only=True):
+    """Spec: dledger.md, section 6.6."""

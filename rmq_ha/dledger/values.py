@@ -1,0 +1,52 @@
+"""The few values that ledger, messages and consensus share."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+ENTRY_HEADER_SIZE = 48
+MAX_ENTRY_SIZE = 4 * 1024 * 1024
+
+
+class Role(StrEnum):
+    """What a member is; spelled as upstream."""
+
+    LEADER = "LEADER"
+    FOLLOWER = "FOLLOWER"
+    CANDIDATE = "CANDIDATE"
+
+
+class Entry(NamedTuple):
+    """
+    One entry of the ledger; equal entries are those that COMPARE takes as equal.
+
+    Spec: dledger.md, sections 3.2 and 11.4
+
+    :ivar index: its number, from 0.
+    :ivar pos: where it begins, in bytes over all data files.
+    :ivar body: a commit-log record.
+    """
+
+    index: int
+    term: int
+    pos: int
+    body: bytes
+    magic: int = 1
+    channel: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk: header and body."""
+        return ENTRY_HEADER_SIZE + len(self.body)
+
+
+class TermVote(NamedTuple):
+    """
+    What a member must never forget.
+
+    Spec: dledger.md, section 3.1
+
+    :ivar voted_for: whom this member voted for in that term; None: nobody yet.
+    """
+
+    term: int = 0
+    voted_for: str | None = None
