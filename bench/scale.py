@@ -1,0 +1,367 @@
+"""What many idle connections and many topics cost: ours beside the Java broker.
+
+    python bench/scale.py [--parts connections,topics] [--connections 10000] [--topics 1000]
+
+Prints a table with ratios. Needs the peer rig (`../shared/peer`, or RMQ_HA_PEER) with Java. Each
+connection has sent one heartbeat as a producer, in groups of a hundred. Each topic has 8 queues,
+and one message in each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import resource
+import signal
+import socket
+import socketserver
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from compare import Rows, conf, scratch, server_process, spent
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
+
+from rig import Rig, Server, missing, rig_in
+from wire import Wire
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+
+SIDES = ("java", "ours")
+MEBIBYTE = 1 << 20
+SPARE_DESCRIPTORS = 500
+QUEUES = 8
+START_S = STOP_S = 180
+"""Java takes more than half a minute for either with 8,000 queues."""
+WINDOW = 200
+"""Requests that are sent before their answers are read."""
+
+
+def allow_descriptors(count: int) -> int:
+    """Raise this process's limit, which servers started from here inherit; how many will do."""
+    wanted = count + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    possible = min(count, soft - SPARE_DESCRIPTORS)
+    if possible < count:
+        print(
+            f"scale: only {possible} connections instead of {count}: the hard limit of open files "
+            f"is {hard}; raise it with `ulimit -Hn {wanted}` as root, or in limits.conf",
+            file=sys.stderr,
+        )
+    return possible
+
+
+class Rest:
+    """Processor time and memory of a server over some seconds in which nobody asks for anything."""
+
+    def __init__(self, server: Server, seconds: float) -> None:
+        process = server_process(server)
+        time.sleep(2)
+        before = spent(process)
+        time.sleep(seconds)
+        self.percent = (spent(process) - before) / seconds * 100
+        info = process.memory_info()
+        self.mebibytes = info.rss / MEBIBYTE
+        self.private = (info.rss - info.shared) / MEBIBYTE
+
+
+# ---------------------------------------------------------------- connections
+
+
+def heartbeat(number: int) -> bytes:
+    """Of a client that only produces."""
+    body = fastjson.encode(
+        {
+            "clientID": f"127.0.0.1@{number}",
+            "producerDataSet": [{"groupName": f"producers-{number // 100}"}],
+            "consumerDataSet": [],
+        }
+    )
+    return encode_frame(RemotingCommand(RequestCode.HEART_BEAT, {}, body, opaque=number))
+
+
+def connect_all(server: Server, count: int) -> list[socket.socket]:
+    """Connections, each after its heartbeat was answered."""
+    host, _, port = server.address.rpartition(":")
+    connections = []
+    for number in range(count):
+        connection = socket.create_connection((host, int(port)), 10)
+        connection.sendall(heartbeat(number))
+        connections.append(connection)
+        if len(connections) % WINDOW == 0:
+            for waiting in connections[-WINDOW:]:
+                answer(waiting)
+    for waiting in connections[len(connections) // WINDOW * WINDOW :]:
+        answer(waiting)
+    return connections
+
+
+def answer(connection: socket.socket) -> None:
+    reader = FrameReader()
+    while not reader.receive_data(connection.recv(65536) or b"\0\0\0\0\0"):
+        pass
+
+
+def connections_part(rows: Rows, sides: list[str], work: Path, count: int, seconds: float) -> None:
+    """Idle connections."""
+    names = (
+        f"{count:,} connections and heartbeats, to make them",
+        "memory of 1,000 idle connections",
+        "idle processor time without connections",
+        f"idle processor time with {count:,}",
+        "the same of 1,000",
+        "a request among them, median",
+    )
+    values: list[dict[str, list[float]]] = [{side: [] for side in SIDES} for _ in names]
+    for side in sides:
+        with scratch(work) as directory, rig_in(directory) as rig:
+            server = rig.broker(
+                conf(directory, "master-async.conf"), "m", java=side == "java", heap="1g"
+            )
+            empty = Rest(server, seconds)
+            began = time.monotonic()
+            connections = connect_all(server, count)
+            took = time.monotonic() - began
+            full = Rest(server, seconds)
+            measured = (
+                took,
+                (full.private - empty.private) / count * 1000,
+                empty.percent,
+                full.percent,
+                max(full.percent - empty.percent, 0.0) / count * 1000,
+                median_request_ms(server),
+            )
+            for value, item in zip(values, measured, strict=True):
+                value[side].append(item)
+            for connection in connections:
+                connection.close()
+    units = ("s", "MiB", "% of one", "% of one", "% of one", "ms")
+    rows += [(*row, False) for row in zip(names, units, values, strict=True)]
+
+
+def median_request_ms(server: Server, count: int = 200) -> float:
+    """GET_MAX_OFFSET, one after the other."""
+    times = []
+    with Wire(server.address) as wire:
+        for _ in range(count):
+            began = time.perf_counter()
+            wire.call(RequestCode.GET_MAX_OFFSET, topic="TBW102", queueId=0)
+            times.append(time.perf_counter() - began)
+    return sorted(times)[count // 2] * 1000
+
+
+# ---------------------------------------------------------------- topics
+
+
+class Registrar(socketserver.ThreadingTCPServer):
+    """A name server that agrees to everything and measures what it is sent."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Registration)
+        self.sizes: list[int] = []
+        self.version: bytes | None = None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+class _Registration(socketserver.BaseRequestHandler):
+    server: Registrar
+
+    def handle(self) -> None:
+        reader = FrameReader()
+        while data := self.request.recv(1 << 18):
+            for frame in reader.receive_data(data):
+                self._answer(decode_frame(*frame))
+
+    def _answer(self, request: RemotingCommand) -> None:
+        body = None
+        if request.code == RequestCode.REGISTER_BROKER:
+            self.server.sizes.append(len(request.body or b""))
+            table = fastjson.parse(request.body or b"{}")["topicConfigSerializeWrapper"]
+            self.server.version = fastjson.encode(table["dataVersion"])
+        elif request.code == RequestCode.QUERY_DATA_VERSION:
+            body = self.server.version
+        if request.is_oneway:
+            return
+        response = request.response(ext={"changed": "false"}, body=body)
+        self.request.sendall(encode_frame(response))
+
+
+def fill_queues(server: Server, topics: list[str]) -> None:
+    """One message into every queue."""
+    with Wire(server.address, timeout=60) as wire:
+        requests = [
+            send_request("p", topic, queue, b"x" * 100, "", 1)
+            for topic in topics
+            for queue in range(QUEUES)
+        ]
+        for start in range(0, len(requests), WINDOW):
+            wire.exchange(requests[start : start + WINDOW])
+
+
+def topics_part(rows: Rows, sides: list[str], work: Path, count: int, seconds: float) -> None:
+    """Topics with a message in each of their queues."""
+    names = (
+        f"{count:,} topics x {QUEUES} queues, to create them",
+        "the largest registration",
+        "all registrations while they were created",
+        f"a message into each of {count * QUEUES:,} queues",
+        "memory (RSS) of them",
+        "private memory of them",
+        "open files for them",
+        "idle processor time with them",
+        "a clean stop with them",
+        "start to first answer with them, clean stop",
+        "start to first answer with them, kill -9",
+    )
+    values: list[dict[str, list[float]]] = [{side: [] for side in SIDES} for _ in names]
+    for side in sides:
+        registrar = Registrar()
+        with scratch(work) as directory, rig_in(directory) as rig:
+            measured = topics_of(rig, side == "java", directory, registrar, count, seconds)
+        registrar.shutdown()
+        for value, item in zip(values, measured, strict=True):
+            value[side].append(item)
+    units = ("s", "KiB", "MiB", "s", "MiB", "MiB", "files", "% of one", "s", "s", "s")
+    rows += [(*row, False) for row in zip(names, units, values, strict=True)]
+
+
+def topics_of(
+    rig: Rig, java: bool, directory: Path, registrar: Registrar, count: int, seconds: float
+) -> tuple[float, ...]:
+    """The figures of one side, in the order of the rows."""
+    settings = conf(directory, "master-async.conf")
+
+    def start() -> Server:
+        made = rig.broker(
+            settings, "m", java=java, namesrv=registrar.address, heap="1g", wait=False
+        )
+        rig.until(lambda: "READY {" in made.output.read_text(), START_S, "ready", made)
+        return made
+
+    server = start()
+    empty = Rest(server, 1)
+    files = open_files(server)
+    topics = [f"scale-topic-{number:06}" for number in range(count)]
+    registrar.sizes.clear()
+    began = time.monotonic()
+    with Wire(server.address, timeout=60) as wire:
+        for topic in topics:
+            wire.create_topic(topic, QUEUES)
+    created = time.monotonic() - began
+    sizes = registrar.sizes[:]
+    began = time.monotonic()
+    fill_queues(server, topics)
+    filled = time.monotonic() - began
+    full = Rest(server, seconds)
+    more_files = open_files(server) - files
+    began = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(STOP_S)
+    stopped = time.monotonic() - began
+    began = time.monotonic()
+    server = start()
+    clean = answered(server, began)
+    time.sleep(2)
+    server.kill()
+    began = time.monotonic()
+    server = start()
+    killed = answered(server, began)
+    return (
+        created,
+        max(sizes) / 1024,
+        sum(sizes) / MEBIBYTE,
+        filled,
+        full.mebibytes - empty.mebibytes,
+        full.private - empty.private,
+        float(max(more_files, 0)),
+        full.percent,
+        stopped,
+        clean,
+        killed,
+    )
+
+
+def answered(server: Server, began: float) -> float:
+    """Seconds until the last queue can be asked for its end."""
+    with Wire(server.address, timeout=60) as wire:
+        wire.call(RequestCode.GET_MAX_OFFSET, topic="scale-topic-000000", queueId=0)
+    return time.monotonic() - began
+
+
+def open_files(server: Server) -> int:
+    """Descriptors, and mapped files, of which Java's have no descriptor any more."""
+    process = server_process(server)
+    mapped = {item.path for item in process.memory_maps() if "/store/" in item.path}
+    return process.num_fds() + len(mapped)
+
+
+def table(rows: Rows) -> str:
+    """Markdown; a ratio where both have a figure."""
+    lines = ["| what | unit | Java 4.9.7 | ours | ours / Java |", "|---|---|---|---|---|"]
+    for name, unit, values, _ in rows:
+        java, ours = (values[side][0] if values[side] else None for side in SIDES)
+        ratio = f"{ours / java:.2f}" if java and ours is not None else "-"
+        cells = ["-" if item is None else f"{item:,.4g}" for item in (java, ours)]
+        lines.append(f"| {name} | {unit} | {' | '.join(cells)} | {ratio} |")
+    return "\n".join(lines)
+
+
+def report(options: argparse.Namespace, rows: Rows) -> None:
+    """Write what was measured so far: a later part may fail."""
+    head = (
+        f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} processors, "
+        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}."
+    )
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(f"{head}\n\n{table(rows)}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", default="connections,topics")
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--topics", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=15, help="measured at rest")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "scale.md")
+    options = parser.parse_args()
+    reason = missing()
+    if reason:
+        sys.exit(f"scale: {reason}")
+    rows: Rows = []
+    sides = options.sides.split(",")
+    chosen: dict[str, Any] = {
+        "connections": lambda: connections_part(
+            rows, sides, options.work, allow_descriptors(options.connections), options.seconds
+        ),
+        "topics": lambda: topics_part(rows, sides, options.work, options.topics, options.seconds),
+    }
+    for part in options.parts.split(","):
+        chosen[part]()
+        report(options, rows)
+    print(options.out.read_text())
+
+
+if __name__ == "__main__":
+    main()
