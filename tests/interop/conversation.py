@@ -62,6 +62,7 @@ class Conversation:
 
     def __init__(self, command: list[str], errors: Path) -> None:
         self.events: list[dict[str, Any]] = []
+        self._orders: list[str] = []
         self._errors = errors
         self._process = subprocess.Popen(
             command,
@@ -82,15 +83,25 @@ class Conversation:
 
     def tell(self, line: str) -> None:
         """Give an order without waiting for its end."""
+        self._orders.append(line)
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def do(self, line: str, seconds: float = 60) -> None:
         """Give an order and wait until it is carried out."""
-        before = self.count("done")
         self.tell(line)
-        self.until(lambda: self.count("done") > before, seconds, line)
+        assert self.done(line, seconds), f"{line}: not done within {seconds} s"
+
+    def done(self, line: str, seconds: float) -> bool:
+        """Whether all orders of this kind are carried out in time."""
+        command = line.split()[0]
+        wanted = sum(order.split()[0] == command for order in self._orders)
+        return self.until(
+            lambda: sum(item.get("command") == command for item in list(self.events)) >= wanted,
+            seconds,
+            line,
+        )
 
     def count(self, event: str) -> int:
         """How often an event was told."""

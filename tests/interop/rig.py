@@ -7,6 +7,7 @@ Java, the tests are skipped.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -38,9 +39,24 @@ def missing() -> str | None:
     return None if done.returncode == 0 else f"`{PEER} install` has not run: {done.stderr.strip()}"
 
 
+def _bases() -> Iterator[int]:
+    """
+    Where to look for free ports: each worker of pytest-xdist in a slice of its own.
+
+    Going round in it: what was given out a moment ago and is not listened on yet is not given again.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    index = int(worker[2:]) if worker.startswith("gw") else os.getpid()
+    first = 12000 + index % 8 * 2400
+    return itertools.cycle(range(first, first + 2400, 8))
+
+
+_BASES = _bases()
+
+
 def free_ports(count: int = 4) -> int:
-    """The first of `count` neighbouring ports that are all free on loopback."""
-    for base in range(21000 + os.getpid() % 500 * 16, 31000, 8):
+    """The first of `count` (at most 8) neighbouring ports that are all free on loopback."""
+    for base in itertools.islice(_BASES, 300):
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(base, base + count):
@@ -154,6 +170,7 @@ class Rig:
         else:
             settings["storePathRootDir"] = directory / "store"
             settings["bindAddress"] = "127.0.0.1"
+            settings["embeddedNamesrvPort"] = 0
             if namesrv:
                 settings["namesrvAddr"] = namesrv
             lines = (SMALL / conf).read_text().splitlines()

@@ -2,8 +2,8 @@
 Every feature of the stock clients, on a master alone and on a master that is killed half-way.
 
 One client process a cluster does everything at once; the tests then look at what it was told.
-Killed half-way: `kill -9` when the first half is sent and partly consumed, a while with the slave
-only, then the master comes back, and the second half.
+Killed half-way: `kill -9` in the middle of the second round of sends, a while with the slave
+only, then the master comes back and the sends go on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Story:
         return got
 
 
-def alone(rig: Rig, client: Any) -> Story:
+def alone(rig: Rig, client: Any, _: str) -> Story:
     """A master without a slave."""
     namesrv = rig.namesrv()
     role = {"brokerRole": "ASYNC_MASTER", **SETTINGS}
@@ -79,7 +79,7 @@ def alone(rig: Rig, client: Any) -> Story:
     return story
 
 
-def killed(rig: Rig, client: Any) -> Story:
+def killed(rig: Rig, client: Any, name: str) -> Story:
     """A SYNC_MASTER that dies while its slave lives, and comes back."""
     namesrv = rig.namesrv()
     master = rig.broker("master-sync.conf", "m", namesrv=namesrv, **SETTINGS)
@@ -89,17 +89,16 @@ def killed(rig: Rig, client: Any) -> Story:
     wait_for_topics(rig, slave)
     story = Story(rig, master, namesrv, client(namesrv), ["a", "b"])
     story.client.do(f"send a {COUNT}")
+    story.client.tell(f"send b {COUNT}")
+    story.client.until(lambda: len(story.sent("reset")) > COUNT + COUNT // 3, 60, "a third of b")
     master.kill()
-    # What needs no master is consumed to the end from the slave.
-    for by, wanted in (
-        ("tags", story.wanted("filtered", lambda number: number % 3 < 2)),
-        ("sql", story.wanted("filtered", lambda number: number > 2 and number % 2 == 1)),
-        ("broadcast-1", story.wanted("broadcast")),
-    ):
-        story.arrived(by, {body for body in wanted if "-a-" in body}, 60)
+    if name == "java":  # a new group of the Go client asks nobody but the master
+        # A group that nobody knew yet finds the slave and reads all that was acknowledged.
+        story.client.tell("late")
+        story.arrived("late", set(story.sent("reset")), 60)
     port = int(master.address.rpartition(":")[2])
     story.master = rig.broker("master-sync.conf", "m", namesrv=namesrv, port=port, **SETTINGS)
-    story.client.do(f"send b {COUNT}", 90)
+    assert story.client.done("send", 90), "not all of b could be sent"
     story.client.do("request b")
     return story
 
@@ -145,7 +144,7 @@ def story(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 
     with rig_in(folder) as rig:
         try:
-            yield course(rig, start)
+            yield course(rig, start, name)
         finally:
             for client in clients:
                 client.close()

@@ -50,6 +50,9 @@ class Server:
         self.reactor.callLater(0.2, lambda: (print("slow stop done"), done.callback(None)))
         return done
 
+    def reload(self):
+        return succeed(True)
+
     def ports(self):
         return []
 

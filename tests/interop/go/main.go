@@ -74,16 +74,20 @@ func main() {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		words := strings.Fields(in.Text())
-		switch words[0] {
-		case "quit":
-			os.Exit(0)
-		case "send":
-			count, _ := strconv.Atoi(words[2])
-			send(plain, sharded, traced, transactions, words[1], count)
-		case "request":
-			request(plain, words[1])
-		}
-		tell(event{"event": "done"})
+		go func() {
+			switch words[0] {
+			case "quit":
+				os.Exit(0)
+			case "send":
+				count, _ := strconv.Atoi(words[2])
+				send(plain, sharded, traced, transactions, words[1], count)
+			case "late":
+				subscribe("late", "g-late", "reset", all, fine)
+			default:
+				request(plain, words[1])
+			}
+			tell(event{"event": "done", "command": words[0]})
+		}()
 	}
 }
 

@@ -25,8 +25,9 @@ import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 /**
  * Every feature of the stock client at once, told what to do on stdin, one JSON line per event on stdout.
  *
- * send PHASE N     of each feature N messages, each until it is SEND_OK
+ * send PHASE N     of each feature N messages, each until it is SEND_OK; other orders are heard meanwhile
  * request PHASE    one request, and the reply that came
+ * late             one more consumer, of a new group
  * quit
  *
  * Bodies are FEATURE-PHASE-I. The rules by which something must not arrive are in the test beside.
@@ -64,14 +65,23 @@ public final class Features {
             if (words[0].equals("quit")) {
                 break;
             }
-            switch (words[0]) {
-                case "send":
-                    send(plain, traced, transactions, words[1], Integer.parseInt(words[2]));
-                    break;
-                default:
-                    request(plain, words[1]);
-            }
-            System.out.println("{\"event\":\"done\",\"command\":\"" + words[0] + "\"}");
+            new Thread(() -> {
+                try {
+                    switch (words[0]) {
+                        case "send":
+                            send(plain, traced, transactions, words[1], Integer.parseInt(words[2]));
+                            break;
+                        case "late":
+                            subscribe("late", "g-late", "reset", null, Features::fine);
+                            break;
+                        default:
+                            request(plain, words[1]);
+                    }
+                    System.out.println("{\"event\":\"done\",\"command\":\"" + words[0] + "\"}");
+                } catch (Exception error) {
+                    error.printStackTrace();
+                }
+            }).start();
         }
         CONSUMERS.forEach(DefaultMQPushConsumer::shutdown);
         for (DefaultMQProducer item : List.of(replies, plain, traced, transactions)) {
