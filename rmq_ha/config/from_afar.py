@@ -19,7 +19,10 @@ _REASONS = {
         "brokerIP1 brokerIP2 namesrvAddr haMasterAddress fetchNamesrvAddrByAddressServer"
     ),
     "says who this broker is": "brokerName brokerClusterName brokerId brokerRole",
-    "says who may do what": "aclEnable",
+    "says which DLedger group this broker belongs to": (
+        "enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId"
+    ),
+    "says who may do what": "aclEnable dLegerOperatorHosts",
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }
 _BY_KEY = {key: reason for reason, keys in _REASONS.items() for key in keys.split()}

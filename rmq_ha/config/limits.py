@@ -152,14 +152,6 @@ _NOT_IMPLEMENTED_BECAUSE: dict[str, list[str]] = {
         "redeleteHangedFileInterval",
         "warmMapedFileEnable",
     ],
-    "DLedger is not implemented": [
-        "dLegerGroup",
-        "dLegerPeers",
-        "dLegerSelfId",
-        "enableBatchPush",
-        "preferredLeaderId",
-        "storePathDLedgerCommitLog",
-    ],
     "light message queues are not implemented": [
         "enableLmq",
         "enableMultiDispatch",
@@ -201,7 +193,6 @@ NOT_IMPLEMENTED: dict[str, str] = {
 # A value that would change what the broker promises: the start stops.
 REFUSED: dict[str, str] = {
     "duplicationEnable": "dispatch breaks with it, as it does in RocketMQ 4.9.7",
-    "enableDLegerCommitLog": "DLedger is not implemented; use brokerRole SYNC_MASTER and SLAVE",
     "fetchNamesrvAddrByAddressServer": "not implemented; set namesrvAddr",
     "readOnlyCommitLogStorePaths": "not implemented: move these files into storePathCommitLog",
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.dledger import apply_dledger, dledger_port, is_dledger
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.settings import Notice, Setting, collect, fill, render_objects
@@ -18,6 +19,7 @@ from rmq_ha.model.status import BrokerRole
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
+DLEDGER_PURPOSE = "the DLedger group's other members (dLegerPeers)"
 METRICS_PURPOSE = "metrics and health (metricsPort)"
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 _PLAIN_ACL = "plain"
@@ -74,6 +76,7 @@ def load_broker(
     fill(settings, _objects(configuration), configuration.plugin_options, notices)
     configuration.config_file = surroundings.absolute(name) if name else None
     _complete_broker(configuration, surroundings)
+    apply_dledger(configuration, settings, surroundings, notices)
     _apply_role(configuration, settings, notices)
     _apply_ports(configuration, settings, notices)
     _complete_acl(configuration, settings, surroundings)
@@ -151,10 +154,11 @@ def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> li
 
 
 def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
-    """The broker has no name server to register with and runs its own."""
+    """The broker has no name server to register with and runs its own; no group's member does."""
     return (
         configuration.broker.namesrv_addr is None
         and configuration.store.broker_role is not BrokerRole.SLAVE
+        and not is_dledger(configuration)
     )
 
 
@@ -164,8 +168,11 @@ def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
     plan = [
         PlannedPort(port, "clients (listenPort)"),
         PlannedPort(port - 2, "clients' fast port, no pulls (listenPort - 2)"),
-        PlannedPort(port + 1, "replication (listenPort + 1)"),
     ]
+    if is_dledger(configuration):
+        plan.append(PlannedPort(dledger_port(configuration), DLEDGER_PURPOSE))
+    else:
+        plan.append(PlannedPort(port + 1, "replication (listenPort + 1)"))
     if embeds_namesrv(configuration):
         embedded = configuration.ours.embedded_namesrv_port
         plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
@@ -244,6 +251,8 @@ def _apply_role(
 ) -> None:
     """Spec: store.md, section 13.2."""
     broker, store = configuration.broker, configuration.store
+    if is_dledger(configuration):
+        return
     where = settings.get("brokerId") or Setting("brokerId", str(broker.broker_id), "default")
     if store.broker_role is not BrokerRole.SLAVE:
         if broker.broker_id != 0:
@@ -286,6 +295,8 @@ def _apply_ports(
             )
         )
     configuration.store.ha_listen_port = port + 1
+    if is_dledger(configuration):
+        _check_dledger_port(configuration, settings)
     if embeds_namesrv(configuration):
         embedded = configuration.ours.embedded_namesrv_port
         for planned in port_plan(configuration)[:3]:
@@ -295,6 +306,18 @@ def _apply_ports(
                     f"set another, or namesrvAddr"
                 )
     _check_metrics_port(port_plan(configuration), settings)
+
+
+def _check_dledger_port(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting]
+) -> None:
+    """:raises ConfigurationError: it is one of the clients' ports, too."""
+    *others, own = port_plan(configuration)[:3]
+    for planned in others:
+        if planned.port == own.port:
+            raise settings["dLegerPeers"].error(
+                f"the own entry's port {own.port} is for {planned.purpose}; give it another"
+            )
 
 
 def _complete_acl(

@@ -97,3 +97,21 @@ class RmqHaConfig:
     log_format: LogFormat = key(
         "logFormat", LogFormat.text, "text, or json: one object a line, with every field"
     )
+    dledger_commit_own_term_only: bool = key(
+        "dLegerCommitOwnTermOnly",
+        True,
+        "a new DLedger leader commits earlier terms' entries only with one of its own, which it "
+        "writes to the topic RMQ_SYS_DLEDGER_TERM (Raft paper, figure 8); false: as 4.9.7",
+    )
+    dledger_sticky_leader: int = key(
+        "dLegerStickyLeader",
+        0,
+        "ms since the leader was heard of, within which a candidate of a larger term is refused; "
+        "0: never, as 4.9.7",
+    )
+    dledger_operator_hosts: str = key(
+        "dLegerOperatorHosts",
+        "",
+        "hosts, comma-separated, that may ask for a leadership transfer on the DLedger port; "
+        "empty: this machine and the hosts of dLegerPeers; *: all, as 4.9.7",
+    )

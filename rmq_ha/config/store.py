@@ -16,7 +16,7 @@ class MessageStoreConfig:
     store_path_root_dir: str | None = key("storePathRootDir", None, "root directory")
     store_path_commit_log: str | None = key("storePathCommitLog", None, "CL directory (or list)")
     store_path_dledger_commit_log: str | None = key(
-        "storePathDLedgerCommitLog", None, "DLedger data directory"
+        "storePathDLedgerCommitLog", None, "DLedger data directory, or several, separated by ,"
     )
     read_only_commit_log_store_paths: str | None = key(
         "readOnlyCommitLogStorePaths", None, "further CL directories, read only"
@@ -155,13 +155,21 @@ class MessageStoreConfig:
         "fastFailIfNoBufferInStorePool", False, "fail instead of waiting for a buffer"
     )
     enable_dleger_commit_log: bool = key(
-        "enableDLegerCommitLog", False, "DLedger (Raft) commit log; other file format, out of scope"
+        "enableDLegerCommitLog", False, "the commit log is that of a DLedger (Raft) group"
     )
-    dleger_group: str | None = key("dLegerGroup", None, "DLedger")
-    dleger_peers: str | None = key("dLegerPeers", None, "DLedger")
-    dleger_self_id: str | None = key("dLegerSelfId", None, "DLedger")
-    preferred_leader_id: str | None = key("preferredLeaderId", None, "DLedger")
-    enable_batch_push: bool = key("enableBatchPush", False, "DLedger")
+    dleger_group: str | None = key(
+        "dLegerGroup", None, "name of the group; all members say the same"
+    )
+    dleger_peers: str | None = key(
+        "dLegerPeers", None, "all members, this one too: n0-host:port;n1-host:port;..."
+    )
+    dleger_self_id: str | None = key("dLegerSelfId", None, "which of dLegerPeers this broker is")
+    preferred_leader_id: str | None = key(
+        "preferredLeaderId", None, "members that should lead: n0;n1"
+    )
+    enable_batch_push: bool = key(
+        "enableBatchPush", False, "a DLedger leader pushes several entries per request"
+    )
     enable_schedule_message_stats: bool = key(
         "enableScheduleMessageStats", True, "statistics for delayed delivery"
     )

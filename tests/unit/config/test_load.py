@@ -85,10 +85,7 @@ def test_values_are_typed_and_stripped() -> None:
         ("messageDelayLevel=1s 5x", "'5x' is not a number with s, m, h or d"),
         ("storePathCommitLog=/a,/b", "several directories are not implemented: name one"),
         ("duplicationEnable=true", "dispatch breaks with it, as it does in RocketMQ 4.9.7"),
-        (
-            "enableDLegerCommitLog=true",
-            "DLedger is not implemented; use brokerRole SYNC_MASTER and SLAVE",
-        ),
+        ("enableDLegerCommitLog=true", "dLegerGroup is missing"),
         ("tls.server.mode=on", "must be one of disabled, permissive, enforcing"),
         ("tls.enable=1", "must be true or false"),
         (
