@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from rmq_ha.app.check import finish_check
+from rmq_ha.app.descriptors import allow_descriptors, complaint
 from rmq_ha.app.log import LogStyle, server_observer
 from rmq_ha.app.process import ProcessEnd
 from rmq_ha.app.service import ServerService
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.settings import Notice
 from rmq_ha.errors import ConfigurationError
 
 
@@ -36,6 +38,9 @@ def make_service(
             finish_check(configuration, notices)
     except ConfigurationError as error:
         raise SystemExit(f"{program}: {error}") from None
+    few = complaint(allow_descriptors())
+    if few is not None:
+        notices = [*notices, Notice(few)]
     from twisted.internet import reactor
 
     from rmq_ha.host.real import make_host

@@ -124,3 +124,23 @@ def test_usage(tmp_path):
     usage = RealDisk().usage(str(tmp_path))
     assert 0 < usage.used <= usage.total
     assert RealDisk().usage(str(tmp_path / "none")) is None
+
+
+def test_a_backup_is_a_copy_where_there_are_no_links(tmp_path, monkeypatch):
+    """FAT, some network file systems; what a crash left of the last attempt is no obstacle."""
+
+    def no_links(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    path = str(tmp_path / "table.json")
+    disk = RealDisk()
+    disk.replace(path, b"one")
+    (tmp_path / "table.json.bak.tmp").write_bytes(b"torn")
+    disk.replace(path, b"two", backup=True)
+    assert (disk.read_bytes(path), disk.read_bytes(path + ".bak")) == (b"two", b"one")
+    monkeypatch.undo()
+    (tmp_path / "table.json.bak.tmp").write_bytes(b"torn")
+    disk.replace(path, b"three", backup=True)
+    assert (disk.read_bytes(path), disk.read_bytes(path + ".bak")) == (b"three", b"two")
+    assert sorted(os.listdir(tmp_path)) == ["table.json", "table.json.bak"]
