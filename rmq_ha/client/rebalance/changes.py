@@ -1,0 +1,61 @@
+"""What a new share of a topic's queues means for the queues that a member has."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
+from rmq_ha.wire.bodies import MessageQueue
+
+
+class Assignment(NamedTuple):
+    """
+    The step from one share to the next.
+
+    :ivar removed: owned up to now, and no more.
+    :ivar added: newly owned.
+    """
+
+    removed: list[MessageQueue]
+    added: list[MessageQueue]
+
+
+def sort_queues(queues: Collection[MessageQueue]) -> list[MessageQueue]:
+    """As Java's MessageQueue compares: topic, broker, number; texts by UTF-16 unit."""
+    return sorted(
+        queues, key=lambda queue: (_units(queue.topic), _units(queue.broker_name), queue.queue_id)
+    )
+
+
+def sort_clients(clients: Collection[str]) -> list[str]:
+    """As Java's String compares."""
+    return sorted(clients, key=_units)
+
+
+def share_of(
+    strategy: AllocateStrategy,
+    group: str,
+    client_id: str,
+    queues: Collection[MessageQueue],
+    clients: Collection[str],
+) -> list[MessageQueue]:
+    """
+    What one member shall have.
+
+    :raises ValueError: see `AllocateStrategy.allocate`.
+    """
+    return strategy.allocate(group, client_id, sort_queues(queues), sort_clients(clients))
+
+
+def compare(
+    topic: str, owned: Collection[MessageQueue], share: Sequence[MessageQueue]
+) -> Assignment:
+    """What has to go and to come; queues of other topics stay out of it."""
+    wanted = set(share)
+    removed = [queue for queue in owned if queue.topic == topic and queue not in wanted]
+    have = set(owned)
+    added = [queue for queue in dict.fromkeys(share) if queue not in have]
+    return Assignment(removed, added)
+
+
+def _units(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,94 @@
+"""The strategies that know where brokers and members stand.
+
+Spec: remoting.md, section 11.3.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rmq_ha.client.rebalance.strategies import AllocateStrategy, is_member
+from rmq_ha.wire.bodies import MessageQueue
+
+
+class AllocateByMachineRoom:
+    """
+    Only queues of brokers whose name is `<room>@<rest>` with one of these rooms (MACHINE_ROOM).
+
+    :param rooms: the rooms from which to consume.
+    """
+
+    name = "MACHINE_ROOM"
+
+    def __init__(self, rooms: Iterable[str]) -> None:
+        self.rooms = set(rooms)
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+    ) -> list[MessageQueue]:
+        """See `AllocateStrategy`."""
+        if not is_member(client_id, queues, clients):
+            return []
+        near = [queue for queue in queues if self._has(queue.broker_name)]
+        index = clients.index(client_id)
+        share, more = divmod(len(near), len(clients))
+        mine = near[index * share : (index + 1) * share]
+        if index < more:
+            mine.append(near[share * len(clients) + index])
+        return mine
+
+    def _has(self, broker_name: str) -> bool:
+        # Java splits at each @ and drops empty pieces at the end: `room@` is one piece.
+        pieces = broker_name.rstrip("@").split("@")
+        return len(pieces) == 2 and pieces[0] in self.rooms
+
+
+class AllocateMachineRoomNearby:
+    """
+    Queues go to members in the same room; those of rooms without members, to all.
+
+    :param strategy: shares out what belongs together.
+    :param room_of_broker: a queue's room.
+    :param room_of_client: a member's room, from its id.
+    """
+
+    def __init__(
+        self,
+        strategy: AllocateStrategy,
+        room_of_broker: Callable[[MessageQueue], str],
+        room_of_client: Callable[[str], str],
+    ) -> None:
+        self._strategy = strategy
+        self._room_of_broker = room_of_broker
+        self._room_of_client = room_of_client
+
+    @property
+    def name(self) -> str:
+        """As Java's."""
+        return f"MACHINE_ROOM_NEARBY-{self._strategy.name}"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]
+    ) -> list[MessageQueue]:
+        """See `AllocateStrategy`."""
+        if not is_member(client_id, queues, clients):
+            return []
+        queues_by_room: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            room = self._room_of_broker(queue)
+            if not room:
+                raise ValueError(f"the room of broker {queue.broker_name} is not known")
+            queues_by_room.setdefault(room, []).append(queue)
+        clients_by_room: dict[str, list[str]] = {}
+        for client in clients:
+            room = self._room_of_client(client)
+            if not room:
+                raise ValueError(f"the room of client {client} is not known")
+            clients_by_room.setdefault(room, []).append(client)
+        mine: list[MessageQueue] = []
+        here = self._room_of_client(client_id)
+        near = queues_by_room.pop(here, None)
+        if near:
+            mine += self._strategy.allocate(group, client_id, near, clients_by_room[here])
+        for room in sorted(queues_by_room):
+            if room not in clients_by_room:
+                mine += self._strategy.allocate(group, client_id, queues_by_room[room], clients)
+        return mine
