@@ -34,6 +34,7 @@ LAYERS = {
     "rmq_ha.ha": 2,
     "rmq_ha.ha.link": 3,
     "rmq_ha.dledger": 2,
+    "rmq_ha.dledger.codec": 1,
     "rmq_ha.dledger.codes": 1,
     "rmq_ha.dledger.settings": 0,
     "rmq_ha.dledger.format": 1,

@@ -1,12 +1,16 @@
 """What members say to each other, as values: the fields of chapter 6 in our spelling."""
 
+from typing import Annotated
+
 import msgspec
 
 from rmq_ha.dledger.codes import PushType, VoteResult
 from rmq_ha.dledger.values import Entry
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
     What every body has.
 
@@ -21,8 +25,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     remote_id: str | None = None
     local_id: str | None = None
     leader_id: str | None = None
-    term: int = -1
-    code: int = 200
+    term: Int64 = -1
+    code: Int64 = 200
 
 
 class VoteRequest(Message, frozen=True, kw_only=True):
@@ -33,8 +37,8 @@ class VoteRequest(Message, frozen=True, kw_only=True):
         true: upstream ignores keys that it does not know.
     """
 
-    ledger_end_index: int = -1
-    ledger_end_term: int = -1
+    ledger_end_index: Int64 = -1
+    ledger_end_term: Int64 = -1
     transfer: bool = False
 
 
@@ -60,7 +64,7 @@ class PushEntryRequest(Message, frozen=True, kw_only=True):
     """
 
     type: PushType = PushType.APPEND
-    commit_index: int = -1
+    commit_index: Int64 = -1
     entry: Entry | None = None
     batch_entry: tuple[Entry, ...] = ()
 
@@ -73,10 +77,10 @@ class PushEntryResponse(Message, frozen=True, kw_only=True):
     :ivar count: of entries; 0 for COMMIT.
     """
 
-    index: int | None = None
-    count: int = 0
-    begin_index: int = -1
-    end_index: int = -1
+    index: Int64 | None = None
+    count: Int64 = 0
+    begin_index: Int64 = -1
+    end_index: Int64 = -1
 
 
 class MetadataRequest(Message, frozen=True, kw_only=True):
@@ -92,7 +96,7 @@ class MetadataResponse(Message, frozen=True, kw_only=True):
 class GetEntriesRequest(Message, frozen=True, kw_only=True):
     """Spec: dledger.md, section 6.5."""
 
-    begin_index: int = -1
+    begin_index: Int64 = -1
 
 
 class GetEntriesResponse(Message, frozen=True, kw_only=True):
@@ -110,8 +114,8 @@ class AppendEntryRequest(Message, frozen=True, kw_only=True):
 class AppendEntryResponse(Message, frozen=True, kw_only=True):
     """:ivar pos: -1: refused."""
 
-    index: int = -1
-    pos: int = -1
+    index: Int64 = -1
+    pos: Int64 = -1
 
 
 class LeadershipTransferRequest(Message, frozen=True, kw_only=True):
@@ -119,7 +123,7 @@ class LeadershipTransferRequest(Message, frozen=True, kw_only=True):
 
     transfer_id: str | None = None
     transferee_id: str | None = None
-    take_leadership_ledger_index: int = -1
+    take_leadership_ledger_index: Int64 = -1
 
 
 class LeadershipTransferResponse(Message, frozen=True, kw_only=True):
