@@ -57,6 +57,11 @@ class CommitLog:
         self._subscribers: list[Callable[[], None]] = []
 
     @property
+    def directories(self) -> list[str]:
+        """Where new files go."""
+        return self.row.directories
+
+    @property
     def min_offset(self) -> int:
         """Start of the first file; -1 without files."""
         return self.row.starts[0] if self.row.starts else -1

@@ -4,6 +4,7 @@ Spec: store.md.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -23,16 +24,15 @@ from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host, Lock
 from rmq_ha.store.checkpoint import Checkpoint
-from rmq_ha.store.clean import LogCleaner
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.flags import INDEX_ERROR, LOG_ERROR, QUEUE_ERROR, RunningFlags
-from rmq_ha.store.flush import CommitLogFlusher, QueueFlusher
+from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.store.maintenance import StoreMaintenance
+from rmq_ha.store.parts import ClassicParts, KeepsItself, LogParts
 from rmq_ha.store.puts import (
     asks_for_delay,
     batch_members,
@@ -40,7 +40,6 @@ from rmq_ha.store.puts import (
     redirect_delayed,
 )
 from rmq_ha.store.reader import MessageReader
-from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
 from rmq_ha.store.settle import Done, PutSettler
@@ -60,6 +59,8 @@ class DefaultMessageStore(StoreMaintenance):
 
     :param log: another commit log than the built-in one (from a plugin).
     :param memory_bytes: of this machine.
+    :ivar is_elected: an election says whether this is a slave; else the configuration.
+    :ivar parts: what is around the log.
     """
 
     logger = Logger()
@@ -68,7 +69,7 @@ class DefaultMessageStore(StoreMaintenance):
         self,
         host: Host,
         configuration: BrokerConfiguration,
-        log: CommitLog | None = None,
+        log: Any = None,
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
         config = configuration.store
@@ -77,6 +78,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.host = host
         self.configuration = configuration
         self.is_slave = config.broker_role is BrokerRole.SLAVE
+        self.is_elected = config.enable_dleger_commit_log
         self.delay_levels = parse_delay_levels(config.message_delay_level)
         flags = RunningFlags()
         if log is None:
@@ -104,10 +106,18 @@ class DefaultMessageStore(StoreMaintenance):
             memory_bytes,
         )
         self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
-        self.flusher = CommitLogFlusher(
-            host.clock, host.worker, config, log, self.checkpoint, self._log_flushed
+        self.parts: LogParts = (
+            log.make_parts(self) if isinstance(log, KeepsItself) else ClassicParts(self, log)
         )
-        self._settler = PutSettler(host.clock, config, log, self.flusher, self.statistics)
+        self.flusher, self.cleaner = self.parts.flusher, self.parts.cleaner
+        self._settler = PutSettler(
+            host.clock,
+            config,
+            log,
+            self.flusher,
+            self.statistics,
+            self.parts.always_waits,
+        )
         self.queue_flusher = QueueFlusher(
             host.clock,
             host.worker,
@@ -118,19 +128,13 @@ class DefaultMessageStore(StoreMaintenance):
         )
         if index is not None:
             index.on_file_full = self.queue_flusher.index_file_full
-        self.cleaner = LogCleaner(
-            config,
-            host.disk,
-            host.worker,
-            log,
-            f"{root}/consumequeue",
-            flags,
-            host.now_ms,
-            full_ratio=configuration.ours.disk_space_warning_level_ratio / 100,
-            force_ratio=configuration.ours.disk_space_clean_forcibly_ratio / 100,
-        )
         self.dispatcher = Dispatcher(
-            host.clock, log, self.is_slave, self._dispatched, self._dispatch_stuck
+            host.clock,
+            log,
+            self.is_slave,
+            self._dispatched,
+            self._dispatch_stuck,
+            self.parts.tail,
         )
         self.dispatcher.add_target(QUEUE_ERROR, queues.put_requests, 30)
         if index is not None:
@@ -156,6 +160,11 @@ class DefaultMessageStore(StoreMaintenance):
         log.subscribe(self._service.poke)
 
     # Assembling
+
+    def become(self, *, is_slave: bool) -> None:
+        """Change sides, as an election wants it; delivery of delayed messages is another step."""
+        self.is_slave = self.dispatcher.is_slave = is_slave
+        self._reader.is_slave = is_slave
 
     def attach_replication(self, replication: IReplication) -> None:
         """The HA service: the store starts it, pokes it, asks it about puts, and stops it."""
@@ -297,7 +306,8 @@ class DefaultMessageStore(StoreMaintenance):
         for flag in (QUEUE_ERROR, INDEX_ERROR, LOG_ERROR):
             self.flags.clear(flag)
 
-    def _log_flushed(self) -> None:
+    def log_flushed(self) -> None:
+        """More of the log is on the disk; the checkpoint says so in time."""
         self.queue_flusher.dispatched()
 
     # Beginning and end
@@ -322,50 +332,22 @@ class DefaultMessageStore(StoreMaintenance):
     def _load(self) -> None:
         disk = self.host.disk
         last_exit_ok = not disk.exists(f"{self.root}/abort")
-        self.log.row.load()
+        self.parts.load()
         self.queues.load()
         self.checkpoint.load()
         if self.index is not None:
             self.index.load(last_exit_ok, self.checkpoint.index)
         self.queues.recover(last_exit_ok)
-        self._recover_log(last_exit_ok)
+        self.parts.recover(last_exit_ok)
         self.renumber()
         self.schedule.load()
         disk.open(f"{self.root}/abort", 0).close()
 
-    def _recover_log(self, last_exit_ok: bool) -> None:
-        config, queues, log = self._configuration, self.queues, self.log
-        recovery = LogRecovery(log, config.check_crcon_recover)
-        if last_exit_ok:
-            verify = self.configuration.ours.verify_log_at_start
-            found = recovery.normal(None if verify else queues.last_record())
-            safe = found.end
-        else:
-            with_index = config.message_index_enable and config.message_index_safe
-            times = self.checkpoint.times
-            safe = recovery.first_unsure(
-                times.min_timestamp_index if with_index else times.min_timestamp
-            )
-            queues.truncate(safe)  # a torn unit there would pass for a good one
-            found = recovery.abnormal(safe, self._dispatch_again)
-            self.checkpoint.logics = max(self.checkpoint.logics, found.last_store_timestamp)
-        self.logger.info(
-            "the commit log ends at {end} after {how} stop; {records} records read",
-            end=found.end,
-            how="a clean" if last_exit_ok else "an abnormal",
-            records=found.records,
-        )
-        recovery.cut(found.end, safe)
-        log.last_store_timestamp = found.last_store_timestamp
-        if not log.row.starts:
-            queues.remove_all()
-        elif queues.max_physical_offset >= found.end:
-            queues.truncate(found.end)
-
-    def _dispatch_again(self, requests: list[DispatchRequest]) -> None:
-        self.queues.put_requests(requests)
-        if self.index is not None:
-            self.index.put_requests(requests)
+    def sure_until_ms(self) -> int:
+        """After a crash: what was stored up to then is on the disk, in log, queues and index."""
+        config, times = self._configuration, self.checkpoint.times
+        with_index = config.message_index_enable and config.message_index_safe
+        return times.min_timestamp_index if with_index else times.min_timestamp
 
     def renumber(self) -> None:
         """Take the numbering and the first offsets of all queues from what is on the disk."""
@@ -388,7 +370,7 @@ class DefaultMessageStore(StoreMaintenance):
 
     def close(self) -> None:
         """Give up files and lock."""
-        self.log.row.close()
+        self.parts.close()
         self.queues.close()
         if self.index is not None:
             self.index.close()

@@ -4,17 +4,18 @@ Spec: store.md, section 6.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
-from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.format.commitlog import BLANK
-from rmq_ha.store.scan import MORE, READ_SIZE, scan
+from rmq_ha.store.tail import Tail
 
-SLICE = 256
+if TYPE_CHECKING:
+    from rmq_ha.store.parts import StoreLog
+
 _RETRY_S = 1.0
 _BULK = 1 << 17
 """Bytes in one turn that only a slave far behind gets."""
@@ -27,9 +28,11 @@ class Dispatcher:
     """
     Carries records, in log order and a slice a turn, to everyone who builds on them.
 
-    :param is_slave: a slave waits for bytes that it cannot read yet; a master skips them.
+    :param is_slave: a slave waits for bytes that it cannot read yet; a master skips them. It may
+        change.
     :param reached: gets the store timestamp of the newest record of each slice.
     :param stuck: a target failed that often in a row; gets its name and the reason.
+    :param tail: of `log`.
     :ivar position: physical offset up to which everything is dispatched.
     """
 
@@ -38,22 +41,22 @@ class Dispatcher:
     def __init__(
         self,
         clock: IReactorTime,
-        log: CommitLog,
+        log: "StoreLog",
         is_slave: bool,
         reached: Callable[[list[DispatchRequest]], None],
         stuck: Callable[[str, str | None], None],
+        tail: Tail,
     ) -> None:
         self._clock = clock
         self._log = log
-        self._is_slave = is_slave
+        self._tail = tail
+        self.is_slave = is_slave
         self._reached = reached
         self._stuck = stuck
         self._targets: list[tuple[str, Target, int]] = []
         self._failures = 0
         self._turn: IDelayedCall | None = None
         self._retry: IDelayedCall | None = None
-        self._told_at = -1
-        self._needed_end = 0
         self._is_running = False
         self._seen_end = 0
         self._next_slice = 0.0
@@ -96,7 +99,7 @@ class Dispatcher:
 
         Some slices are dispatched all the same, so that consumers see it move.
         """
-        if not self._is_slave:
+        if not self.is_slave:
             return False
         end = self._log.max_offset
         grown, self._seen_end = end - self._seen_end, end
@@ -122,70 +125,22 @@ class Dispatcher:
         """
         log = self._log
         self.position = max(self.position, log.min_offset)
-        if self.position >= log.max_offset or self._needed_end > log.max_offset:
+        if self.position >= log.max_offset:
             return False
-        requests, more = self._pending_slice(), True
         try:
-            if requests:
-                end = requests[-1].physical_offset + requests[-1].size
-            else:
-                requests, end, more = self._read_slice()
+            found = self._tail.next_slice(self.position, self.is_slave)
         except StoreError as error:
             self._wait_and_retry("commit log", str(error), 1)
             return False
+        if found is None:
+            return False
+        requests, end, more = found
         if requests and not self._carry(requests):
             return False
         self.position = end
         if requests:
             self._tell_reached(requests)
         return more and end < log.max_offset
-
-    def _pending_slice(self) -> list[DispatchRequest]:
-        """From what the append left behind, if that starts exactly here and is contiguous."""
-        pending, position = self._log.pending, self.position
-        while pending and pending[0].physical_offset < position:
-            pending.popleft()
-        requests: list[DispatchRequest] = []
-        while pending and len(requests) < SLICE and pending[0].physical_offset == position:
-            request = pending.popleft()
-            requests.append(request)
-            position += request.size
-        return requests
-
-    def _read_slice(self) -> tuple[list[DispatchRequest], int, bool]:
-        """From the log: the records, the position behind them, and whether to go on at once."""
-        position = self.position
-        size = max(READ_SIZE, self._needed_end - position)
-        found = scan(self._log.read(position, size), position, self._log.delay_levels, SLICE)
-        end = position + found.size
-        next_file = self._log.row.start_of(position) + self._log.file_size
-        self._needed_end = 0
-        if found.verdict == BLANK:
-            return found.requests, next_file, True
-        if found.verdict == MORE:
-            needed_end = end + found.needed
-            is_here = needed_end <= self._log.max_offset
-            if is_here or (self._is_slave and needed_end <= next_file):
-                self._needed_end = needed_end
-                return found.requests, end, is_here
-        if found.verdict > 0:
-            self._tell(end, f"a record of {found.verdict} bytes whose parts do not fit; skipped")
-            return found.requests, end + found.verdict, True
-        return found.requests, *self._beyond_unreadable(end, next_file)
-
-    def _beyond_unreadable(self, end: int, next_file: int) -> tuple[int, bool]:
-        if self._is_slave:
-            self._tell(end, "unreadable; waiting for more from the master")
-            return end, False
-        self._tell(end, "unreadable; skipping to the next file or the end of the log")
-        return min(next_file, self._log.max_offset), True
-
-    def _tell(self, offset: int, what: str) -> None:
-        if offset != self._told_at:
-            self._told_at = offset
-            self.log.error(
-                "the commit log at {physical_offset}: {what}", physical_offset=offset, what=what
-            )
 
     def _tell_reached(self, requests: list[DispatchRequest]) -> None:
         try:

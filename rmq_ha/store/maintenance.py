@@ -7,8 +7,9 @@ from collections.abc import Collection
 
 from rmq_ha.model.topics import OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.seams import Host
-from rmq_ha.store.clean import LogCleaner, disk_ratio
+from rmq_ha.store.clean import disk_ratio
 from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.parts import Cleaner
 from rmq_ha.store.reads import StoreReads
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.statistics import readable_size
@@ -21,7 +22,7 @@ class StoreMaintenance(StoreReads):
     """Cleaning on command, and the runtime info."""
 
     host: Host
-    cleaner: LogCleaner
+    cleaner: Cleaner
     dispatcher: Dispatcher
     schedule: ScheduleMessageService
 
@@ -66,11 +67,11 @@ class StoreMaintenance(StoreReads):
         now_ms = self.host.now_ms()
         disk, log = self.host.disk, self.log
         table = self.statistics.table(now_ms)
-        for path in log.row.directories:
+        for path in log.directories:
             table[f"commitLogDiskRatio_{path}"] = str(disk_ratio(disk, path))
         table["commitLogDiskRatio"] = str(self.cleaner.log_ratio())
         table["consumeQueueDiskRatio"] = str(self.cleaner.queue_ratio())
-        usage = disk.usage(log.row.directories[0])
+        usage = disk.usage(log.directories[0])
         total, usable = (usage.total, usage.usable) if usage is not None else (0, 0)
         table["commitLogDirCapacity"] = (
             f"Total : {readable_size(total)}, Free : {readable_size(usable)}."

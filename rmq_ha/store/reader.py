@@ -38,7 +38,8 @@ class MessageReader:
     :param log: where the records are.
     :param memory_bytes: of this machine; what is farther behind the end of the log than the
         configured share of it counts as cold and is given out in smaller batches.
-    :param is_slave: the offset for the next pull is not corrected, unless `offsetCheckInSlave`.
+    :param is_slave: the offset for the next pull is not corrected, unless `offsetCheckInSlave`. It
+        may change.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class MessageReader:
         self._log = log
         self._queues = queues
         self._memory = memory_bytes
-        self._corrects = not is_slave or config.offset_check_in_slave
+        self.is_slave = is_slave
 
     def get_message(
         self,
@@ -98,7 +99,7 @@ class MessageReader:
                 )
             status = GetMessageStatus.OFFSET_FOUND_NULL
             next_offset = queue.next_file_offset(queue_offset)
-        if not self._corrects:
+        if self.is_slave and not self._config.offset_check_in_slave:
             next_offset = queue_offset
         return GetMessageResult(status, next_offset, low, high, [])
 

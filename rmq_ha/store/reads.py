@@ -9,11 +9,11 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import GetMessageResult
 from rmq_ha.model.status import GetMessageStatus
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.index import IndexService
+from rmq_ha.store.parts import StoreLog
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.statistics import StoreStatistics
 
@@ -44,7 +44,7 @@ class StoreReads:
     def __init__(
         self,
         configuration: MessageStoreConfig,
-        log: CommitLog,
+        log: StoreLog,
         queues: ConsumeQueueTable,
         index: IndexService | None,
         reader: MessageReader,

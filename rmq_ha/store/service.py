@@ -76,7 +76,7 @@ class StoreService:
             await maybeDeferred(store.replication.start)
         self._check_wanted()
         store.is_open = True
-        if not store.is_slave:
+        if not store.is_slave and not store.is_elected:
             store.schedule.start()
         store.queue_flusher.dispatched()  # recovery and catching up may have written queues
         self._start_rounds()
@@ -180,7 +180,7 @@ class StoreService:
             and store.flags.may_be_closed_cleanly
             and not store.queue_flusher.is_broken
         )
-        store.log.drop_spare()
+        store.parts.stopped()
         if is_clean:
             store.host.disk.remove(f"{store.root}/abort")
         else:

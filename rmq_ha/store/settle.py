@@ -13,7 +13,7 @@ from rmq_ha.interfaces import ICommitLog, IReplication
 from rmq_ha.model.histogram import Histogram
 from rmq_ha.model.message import AppendResult, PutMessageResult
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
-from rmq_ha.store.flush import CommitLogFlusher
+from rmq_ha.store.parts import Flusher
 from rmq_ha.store.puts import MaybeLater, combine_later
 from rmq_ha.store.statistics import StoreStatistics
 
@@ -25,6 +25,7 @@ class PutSettler:
     """
     Waits for flush and replication of a run of messages once, and counts how it went.
 
+    :param always_waits: also for messages that do not ask for it.
     :ivar replication: the HA service; None without one.
     :ivar began: when the last append began; the caller sets it, and `ended`.
     """
@@ -34,8 +35,9 @@ class PutSettler:
         clock: IReactorTime,
         config: MessageStoreConfig,
         log: ICommitLog,
-        flusher: CommitLogFlusher,
+        flusher: Flusher,
         statistics: StoreStatistics,
+        always_waits: bool = False,
     ) -> None:
         self.replication: IReplication | None = None
         self.began = self.ended = 0.0
@@ -43,6 +45,7 @@ class PutSettler:
         self._config = config
         self._log = log
         self._flusher = flusher
+        self._always_waits = always_waits
         self._statistics = statistics
         self._outcomes = statistics.outcomes
 
@@ -72,7 +75,7 @@ class PutSettler:
             done(self._results(appended, status, first is last))
 
         settled = PutMessageStatus.PUT_OK
-        if wait and first is not None and last is not None:
+        if (wait or self._always_waits) and first is not None and last is not None:
             later = self._wait(first.physical_offset, last.physical_offset + last.size)
             if isinstance(later, Deferred):
                 outcomes.waiting += stored

@@ -209,7 +209,7 @@ class BrokerStatus:
             **store.runtime_info(),
         }
         tell_runtime(samples, info)
-        usage = broker.host.disk.usage(store.log.row.directories[0])
+        usage = broker.host.disk.usage(store.log.directories[0])
         if usage is not None:
             samples.add("rocketmq_brokeruntime_commitlogdir_capacity_total", usage.total)
             samples.add("rocketmq_brokeruntime_commitlogdir_capacity_free", usage.usable)

@@ -42,7 +42,7 @@ class Counting(Dispatcher):
 
 def dispatcher(is_slave: bool) -> tuple[Counting, Any, Turns]:
     clock, log = Turns(), SimpleNamespace(max_offset=0)
-    made = Counting(clock, log, is_slave, lambda _: None, lambda *_: None)  # type: ignore[arg-type]
+    made = Counting(clock, log, is_slave, lambda _: None, lambda *_: None, None)  # type: ignore[arg-type]
     made.start()
     return made, log, clock
 

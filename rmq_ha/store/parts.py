@@ -1,0 +1,261 @@
+"""What a store puts around its commit log: the seam between the two kinds of logs there are.
+
+Spec: store.md, section 5; dledger.md, chapter 15.
+"""
+
+from collections.abc import Callable, Sequence, Sized
+from typing import Protocol, runtime_checkable
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.model.message import AppendResult, DispatchRequest, Message
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.seams import Host
+from rmq_ha.store.append import GroupEncoder
+from rmq_ha.store.checkpoint import Checkpoint
+from rmq_ha.store.clean import LogCleaner
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.flags import RunningFlags
+from rmq_ha.store.flush import CommitLogFlusher
+from rmq_ha.store.index import IndexService
+from rmq_ha.store.puts import MaybeLater
+from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.tail import LogTail, Tail
+
+
+class Surroundings(Protocol):
+    """What of a store the parts work with; it may be read when the store is built."""
+
+    host: Host
+    configuration: BrokerConfiguration
+    root: str
+    flags: RunningFlags
+    queues: ConsumeQueueTable
+    index: IndexService | None
+    checkpoint: Checkpoint
+
+    def sure_until_ms(self) -> int:
+        """After a crash: what was stored up to then is on the disk, in log, queues and index."""
+
+    def log_flushed(self) -> None:
+        """More of the log is on the disk."""
+
+
+class StoreLog(Protocol):
+    """
+    A commit log as a store uses it.
+
+    :ivar encoder: limits and the numbering of queues.
+    :ivar last_store_timestamp: of the newest record, ms.
+    """
+
+    encoder: GroupEncoder
+    last_store_timestamp: int
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of one file."""
+
+    @property
+    def delay_levels(self) -> list[int]:
+        """Ms of level 1, 2, ..."""
+
+    @property
+    def directories(self) -> Sequence[str]:
+        """Where it may grow."""
+
+    @property
+    def pending(self) -> Sized:
+        """Appended records whose meaning is kept for the dispatcher."""
+
+    @property
+    def fault(self) -> str | None:
+        """Why it takes no more writes; None while it does."""
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the first file; -1 without files."""
+
+    @property
+    def max_offset(self) -> int:
+        """End of what may be read; 0 without files."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on this disk."""
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when there is more of it."""
+
+    def append_group(
+        self, messages: list[Message], contiguous: bool, now_ms: int
+    ) -> list[AppendResult | PutMessageStatus]:
+        """Append messages; one result for each."""
+
+    def read(self, physical_offset: int, limit: int) -> bytes:
+        """Bytes from an offset on, up to the end of that file at most."""
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
+        """The bytes of one record; None where there is none."""
+
+
+class Flusher(Protocol):
+    """Brings the log to the disk."""
+
+    @property
+    def waiting(self) -> int:
+        """How many puts wait for the disk."""
+
+    def wait_flushed(self, next_offset: int) -> MaybeLater:
+        """A status where nothing needs waiting, else a Deferred of one that never fails."""
+
+    def appended(self) -> None:
+        """The log grew; called once a turn."""
+
+    async def stop(self) -> None:
+        """Flush what is left; every waiter has fired afterwards."""
+
+
+class Cleaner(Protocol):
+    """Deletes what is old, and refuses puts while the disk is full."""
+
+    def clean_manually(self) -> None:
+        """The next rounds delete what is expired, whatever the hour."""
+
+    def log_ratio(self) -> float:
+        """How full the log's disk is, 0 to 1."""
+
+    def queue_ratio(self) -> float:
+        """How full the queues' disk is, 0 to 1."""
+
+    def check_disk(self) -> None:
+        """Refuse puts while the disk is full; take them again when it is not."""
+
+    def clean(self) -> "Deferred[int]":
+        """One round; fires with the number of files that were deleted."""
+
+
+class LogParts(Protocol):
+    """
+    One kind of log's own ways.
+
+    :ivar always_waits: every put waits for replicas, also one that does not ask for it.
+    """
+
+    always_waits: bool
+
+    @property
+    def tail(self) -> Tail:
+        """For the dispatcher."""
+
+    @property
+    def flusher(self) -> Flusher:
+        """For puts."""
+
+    @property
+    def cleaner(self) -> Cleaner:
+        """For rounds and operators."""
+
+    def load(self) -> None:
+        """
+        Look which files there are.
+
+        :raises StoreError: they are not as they must be.
+        """
+
+    def recover(self, last_exit_ok: bool) -> None:
+        """
+        Find the end of the log, and cut queues that reach behind it; they are loaded.
+
+        :raises StoreError: the disk refuses.
+        """
+
+    def stopped(self) -> None:
+        """Nothing will be written any more; `close` follows."""
+
+    def close(self) -> None:
+        """Give up the files."""
+
+
+@runtime_checkable
+class KeepsItself(Protocol):
+    """A log that is not kept as the built-in one is."""
+
+    def make_parts(self, store: Surroundings) -> LogParts:
+        """What the store shall put around it."""
+
+
+class ClassicParts:
+    """What is around the built-in commit log."""
+
+    logger = Logger()
+    always_waits = False
+
+    def __init__(self, store: Surroundings, log: CommitLog) -> None:
+        host, configuration = store.host, store.configuration
+        config = configuration.store
+        self._store = store
+        self._log = log
+        self.tail = LogTail(log)
+        self.flusher = CommitLogFlusher(
+            host.clock, host.worker, config, log, store.checkpoint, store.log_flushed
+        )
+        self.cleaner = LogCleaner(
+            config,
+            host.disk,
+            host.worker,
+            log,
+            f"{store.root}/consumequeue",
+            store.flags,
+            host.now_ms,
+            full_ratio=configuration.ours.disk_space_warning_level_ratio / 100,
+            force_ratio=configuration.ours.disk_space_clean_forcibly_ratio / 100,
+        )
+
+    def load(self) -> None:
+        """As `LogParts` says."""
+        self._log.row.load()
+
+    def recover(self, last_exit_ok: bool) -> None:
+        """As `LogParts` says; after a crash what was not surely written is dispatched again."""
+        store, log = self._store, self._log
+        config, queues = store.configuration.store, store.queues
+        recovery = LogRecovery(log, config.check_crcon_recover)
+        if last_exit_ok:
+            verify = store.configuration.ours.verify_log_at_start
+            found = recovery.normal(None if verify else queues.last_record())
+            safe = found.end
+        else:
+            safe = recovery.first_unsure(store.sure_until_ms())
+            queues.truncate(safe)  # a torn unit there would pass for a good one
+            found = recovery.abnormal(safe, self._dispatch_again)
+            store.checkpoint.logics = max(store.checkpoint.logics, found.last_store_timestamp)
+        self.logger.info(
+            "the commit log ends at {end} after {how} stop; {records} records read",
+            end=found.end,
+            how="a clean" if last_exit_ok else "an abnormal",
+            records=found.records,
+        )
+        recovery.cut(found.end, safe)
+        log.last_store_timestamp = found.last_store_timestamp
+        if not log.row.starts:
+            queues.remove_all()
+        elif queues.max_physical_offset >= found.end:
+            queues.truncate(found.end)
+
+    def _dispatch_again(self, requests: list[DispatchRequest]) -> None:
+        store = self._store
+        store.queues.put_requests(requests)
+        if store.index is not None:
+            store.index.put_requests(requests)
+
+    def stopped(self) -> None:
+        """As `LogParts` says."""
+        self._log.drop_spare()
+
+    def close(self) -> None:
+        """As `LogParts` says."""
+        self._log.row.close()
