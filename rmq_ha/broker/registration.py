@@ -39,6 +39,7 @@ class Registration:
     :param ha_address_learned: called with the master's HA address, by a slave's registrations.
     :param master_address_learned: called with the master's address, None where no name server
         knows one, after every round that any name server answered.
+    :ivar identity: may change at run time.
     :ivar rounds: finished rounds, those without any answer included.
     :ivar failures: calls to a name server that failed.
     """
@@ -79,6 +80,11 @@ class Registration:
         text = self._config.namesrv_addr or ""
         return list(dict.fromkeys(item.strip() for item in text.split(";") if item.strip()))
 
+    @property
+    def _targets(self) -> list[str]:
+        """Whom to tell: nobody while an election has not said what this broker is."""
+        return self.name_servers if self.identity.broker_id >= 0 else []
+
     def start(self) -> "Deferred[None]":
         """
         Register everywhere, and go on in time.
@@ -117,7 +123,7 @@ class Registration:
 
         The first at once, what follows within 0.1 s together.
         """
-        if self._soon is None and self.name_servers and not self._is_stopped:
+        if self._soon is None and self._targets and not self._is_stopped:
             wait = max(0.0, self._soon_at - self._clock.seconds())
             self._soon = self._clock.callLater(wait, self._register_oneway)
 
@@ -131,7 +137,7 @@ class Registration:
 
     async def _stop(self) -> None:
         await self._everywhere(
-            self.name_servers,
+            self._targets,
             lambda name_server: self._api.unregister(
                 name_server, self.identity, UNREGISTER_TIMEOUT_MS
             ),
@@ -146,7 +152,7 @@ class Registration:
 
     async def _is_wanted(self) -> bool:
         """Any name server says so, or does not say anything."""
-        names = self.name_servers
+        names = self._targets
         version = replace(self._topics.data_version)
         answers = await self._everywhere(
             names,
@@ -181,7 +187,7 @@ class Registration:
         self, register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]]
     ) -> None:
         """One round; a slave takes the answer that names a master over one that does not."""
-        answers = await self._everywhere(self.name_servers, register)
+        answers = await self._everywhere(self._targets, register)
         self.rounds += 1
         if answers:
             self._learn(next((item for item in answers if item.master_address), answers[0]))
@@ -199,7 +205,7 @@ class Registration:
         body = self._body(self._topics.table.values())
         Deferred.fromCoroutine(
             self._everywhere(
-                self.name_servers,
+                self._targets,
                 lambda name_server: self._api.register_oneway(name_server, self.identity, body),
             )
         )
