@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     :ivar body: a commit-log record.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
     pos: int
     body: bytes

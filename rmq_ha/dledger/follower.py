@@ -1,0 +1,331 @@
+"""A follower's half of replication: what it does with the leader's pushes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from twisted.logger import Logger
+
+from rmq_ha.dledger.actions import Committed
+from rmq_ha.dledger.codes import PushType, ResponseCode
+from rmq_ha.dledger.member import NEVER, Member
+from rmq_ha.dledger.messages import PushEntryRequest, PushEntryResponse
+from rmq_ha.dledger.storage import Storage
+from rmq_ha.dledger.values import Entry, Role
+from rmq_ha.errors import InconsistentLedger, LedgerFull, StoreError
+
+_OK = ResponseCode.SUCCESS
+_INCONSISTENT = ResponseCode.INCONSISTENT_STATE
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A push that cannot be applied, or not be answered, yet."""
+
+    request: PushEntryRequest
+    token: Any
+    since: int = 0
+    index: int = -1
+    size: int = 0
+
+
+def _entries(request: PushEntryRequest) -> tuple[Entry, ...]:
+    if request.batch_entry:
+        return request.batch_entry
+    return () if request.entry is None else (request.entry,)
+
+
+class Follower:
+    """
+    Applies pushes in order and answers each once it counts as stored.
+
+    Spec: dledger.md, sections 11.3 to 11.7
+
+    :ivar matched: the last entry known to be the current leader's too, with all before it; only
+        this is appended to or committed (`check_previous`), and nothing of it is cut off.
+    """
+
+    log = Logger()
+
+    def __init__(self, member: Member, storage: Storage) -> None:
+        self._member = member
+        self._storage = storage
+        self._early: dict[int, _Waiting] = {}
+        self._early_bytes = 0
+        self._gap_at = NEVER
+        self._unstored: list[_Waiting] = []
+        self._term = -1
+        self.matched = -1
+        member.observers.append(self._role_changed)
+
+    @property
+    def wake(self) -> int:
+        """When `tick` has something to do."""
+        return self._gap_at
+
+    def _role_changed(self) -> None:
+        member = self._member
+        if member.role is not Role.FOLLOWER:
+            self._drop_early(ResponseCode.NOT_FOLLOWER)
+            unstored, self._unstored = self._unstored, []
+            for waiting in unstored:
+                self._answer(waiting.token, waiting.request, ResponseCode.NOT_FOLLOWER)
+        if member.term != self._term:
+            self._term = member.term
+            ledger = member.ledger  # what ends with an entry of this term came from its leader
+            self.matched = ledger.end_index if ledger.end_term == member.term else -1
+
+    def request(self, request: PushEntryRequest, token: Any) -> None:
+        """Take a push."""
+        entries = _entries(request)
+        if request.type is not PushType.COMMIT and not self._is_well_formed(request, entries):
+            self._answer(token, request, ResponseCode.UNEXPECTED_ARGUMENT)
+        elif self._member.role is not Role.FOLLOWER:
+            self._answer(token, request, ResponseCode.NOT_FOLLOWER)
+        elif request.type is PushType.APPEND:
+            self._take_append(request, entries, token)
+        elif request.type is PushType.COMMIT:
+            self._answer(token, request, self._take_commit(request))
+        else:
+            self._drop_early(ResponseCode.REPEATED_PUSH)
+            compares = request.type is PushType.COMPARE
+            code = (self._compare if compares else self._truncate)(request, entries[0])
+            self._finish(request, token, code, entries[0].index)
+
+    @staticmethod
+    def _is_well_formed(request: PushEntryRequest, entries: tuple[Entry, ...]) -> bool:
+        if not entries or entries[0].index < 0:
+            return False
+        first = entries[0].index
+        return len(entries) == 1 or (
+            request.type is PushType.APPEND
+            and all(entry.index == first + n for n, entry in enumerate(entries))
+        )
+
+    def _is_from_leader(self, request: PushEntryRequest) -> bool:
+        member = self._member
+        return request.term == member.term and request.leader_id == member.leader_id
+
+    # Answers
+
+    def _answer(self, token: Any, request: PushEntryRequest, code: int) -> None:
+        ledger, entries = self._member.ledger, _entries(request)
+        self._member.answer(
+            token,
+            PushEntryResponse(
+                group=request.group,
+                term=request.term,
+                code=code,
+                index=entries[0].index if entries else None,
+                count=len(entries),
+                begin_index=ledger.begin_index,
+                end_index=ledger.end_index,
+            ),
+        )
+
+    def _finish(self, request: PushEntryRequest, token: Any, code: int, index: int) -> None:
+        """Answer; a success, which vouches for entries, once those are stored."""
+        if code == _OK and index > self._storage.index:
+            self._unstored.append(_Waiting(request, token, index=index))
+            self._storage.want(index)
+        else:
+            self._answer(token, request, code)
+
+    def stored(self) -> None:
+        """More of the ledger is stored."""
+        if not self._unstored:
+            return
+        limit, waiting = self._storage.index, self._unstored
+        self._unstored = [one for one in waiting if one.index > limit]
+        for one in waiting:
+            if one.index <= limit:
+                self._answer(one.token, one.request, _OK)
+        if self._unstored:
+            self._storage.want(max(one.index for one in self._unstored))
+
+    # APPEND
+
+    def _take_append(
+        self, request: PushEntryRequest, entries: tuple[Entry, ...], token: Any
+    ) -> None:
+        first = entries[0].index
+        if not self._is_from_leader(request):
+            self._answer(token, request, _INCONSISTENT)
+        elif first in self._early:
+            self._answer(token, request, ResponseCode.REPEATED_PUSH)
+        elif first > self._member.ledger.end_index + 1:
+            self._hold(request, entries, token)
+        else:
+            self._apply(request, entries, token)
+            while self._early:
+                following = self._release(self._member.ledger.end_index + 1)
+                if following is None:
+                    break
+                self._apply(following.request, _entries(following.request), following.token)
+
+    def _hold(self, request: PushEntryRequest, entries: tuple[Entry, ...], token: Any) -> None:
+        """Earlier ones are still on their way."""
+        settings, now = self._member.settings, self._member.now
+        size = sum(entry.size for entry in entries)
+        if (
+            len(self._early) >= settings.max_waiting_pushes
+            or self._early_bytes + size > settings.max_waiting_bytes
+        ):
+            self._answer(token, request, ResponseCode.PUSH_REQUEST_IS_FULL)
+            return
+        self._early[entries[0].index] = _Waiting(request, token, now, entries[0].index, size)
+        self._early_bytes += size
+        self._gap_at = min(self._gap_at, now + settings.max_push_timeout + 1)
+
+    def _release(self, index: int) -> _Waiting | None:
+        """One that waits no longer."""
+        found = self._early.pop(index, None)
+        if found is not None:
+            self._early_bytes -= found.size
+            if not self._early:
+                self._gap_at = NEVER
+        return found
+
+    def _drop_early(self, code: int) -> None:
+        early, self._early = self._early, {}
+        self._early_bytes, self._gap_at = 0, NEVER
+        for waiting in early.values():
+            self._answer(waiting.token, waiting.request, code)
+
+    def tick(self) -> None:
+        """Look at those that wait: a gap that stays makes the leader compare again."""
+        member = self._member
+        if member.now < self._gap_at or not self._early:
+            return
+        limit = member.now - member.settings.max_push_timeout
+        overdue = [index for index, waiting in self._early.items() if waiting.since < limit]
+        if overdue:
+            self._gap_at = member.now + member.settings.max_push_timeout
+            waiting = self._release(min(overdue))
+            if waiting is not None:
+                self._apply(waiting.request, _entries(waiting.request), waiting.token)
+        else:
+            oldest = min(waiting.since for waiting in self._early.values())
+            self._gap_at = oldest + member.settings.max_push_timeout + 1
+
+    def _apply(self, request: PushEntryRequest, entries: tuple[Entry, ...], token: Any) -> None:
+        code = self._append(request, entries)
+        self._finish(request, token, code, entries[-1].index)
+        if code == _OK:
+            self._commit(request)
+
+    def _append(self, request: PushEntryRequest, entries: tuple[Entry, ...]) -> int:
+        """Write what is new, once what is not new has been found equal."""
+        ledger, last = self._member.ledger, entries[-1].index
+        known = ledger.end_index + 1 - entries[0].index
+        if known < 0:
+            return _INCONSISTENT
+        if known:
+            if any(ledger.entry(entry.index) != entry for entry in entries[:known]):
+                return _INCONSISTENT
+            self.matched = max(self.matched, min(last, ledger.end_index))
+            entries = entries[known:]
+        if not entries:
+            return _OK
+        if self._member.settings.check_previous and self.matched != ledger.end_index:
+            return _INCONSISTENT
+        code = self._write(request, entries)
+        if code == _OK:
+            self.matched = last
+        return code
+
+    def _write(self, request: PushEntryRequest, entries: tuple[Entry, ...]) -> int:
+        term = self._member.ledger.end_term
+        for entry in entries:
+            if not term <= entry.term <= request.term:
+                return _INCONSISTENT
+            term = entry.term
+        try:
+            self._member.ledger.append_entry(entries)
+        except (StoreError, OSError) as error:
+            return self._refused("append", entries[0], error)
+        return _OK
+
+    def _refused(self, what: str, entry: Entry, error: Exception) -> int:
+        """The ledger could not; a full or broken disk is no reason to compare again at once."""
+        self.log.warn(
+            "{self_id} cannot {what} entry {index} of term {term}: {reason}",
+            self_id=self._member.self_id,
+            what=what,
+            index=entry.index,
+            term=entry.term,
+            reason=str(error),
+        )
+        if isinstance(error, InconsistentLedger):
+            return _INCONSISTENT
+        if isinstance(error, LedgerFull):
+            return ResponseCode.DISK_FULL
+        return ResponseCode.DISK_ERROR
+
+    # COMPARE, TRUNCATE, COMMIT
+
+    def _compare(self, request: PushEntryRequest, entry: Entry) -> int:
+        is_leader = self._is_from_leader(request)
+        if not is_leader and self._member.settings.check_leader:
+            if request.term != self._member.term:
+                return ResponseCode.INCONSISTENT_TERM
+            return ResponseCode.INCONSISTENT_LEADER
+        if self._member.ledger.entry(entry.index) != entry:
+            return _INCONSISTENT
+        if is_leader:
+            self.matched = max(self.matched, entry.index)
+        return _OK
+
+    def _truncate(self, request: PushEntryRequest, entry: Entry) -> int:
+        """Spec: dledger.md, section 11.5; with the two checks of section 18.2."""
+        member, ledger = self._member, self._member.ledger
+        if not self._is_from_leader(request) or entry.term > request.term:
+            return _INCONSISTENT
+        is_same = ledger.entry(entry.index) == entry
+        settings = member.settings
+        if settings.check_previous and entry.index < self.matched:
+            return _OK if is_same else _INCONSISTENT
+        committed = ledger.committed_index
+        if settings.keep_committed and (
+            entry.index < committed or (entry.index == committed and not is_same)
+        ):
+            self.log.critical(
+                "{self_id} refuses to cut its ledger at entry {index} for {leader}, which leads "
+                "term {term}: entries up to {committed} are committed; one of the two has lost "
+                "data: stop the group and compare the ledgers",
+                self_id=member.self_id,
+                index=entry.index,
+                leader=request.leader_id,
+                term=request.term,
+                committed=committed,
+            )
+            return _INCONSISTENT
+        self._storage.truncated(entry.index)
+        try:
+            ledger.truncate_to(entry)
+        except (StoreError, OSError) as error:
+            return self._refused("truncate to", entry, error)
+        self.matched = entry.index
+        self._commit(request)
+        return _OK
+
+    def _take_commit(self, request: PushEntryRequest) -> int:
+        """Another leader's has no effect; 406: what it commits may be something else here."""
+        if self._is_from_leader(request):
+            self._commit(request)
+            end = self._member.ledger.end_index
+            checks = self._member.settings.check_previous
+            if checks and self.matched < min(request.commit_index, end):
+                return _INCONSISTENT
+        elif not self._member.settings.check_leader and request.term >= self._member.term:
+            self._commit(request)
+        return _OK
+
+    def _commit(self, request: PushEntryRequest) -> None:
+        """Spec: dledger.md, section 10.4."""
+        ledger = self._member.ledger
+        index = min(request.commit_index, ledger.end_index)
+        if self._member.settings.check_previous:
+            index = min(index, self.matched)
+        if index > ledger.committed_index and index >= ledger.begin_index >= 0:
+            ledger.commit(index)
+            self._member.outbox.append(Committed(index))

@@ -1,0 +1,210 @@
+"""Handing leadership over: on an operator's order, or to a member that is preferred."""
+
+from typing import Any, NamedTuple
+
+from rmq_ha.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.dledger.member import NEVER, Member
+from rmq_ha.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
+from rmq_ha.dledger.quorum import Quorum
+from rmq_ha.dledger.values import Role
+
+_OK = ResponseCode.SUCCESS
+
+
+class _Taking(NamedTuple):
+    """What the transferee has been asked for."""
+
+    request: LeadershipTransferRequest
+    token: Any
+    deadline: int
+
+
+class Transfer:
+    """
+    Both halves of a transfer, and the search for a preferred leader.
+
+    Spec: dledger.md, sections 6.6 and 9
+
+    :ivar wake: when `tick` has something to do.
+    """
+
+    def __init__(self, member: Member, quorum: Quorum) -> None:
+        self._member = member
+        self._quorum = quorum
+        self._waiting: _Taking | None = None
+        self._electing: _Taking | None = None
+        self._next_check = NEVER
+        member.observers.append(self._role_changed)
+
+    @property
+    def wake(self) -> int:
+        """When `tick` has something to do."""
+        if self._waiting is None:
+            return self._next_check
+        return min(self._waiting.deadline, self._next_check)
+
+    def request(self, request: LeadershipTransferRequest, token: Any) -> None:
+        """An operator's order, or the leader's."""
+        self_id = self._member.self_id
+        if self_id == request.transfer_id:
+            self._order(request, token)
+        elif self_id == request.transferee_id:
+            self._take(request, token)
+        else:
+            self._answer(request, token, ResponseCode.UNEXPECTED_ARGUMENT)
+
+    def _answer(
+        self, request: LeadershipTransferRequest, token: Any, code: int, term: int | None = None
+    ) -> None:
+        """:param token: None: nobody asked."""
+        if token is None:
+            return
+        if code == _OK:
+            response = LeadershipTransferResponse(term=-1 if term is None else term)
+        else:
+            response = LeadershipTransferResponse(
+                group=request.group,
+                remote_id=request.remote_id,
+                local_id=request.local_id,
+                leader_id=self._member.leader_id,
+                term=request.term if term is None else term,
+                code=code,
+            )
+        self._member.answer(token, response)
+
+    # The leader's side
+
+    def _order(self, request: LeadershipTransferRequest, token: Any) -> None:
+        member = self._member
+        transferee = request.transferee_id
+        if transferee is None or transferee not in member.settings.peers:
+            code: int = ResponseCode.UNKNOWN_MEMBER
+        elif request.term != member.term:
+            code = ResponseCode.INCONSISTENT_TERM
+        elif member.role is not Role.LEADER:
+            code = ResponseCode.NOT_LEADER
+        elif transferee == member.self_id:
+            code = ResponseCode.UNEXPECTED_ARGUMENT
+        elif self._lag(transferee) >= member.settings.max_leadership_transfer_wait_index:
+            code = ResponseCode.FALL_BEHIND_TOO_MUCH
+        elif member.transferee is not None:
+            code = ResponseCode.LEADER_TRANSFERRING
+        else:
+            self._start(transferee, request, token)
+            return
+        self._answer(request, token, code)
+
+    def _lag(self, peer: str) -> int:
+        """Entries that a member is behind."""
+        return self._member.ledger.end_index - self._quorum.watermark(peer)
+
+    def _start(self, transferee: str, order: LeadershipTransferRequest, token: Any) -> None:
+        """From here on appends are refused, until the transfer has ended."""
+        member = self._member
+        member.transferee = transferee
+        request = LeadershipTransferRequest(
+            group=member.settings.group,
+            remote_id=transferee,
+            local_id=member.self_id,
+            leader_id=member.self_id,
+            term=member.term,
+            transfer_id=member.self_id,
+            transferee_id=transferee,
+            take_leadership_ledger_index=member.ledger.end_index,
+        )
+        context = (order, token, member.term)
+        member.call(transferee, RequestCode.LEADERSHIP_TRANSFER, request, self._taken_over, context)
+
+    def _taken_over(
+        self,
+        peer: str,
+        message: LeadershipTransferResponse | None,
+        context: tuple[LeadershipTransferRequest, Any, int],
+    ) -> None:
+        order, token, term = context
+        member = self._member
+        if member.transferee == peer and member.term == term:
+            member.transferee = None
+            if token is None and (message is None or message.code != _OK):
+                self._next_check = member.now + member.settings.preferred_leader_retry
+        if message is None:
+            self._answer(order, token, ResponseCode.NETWORK_ERROR)
+        else:
+            self._answer(order, token, message.code, message.term)
+
+    # The transferee's side
+
+    def _take(self, request: LeadershipTransferRequest, token: Any) -> None:
+        member = self._member
+        if request.transfer_id is None or request.transfer_id != member.leader_id:
+            self._answer(request, token, ResponseCode.INCONSISTENT_LEADER)
+            return
+        if self._waiting is not None:
+            self._answer(request, token, ResponseCode.REPEATED_REQUEST)
+            return
+        deadline = member.now + member.settings.leadership_transfer_wait_timeout
+        self._waiting = _Taking(request, token, deadline)
+        self.progressed()
+
+    def progressed(self) -> None:
+        """The ledger may have grown to what the old leader has."""
+        waiting, member = self._waiting, self._member
+        if waiting is None:
+            return
+        request = waiting.request
+        if request.term != member.term:
+            self._waiting = None
+            self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
+        elif member.ledger.end_index >= request.take_leadership_ledger_index:
+            self._waiting = None
+            self._finish_taking(ResponseCode.INTERNAL_ERROR)
+            self._electing = waiting
+            member.term_to_take_leadership = member.term + 1
+            member.become_candidate(member.term + 1, increase=True)
+        elif member.now >= waiting.deadline:
+            self._waiting = None
+            self._answer(request, waiting.token, ResponseCode.TAKE_LEADERSHIP_FAILED)
+
+    def _role_changed(self) -> None:
+        member = self._member
+        if member.role is Role.LEADER:
+            interval = member.settings.preferred_leader_interval
+            searches = member.settings.preferred_leader_ids and not member.settings.is_preferred
+            self._next_check = member.now + interval if searches else NEVER
+        else:
+            self._next_check = NEVER
+        if self._electing is None:
+            return
+        term = member.term_to_take_leadership
+        if member.term > term:
+            self._finish_taking(ResponseCode.EXPIRED_TERM)
+        elif member.term == term and member.role is Role.LEADER:
+            self._finish_taking(_OK)
+        elif member.term == term and member.role is Role.FOLLOWER:
+            self._finish_taking(ResponseCode.TAKE_LEADERSHIP_FAILED)
+        elif member.term < term and member.role is not Role.CANDIDATE:
+            self._finish_taking(ResponseCode.INTERNAL_ERROR)
+
+    def _finish_taking(self, code: int) -> None:
+        taking, self._electing = self._electing, None
+        if taking is not None:
+            self._answer(taking.request, taking.token, code, self._member.term)
+
+    def tick(self) -> None:
+        """Go on where time is over."""
+        self.progressed()
+        member = self._member
+        if member.now < self._next_check:
+            return
+        self._next_check = member.now + member.settings.preferred_leader_interval
+        if member.role is not Role.LEADER or member.transferee is not None:
+            return
+        preferred = [
+            peer
+            for peer in member.settings.preferred_leader_ids
+            if peer in member.settings.peers and member.alive.get(peer)
+        ]
+        if preferred:
+            best = min(preferred, key=self._lag)
+            if self._lag(best) < member.settings.max_leadership_transfer_wait_index:
+                self._start(best, LeadershipTransferRequest(), None)
