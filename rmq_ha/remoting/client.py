@@ -90,6 +90,13 @@ class RemotingClient:
         connected = self._connect(address, self._config.connect_timeout_millis / 1000.0)
         return connected.addCallback(lambda channel: channel.send(request))
 
+    def open_channel(self, address: str) -> Channel | None:
+        """The connection to one address, if it is there: for who writes frames of its own."""
+        peer = self._peers.get(address)
+        if peer is None or peer.channel is None or not peer.channel.is_open:
+            return None
+        return peer.channel
+
     def close(self, address: str) -> None:
         """Close the connection to one address, if there is one; calls that wait on it fail."""
         peer = self._peers.get(address)

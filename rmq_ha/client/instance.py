@@ -1,0 +1,352 @@
+"""ClientInstance: what all producers and consumers of one client share.
+
+Spec: remoting.md, sections 11.2 and 11.6.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from rmq_ha.client.errors import BrokerRefused, MQClientError, NoRoute, NotStarted
+from rmq_ha.client.heartbeats import Heartbeats
+from rmq_ha.client.parts import ConsumerPart, ProducerPart
+from rmq_ha.client.pushes import Pushes
+from rmq_ha.client.route_cache import NameServers, RouteCache
+from rmq_ha.client.routes import choose_address
+from rmq_ha.client.settings import ClientConfig, client_id, name_servers
+from rmq_ha.client.signing import Calls, SigningCalls, sign
+from rmq_ha.host.periodic import Periodic
+from rmq_ha.host.process import this_process
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.seams import Host
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import TopicRoute
+
+LANGUAGE = "PYTHON"
+VIP_DISTANCE = 2
+_FIRST_REFRESH_S = 0.01
+_FIRST_HEARTBEAT_S = 1.0
+
+
+class ClientInstance:
+    """
+    Connections, routes and heartbeats.
+
+    :ivar host: the `rmq_ha.seams.Host` that it stands on.
+    :ivar settings: its `ClientConfig`.
+    :ivar process: the `Process` that it was made in.
+    :ivar client_id: what brokers know it by.
+    :ivar producers: by group; names with namespace.
+    :ivar consumers: by group; names with namespace.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, settings: ClientConfig) -> None:
+        """
+        :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+        """
+        self.host = host
+        self.settings = settings
+        self.process = settings.process or this_process()
+        unique = host.now_ms() * 1_000_000 + host.random.randrange(1_000_000)
+        self.client_id = client_id(settings, self.process, unique)
+        self.producers: dict[str, ProducerPart] = {}
+        self.consumers: dict[str, ConsumerPart] = {}
+        self._servers = name_servers(
+            settings.namesrv_addr or self.process.environ.get("NAMESRV_ADDR", "")
+        )
+        self._remoting = self._make_remoting()
+        self._calls = self._make_calls()
+        self.routes = RouteCache(
+            host.clock,
+            NameServers(self, self._servers, host.random.randrange(len(self._servers))),
+            settings.mq_client_api_timeout,
+            settings.route_idle_millis,
+        )
+        self._heartbeats = Heartbeats(
+            self,
+            self.client_id,
+            self.producers,
+            self.consumers,
+            lambda: self.routes.brokers,
+            settings.mq_client_api_timeout,
+        )
+        self._timers = self._make_timers()
+        self._known_addresses: set[str] = set()
+        self._is_beating = False
+        self._next_beat: Deferred[None] | None = None
+        self._state = "new"
+        self.routes.on_change(self._route_changed)
+
+    def __repr__(self) -> str:
+        return f"<ClientInstance {self.client_id} {self._state}>"
+
+    # Life
+
+    @property
+    def is_running(self) -> bool:
+        """Between `start` and `stop`."""
+        return self._state == "running"
+
+    async def start(self) -> None:
+        """
+        Begin with timers; connections come when something is to be sent. Twice is harmless.
+
+        :raises NotStarted: it was stopped: make a new one.
+        """
+        if self._state == "stopped":
+            raise NotStarted(f"the client {self.client_id} was stopped: make a new one")
+        if self._state == "new":
+            self._state = "running"
+            for timer in self._timers:
+                timer.start()
+
+    async def stop(self) -> None:
+        """Leave all groups that are still here, and close the connections. Twice is harmless."""
+        if self._state != "running":
+            self._state = "stopped"
+            return
+        self._state = "stopped"
+        self.routes.close()
+        for timer in self._timers:
+            timer.stop()
+        for group in list(self.consumers):
+            await self.unregister_consumer(group)
+        for group in list(self.producers):
+            await self.unregister_producer(group)
+        await self._remoting.stop()
+
+    async def stop_if_unused(self) -> None:
+        """Stop when no group is here any more."""
+        if not (self.producers or self.consumers):
+            await self.stop()
+
+    # Groups
+
+    def register_producer(self, group: str, part: ProducerPart) -> None:
+        """
+        Tell brokers of a group with the next heartbeat, and hand it what brokers push.
+
+        :raises MQClientError: the group is here already.
+        """
+        self._register(self.producers, group, part)
+
+    def register_consumer(self, group: str, part: ConsumerPart) -> None:
+        """As `register_producer`."""
+        self._register(self.consumers, group, part)
+
+    def unregister_producer(self, group: str) -> "Deferred[None]":
+        """Tell brokers that it left; fires when they know, or do not answer; never fails."""
+        if self.producers.pop(group, None) is None:
+            return succeed(None)
+        return self._heartbeats.leave(producer_group=group)
+
+    def unregister_consumer(self, group: str) -> "Deferred[None]":
+        """As `unregister_producer`."""
+        if self.consumers.pop(group, None) is None:
+            return succeed(None)
+        return self._heartbeats.leave(consumer_group=group)
+
+    def heartbeat_now(self) -> "Deferred[None]":
+        """
+        Tell all known brokers of all groups; one round at a time, the next one right after it.
+
+        :returns: fires when a round that began now or later is over; never fails.
+        """
+        if self._is_beating:
+            if self._next_beat is None:
+                self._next_beat = Deferred()
+            later: Deferred[None] = Deferred()
+            self._next_beat.chainDeferred(later)
+            return later
+        self._is_beating = True
+        done: Deferred[None] = Deferred()
+        self._heartbeats.send().addBoth(self._beaten, done)
+        return done
+
+    def broker_version(self, address: str) -> int:
+        """What a broker's last answer to a heartbeat said; 0 when there was none yet."""
+        return self._heartbeats.versions.get(address, 0)
+
+    # Routes
+
+    def route(self, topic: str) -> "Deferred[TopicRoute]":
+        """
+        Where a topic is; from the cache, else from a name server.
+
+        :returns: fails with `NoRoute`, `NoNameServer` or `BrokerRefused`.
+        """
+        return self.routes.get(topic)
+
+    async def route_or_template(self, topic: str, template: str) -> tuple[TopicRoute, bool]:
+        """
+        As `route`; where there is none, the route of the topic that it would be made after.
+
+        :returns: the route, and whether it is the template's.
+        """
+        try:
+            return await self.route(topic), False
+        except NoRoute:
+            if not template or template == topic:
+                raise
+        try:
+            return await self.route(template), True
+        except NoRoute:
+            raise NoRoute(
+                topic, "no broker has it, and none makes topics by itself: create it"
+            ) from None
+
+    def watch_topic(self, topic: str) -> None:
+        """Keep its route fresh."""
+        self.routes.watch(topic)
+
+    def unwatch_topic(self, topic: str) -> None:
+        """The reverse."""
+        self.routes.unwatch(topic)
+
+    def on_route_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
+        """Have `callback(topic, route)` called for each new or changed route."""
+        self.routes.on_change(callback)
+
+    def forget_route_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
+        """Call it no more."""
+        self.routes.forget(callback)
+
+    def broker_address(
+        self, broker_name: str, broker_id: int = 0, only_this: bool = False
+    ) -> tuple[str, int, bool] | None:
+        """
+        A broker of one name: address, broker id, whether it is a slave; None when none is known.
+
+        :param only_this: else any other of the name will do, when this one is not known.
+        """
+        addresses = self.routes.brokers.get(broker_name)
+        return (
+            None if addresses is None else choose_address(addresses, broker_id, only_this=only_this)
+        )
+
+    def vip(self, address: str) -> str:
+        """The address to send to: another port when the VIP channel is on."""
+        if not self.settings.vip_channel_enabled:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - VIP_DISTANCE}"
+
+    # Calls
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: float
+    ) -> "Deferred[RemotingCommand]":
+        """
+        Ask a broker.
+
+        :returns: fires with the response, whatever its code; fails with `RemotingTimeout`,
+            `RemotingConnectError` or `ProtocolViolation`.
+        """
+        command.language = LANGUAGE
+        return self._calls.invoke(address, command, int(timeout_ms))
+
+    async def call(
+        self, address: str, command: RemotingCommand, timeout_ms: float = 0
+    ) -> RemotingCommand:
+        """
+        Ask a broker, and expect success.
+
+        :param timeout_ms: `mq_client_api_timeout` when 0.
+        :raises BrokerRefused: it answers with another code.
+        :raises RemotingError: it does not answer.
+        """
+        timeout_ms = timeout_ms or self.settings.mq_client_api_timeout
+        response = await self.invoke(address, command, timeout_ms)
+        if response.code:
+            raise BrokerRefused(response.code, response.remark, address)
+        return response
+
+    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
+        """
+        Send a request that nobody answers.
+
+        :returns: fires when it is handed to the connection; fails with `RemotingConnectError`.
+        """
+        command.language = LANGUAGE
+        return self._calls.oneway(address, command)
+
+    def open_channel(self, address: str) -> Channel | None:
+        """The connection to an address, if it is there: for who writes frames of its own."""
+        return self._remoting.open_channel(address)
+
+    # Parts
+
+    def _register(self, parts: dict[str, Any], group: str, part: object) -> None:
+        if group in parts:
+            raise MQClientError(
+                f"the group {group} is in this client already: take another group, or another"
+                " ClientInstance with its own instance_name"
+            )
+        parts[group] = part
+        if self.routes.brokers:
+            self.heartbeat_now()
+
+    def _make_remoting(self) -> RemotingClient:
+        settings = self.settings
+        remoting = RemotingClient(self.host, settings.remoting(), dict(settings.tls))
+        pushes = Pushes(
+            self.producers, self.consumers, self.host.now_ms, self._sign, self._about_client
+        )
+        remoting.routes.update(pushes.handlers())
+        return remoting
+
+    def _make_calls(self) -> Calls:
+        credentials = self.settings.credentials
+        return self._remoting if credentials is None else SigningCalls(self._remoting, credentials)
+
+    def _make_timers(self) -> list[Periodic]:
+        settings, clock = self.settings, self.host.clock
+        return [
+            Periodic(
+                clock,
+                "refreshing routes",
+                lambda: Deferred.fromCoroutine(self.routes.refresh()),
+                settings.poll_name_server_interval / 1000,
+                _FIRST_REFRESH_S,
+            ),
+            Periodic(
+                clock,
+                "heartbeats",
+                self._beat,
+                settings.heartbeat_broker_interval / 1000,
+                _FIRST_HEARTBEAT_S,
+            ),
+        ]
+
+    def _sign(self, command: RemotingCommand) -> RemotingCommand:
+        credentials = self.settings.credentials
+        return command if credentials is None else sign(command, credentials)
+
+    def _about_client(self) -> Mapping[str, str]:
+        return {"PROP_NAMESERVER_ADDR": ";".join(self._servers), "PROP_CLIENT_VERSION": "V4_9_7"}
+
+    # Heartbeats
+
+    def _beat(self) -> "Deferred[None]":
+        self.routes.drop_offline()
+        return self.heartbeat_now()
+
+    def _beaten(self, _: object, done: "Deferred[None]") -> None:
+        self._is_beating = False
+        waiting, self._next_beat = self._next_beat, None
+        done.callback(None)
+        if waiting is not None:
+            again = self.heartbeat_now() if self.is_running else succeed(None)
+            again.chainDeferred(waiting)
+
+    def _route_changed(self, topic: str, route: TopicRoute) -> None:
+        """A broker that is new should know of us at once: it may want to ask or push."""
+        now_known = {address for item in self.routes.brokers.values() for address in item.values()}
+        if not now_known <= self._known_addresses and (self.producers or self.consumers):
+            self.heartbeat_now()
+        self._known_addresses = now_known

@@ -1,0 +1,127 @@
+"""What a topic's route means for those who send and those who pull.
+
+Spec: remoting.md, sections 9.5 and 11.1 to 11.3.
+"""
+
+from dataclasses import dataclass
+
+from rmq_ha.model.flags import PERM_READ, PERM_WRITE
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishInfo:
+    """
+    Where messages of a topic can be sent.
+
+    :ivar queues: all of them, brokers in the order of their names.
+    :ivar write_queues: how many queues each broker has.
+    :ivar is_ordered: a fixed order of queues is configured at the name server.
+    """
+
+    queues: tuple[MessageQueue, ...]
+    write_queues: dict[str, int]
+    is_ordered: bool = False
+
+
+def publish_info(topic: str, route: TopicRoute) -> PublishInfo:
+    """The queues that can be written; those of brokers without a master cannot."""
+    if route.order_conf:
+        pairs = _ordered(route.order_conf)
+        return PublishInfo(_numbered(topic, pairs), dict(pairs), True)
+    masters = {item.broker_name for item in route.brokers if MASTER_ID in item.addresses}
+    pairs = [
+        (item.broker_name, item.write_queue_nums)
+        for item in sorted(route.queues, key=_by_name)
+        if item.perm & PERM_WRITE and item.broker_name in masters
+    ]
+    counts = {item.broker_name: item.write_queue_nums for item in route.queues}
+    return PublishInfo(_numbered(topic, pairs), counts)
+
+
+def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """The queues that can be read, sorted; those of brokers without a master too."""
+    pairs = [
+        (item.broker_name, item.read_queue_nums) for item in route.queues if item.perm & PERM_READ
+    ]
+    return sorted(set(_numbered(topic, pairs)))
+
+
+def borrowed_route(route: TopicRoute, default_queue_nums: int) -> TopicRoute:
+    """
+    For a topic that does not exist yet: the route of the topic that it will be made after.
+
+    :param default_queue_nums: how many queues the producer would like.
+    """
+    queues = [
+        QueueRoute(
+            item.broker_name,
+            min(default_queue_nums, item.read_queue_nums),
+            min(default_queue_nums, item.read_queue_nums),
+            item.perm,
+            item.topic_sys_flag,
+        )
+        for item in route.queues
+    ]
+    return TopicRoute(queues, route.brokers, route.filter_servers, route.order_conf)
+
+
+def is_changed(old: TopicRoute | None, new: TopicRoute) -> bool:
+    """Whether they differ in more than the order of their parts."""
+    return old is None or _sorted(old) != _sorted(new)
+
+
+def addresses_of(route: TopicRoute) -> set[str]:
+    """Of all brokers, slaves too."""
+    return {address for item in route.brokers for address in item.addresses.values()}
+
+
+def choose_address(
+    addresses: dict[int, str], broker_id: int, *, only_this: bool
+) -> tuple[str, int, bool] | None:
+    """
+    A broker of one name to ask, as Java's findBrokerAddressInSubscribe.
+
+    :param broker_id: 0 is the master.
+    :param only_this: no other will do.
+    :returns: address, broker id, whether it is a slave; None when there is none.
+    """
+    if broker_id not in addresses and broker_id != MASTER_ID and broker_id + 1 in addresses:
+        broker_id += 1
+    elif broker_id not in addresses and addresses and not only_this:
+        broker_id = next(iter(addresses))
+    address = addresses.get(broker_id)
+    if not address:
+        return None
+    return address, broker_id, broker_id != MASTER_ID
+
+
+def _by_name(item: QueueRoute) -> str:
+    return item.broker_name
+
+
+def _numbered(topic: str, pairs: list[tuple[str, int]]) -> tuple[MessageQueue, ...]:
+    return tuple(
+        MessageQueue(topic, name, number) for name, count in pairs for number in range(count)
+    )
+
+
+def _ordered(text: str) -> list[tuple[str, int]]:
+    """`broker:queues;...`; pieces of another form are left out."""
+    pairs = []
+    for piece in text.split(";"):
+        name, _, count = piece.partition(":")
+        if name and count.isascii() and count.isdecimal() and int(count) <= 0xFFFF:
+            pairs.append((name, int(count)))
+    return pairs
+
+
+def _sorted(route: TopicRoute) -> tuple[list[QueueRoute], list[BrokerRoute], str | None]:
+    return (
+        sorted(route.queues, key=_by_name),
+        sorted(route.brokers, key=lambda item: item.broker_name),
+        route.order_conf,
+    )

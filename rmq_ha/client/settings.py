@@ -1,0 +1,158 @@
+"""Settings of clients; names and defaults are those of the Java client, in snake_case.
+
+Spec: remoting.md, sections 11.1, 11.2 and 11.6.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rmq_ha.client.signing import Credentials
+from rmq_ha.config.netty import NettyClientConfig
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.topics import DEFAULT_TOPIC
+
+DEFAULT_NAMESRV_PORT = 9876
+
+
+class Process(NamedTuple):
+    """
+    The process that a client lives in, as values.
+
+    :ivar pid: the low 16 bits go into message ids.
+    :ivar address: an IP address of this machine that others could know it by.
+    :ivar environ: `NAMESRV_ADDR` counts.
+    :ivar home: the user's home directory, for offsets in files.
+    """
+
+    pid: int
+    address: str
+    environ: Mapping[str, str] = {}
+    home: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """
+    What all producers and consumers of one `ClientInstance` share.
+
+    :ivar namesrv_addr: `host:port` of name servers, `;` between them; the environment's
+        NAMESRV_ADDR when empty.
+    :ivar client_ip: part of the client id; this machine's address when empty.
+    :ivar instance_name: part of the client id; unique for the process when `DEFAULT`.
+    :ivar namespace: put before topics and groups, as `<namespace>%`.
+    :ivar credentials: for brokers with ACL.
+    :ivar use_tls: connect with TLS; `tls` says how.
+    :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` and
+        `tls.client.authServer=true` servers have to prove who they are.
+    :ivar vip_channel_enabled: send to the brokers' port minus 2.
+    :ivar poll_name_server_interval: ms between two looks at the routes.
+    :ivar heartbeat_broker_interval: ms.
+    :ivar persist_consumer_offset_interval: ms.
+    :ivar pull_time_delay_mills_when_exception: ms that a pull waits after an error.
+    :ivar mq_client_api_timeout: ms for calls that are neither sends nor pulls.
+    :ivar connect_timeout_millis: ms.
+    :ivar route_idle_millis: a route that nobody used for so long is forgotten; ms.
+    :ivar process: None for the one we are in.
+    """
+
+    namesrv_addr: str = ""
+    client_ip: str = ""
+    instance_name: str = "DEFAULT"
+    unit_name: str = ""
+    unit_mode: bool = False
+    namespace: str = ""
+    credentials: Credentials | None = None
+    use_tls: bool = False
+    tls: Mapping[str, str] = field(default_factory=dict)
+    vip_channel_enabled: bool = False
+    poll_name_server_interval: int = 30_000
+    heartbeat_broker_interval: int = 30_000
+    persist_consumer_offset_interval: int = 5_000
+    pull_time_delay_mills_when_exception: int = 1_000
+    mq_client_api_timeout: int = 3_000
+    connect_timeout_millis: int = 3_000
+    route_idle_millis: int = 600_000
+    process: Process | None = None
+
+    def remoting(self) -> NettyClientConfig:
+        """For the connections."""
+        return NettyClientConfig(
+            connect_timeout_millis=self.connect_timeout_millis, use_tls=self.use_tls
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig:
+    """
+    One producer's own settings.
+
+    :ivar producer_group: of brokers with transactions, whom they ask about them.
+    :ivar create_topic_key: the topic whose route a topic without one borrows.
+    :ivar send_msg_timeout: ms for one send with all its retries.
+    :ivar compress_msg_body_over_howmuch: bodies of at least so many bytes are compressed.
+    :ivar compress_level: zlib's, 0 to 9.
+    :ivar retry_times_when_send_failed: after the first attempt.
+    :ivar retry_another_broker_when_not_store_ok: also when a message is stored, but not safely.
+    :ivar max_message_size: bytes of a body; larger ones are not sent.
+    :ivar max_batch_size: bytes of a batch's body; a larger one is split.
+    :ivar send_latency_fault_enable: keep away from brokers that were slow or failed.
+    :ivar max_in_flight: sends that wait for a broker's answer.
+    :ivar max_in_flight_bytes: of their bodies.
+    :ivar max_waiting: sends that wait for one of these; 0: they are refused at once.
+    :ivar stop_timeout: ms that `stop()` gives sends in flight.
+    """
+
+    producer_group: str = "DEFAULT_PRODUCER"
+    create_topic_key: str = DEFAULT_TOPIC
+    default_topic_queue_nums: int = 4
+    send_msg_timeout: int = 3_000
+    compress_msg_body_over_howmuch: int = 4096
+    compress_level: int = 5
+    retry_times_when_send_failed: int = 2
+    retry_another_broker_when_not_store_ok: bool = False
+    max_message_size: int = 4 << 20
+    max_batch_size: int = 4 << 20
+    send_latency_fault_enable: bool = False
+    max_in_flight: int = 1024
+    max_in_flight_bytes: int = 64 << 20
+    max_waiting: int = 16_384
+    stop_timeout: int = 5_000
+
+
+def name_servers(text: str) -> list[str]:
+    """
+    Addresses in a list like `a:9876;b`; the port may be left out.
+
+    :raises ConfigurationError: there is none, or one is no address.
+    """
+    found: list[str] = []
+    for piece in text.split(";"):
+        address = piece.strip().removeprefix("http://").rstrip("/")
+        if not address:
+            continue
+        host, separator, port = address.rpartition(":")
+        if not separator:
+            host, port = address, str(DEFAULT_NAMESRV_PORT)
+        if not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+            raise ConfigurationError(f"namesrv_addr: {piece!r} is not host:port")
+        if f"{host}:{port}" not in found:
+            found.append(f"{host}:{port}")
+    if not found:
+        raise ConfigurationError(
+            "no name server: set namesrv_addr, or the environment's NAMESRV_ADDR, to host:port"
+        )
+    return found
+
+
+def client_id(config: ClientConfig, process: Process, unique: int) -> str:
+    """
+    `ip@instanceName[@unitName]`, as Java's.
+
+    :param unique: tells instances of one process from each other.
+    """
+    name = config.instance_name
+    if name == "DEFAULT":
+        name = f"{process.pid}#{unique}"
+    unit = f"@{config.unit_name}" if config.unit_name.strip() else ""
+    return f"{config.client_ip or process.address}@{name}{unit}"
