@@ -50,6 +50,7 @@ LAYERS = {
     "rmq_ha.plugins": 3,
     "rmq_ha.broker": 4,
     "rmq_ha.namesrv": 4,
+    "rmq_ha.admin": 4,
     "rmq_ha.client": 4,
     "rmq_ha.client.batches": 2,
     "rmq_ha.client.errors": 2,

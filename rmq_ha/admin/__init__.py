@@ -1,0 +1,1 @@
+"""rmq-ha: `rmqha-admin`, the commands for people and scripts."""

@@ -1,0 +1,64 @@
+"""`rmqha-admin`: the commands, and where each of them is."""
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from rmq_ha.admin.options import common_options
+
+
+class Place(NamedTuple):
+    """
+    Where a command is.
+
+    :ivar where: `module:attribute` of a `click.Command`; imported when it is used.
+    :ivar help: one line for the list of all commands.
+    """
+
+    where: str
+    help: str
+
+
+COMMANDS = {
+    "produce": Place("rmq_ha.admin.produce:produce", "Send messages."),
+    "consume": Place("rmq_ha.admin.consume:consume", "Consume as a member of a group."),
+    "tail": Place("rmq_ha.admin.tail:tail", "Show messages as they come, without a group."),
+    "lag": Place("rmq_ha.admin.offsets:lag", "How far a group is behind."),
+    "reset-offset": Place("rmq_ha.admin.offsets:reset_offset", "Have a group go on elsewhere."),
+    "route": Place("rmq_ha.admin.route:route", "Where a topic is."),
+    "message": Place("rmq_ha.admin.message:message", "Find messages by id or key."),
+}
+
+
+class Commands(click.Group):
+    """Imports a command only when it is used."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """None when there is none of this name."""
+        place = COMMANDS.get(name)
+        if place is None:
+            return None
+        module, _, attribute = place.where.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Their lines; nothing has to be imported for them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@common_options
+def main() -> None:
+    """
+    Ask and use a RocketMQ 4.9 cluster, of rmq-ha or of Java brokers.
+
+    The options stand before or after the command's name. Exit codes: 0 done; 1 refused or failed;
+    2 wrong usage; 3 nothing found; 4 nobody answers.
+    """

@@ -1,0 +1,145 @@
+"""What commands print: tables and lines for people, or JSON for programs."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+
+class Steps(Protocol):
+    """A progress bar."""
+
+    def advance(self, count: int = 1) -> None:
+        """So many more are done."""
+
+
+class _NoSteps:
+    def advance(self, count: int = 1) -> None:
+        """Nobody looks."""
+
+
+class _Bar:
+    def __init__(self, progress: Progress, title: str, total: int | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task(title, total=total)
+
+    def advance(self, count: int = 1) -> None:
+        self._progress.advance(self._task, count)
+
+
+class Output:
+    """
+    Results on stdout, all else on stderr.
+
+    :ivar as_json: for programs.
+    """
+
+    def __init__(
+        self, as_json: bool, console: Console | None = None, errors: Console | None = None
+    ) -> None:
+        self.as_json = as_json
+        self._console = console or Console(soft_wrap=True, highlight=False)
+        self._errors = errors or Console(stderr=True, soft_wrap=True, highlight=False)
+
+    def table(
+        self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], **more: Any
+    ) -> None:
+        """
+        Rows of values.
+
+        :param columns: their names; with JSON the members of each row.
+        :param more: members beside `rows` in JSON, a line below the table else.
+        """
+        if self.as_json:
+            values = [dict(zip(columns, row, strict=True)) for row in rows]
+            self._write({**more, "rows": values})
+            return
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        rows = list(rows)
+        for number, column in enumerate(columns):
+            numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
+            table.add_column(
+                column, justify="right" if numeric else "left", no_wrap=True, overflow="ignore"
+            )
+        for row in rows:
+            table.add_row(*[Text(_shown(value)) for value in row])
+        self._console.print(table, crop=False, no_wrap=True, overflow="ignore")
+        if more:
+            self._console.print(", ".join(f"{key}: {_shown(value)}" for key, value in more.items()))
+
+    def fields(self, values: dict[str, Any]) -> None:
+        """One thing, member by member."""
+        if self.as_json:
+            self._write(values)
+            return
+        width = max(map(len, values), default=0)
+        for name, value in values.items():
+            self._console.print(
+                Text(f"{name:<{width}}  {_shown(value)}"), crop=False, overflow="ignore"
+            )
+
+    def line(self, text: str, values: dict[str, Any]) -> None:
+        """One of many: a line of text, or the values as a line of JSON; flushed at once."""
+        if self.as_json:
+            self._write(values)
+        else:
+            self._console.print(Text(text), crop=False, overflow="ignore")
+        self._console.file.flush()
+
+    def note(self, text: str) -> None:
+        """For who looks on, on stderr; nothing with JSON."""
+        if not self.as_json:
+            self._errors.print(escape(text), style="dim")
+
+    def warn(self, text: str) -> None:
+        """On stderr."""
+        if self.as_json:
+            self._errors.file.write(json.dumps({"warning": text}) + "\n")
+        else:
+            self._errors.print(f"[yellow]warning:[/] {escape(text)}")
+
+    def error(self, text: str, **values: Any) -> None:
+        """On stderr."""
+        if self.as_json:
+            self._errors.file.write(json.dumps({"error": text, **values}) + "\n")
+        else:
+            self._errors.print(f"[bold red]error:[/] {escape(text)}")
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Steps]:
+        """
+        A bar on stderr while the block runs, if somebody looks.
+
+        :param total: None: nobody knows.
+        """
+        if self.as_json or not self._errors.is_terminal:
+            yield _NoSteps()
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(
+            *columns, TimeElapsedColumn(), console=self._errors, transient=True
+        ) as progress:
+            yield _Bar(progress, title, total)
+
+    def _write(self, value: Any) -> None:
+        self._console.file.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def is_interactive() -> bool:
+    """Somebody sits at the keyboard who can be asked."""
+    return sys.stdin.isatty()
