@@ -1,0 +1,276 @@
+"""The files of a ledger: where bytes go, without a say about what may be there.
+
+Spec: dledger.md, chapter 3.
+"""
+
+from collections.abc import Sequence
+
+from rmq_ha.dledger.format import (
+    BLANK,
+    BLANK_MAGIC,
+    CHECKSUM_UNIT,
+    INDEX_FILE_SIZE,
+    INDEX_UNIT,
+    MAGIC,
+    Header,
+    IndexEntry,
+    decode_entry,
+    decode_header,
+    decode_index,
+    encode_checksums,
+    encode_header,
+    encode_index,
+)
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
+from rmq_ha.errors import CorruptRecord
+from rmq_ha.seams import Disk, File
+from rmq_ha.store.mapped_files import FileRow
+
+
+class DirtyRow:
+    """
+    A row of files, and which of them have to be synced.
+
+    :ivar row: the files.
+    :ivar dirty: starts of files that were written since `take`.
+    """
+
+    def __init__(self, row: FileRow) -> None:
+        self.row = row
+        self.dirty: set[int] = set()
+
+    def write(self, position: int, data: bytes) -> None:
+        """
+        Write, over the ends of files where need be; missing files are made.
+
+        :raises OSError: the disk refuses; any part may have been written.
+        """
+        size = self.row.file_size
+        done = 0
+        while done < len(data):
+            start = self.row.start_of(position + done)
+            offset = position + done - start
+            piece = (
+                data if not done and offset + len(data) <= size else data[done:][: size - offset]
+            )
+            file = self.row.create(start)
+            self.dirty.add(start)
+            file.pwrite(piece, offset)
+            done += len(piece)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of one file; fewer at its end, none where there is no file."""
+        start = self.row.start_of(position)
+        if start not in self.row.starts[-2:] and start not in self.row.starts:
+            return b""
+        return self.row.file(start).pread(size, position - start)
+
+    def read_over(self, position: int, size: int) -> bytes:
+        """Bytes over the ends of files; fewer where there is no file."""
+        data = self.read(position, size)
+        while len(data) < size:
+            more = self.read(position + len(data), size - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def cut(self, position: int) -> None:
+        """Nothing is left from a position on: later files are deleted, the rest reads as zero."""
+        for start in reversed([start for start in self.row.starts if start >= position]):
+            self.dirty.discard(start)
+            self.row.delete(start)
+        start = self.row.start_of(position)
+        if start in self.row.starts:
+            self.dirty.add(start)
+            self.row.file(start).zero(position - start)
+
+    def drop_before(self, position: int) -> list[str]:
+        """Let go of whole files below a position; their paths, oldest first, for deletion."""
+        size = self.row.file_size
+        old = [start for start in self.row.starts[:-1] if start + size <= position]
+        self.dirty.difference_update(old)
+        return [self.row.forget(start) for start in old]
+
+    def take(self) -> list[tuple[int, File]]:
+        """The files to sync; they count as clean now."""
+        taken = [(start, self.row.file(start)) for start in sorted(self.dirty)]
+        self.dirty.clear()
+        return taken
+
+    def close_idle(self) -> None:
+        """Give descriptors of clean files back when many are open."""
+        self.row.close_idle(min(self.dirty, default=self.row.starts[-1] if self.row.starts else 0))
+
+
+class LedgerFiles:
+    """
+    Data, index and checksums.
+
+    :param directory: `dledger-<selfId>`.
+    :param data_directories: where data files are found and made.
+    :param read_only: further directories of data files.
+    :param index_file_size: bytes; upstream knows only one size.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        data_directories: Sequence[str],
+        read_only: Sequence[str],
+        file_size: int,
+        index_file_size: int = INDEX_FILE_SIZE,
+    ) -> None:
+        self.file_size = file_size
+        self.data = DirtyRow(FileRow(disk, data_directories, file_size, read_only))
+        self.index = DirtyRow(FileRow(disk, [f"{directory}/index"], index_file_size))
+        checksum_size = index_file_size // INDEX_UNIT * CHECKSUM_UNIT
+        self.checksums = DirtyRow(FileRow(disk, [f"{directory}/checksums"], checksum_size))
+
+    def load(self) -> None:
+        """
+        Look which files there are.
+
+        :raises StoreError: some do not fit.
+        """
+        for part in (self.data, self.index, self.checksums):
+            part.row.load()
+
+    def write(self, entries: Sequence[Entry], end_pos: int) -> None:
+        """
+        Write consecutive entries: one write a data file, the data last.
+
+        :param end_pos: where the entry before them ends.
+        :raises OSError: the disk refuses; `cut` what is there.
+        """
+        parts: list[bytes] = []
+        segments = [(end_pos, parts)]
+        checksums: list[bytes] = []
+        position = end_pos
+        for entry in entries:
+            if entry.pos != position:
+                parts.append(BLANK.pack(BLANK_MAGIC, entry.pos - position))
+                parts = []
+                segments.append((entry.pos, parts))
+            header = encode_header(entry)
+            parts += (header, entry.body)
+            checksums.append(encode_checksums(header, entry.body))
+            position = entry.pos + ENTRY_HEADER_SIZE + len(entry.body)
+        first = entries[0].index
+        self.checksums.write(CHECKSUM_UNIT * first, b"".join(checksums))
+        self.index.write(INDEX_UNIT * first, b"".join(map(encode_index, entries)))
+        for pos, parts in segments:
+            self.data.write(pos, b"".join(parts))
+
+    def cut(self, pos: int, index: int) -> None:
+        """Nothing is left from a position, and from an entry, on."""
+        self.data.cut(pos)
+        self.index.cut(INDEX_UNIT * index)
+        self.checksums.cut(CHECKSUM_UNIT * index)
+
+    def drop_before(self, pos: int, index: int) -> list[str]:
+        """Let go of files below a position and an entry; their paths, for deletion in order."""
+        return [
+            *self.data.drop_before(pos),
+            *self.index.drop_before(INDEX_UNIT * index),
+            *self.checksums.drop_before(CHECKSUM_UNIT * index),
+        ]
+
+    def take(self, with_index: bool) -> list[tuple[DirtyRow, int, File]]:
+        """The files to sync; without the index, which the data can replace."""
+        parts = [self.data, self.checksums]
+        if with_index:
+            parts.append(self.index)
+        return [(part, start, file) for part in parts for start, file in part.take()]
+
+    def all_dirty_from(self, pos: int) -> None:
+        """Nobody knows what of the data from a position on is on the disk."""
+        self.data.dirty.update(
+            start for start in self.data.row.starts if start + self.file_size > pos
+        )
+        for part in (self.index, self.checksums):
+            part.dirty.update(part.row.starts[-2:] if pos >= 0 else part.row.starts)
+
+    def close_idle(self) -> None:
+        """Give descriptors of clean files back when many are open."""
+        for part in (self.data, self.index, self.checksums):
+            part.close_idle()
+
+    def header_at(self, pos: int) -> Header | None:
+        """The sound header that says it stands there; None: something else does."""
+        data = self.data.read(pos, ENTRY_HEADER_SIZE)
+        if len(data) < ENTRY_HEADER_SIZE:
+            return None
+        header = decode_header(data)
+        return header if header.is_sound and header.pos == pos else None
+
+    def located(self, index: int, count: int = 1) -> list[IndexEntry]:
+        """
+        What the index says about consecutive entries; fewer where it ends.
+
+        :raises CorruptRecord: it says something else.
+        """
+        data = self.index.read_over(INDEX_UNIT * index, INDEX_UNIT * count)
+        found = []
+        for at in range(len(data) // INDEX_UNIT):
+            one = decode_index(data, INDEX_UNIT * at)
+            fits = ENTRY_HEADER_SIZE <= one.size <= MAX_ENTRY_SIZE
+            if one.index != index + at or one.magic != MAGIC or not fits:
+                raise CorruptRecord(
+                    f"{self.index.row.directories[0]} does not know entry {index + at}: {one}; "
+                    "stop this member and delete the directory: a start makes it anew"
+                )
+            found.append(one)
+        return found
+
+    def read_entries(self, located: Sequence[IndexEntry]) -> list[Entry]:
+        """
+        Consecutive entries: one read for those that stand side by side.
+
+        :raises CorruptRecord: one is damaged.
+        """
+        first = located[0].index
+        checksums = self.checksums.read_over(CHECKSUM_UNIT * first, CHECKSUM_UNIT * len(located))
+        entries: list[Entry] = []
+        begin = 0
+        while begin < len(located):
+            end = begin + 1
+            while (
+                end < len(located)
+                and located[end].pos == located[end - 1].pos + located[end - 1].size
+            ):
+                end += 1
+            pos = located[begin].pos
+            data = self.data.read(pos, located[end - 1].pos + located[end - 1].size - pos)
+            for one in located[begin:end]:
+                known = checksums[CHECKSUM_UNIT * (one.index - first) :][:CHECKSUM_UNIT]
+                entries.append(self._entry(data, one.pos - pos, one, known))
+            begin = end
+        return entries
+
+    def _entry(self, data: bytes, offset: int, one: IndexEntry, known: bytes) -> Entry:
+        entry = decode_entry(data, offset)
+        if (entry.index, entry.pos) != (one.index, one.pos):
+            raise CorruptRecord(f"at {one.pos} is not entry {one.index} but {entry.index}")
+        if is_damaged(known, data[offset : offset + ENTRY_HEADER_SIZE], entry.body):
+            raise CorruptRecord(
+                f"entry {one.index} at {one.pos} is damaged: the disk returned another body than "
+                "was written; empty this member's directory, so that it copies the leader's"
+            )
+        return entry
+
+    def close(self) -> None:
+        """Close every file."""
+        for part in (self.data, self.index, self.checksums):
+            part.row.close()
+
+
+def is_damaged(known: bytes, header: bytes, body: bytes | memoryview) -> bool:
+    """
+    A checksum of this very header exists, and the body does not fit it.
+
+    :param known: the 8 bytes; those of another entry, or none, say nothing.
+    """
+    found = encode_checksums(header, body)
+    return known[:4] == found[:4] and known != found

@@ -1,0 +1,134 @@
+"""Term and vote, and the checkpoint: the two small files beside a ledger.
+
+Spec: dledger.md, section 3.1.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from twisted.logger import Logger
+
+from rmq_ha.dledger.format import (
+    Checkpoint,
+    decode_checkpoint,
+    decode_term,
+    encode_checkpoint,
+    encode_term,
+)
+from rmq_ha.dledger.values import TermVote
+from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.seams import Disk
+
+T = TypeVar("T")
+
+
+class TermFile:
+    """
+    `currterm`: what a member must never forget, replaced as a whole and synced.
+
+    :param directory: `dledger-<selfId>`.
+    """
+
+    log = Logger()
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/currterm"
+
+    def load(self) -> TermVote:
+        """
+        The newest of the file, what an interrupted replacement left, and the backup.
+
+        Upstream deletes the file before it renames the new one: a crash in between leaves
+        `currterm.tmp` and `currterm.bak` only.
+
+        :raises StoreError: the file, or all that is left of it, cannot be read: starting anew
+            could vote twice in one term.
+        """
+        faults: list[str] = []
+        current = _load(self._disk, self._path, decode_term, faults)
+        if current is not None:
+            return current
+        left = [
+            found
+            for found in (
+                _load(self._disk, f"{self._path}.bak", decode_term, faults),
+                # A torn one is of no account: its vote never left this member.
+                _load(self._disk, f"{self._path}.tmp", decode_term, []),
+            )
+            if found is not None
+        ]
+        if left:
+            newest = max(left, key=lambda state: (state.term, state.voted_for is not None))
+            self.log.warn(
+                "{path} is missing or damaged: going on with term {term} from what is beside it",
+                path=self._path,
+                term=newest.term,
+            )
+            return newest
+        if faults:
+            raise StoreError(
+                f"{'; '.join(faults)}. A member that forgets its vote may vote twice: write the "
+                "group's present term into it as currTerm=<number>, or empty this member's "
+                "directory, so that it copies the leader's"
+            )
+        return TermVote()
+
+    def save(self, state: TermVote) -> None:
+        """
+        Put it on the disk. Blocks: for the worker.
+
+        :raises StoreError: the disk refuses; the old content is still there.
+        """
+        try:
+            self._disk.replace(self._path, encode_term(state), backup=True)
+        except OSError as error:
+            raise StoreError(f"cannot write {self._path}: {error}") from error
+
+
+class CheckpointFile:
+    """
+    `checkpoint`: the committed index, as of a few seconds ago.
+
+    :param directory: `dledger-<selfId>`.
+    """
+
+    log = Logger()
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/checkpoint"
+
+    def load(self) -> Checkpoint:
+        """The file, or its backup; defaults without both: nothing is lost but time."""
+        faults: list[str] = []
+        current = _load(self._disk, self._path, decode_checkpoint, faults)
+        if current is not None:
+            return current
+        backup = _load(self._disk, f"{self._path}.bak", decode_checkpoint, faults)
+        for fault in faults:
+            self.log.warn("{fault}; it will be written anew", fault=fault)
+        # What was synced then may have been cut since.
+        return Checkpoint() if backup is None else backup._replace(synced=None)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """
+        Put it on the disk. Blocks: for the worker.
+
+        :raises StoreError: the disk refuses; the old content is still there.
+        """
+        try:
+            self._disk.replace(self._path, encode_checkpoint(checkpoint), backup=True)
+        except OSError as error:
+            raise StoreError(f"cannot write {self._path}: {error}") from error
+
+
+def _load(disk: Disk, path: str, decode: Callable[[bytes], T], faults: list[str]) -> T | None:
+    """What a file says; None without a usable one, and in `faults` why one is not."""
+    try:
+        return decode(disk.read_bytes(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, CorruptRecord) as error:
+        faults.append(f"{path}: {error}")
+        return None
