@@ -43,7 +43,7 @@ def _bases() -> Iterator[int]:
     """
     Where to look for free ports: each worker of pytest-xdist in a slice of its own.
 
-    Going round in it: what was given out a moment ago and is not listened on yet is not given again.
+    Going round in it: what was given out just now and is not listened on yet is not given again.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     index = int(worker[2:]) if worker.startswith("gw") else os.getpid()
