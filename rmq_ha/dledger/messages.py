@@ -84,13 +84,32 @@ class PushEntryResponse(Message, frozen=True, kw_only=True):
 
 
 class MetadataRequest(Message, frozen=True, kw_only=True):
-    """Spec: dledger.md, section 6.5."""
+    """
+    Spec: dledger.md, section 6.5.
+
+    :ivar status: tell also how the member is; ours, written only when true.
+    """
+
+    status: bool = False
 
 
 class MetadataResponse(Message, frozen=True, kw_only=True):
-    """:ivar peers: addresses by member id, as the answering member knows them."""
+    """
+    All but the peers is ours, and there only if it was asked for.
+
+    :ivar peers: addresses by member id, as the answering member knows them.
+    :ivar watermarks: of a leader: by member, up to where its ledger is known to be the leader's.
+    """
 
     peers: dict[str, str] = {}
+    role: str | None = None
+    current_term: Int64 | None = None
+    voted_for: str | None = None
+    begin_index: Int64 | None = None
+    end_index: Int64 | None = None
+    committed_index: Int64 | None = None
+    transferee: str | None = None
+    watermarks: dict[str, Int64] | None = None
 
 
 class GetEntriesRequest(Message, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+import msgspec
+
 from rmq_ha.dledger.actions import Action, ILedger
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.dispatch import Dispatcher
@@ -239,7 +241,24 @@ class Node:
             leader_id=self.member.leader_id,
             peers=dict(self.settings.peers),
         )
-        self.member.answer(token, response)
+        self.member.answer(token, self._with_status(response) if request.status else response)
+
+    def _with_status(self, response: MetadataResponse) -> MetadataResponse:
+        """Ours: what operators ask."""
+        member, ledger = self.member, self.ledger
+        leads = member.role is Role.LEADER
+        marks = {peer: self.quorum.watermark(peer) for peer in self.settings.peers}
+        return msgspec.structs.replace(
+            response,
+            role=member.role.value,
+            current_term=member.term,
+            voted_for=member.voted_for,
+            begin_index=ledger.begin_index,
+            end_index=ledger.end_index,
+            committed_index=ledger.committed_index,
+            transferee=member.transferee,
+            watermarks=marks if leads else None,
+        )
 
     def _get(self, request: GetEntriesRequest, token: Any) -> None:
         if self.member.role is not Role.LEADER:
