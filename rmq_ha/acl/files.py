@@ -76,17 +76,18 @@ class AclFiles:
         except (OSError, ConfigurationError) as error:
             self.faults[self.directory] = _reason(self.directory, error)
             return before[1] != self.faults
-        self._read = {
+        read = {
             path: file
             for path, stamp in stamps.items()
             if (file := self._one(path, stamp, before)) is not None
         }
-        if not self._read:
-            self._read = before[0]
+        if not read:
+            read = before[0]
             self.faults.setdefault(self.directory, self._nothing())
         self._stamps = stamps
-        for path in self._read:
+        for path in read:
             self._versions.setdefault(path, DataVersion(now_ms, 0))
+        self._read = read  # last: `versions` may be asked for while this runs in the worker
         return before != (self._read, self.faults)
 
     def change(self, path: str, edit: Edit, now_ms: int) -> None:
@@ -102,6 +103,7 @@ class AclFiles:
             new = edited(path, data, edit, DataVersion(now_ms, old.counter + 1))
             read_file(path, new)
             self._disk.replace(path, new)
+            self._stamps.pop(path, None)  # two changes may have the same time and size
         except OSError as error:
             raise ConfigurationError(_reason(path, error)) from None
         self.refresh(now_ms)

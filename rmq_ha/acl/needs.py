@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from rmq_ha.acl.permissions import PUB, SUB, group_resource
 from rmq_ha.errors import ProtocolViolation, RequestRejected
-from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.model.topics import REPLY_SUFFIX, RETRY_PREFIX
 from rmq_ha.wire.bodies import HeartbeatData
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 
@@ -44,6 +44,23 @@ def _send(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
     return needs
 
 
+def _strict_send(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
+    """RocketMQ lets whoever may read with any group send to the retry topics of all."""
+    send = _send(topic_field, group_field)
+
+    def needs(ext: Ext) -> list[Need]:
+        topic = ext.get(topic_field, "")
+        return send(ext) + ([(topic, SUB)] if topic.startswith(RETRY_PREFIX) else [])
+
+    return needs
+
+
+def _reply(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
+    """A reply is stored in the topic that it names, which need not be one for replies."""
+    send = _strict_send(topic_field, group_field)
+    return lambda ext: [] if ext.get(topic_field, "").endswith(REPLY_SUFFIX) else send(ext)
+
+
 def _group(ext: Ext, name: str) -> list[Need]:
     group = ext.get(name)
     return [] if group is None else [(group_resource(group), SUB)]
@@ -54,10 +71,9 @@ def _topic(ext: Ext, name: str = "topic") -> list[Need]:
     return [] if topic is None else [(topic, SUB)]
 
 
-_SEND_V2 = _send("b", "a")
 _NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
     RequestCode.SEND_MESSAGE: _send("topic", "group"),
-    RequestCode.SEND_MESSAGE_V2: _SEND_V2,
+    RequestCode.SEND_MESSAGE_V2: _send("b", "a"),
     RequestCode.CONSUMER_SEND_MSG_BACK: lambda ext: _group(ext, "group"),
     RequestCode.PULL_MESSAGE: lambda ext: _topic(ext) + _group(ext, "consumerGroup"),
     RequestCode.QUERY_MESSAGE: _topic,
@@ -65,14 +81,20 @@ _NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda ext: _group(ext, "consumerGroup"),
     RequestCode.UPDATE_CONSUMER_OFFSET: lambda ext: _group(ext, "consumerGroup") + _topic(ext),
 }
-_STRICT_NEEDS = _NEEDS | {RequestCode.SEND_BATCH_MESSAGE: _SEND_V2}
+_STRICT_NEEDS = _NEEDS | {
+    RequestCode.SEND_MESSAGE: _strict_send("topic", "group"),
+    RequestCode.SEND_MESSAGE_V2: _strict_send("b", "a"),
+    RequestCode.SEND_BATCH_MESSAGE: _strict_send("b", "a"),
+    RequestCode.SEND_REPLY_MESSAGE: _reply("topic", "group"),
+    RequestCode.SEND_REPLY_MESSAGE_V2: _reply("b", "a"),
+}
 
 
 def needs_of(code: int, ext: Ext, body: bytes | None, *, strict: bool) -> list[Need]:
     """
     Resources of a request, each with the permission that it needs.
 
-    :param strict: a batch needs what a single message needs.
+    :param strict: batches and replies need what a single message needs.
     :raises RequestRejected: a heartbeat without a body that can be read.
     """
     if code == RequestCode.HEART_BEAT:

@@ -17,6 +17,7 @@ from rmq_ha.model.topics import (
     BENCHMARK_TOPIC,
     DEFAULT_TOPIC,
     OFFSET_MOVED_EVENT,
+    REPLY_SUFFIX,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
@@ -54,7 +55,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
     @property
     def reply_topic(self) -> str:
         """Where replies to requests are stored."""
-        return f"{self._config.broker_cluster_name}_REPLY_TOPIC"
+        return self._config.broker_cluster_name + REPLY_SUFFIX
 
     def is_system(self, topic: str) -> bool:
         """Operators may neither update nor delete it."""
@@ -189,5 +190,5 @@ def _built_in_topics(config: BrokerConfig) -> list[TopicConfig]:
     ]
     if config.trace_topic_enable:
         found.append(TopicConfig(config.msg_trace_topic_name, 1, 1))
-    found.append(TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1))
+    found.append(TopicConfig(cluster + REPLY_SUFFIX, 1, 1))
     return found

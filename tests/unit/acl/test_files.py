@@ -135,6 +135,13 @@ def test_a_change_counts_up_the_version() -> None:
     assert not setup.refresh()
 
 
+def test_changes_of_one_moment_and_size_are_all_in_force() -> None:
+    setup = Setup(plain=ACCOUNT % "firstaccount").load()
+    for address in ("1.1.1.1", "2.2.2.2", "3.3.3.3"):
+        setup.files.change("/conf/plain_acl.yml", set_white_addresses([address]), 1234)
+        assert setup.files.current()[0].white_addresses == (address,)
+
+
 def test_a_file_without_a_version_has_that_of_its_first_reading() -> None:
     setup = Setup(plain=ACCOUNT % "firstaccount").load()
     before = setup.files.versions()["/conf/plain_acl.yml"]

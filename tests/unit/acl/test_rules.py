@@ -119,8 +119,7 @@ ALLOWED = [
     send("both"),
     send("both", v1=True),
     send("%RETRY%g", "g"),
-    send("%RETRY%denied", "g"),  # the group counts, as in RocketMQ
-    send("%RETRY%denied", "denied", v1=True).__class__(10, {"topic": "%RETRY%denied"}, b"x"),
+    RemotingCommand(RequestCode.SEND_MESSAGE, {"topic": "%RETRY%g"}, b"x"),
     send("RMQ_SYS_TRACE_TOPIC"),
     pull_request("g", "sub", 0, 0),
     pull_request("g", "spaced", 0, 0),
@@ -207,6 +206,27 @@ def test_a_batch_needs_what_a_message_needs() -> None:
     batch.code = RequestCode.SEND_BATCH_MESSAGE
     assert "topic:sub" in refusal(sign(batch, USER))
     assert refusal(sign(batch, USER), rules(strict=False)) == ""  # as 4.9.7
+
+
+@pytest.mark.parametrize("v1", [True, False])
+def test_a_reply_needs_what_a_message_needs_but_for_reply_topics(v1: bool) -> None:
+    reply = send("sub", v1=v1)
+    reply.code = (
+        RequestCode.SEND_REPLY_MESSAGE if v1 else RequestCode.SEND_REPLY_MESSAGE_V2
+    )  # it is stored in the topic that it names
+    assert "topic:sub" in refusal(sign(reply, USER))
+    assert refusal(sign(reply, USER), rules(strict=False)) == ""  # as 4.9.7
+    reply = send("DefaultCluster_REPLY_TOPIC", v1=v1)
+    reply.code = RequestCode.SEND_REPLY_MESSAGE if v1 else RequestCode.SEND_REPLY_MESSAGE_V2
+    assert refusal(sign(reply, USER)) == ""
+
+
+@pytest.mark.parametrize("v1", [True, False])
+def test_who_sends_to_a_retry_topic_must_read_with_its_group(v1: bool) -> None:
+    foreign = send("%RETRY%denied", group="mygroup", v1=v1)
+    assert "group:denied" in refusal(sign(foreign, USER))
+    assert refusal(sign(foreign, USER), rules(strict=False)) == ""  # as 4.9.7
+    assert refusal(sign(send("%RETRY%mygroup", group="mygroup", v1=v1), USER)) == ""
 
 
 def test_the_first_file_that_has_a_key_defines_it() -> None:
