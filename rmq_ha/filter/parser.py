@@ -37,7 +37,9 @@ from rmq_ha.filter.tokens import DECIMAL, END, NAME, STRING, WHOLE, Token, next_
 from rmq_ha.filter.values import Long, order
 
 MAX_LENGTH = 65536
-"""Characters. A request can carry far more; evaluating that would cost every pull."""
+"""Characters. A request can carry far more; compiling that would cost every pull."""
+MAX_TERMS = 2000
+"""Names and values that are evaluated for each message; the strings of an IN are one lookup."""
 MAX_DEPTH = 100
 """Of brackets in each other, and of the tree. Chains of AND and OR are flat, however long."""
 
@@ -67,6 +69,7 @@ class _Parser:
         self._end = 0
         self._ahead: Token | None = None
         self._brackets = 0
+        self._terms = 0
 
     def run(self) -> Node:
         """The whole selector."""
@@ -205,6 +208,12 @@ class _Parser:
     def _primary(self) -> Node:
         token = self._take()
         kind, text, position = token
+        self._terms += 1
+        if self._terms > MAX_TERMS:
+            raise InvalidSelector(
+                f"more than {MAX_TERMS} names and values: use IN, or several subscriptions",
+                position,
+            )
         if kind is NAME:
             return Property(text)
         if kind is STRING:

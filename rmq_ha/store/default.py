@@ -100,7 +100,7 @@ class DefaultMessageStore(StoreMaintenance):
             log,
             queues,
             index,
-            MessageReader(config, log, queues, memory_bytes, self.is_slave),
+            MessageReader(config, log, queues, memory_bytes, self.is_slave, host.clock.seconds),
             flags,
             StoreStatistics(host.now_ms()),
             memory_bytes,

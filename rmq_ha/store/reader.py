@@ -18,6 +18,8 @@ from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extensio
 _MAX_FILTER_SIZE = 16000
 # The longest start of a record that has its store timestamp, with room for an IPv6 host.
 _RECORD_HEAD = 91 + 24
+# What evaluating a filter may take of a reactor turn, seconds; the consumer asks again at once.
+_FILTER_BUDGET_S = 0.02
 # Bytes of other queues' records that are read along rather than reading once more.
 _MAX_GAP = 8192
 
@@ -40,6 +42,7 @@ class MessageReader:
         configured share of it counts as cold and is given out in smaller batches.
     :param is_slave: the offset for the next pull is not corrected, unless `offsetCheckInSlave`. It
         may change.
+    :param seconds: a clock that never jumps, for filters that take long.
     """
 
     def __init__(
@@ -49,11 +52,13 @@ class MessageReader:
         queues: ConsumeQueueTable,
         memory_bytes: int,
         is_slave: bool,
+        seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._config = config
         self._log = log
         self._queues = queues
         self._memory = memory_bytes
+        self._seconds = seconds
         self.is_slave = is_slave
 
     def get_message(
@@ -86,7 +91,8 @@ class MessageReader:
             status, next_offset = GetMessageStatus.OFFSET_OVERFLOW_BADLY, high
         else:
             hot_from = self._hot_from()
-            scan = _Scan(self._log, hot_from, self._limits(max_nums), message_filter)
+            limits = self._limits(max_nums)
+            scan = _Scan(self._log, hot_from, limits, message_filter, self._seconds)
             scan.run(queue, queue_offset, max(_MAX_FILTER_SIZE // UNIT_SIZE, max_nums))
             if scan.seen:
                 return GetMessageResult(
@@ -152,11 +158,14 @@ class _Scan:
         "_filter",
         "_hot",
         "_hot_from",
+        "_is_late",
         "_log",
         "_matches",
+        "_seconds",
         "_size",
         "_skip_to",
         "_start",
+        "_until",
         "_window",
         "consumed",
         "last_physical",
@@ -171,11 +180,15 @@ class _Scan:
         hot_from: int,
         limits: tuple[_Limits, _Limits],
         message_filter: IMessageFilter | None,
+        seconds: Callable[[], float],
     ) -> None:
         self._log = log
         self._hot_from = hot_from
         self._hot, self._cold = limits
         self._filter = message_filter
+        self._seconds = seconds
+        self._until = 0.0
+        self._is_late = False
         self._matches: Callable[[int], bool] | None = None
         self._window = b""
         self._start = self._end = 0
@@ -188,8 +201,9 @@ class _Scan:
         self.last_physical = -1
 
     def run(self, queue: ConsumeQueue, queue_offset: int, most: int) -> None:
-        """Take units until the pull is full, the file ends or `most` were looked at."""
+        """Take units until the pull is full, the file or the time ends or `most` were looked at."""
         if self._filter is not None:
+            self._until = self._seconds() + _FILTER_BUDGET_S
             self._matches = unit_matcher(queue, self._filter)
         step = self._hot.most + 8
         while most > self.consumed:
@@ -208,7 +222,7 @@ class _Scan:
         return queue.next_file_offset(offset - 1) == offset
 
     def _take(self, units: list[_Unit]) -> bool:
-        """Go through some units; True: the pull is full."""
+        """Go through some units; True: the pull is full, or its time is over."""
         matches = self._matches
         for index, (physical_offset, size, tags_code) in enumerate(units):
             if size == FILLER_SIZE:
@@ -226,6 +240,8 @@ class _Scan:
             elif not self.messages:
                 self.status = GetMessageStatus.NO_MATCHED_MESSAGE
             self.consumed += 1
+            if self._is_late:
+                return True
         return False
 
     def _is_full(self, physical_offset: int, size: int) -> bool:
@@ -250,6 +266,7 @@ class _Scan:
             return
         self._skip_to = -1
         if self._filter is not None and not self._filter.matches_record(record):
+            self._is_late = self._seconds() > self._until
             if not self.messages:
                 self.status = GetMessageStatus.NO_MATCHED_MESSAGE
             return

@@ -18,7 +18,7 @@ from rmq_ha.filter.nodes import (
     Order,
     Property,
 )
-from rmq_ha.filter.parser import MAX_DEPTH, MAX_LENGTH, parse
+from rmq_ha.filter.parser import MAX_DEPTH, MAX_LENGTH, MAX_TERMS, parse
 from rmq_ha.filter.selector import Selector
 from rmq_ha.filter.values import Long
 
@@ -118,13 +118,22 @@ def test_depth_is_bounded() -> None:
             parse(text)
 
 
-def test_length_is_bounded_and_chains_may_be_that_long() -> None:
-    chain = " OR ".join(["a=1"] * 9000)
-    assert len(chain) < MAX_LENGTH
-    assert Selector(chain).matches({"a": "1"})
-    assert not Selector(chain).matches({"a": "2"})
+def test_length_is_bounded_and_lists_may_be_that_long() -> None:
+    names = "a IN (" + ",".join(f"'{number}'" for number in range(8000)) + ")"
+    assert len(names) < MAX_LENGTH
+    assert Selector(names).matches({"a": "7999"})
+    assert not Selector(names).matches({"a": "8000"})
     with pytest.raises(InvalidSelector, match="65537 characters"):
         parse("a = 1 " + " " * (MAX_LENGTH - 5))
+
+
+def test_what_every_message_costs_is_bounded() -> None:
+    half = MAX_TERMS // 2
+    chain = " OR ".join(["a=1"] * half)
+    assert Selector(chain).matches({"a": "1"})
+    assert not Selector(chain).matches({"a": "2"})
+    with pytest.raises(InvalidSelector, match="more than 2000 names and values: use IN"):
+        parse(chain + " OR a=1")
 
 
 _TEXT = (

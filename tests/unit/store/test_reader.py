@@ -72,6 +72,26 @@ class Rig:
         return reader.get_message("g", topic, 0, offset, most, wanted)
 
 
+def test_a_filter_that_takes_long_gives_the_turn_back() -> None:
+    rig = Rig()
+    rig.put(100)
+    now = [0.0]
+
+    class Slow(ByContent):
+        def matches_record(self, record: bytes) -> bool:
+            now[0] += 0.001
+            return super().matches_record(record)
+
+    reader = MessageReader(rig.config, rig.log, rig.queues, rig.memory, False, lambda: now[0])
+    result = reader.get_message("g", "T", 0, 0, 32, Slow(9900))
+    assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
+    seen = result.next_begin_offset
+    assert 15 < seen < 30  # and the next pull goes on there
+    while result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
+        result = reader.get_message("g", "T", 0, result.next_begin_offset, 32, Slow(9900))
+    assert offsets(result) == [9900]
+
+
 def offsets(result: GetMessageResult) -> list[int]:
     return [int(message[:8]) for message in result.messages]
 
