@@ -279,6 +279,10 @@ class ClientInstance:
         """The connection to an address, if it is there: for who writes frames of its own."""
         return self._remoting.open_channel(address)
 
+    def close(self, address: str) -> None:
+        """Close the connection to an address, if there is one; the next call connects anew."""
+        self._remoting.close(address)
+
     # Parts
 
     def _register(self, parts: dict[str, Any], group: str, part: object) -> None:

@@ -83,7 +83,7 @@ class RouteCache:
         self._timeout_ms = timeout_ms
         self._idle = idle_ms / 1000
         self._known: dict[str, _Known] = {}
-        self._watched: set[str] = set()
+        self._watched: dict[str, int] = {}
         self._closed = False
         self._fetching: dict[str, list[Deferred[TopicRoute]]] = {}
         self._watchers: list[Callable[[str, TopicRoute], Any]] = []
@@ -118,12 +118,16 @@ class RouteCache:
         return waiting
 
     def watch(self, topic: str) -> None:
-        """Keep this topic's route fresh, whether anybody looks at it or not."""
-        self._watched.add(topic)
+        """Keep this topic's route fresh, until `unwatch` is called as often."""
+        self._watched[topic] = self._watched.get(topic, 0) + 1
 
     def unwatch(self, topic: str) -> None:
         """The reverse."""
-        self._watched.discard(topic)
+        left = self._watched.get(topic, 0) - 1
+        if left > 0:
+            self._watched[topic] = left
+        else:
+            self._watched.pop(topic, None)
 
     def on_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
         """Have `callback(topic, route)` called for each new or changed route."""
@@ -140,7 +144,7 @@ class RouteCache:
         for topic, known in list(self._known.items()):
             if known.used < earliest and topic not in self._watched:
                 del self._known[topic]
-        for topic in self._watched | set(self._known):
+        for topic in set(self._watched) | set(self._known):
             try:
                 await self.fetch(topic)
             except NoNameServer as error:

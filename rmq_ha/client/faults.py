@@ -1,0 +1,71 @@
+"""The latency table: which brokers to keep away from, and for how long.
+
+Spec: remoting.md, section 11.1 (MQFaultStrategy).
+"""
+
+from typing import NamedTuple
+
+_LATENCIES_MS = (50, 100, 550, 1000, 2000, 3000, 15000)
+_ABSENCES_MS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
+ISOLATED_MS = 30_000
+
+
+class _Item(NamedTuple):
+    latency_ms: float
+    until_ms: float
+
+
+class LatencyFaults:
+    """Broker name to how slow its last answer was; all times in ms of any one clock."""
+
+    def __init__(self, first: int = 0) -> None:
+        """:param first: where the walk over the worst ones begins."""
+        self._items: dict[str, _Item] = {}
+        self._turn = first
+
+    def update(self, broker: str, latency_ms: float, now_ms: float, *, isolated: bool) -> None:
+        """
+        Note how a send went.
+
+        :param isolated: it failed: that counts as 30 s.
+        """
+        counted = ISOLATED_MS if isolated else latency_ms
+        self._items[broker] = _Item(latency_ms, now_ms + absence_ms(counted))
+
+    def is_available(self, broker: str, now_ms: float) -> bool:
+        """No send to it was so slow that we still keep away."""
+        item = self._items.get(broker)
+        return item is None or item.until_ms <= now_ms
+
+    def least_bad(self, now_ms: float) -> str | None:
+        """
+        In turn one of the better half of those that were ever sent to; None when there is none.
+        """
+        ranked = sorted(
+            self._items,
+            key=lambda name: (
+                not self.is_available(name, now_ms),
+                self._items[name].latency_ms,
+                self._items[name].until_ms,
+            ),
+        )
+        if not ranked:
+            return None
+        half = len(ranked) // 2
+        if half == 0:
+            return ranked[0]
+        self._turn += 1
+        return ranked[self._turn % half]
+
+    def remove(self, broker: str) -> None:
+        """It has no queues of the topic any more."""
+        self._items.pop(broker, None)
+
+
+def absence_ms(latency_ms: float) -> int:
+    """How long to keep away from a broker that took so long."""
+    found = 0
+    for latency, absence in zip(_LATENCIES_MS, _ABSENCES_MS, strict=True):
+        if latency_ms >= latency:
+            found = absence
+    return found

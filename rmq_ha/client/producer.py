@@ -1,0 +1,322 @@
+"""Producer: sends messages.
+
+Spec: remoting.md, chapter 4 and section 11.1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
+
+from rmq_ha.client.batches import BatchPart, check_batch, split
+from rmq_ha.client.errors import (
+    BatchFailed,
+    IllegalMessage,
+    MQClientError,
+    NotStarted,
+)
+from rmq_ha.client.hooks import ISendHook
+from rmq_ha.client.instance import ClientInstance
+from rmq_ha.client.messages import Message, MessageExt, MessageQueue, SendResult
+from rmq_ha.client.namespaces import wrap
+from rmq_ha.client.parts import CheckHeader
+from rmq_ha.client.publish_topics import PublishTopics
+from rmq_ha.client.queue_choice import Selector
+from rmq_ha.client.request_reply import Requests
+from rmq_ha.client.send_attempts import Attempts
+from rmq_ha.client.send_frames import Outgoing
+from rmq_ha.client.sender import Sender
+from rmq_ha.client.sends import Send, check_message, outgoing_of
+from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.unique_id import UniqueIds
+from rmq_ha.model.properties import UNIQ_KEY
+from rmq_ha.model.topics import group_fault
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+INSTANCE_ID = "INSTANCE_ID"
+
+
+class Producer:
+    """
+    Sends messages; any number of sends may be under way.
+
+    What is awaited is stored as `SendResult.send_status` says. A message whose send failed may be
+    stored nevertheless: a retry can store it twice, as in every RocketMQ client.
+
+    :ivar config: its `ProducerConfig`.
+    :ivar group: the producer group, with namespace.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        config: ProducerConfig | None = None,
+        hooks: Sequence[ISendHook] = (),
+    ) -> None:
+        """
+        :param instance: may be shared; it starts with the first part and stops with the last.
+        :raises IllegalMessage: the group's name breaks a rule.
+        """
+        self.config = config = config or ProducerConfig()
+        fault = group_fault(config.producer_group)
+        if fault is not None:
+            raise IllegalMessage(fault)
+        host = instance.host
+        self.instance = instance
+        self.group = wrap(instance.settings.namespace, config.producer_group)
+        self._clock = host.clock
+        self._now_ms = host.now_ms
+        self._ids = UniqueIds(
+            instance.settings.client_ip or instance.process.address,
+            instance.process.pid,
+            host.random.getrandbits(32),
+        )
+        self._topics = PublishTopics(instance, config)
+        attempts = Attempts(instance, config, self.group, hooks)
+        self._requests = Requests(host.clock, host.random, instance.client_id)
+        self._sender = Sender(host.clock, self._topics, attempts, config)
+        self._state = "new"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group} {self._state}>"
+
+    # Life
+
+    @property
+    def in_flight(self) -> int:
+        """How many sends wait for their brokers."""
+        return self._sender.in_flight
+
+    async def start(self) -> None:
+        """
+        Join the client. Connections come with the first send. Twice is harmless.
+
+        :raises NotStarted: it was stopped before: make a new one.
+        :raises MQClientError: the client has a producer of this group already.
+        """
+        if self._state == "running":
+            return
+        if self._state != "new":
+            raise NotStarted("this producer was stopped: make a new one")
+        await self.instance.start()
+        self.instance.register_producer(self.group, self)
+        self._topics.start()
+        self._state = "running"
+
+    async def stop(self) -> None:
+        """
+        Take no more sends; those under way finish, or fail after `stop_timeout`; leave the group.
+        """
+        if self._state != "running":
+            return
+        self._state = "stopping"
+        await self._sender.drain()
+        self._state = "stopped"
+        self._requests.fail_all(NotStarted("the producer was stopped before a reply came"))
+        self._topics.stop()
+        await self.instance.unregister_producer(self.group)
+        await self.instance.stop_if_unused()
+
+    # Sends
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_ms: float | None = None,
+    ) -> "Deferred[SendResult]":
+        """
+        Send one message and wait until it is stored.
+
+        Without `queue` and `selector` the queues take turns, and other brokers are tried when one
+        fails. With one of them there is one attempt: order matters more then.
+
+        :param queue: exactly there.
+        :param selector: called with (queues, message, arg), returns the queue; `select_by_hash`
+            of `queue_choice` sends equal keys to one queue.
+        :param timeout_ms: for everything, waiting for a place in flight too; `send_msg_timeout`
+            when None.
+        :returns: fails with `IllegalMessage`, `NotStarted`, `NoRoute`, `BrokerRefused` (one
+            attempt), `SendFailed` (several), `SendTimeout` or `TooManyInFlight`.
+        """
+        try:
+            send = self._make(message, timeout_ms)
+            self._direct(send, queue, selector, arg)
+        except MQClientError as error:
+            return fail(error)
+        return self._sender.admit(send)
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> "Deferred[None]":
+        """
+        Send one message and do not ask what became of it.
+
+        :returns: fires when it is handed to a connection; fails as `send`, but for what a broker
+            would say.
+        """
+        try:
+            send = self._make(message, None)
+            self._direct(send, queue, selector, arg)
+        except MQClientError as error:
+            return fail(error)
+        send.oneway = True
+        return self._sender.admit(send)
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> "Deferred[list[SendResult]]":
+        """
+        Send messages of one topic together; in as many requests as `max_batch_size` needs.
+
+        :param timeout_ms: for each request.
+        :returns: fires with one result for each request. Fails as `send`; when requests before
+            the one that failed were stored, with `BatchFailed`.
+        """
+        try:
+            parts = self._split(messages)
+        except MQClientError as error:
+            return fail(error)
+        return Deferred.fromCoroutine(self._send_parts(messages, parts, queue, timeout_ms))
+
+    def request(
+        self, message: Message, timeout_ms: float, *, queue: MessageQueue | None = None
+    ) -> "Deferred[MessageExt]":
+        """
+        Send a message and wait for the reply that a consumer of it sends.
+
+        :param timeout_ms: until the reply is here.
+        :returns: fails as `send`, or with `RequestTimeout`.
+        """
+        correlation_id, reply = self._requests.open(message, timeout_ms)
+        sent = self.send(message, queue=queue, timeout_ms=timeout_ms)
+        sent.addErrback(self._requests.not_sent, correlation_id)
+        return reply
+
+    def fetch_publish_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
+        """
+        The queues that messages of a topic can go to.
+
+        :returns: fails with `NoRoute`, `NoNameServer` or `IllegalMessage`.
+        """
+        try:
+            known = self._topics.get(topic)
+        except MQClientError as error:
+            return fail(error)
+        found = succeed(None) if known.info is not None else self._topics.find(known)
+        return found.addCallback(lambda _: list(known.info.queues if known.info else ()))
+
+    # What brokers ask (rmq_ha.client.parts.ProducerPart)
+
+    def check_transaction(
+        self,
+        message: MessageExt,
+        header: CheckHeader,
+        answer: Callable[[RemotingCommand], object],
+    ) -> None:
+        """Only a `TransactionProducer` knows about transactions."""
+        self.log.warn(
+            "{broker} asks {group} about a transaction, but it is no TransactionProducer",
+            broker=header.answer_to,
+            group=self.group,
+        )
+
+    def reply(self, message: MessageExt, correlation_id: str) -> bool:
+        """A reply to a request came; False when it is none of ours."""
+        return self._requests.resolve(message, correlation_id)
+
+    # Making a send
+
+    def _make(self, message: Message, timeout_ms: float | None) -> Send:
+        check_message(message, self.config)
+        properties = message.properties
+        if UNIQ_KEY not in properties:
+            self._name(message)
+        code, outgoing = outgoing_of(message, self.config)
+        return self._new(
+            message.topic, code, outgoing, properties[UNIQ_KEY], (message,), timeout_ms
+        )
+
+    def _new(
+        self,
+        topic: str,
+        code: int,
+        outgoing: Outgoing,
+        msg_id: str,
+        messages: tuple[Message, ...],
+        timeout_ms: float | None,
+    ) -> Send:
+        if self._state != "running":
+            raise NotStarted(f"the producer {self.group} is {self._state}: start() it first")
+        limit = self.config.send_msg_timeout if timeout_ms is None else timeout_ms
+        deadline = self._clock.seconds() + limit / 1000
+        known = self._topics.get(topic)
+        return Send(known, code, outgoing, msg_id, messages, deadline, limit)
+
+    def _name(self, message: Message) -> None:
+        message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())
+        namespace = self.instance.settings.namespace
+        if namespace:
+            message.properties[INSTANCE_ID] = namespace
+
+    @staticmethod
+    def _direct(
+        send: Send, queue: MessageQueue | None, selector: Selector | None, arg: Any
+    ) -> None:
+        if queue is not None and queue.topic != send.topic.shown:
+            raise IllegalMessage(
+                f"the message is for {send.topic.shown}, but the queue is one of {queue.topic}"
+            )
+        send.fixed_queue, send.selector, send.arg = queue, selector, arg
+
+    def _split(self, messages: Sequence[Message]) -> list[BatchPart]:
+        check_batch(messages)
+        for message in messages:
+            check_message(message, self.config)
+            if UNIQ_KEY not in message.properties:
+                self._name(message)
+        return split(messages, self.config.max_batch_size)
+
+    async def _send_parts(
+        self,
+        messages: Sequence[Message],
+        parts: list[BatchPart],
+        queue: MessageQueue | None,
+        timeout_ms: float | None,
+    ) -> list[SendResult]:
+        results: list[SendResult] = []
+        done = 0
+        for part in parts:
+            try:
+                send = self._new(
+                    messages[0].topic,
+                    RequestCode.SEND_BATCH_MESSAGE,
+                    Outgoing(0, 0, part.properties, part.body),
+                    part.message_ids,
+                    tuple(messages[done : done + part.count]),
+                    timeout_ms,
+                )
+                self._direct(send, queue, None, None)
+                results.append(await self._sender.admit(send))
+            except MQClientError as error:
+                if not results:
+                    raise
+                raise BatchFailed(error, tuple(results), len(messages) - done) from error
+            done += part.count
+        return results

@@ -1,0 +1,97 @@
+"""The topics that a producer sends to, and their queues.
+
+Spec: remoting.md, section 11.1.
+"""
+
+from collections import OrderedDict
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.client.errors import NoRoute
+from rmq_ha.client.instance import ClientInstance
+from rmq_ha.client.namespaces import unwrap, wrap
+from rmq_ha.client.routes import borrowed_route, publish_info
+from rmq_ha.client.sends import PublishTopic, check_topic
+from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.wire.route_bodies import TopicRoute
+
+_MOST_TOPICS = 10_000
+
+
+class PublishTopics:
+    """Topics by the name that the application uses; the least recently new ones are forgotten."""
+
+    def __init__(self, instance: ClientInstance, config: ProducerConfig) -> None:
+        self._instance = instance
+        self._config = config
+        self._topics: OrderedDict[str, PublishTopic] = OrderedDict()
+
+    def start(self) -> None:
+        """Follow the routes."""
+        self._instance.on_route_change(self._route_changed)
+
+    def stop(self) -> None:
+        """Follow them no more."""
+        self._instance.forget_route_change(self._route_changed)
+        while self._topics:
+            self._forget_one()
+
+    def get(self, topic: str) -> PublishTopic:
+        """
+        What is known of a topic, its route perhaps not yet.
+
+        :raises IllegalMessage: clients cannot send to it.
+        """
+        found = self._topics.get(topic)
+        if found is not None:
+            return found
+        namespace = self._instance.settings.namespace
+        full = wrap(namespace, topic)
+        check_topic(full)
+        shown = unwrap(namespace, full)
+        start = self._instance.host.random.randrange(1 << 30)
+        found = self._topics[topic] = PublishTopic(full, shown, start)
+        self._instance.watch_topic(full)
+        if len(self._topics) > _MOST_TOPICS:
+            self._forget_one()
+        route = self._instance.routes.cached(full)
+        if route is not None:
+            self._take(found, route)
+        return found
+
+    def find(self, topic: PublishTopic) -> "Deferred[None]":
+        """
+        Ask for the route of a topic that has none.
+
+        :returns: fails with `NoRoute`, `NoNameServer` or `BrokerRefused`.
+        """
+        return Deferred.fromCoroutine(self._find(topic))
+
+    async def _find(self, topic: PublishTopic) -> None:
+        template = self._config.create_topic_key
+        try:
+            route = await self._instance.routes.fetch(topic.name)
+            self._take(topic, route)
+        except NoRoute:
+            borrowed, _ = await self._instance.route_or_template(topic.name, template)
+            if topic.info is None:
+                route = borrowed_route(borrowed, self._config.default_topic_queue_nums)
+                self._take(topic, route)
+                topic.is_borrowed = True
+        if topic.info is None:
+            raise NoRoute(topic.name, "no broker of it takes messages at the moment")
+
+    def _take(self, topic: PublishTopic, route: TopicRoute) -> None:
+        info = publish_info(topic.shown, route)
+        topic.info = info if info.queues else None
+        topic.is_borrowed = False
+        topic.destinations.clear()
+
+    def _route_changed(self, name: str, route: TopicRoute) -> None:
+        topic = self._topics.get(unwrap(self._instance.settings.namespace, name))
+        if topic is not None and topic.name == name:
+            self._take(topic, route)
+
+    def _forget_one(self) -> None:
+        _, topic = self._topics.popitem(last=False)
+        self._instance.unwatch_topic(topic.name)

@@ -1,0 +1,55 @@
+"""Ids that a client gives its messages (UNIQ_KEY).
+
+Upper-case hex of: address (4 or 16 bytes), pid (2), a number of the process (4), ms since the first
+of the month, local time (4), counter (2). Tools read the time from it, so it has to be as Java's.
+
+Spec: remoting.md, section 5.6.
+"""
+
+import time
+from ipaddress import ip_address
+
+_LOOPBACK = "127.0.0.1"
+_LEAST_LATE = -1_000_000
+
+
+class UniqueIds:
+    """
+    Makes ids; two of one ms differ by the counter.
+
+    :param address: of this machine; anything that is no IP address counts as the loopback.
+    :param salt: tells producers of one process from each other; 32 bits of it count.
+    :param first: what the counter begins with.
+    """
+
+    __slots__ = ("_counter", "_end", "_prefix", "_start")
+
+    def __init__(self, address: str, pid: int, salt: int, first: int = 0) -> None:
+        try:
+            packed = ip_address(address.partition("%")[0]).packed
+        except ValueError:
+            packed = ip_address(_LOOPBACK).packed
+        self._prefix = f"{packed.hex()}{pid & 0xFFFF:04x}{salt & 0xFFFFFFFF:08x}".upper()
+        self._counter = first - 1
+        self._start = 0
+        self._end = 0
+
+    def next(self, now_ms: int) -> str:
+        """:param now_ms: the time of day, ms since the epoch."""
+        if now_ms >= self._end:
+            self._start, self._end = _month(now_ms)
+        since = now_ms - self._start
+        if _LEAST_LATE < since < 0:
+            since = 0  # the clock was set back a little, over the first of the month
+        counter = self._counter = self._counter + 1 & 0xFFFF
+        return f"{self._prefix}{since & 0xFFFFFFFF:08X}{counter:04X}"
+
+
+def _month(now_ms: int) -> tuple[int, int]:
+    """First ms of this local month and of the next."""
+    local = time.localtime(now_ms / 1000)
+    return _first(local.tm_year, local.tm_mon), _first(local.tm_year, local.tm_mon + 1)
+
+
+def _first(year: int, month: int) -> int:
+    return int(time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))) * 1000
