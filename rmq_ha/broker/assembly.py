@@ -22,9 +22,11 @@ from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
+from rmq_ha.broker.role import RoleParts, RoleSwitch
 from rmq_ha.broker.routes import Processor
 from rmq_ha.broker.transactions.producers import ProducerAsker
 from rmq_ha.broker.transactions.service import TransactionalMessageCheckService
+from rmq_ha.dledger.service import DLedgerService
 from rmq_ha.model.message import Address
 
 if TYPE_CHECKING:
@@ -71,6 +73,25 @@ def transaction_checks(broker: "BrokerController") -> TransactionalMessageCheckS
         broker.consumer_offsets,
         ProducerAsker(broker.producers),
     )
+
+
+def role_switch(broker: "BrokerController") -> RoleSwitch | None:
+    """What makes a member of a DLedger group a slave or a master; None for every other broker."""
+    group = broker.replication
+    if not isinstance(group, DLedgerService):
+        return None
+    parts = RoleParts(
+        store=broker.store,
+        topics=broker.topics,
+        delay_offsets=broker.delay_offsets,
+        transaction_checks=broker.transaction_checks,
+        slave_synchronize=broker.slave_synchronize,
+        registration=broker.registration,
+    )
+    slave_id = int(group.settings.self_id[1:]) + 1
+    made = RoleSwitch(broker.host.clock, broker.configuration, parts, group, slave_id)
+    group.roles = made
+    return made
 
 
 def _table_processors(broker: "BrokerController") -> list[Processor]:

@@ -20,7 +20,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.broker.assembly import admin_processors, transaction_checks
+from rmq_ha.broker.assembly import admin_processors, role_switch, transaction_checks
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
@@ -100,10 +100,9 @@ class BrokerController:
         self.configuration = configuration
         self._plugins = load_configured(configuration)
         self._context = BrokerContext(host, configuration)
-        self.is_slave = configuration.store.broker_role is BrokerRole.SLAVE
         broker = configuration.broker
         port = configuration.server.listen_port
-        self.identity = BrokerIdentity(
+        self._identity = BrokerIdentity(
             broker.broker_cluster_name,
             broker.broker_name or "",
             broker.broker_id,
@@ -115,6 +114,7 @@ class BrokerController:
         self._make_links()
         self._make_processors()
         self.transaction_checks = transaction_checks(self)
+        self.role_switch = role_switch(self)
         self._timers = [
             Periodic(
                 host.clock,
@@ -128,6 +128,16 @@ class BrokerController:
             Periodic(host.clock, "slow consumers", self.slow_consumers.check, SLOW_CONSUMERS_S),
         ]
         self._undo: list[tuple[str, Callable[[], Any]]] = []
+
+    @property
+    def is_slave(self) -> bool:
+        """What this broker is now."""
+        return self.configuration.store.broker_role is BrokerRole.SLAVE
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """How it presents itself to name servers; with its brokerId of now."""
+        return self._identity._replace(broker_id=self.configuration.broker.broker_id)
 
     # ------------------------------------------------------------ building
 
@@ -242,7 +252,7 @@ class BrokerController:
         self.hold = PullRequestHoldService(
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
-        if self.is_slave:
+        if self.is_slave or self.store.is_elected:
             self.store.add_dispatcher(self.hold)  # a slave's store announces no arrivals
             self.store.add_dispatcher(self.slave_synchronize)
         else:
@@ -336,7 +346,7 @@ class BrokerController:
             table.load()
         if self.is_slave:
             self.delay_offsets.load()
-        if not self.is_slave:
+        elif not self.store.is_elected:
             # The transaction check reads it; clients and mqadmin expect to see it.
             self.topics.create_in_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
         self.store.load()
@@ -353,7 +363,12 @@ class BrokerController:
         self._undo.append(("notifications", self.notifier.stop))
         self._undo.append(("registration", self.registration.stop))
         await self.registration.start()
-        if self.is_slave:
+        if self.role_switch is not None:
+            self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
+            self._undo.append(("transaction checks", self.transaction_checks.stop))
+            self._undo.append(("role changes", self.role_switch.stop))
+            self.role_switch.start()
+        elif self.is_slave:
             self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
             self.slave_synchronize.start()
         else:

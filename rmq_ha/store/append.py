@@ -43,6 +43,8 @@ _SHORT = Struct(">H")
 _SAME_HOSTS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 _RECORD_SLACK = 65536
 _MAX_REMEMBERED = 65536
+_PARTS = 5
+"""Of each record, in its segment."""
 _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 
@@ -70,17 +72,28 @@ class Group:
     results: list[AppendResult | PutMessageStatus] = field(default_factory=list)
     requests: list[DispatchRequest] = field(default_factory=list)
 
+    def records(self) -> list[bytes]:
+        """The bytes of each record, for a log that puts something between them."""
+        parts = [part for segment in self.segments for part in segment.parts]
+        return [b"".join(parts[at : at + _PARTS]) for at in range(0, len(parts), _PARTS)]
+
 
 class GroupEncoder:
     """
     Turns messages into records; knows limits and the numbering of queues.
 
     :param delay_levels: ms of level 1, 2, ...
+    :param gap: bytes that the log puts before each record, and then also the blanks.
+    :param largest: bytes that a record may have.
     :ivar queue_offsets: next queue offset by topic and queue.
     """
 
-    def __init__(self, file_size: int, delay_levels: list[int]) -> None:
+    def __init__(
+        self, file_size: int, delay_levels: list[int], gap: int = 0, largest: int = 1 << 31
+    ) -> None:
         self._file_size = file_size
+        self._gap = gap
+        self._largest = min(largest, file_size - gap - BLANK_SIZE)
         self._delay_levels = delay_levels
         self._topics: dict[str, bytes] = {}
         self._id_prefixes: dict[Address, str] = {}
@@ -110,7 +123,7 @@ class GroupEncoder:
         size = self.size_of(message)
         if len(message.body) > max_message_size or size > max_message_size + _RECORD_SLACK:
             return PutMessageStatus.MESSAGE_ILLEGAL
-        if size + BLANK_SIZE > self._file_size:
+        if size > self._largest:
             return PutMessageStatus.MESSAGE_ILLEGAL
         return None
 
@@ -125,16 +138,16 @@ class GroupEncoder:
         """
         Lay out messages from the end of the log on; numbers are taken from `queue_offsets`.
 
-        :param physical_offset: where the first record goes, if it fits.
+        :param physical_offset: where the first record goes, if it fits, the gap before it counted.
         :param stamp: the store timestamp of all of them, ms.
         :param together: bytes that must not be parted by the end of a file.
         """
         group = Group([Segment(physical_offset)])
         results, requests, parts = group.results, group.requests, group.segments[0].parts
         topics, numbers = self._topics, self.queue_offsets
-        largest = min(max_message_size + _RECORD_SLACK, self._file_size - BLANK_SIZE)
+        largest, gap = min(max_message_size + _RECORD_SLACK, self._largest), self._gap
         position = physical_offset
-        room_end = self._room_end(position)
+        room_end = self._room_end(position - gap)
         born_host = store_host = None
         hosts, id_prefix = 0, ""
         for message in messages:
@@ -155,8 +168,8 @@ class GroupEncoder:
                 results.append(self.fault(message, max_message_size) or _ILLEGAL)
                 continue
             if position + (together or size) > room_end:
-                parts, position = _roll(group, position, room_end + BLANK_SIZE)
-                room_end = self._room_end(position)
+                parts, position = _roll(group, position, room_end + BLANK_SIZE, gap)
+                room_end = self._room_end(position - gap)
             together = 0
             sys_flag = message.sys_flag & _SAME_HOSTS if hosts == 8 else _with_hosts(message)
             # prepared and rolled-back types share the bit of prepared; they have no number
@@ -174,7 +187,7 @@ class GroupEncoder:
             requests.append(self._request(message, position, size, sys_flag, number, stamp))
             msg_id = f"{id_prefix}{position:016X}"
             results.append(AppendResult(position, size, stamp, number, 1, msg_id))
-            position += size
+            position += size + gap
         group.segments[-1].end = position
         return group
 
@@ -274,11 +287,14 @@ def _head(
     )
 
 
-def _roll(group: Group, position: int, next_file: int) -> tuple[list[bytes], int]:
-    """End a file with a blank; the next segment starts in the next one."""
+def _roll(group: Group, position: int, next_file: int, gap: int) -> tuple[list[bytes], int]:
+    """End a file with a blank, if it is ours; the next segment starts in the next one."""
     last = group.segments[-1]
-    last.parts.append(encode_blank(next_file - position))
+    if not gap:
+        last.parts.append(encode_blank(next_file - position))
     last.end = next_file
-    segment = Segment(next_file, first_result=len(group.results), first_request=len(group.requests))
+    segment = Segment(
+        next_file + gap, first_result=len(group.results), first_request=len(group.requests)
+    )
     group.segments.append(segment)
-    return segment.parts, next_file
+    return segment.parts, segment.physical_offset

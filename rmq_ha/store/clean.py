@@ -5,14 +5,15 @@ Spec: store.md, section 9.
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.seams import Disk, Worker
-from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.flags import DISK_FULL, RunningFlags
+from rmq_ha.store.mapped_files import FileRow
 
 FORCE_RATIO = 0.85
 FULL_RATIO = 0.90
@@ -30,6 +31,32 @@ def disk_ratio(disk: Disk, path: str) -> float:
     return -(-100 * usage.used // available) / 100 if available else 1.0
 
 
+class Cleanable(Protocol):
+    """A log as its cleaner sees it."""
+
+    @property
+    def row(self) -> FileRow:
+        """Its files."""
+
+    @property
+    def may_resume(self) -> bool:
+        """It refuses writes, but only because of a full disk."""
+
+    @property
+    def max_offset(self) -> int:
+        """End of what may be read."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the disk."""
+
+    def resume(self) -> None:
+        """Take writes again."""
+
+    def drop_oldest(self, count: int) -> list[str]:
+        """Take files out of the log; their paths are returned, for deletion in this order."""
+
+
 class LogCleaner:
     """
     Deletes commit log files that are due, or earlier when the disk fills up.
@@ -38,6 +65,7 @@ class LogCleaner:
     :param queue_path: of the consume queues.
     :param full_ratio: of the disk, 0 to 1; above it puts are refused.
     :param force_ratio: above it files are deleted before they expire.
+    :param extra_hours: that files are kept beyond `fileReservedTime`.
     """
 
     log = Logger()
@@ -47,13 +75,14 @@ class LogCleaner:
         configuration: MessageStoreConfig,
         disk: Disk,
         worker: Worker,
-        log: CommitLog,
+        log: Cleanable,
         queue_path: str,
         flags: RunningFlags,
         now_ms: Callable[[], int],
         *,
         full_ratio: float = FULL_RATIO,
         force_ratio: float = FORCE_RATIO,
+        extra_hours: int = 0,
     ) -> None:
         self._configuration = configuration
         self._disk = disk
@@ -64,6 +93,7 @@ class LogCleaner:
         self._now_ms = now_ms
         self._full_ratio = full_ratio
         self._force_ratio = force_ratio
+        self._extra_hours = extra_hours
         self._manual_rounds = 0
 
     def clean_manually(self) -> None:
@@ -108,7 +138,7 @@ class LogCleaner:
         force = self._configuration.clean_file_forcibly_enable and (
             log_ratio > self._force_ratio or queue_ratio > self._force_ratio
         )
-        due = [self._log.row.forget(start) for start in self._due(force)]
+        due = self._log.drop_oldest(self._due(force))
         for path in due:
             self.log.info("deleting {path}", path=path)
         return self._worker.call(self._remove, due)
@@ -118,19 +148,19 @@ class LogCleaner:
             self._disk.remove(path)
         return len(paths)
 
-    def _due(self, force: bool) -> list[int]:
-        """The oldest files that may go now; never one that holds the end or is not flushed."""
+    def _due(self, force: bool) -> int:
+        """How many of the oldest may go now; never one that holds the end or is not flushed."""
         now = self._now_ms()
-        kept_ms = self._configuration.file_reserved_time * _HOUR_MS
+        kept_ms = (self._configuration.file_reserved_time + self._extra_hours) * _HOUR_MS
         row = self._log.row
-        due: list[int] = []
+        due = 0
         for start in row.starts[:_FILES_A_ROUND]:
             end = start + row.file_size
             if end > self._log.flushed_offset or end >= self._log.max_offset:
                 break
             if not force and now < self._disk.mtime_ms(row.path(start)) + kept_ms:
                 break
-            due.append(start)
+            due += 1
         return due
 
     def _is_the_hour(self) -> bool:

@@ -277,6 +277,10 @@ class CommitLog:
         data = self.read(physical_offset, size)
         return data if len(data) == size else None
 
+    def drop_oldest(self, count: int) -> list[str]:
+        """Take files out of the log; their paths are returned, for deletion in this order."""
+        return [self.row.forget(start) for start in self.row.starts[:count]]
+
     def drop_spare(self) -> None:
         """Delete the file that was created ahead and never written."""
         while self.row.starts and self.row.starts[-1] > self.max_offset:

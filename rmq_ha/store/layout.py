@@ -39,7 +39,7 @@ def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
     """
     if config.enable_dleger_commit_log:
         raise ConfigurationError(
-            "enableDLegerCommitLog=true needs a commitLogPlugIn that writes DLedger's files"
+            "enableDLegerCommitLog=true: this is not the log of a DLedger group"
         )
 
     def has_room(directory: str) -> bool:

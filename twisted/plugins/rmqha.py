@@ -3,7 +3,7 @@
 Declarations only. Every `twistd` imports this file, so it imports nothing heavy and no reactor.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from twisted.application.service import ServiceMaker
 from zope.interface import implementer
@@ -23,11 +23,15 @@ namesrv = ServiceMaker(
 
 @implementer(ICommitLogPlugin)
 class DefaultCommitLog:
-    """RocketMQ's commit log: files of fixed size below storePathCommitLog."""
+    """RocketMQ's commit log: files of fixed size below storePathCommitLog; or its DLedger log."""
 
     name = "default"
 
     def make_commit_log(self, broker: "IBrokerContext") -> "ICommitLog":
+        if broker.configuration.store.enable_dleger_commit_log:
+            from rmq_ha.dledger.assembly import make_dledger_log
+
+            return make_dledger_log(broker.host.disk, broker.configuration)
         from rmq_ha.store.layout import make_commit_log
 
         return make_commit_log(broker.host.disk, broker.configuration.store)
@@ -35,11 +39,15 @@ class DefaultCommitLog:
 
 @implementer(IReplicationPlugin)
 class DefaultReplication:
-    """RocketMQ's HA protocol: slaves follow their master's log byte by byte."""
+    """RocketMQ's HA protocol: slaves follow their master's log byte by byte; or a DLedger group."""
 
     name = "default"
 
     def make_replication(self, broker: "IBrokerContext", log: "ICommitLog") -> "IReplication":
+        if broker.configuration.store.enable_dleger_commit_log:
+            from rmq_ha.dledger.service import DLedgerService
+
+            return DLedgerService(broker.host, broker.configuration, cast("Any", log))
         from rmq_ha.ha.service import HAService
 
         return HAService(broker.host, broker.configuration, log)

@@ -1,0 +1,82 @@
+"""From a broker's configuration to the parts of its group's member.
+
+Spec: dledger.md, chapter 1.
+"""
+
+from ipaddress import ip_address
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
+from rmq_ha.model.status import FlushDiskType
+from rmq_ha.seams import Disk
+from rmq_ha.store.format.commitlog import parse_delay_levels
+
+
+def make_settings(configuration: BrokerConfiguration) -> DLedgerSettings:
+    """
+    A broker's configuration as the core wants it.
+
+    :raises ConfigurationError: dLegerPeers cannot be read, or has no own entry.
+    """
+    store, own = configuration.store, configuration.ours
+    return DLedgerSettings(
+        group=store.dleger_group or "",
+        self_id=store.dleger_self_id or "",
+        peers=parse_peers(store.dleger_peers or ""),
+        preferred_leader_ids=parse_ids(store.preferred_leader_id),
+        is_enable_batch_push=store.enable_batch_push,
+        sync_before_ack=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+        commit_own_term_only=own.dledger_commit_own_term_only,
+        sticky_leader=own.dledger_sticky_leader,
+    )
+
+
+def dledger_directory(configuration: BrokerConfiguration) -> str:
+    """Where a member keeps everything but, perhaps, its data files."""
+    store = configuration.store
+    return f"{store.store_path_root_dir}/dledger-{store.dleger_self_id}"
+
+
+def make_dledger_log(disk: Disk, configuration: BrokerConfiguration) -> DLedgerCommitLog:
+    """
+    The log; nothing is read before the store loads.
+
+    :raises ConfigurationError: the delay levels cannot be read.
+    """
+    store = configuration.store
+    paths = [path.strip() for path in (store.store_path_dledger_commit_log or "").split(",")]
+    ledger = Ledger(
+        disk,
+        dledger_directory(configuration),
+        store.mapped_file_size_commit_log,
+        data_directories=[path for path in paths if path],
+    )
+    return DLedgerCommitLog(store, ledger, parse_delay_levels(store.message_delay_level))
+
+
+def known_hosts(
+    configuration: BrokerConfiguration, settings: DLedgerSettings
+) -> frozenset[str] | None:
+    """
+    Who may send what operators do; None: everybody.
+
+    Addresses are compared: while peers are given by name, only the setting restricts anybody.
+    """
+    text = configuration.ours.dledger_operator_hosts.strip()
+    given = [part.strip() for part in text.split(",") if part.strip()]
+    if not given:
+        given = [address.rpartition(":")[0].strip("[]") for address in settings.peers.values()]
+        given = ["127.0.0.1" if host == "localhost" else host for host in given]
+        if not all(map(_is_address, given)):
+            return None
+    return None if "*" in given else frozenset([*given, "127.0.0.1", "::1"])
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,271 @@
+"""The commit log of a broker whose log is a DLedger group's.
+
+Spec: dledger.md, chapters 4 and 15.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.dledger.format import BLANK_SIZE, HEADER, MAGIC
+from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.parts import LedgerFlusher, LedgerParts
+from rmq_ha.dledger.tail import TERM_TOPIC
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE
+from rmq_ha.errors import DivergedLog, StoreError
+from rmq_ha.interfaces import ICommitLog
+from rmq_ha.model.flags import TRANSACTION_ROLLBACK
+from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.append import Group, GroupEncoder
+from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
+from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.parts import Surroundings
+
+_MAX_PENDING = 16384
+_BUSY = PutMessageStatus.OS_PAGECACHE_BUSY
+
+
+class Leadership(Protocol):
+    """What the group says about appends."""
+
+    def term_to_append(self) -> int | None:
+        """The term of this leader; None while it may not append."""
+
+
+@implementer(ICommitLog)
+class DLedgerCommitLog:
+    """
+    Records in the entries of a ledger, 48 bytes apart.
+
+    A physical offset is that of a record: its entry's position and 48. `max_offset` is where the
+    last committed entry ends; single records can be read beyond it.
+
+    :param configuration: `max_message_size` is read at every append, since it may change.
+    :param delay_levels: ms of level 1, 2, ...
+    :ivar ledger: the entries.
+    :ivar leadership: None: nothing is appended.
+    :ivar encoder: limits and the numbering of queues.
+    :ivar pending: of what this leader appended: where the entry before ends, and the record.
+    :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
+    :ivar flushed_offset: everything below is on this disk.
+    :ivar fault: why the log takes no more writes; None while it does.
+    :ivar flusher: None until a store was built around it.
+    :ivar admits: clients' messages are taken; by role.
+    """
+
+    log = Logger()
+    may_resume = False
+
+    def __init__(
+        self, configuration: MessageStoreConfig, ledger: Ledger, delay_levels: list[int]
+    ) -> None:
+        self._configuration = configuration
+        self.ledger = ledger
+        self.delay_levels = delay_levels
+        self.leadership: Leadership | None = None
+        self.encoder = GroupEncoder(
+            ledger.file_size,
+            delay_levels,
+            ENTRY_HEADER_SIZE,
+            MAX_ENTRY_SIZE - ENTRY_HEADER_SIZE,
+        )
+        self.pending: deque[tuple[int, DispatchRequest]] = deque()
+        self.last_store_timestamp = 0
+        self.flushed_offset = 0
+        self.fault: str | None = None
+        self.admits = False
+        self.flusher: LedgerFlusher | None = None
+        self._refused = ""
+        self._subscribers: list[Callable[[], None]] = []
+
+    def make_parts(self, store: Surroundings) -> LedgerParts:
+        """What a store shall put around this log."""
+        parts = LedgerParts(self, store)
+        self.flusher = parts.flusher
+        return parts
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of a data file."""
+        return self.ledger.file_size
+
+    @property
+    def directories(self) -> Sequence[str]:
+        """Of the data files."""
+        return self.row.directories
+
+    @property
+    def row(self) -> FileRow:
+        """The data files."""
+        return self.ledger.files.data.row
+
+    def drop_oldest(self, count: int) -> list[str]:
+        """Take files out of the log; their paths are returned, for deletion in this order."""
+        return self.ledger.drop_files(count)
+
+    def resume(self) -> None:
+        """The disk has room: the ledger finds out by itself."""
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the first data file; -1 without entries."""
+        return self.ledger.begin_pos if self.ledger.end_index >= 0 else -1
+
+    @property
+    def max_offset(self) -> int:
+        """Where the last committed entry ends; without one, where the data files begin."""
+        ledger = self.ledger
+        if ledger.committed_index >= 0:
+            return ledger.committed_pos
+        return max(self.min_offset, 0)
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when there is more of the log, or more of it is committed."""
+        self._subscribers.append(callback)
+
+    def grown(self) -> None:
+        """There is more of the log, or more of it is committed."""
+        for callback in self._subscribers:
+            callback()
+
+    # Appending
+
+    def append_group(
+        self, messages: list[Message], contiguous: bool, now_ms: int
+    ) -> list[AppendResult | PutMessageStatus]:
+        """
+        Append messages, an entry each, with one write a file.
+
+        :param contiguous: all or none (a batch).
+        :returns: one result for each message, in order; a status says why it is not stored.
+
+        Spec: dledger.md, sections 10.1 and 10.5.
+        """
+        term = self.leadership.term_to_append() if self.leadership and self.admits else None
+        if self.fault is not None or term is None:
+            status = _BUSY if self.fault is None else PutMessageStatus.SERVICE_NOT_AVAILABLE
+            return [status] * len(messages)
+        return self._append(messages, contiguous, now_ms, term).results
+
+    def begin_term(self, term: int, host: Address, now_ms: int) -> bool:
+        """
+        Write this leader's first entry: a record that dispatchers leave out, Java's as ours.
+
+        It counts as the half of a transaction that was rolled back: no queue and no index has it.
+
+        :param host: this broker's address.
+        :returns: false when the disk refuses.
+
+        Spec: dledger.md, section 18.2 (the rule of figure 8 needs it).
+        """
+        mark = Message(
+            TERM_TOPIC, 0, b"term %d" % term, host, host, now_ms, sys_flag=TRANSACTION_ROLLBACK
+        )
+        if self.fault is not None:
+            return False
+        group = self._append([mark], False, now_ms, term)
+        return bool(group.requests)
+
+    def _append(self, messages: list[Message], whole: bool, now_ms: int, term: int) -> Group:
+        ledger, encoder = self.ledger, self.encoder
+        stamp = max(now_ms, self.last_store_timestamp, 1)
+        largest = self._configuration.max_message_size
+        after = ledger.end_pos
+        group = encoder.encode(messages, after + ENTRY_HEADER_SIZE, largest, stamp)
+        if whole and len(group.requests) < len(messages):
+            self._abandon(group, PutMessageStatus.MESSAGE_ILLEGAL)
+        if not group.requests:
+            return group
+        try:
+            entries = ledger.append(term, group.records())
+        except StoreError as error:
+            self._tell_refused(str(error))
+            self._abandon(group, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            return group
+        self._refused = ""
+        if entries[-1].pos + ENTRY_HEADER_SIZE != group.requests[-1].physical_offset:
+            self.fault = f"an entry came to {entries[-1].pos}; this is a mistake in rmq-ha"
+        self.last_store_timestamp = stamp
+        self._remember(after, group.requests)
+        self.grown()
+        return group
+
+    def _remember(self, after: int, requests: list[DispatchRequest]) -> None:
+        if len(self.pending) >= _MAX_PENDING:
+            return  # the dispatcher reads the log itself
+        for request in requests:
+            self.pending.append((after, request))
+            after = request.physical_offset + request.size
+
+    def _abandon(self, group: Group, status: PutMessageStatus) -> None:
+        self.encoder.undo(group.requests)
+        group.requests.clear()
+        group.results[:] = [
+            status if isinstance(result, AppendResult) else result for result in group.results
+        ]
+
+    def _tell_refused(self, reason: str) -> None:
+        """Once, not for every put; the ledger takes entries again as soon as the disk does."""
+        if reason != self._refused:
+            self._refused = reason
+            self.log.error("messages are refused: {reason}", reason=reason)
+
+    def append_raw(self, physical_offset: int, data: bytes) -> None:
+        """
+        What a classic slave does.
+
+        :raises DivergedLog: always: only the group's leader says what comes into this log.
+        """
+        raise DivergedLog("a DLedger log takes no bytes of a master")
+
+    # Reading
+
+    def read(self, physical_offset: int, limit: int) -> bytes:
+        """
+        Bytes from an offset up to `limit`, the end of that file or the end of the log, whichever
+        comes first, committed or not; empty outside the log.
+
+        :raises StoreError: the disk cannot read them.
+        """
+        ledger = self.ledger
+        if not 0 <= self.min_offset <= physical_offset < ledger.end_pos:
+            return b""
+        file_end = physical_offset - physical_offset % self.file_size + self.file_size
+        end = min(physical_offset + limit, file_end, ledger.end_pos)
+        try:
+            return ledger.read(physical_offset, end - physical_offset)
+        except OSError as error:
+            raise StoreError(
+                f"cannot read the DLedger log at {physical_offset}: {error}"
+            ) from error
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
+        """
+        The bytes of one record.
+
+        :param size: from its queue entry; asked of the log when None.
+        :returns: None when the log does not hold all of it, or no record starts there.
+        :raises StoreError: the disk cannot read it.
+        """
+        if size is None:
+            size = self._size_at(physical_offset)
+        if size < RECORD_OVERHEAD:
+            return None
+        data = self.read(physical_offset, size)
+        return data if len(data) == size else None
+
+    def _size_at(self, physical_offset: int) -> int:
+        """0 where no entry holds a record."""
+        begin = physical_offset - ENTRY_HEADER_SIZE
+        head = self.read(begin, ENTRY_HEADER_SIZE + BLANK_SIZE)
+        if len(head) < ENTRY_HEADER_SIZE + BLANK_SIZE:
+            return 0
+        values = HEADER.unpack_from(head)
+        if values[0] != MAGIC or values[4] != begin:
+            return 0
+        return record_size_at(head, ENTRY_HEADER_SIZE, len(head))

@@ -1,0 +1,258 @@
+"""What a store puts around a ledger: how it is brought to the disk, cleaned and recovered.
+
+Spec: dledger.md, chapters 14 and 15.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.dledger.ledger_sync import SyncJob
+from rmq_ha.dledger.tail import LedgerTail
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
+from rmq_ha.errors import StoreError
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.clean import LogCleaner
+from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.parts import Surroundings
+
+if TYPE_CHECKING:
+    from rmq_ha.dledger.commit_log import DLedgerCommitLog
+
+FLUSH_S = 0.01
+CHECKPOINT_S = 3.0
+_HEAD = 128
+
+
+class LedgerFlusher:
+    """
+    Syncs a ledger in the worker, one sync at a time: soon after an append, or at once for those
+    who wait; every few seconds with its index and checkpoint.
+
+    No timer runs while everything is on the disk.
+
+    Spec: dledger.md, section 2 (the flush service).
+    """
+
+    log = Logger()
+    waiting = 0
+
+    def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
+        self._log = log
+        self._ledger = log.ledger
+        self._store = store
+        self._clock, self._worker = store.host.clock, store.host.worker
+        self._timer: IDelayedCall | None = None
+        self._running: Deferred[None] | None = None
+        self._callers: list[Callable[[int], None]] = []
+        self._seen = (-1, -1)
+        self._last_thorough = self._clock.seconds()
+        self._is_broken = self._is_stopped = False
+
+    def wait_flushed(self, next_offset: int) -> PutMessageStatus:
+        """The group's answer says it all."""
+        return PutMessageStatus.PUT_OK
+
+    def appended(self) -> None:
+        """The ledger, or its committed part, may have grown."""
+        if self._state() != self._seen and self._timer is None and self._running is None:
+            self._arm()
+
+    def sync(self, done: Callable[[int], None]) -> None:
+        """
+        Sync what there is now.
+
+        :param done: called with the last entry that is on the disk; never if the disk fails.
+        """
+        self._callers.append(done)
+        if self._running is None and not self._is_broken:
+            self._start()
+
+    def _state(self) -> tuple[int, int]:
+        return self._ledger.end_pos, self._ledger.committed_index
+
+    def _arm(self) -> None:
+        if self._is_broken or self._is_stopped:
+            return
+        wait = FLUSH_S
+        if self._state()[0] == self._seen[0]:  # only the checkpoint is out of date
+            wait = max(wait, self._last_thorough + CHECKPOINT_S - self._clock.seconds())
+        self._timer = self._clock.callLater(wait, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self._running is None and not self._is_broken:
+            self._start()
+
+    def _start(self, thorough: bool = False) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._clock.seconds()
+        if thorough or now >= self._last_thorough + CHECKPOINT_S:
+            thorough, self._last_thorough = True, now
+        end, committed = self._state()
+        self._seen = (end, committed if thorough else self._seen[1])
+        newest = self._log.last_store_timestamp
+        callers, self._callers = self._callers, []
+        running: Deferred[None] = Deferred()
+        self._running = running
+        job = self._ledger.sync_job(thorough)
+        synced = self._worker.call(job.run)
+        synced.addCallbacks(
+            self._synced,
+            self._failed,
+            callbackArgs=(job, end, newest, callers),
+            errbackArgs=(job,),
+        )
+        synced.addErrback(self._surprised).addBoth(self._next, running)
+
+    def _synced(
+        self, _: None, job: SyncJob, end: int, newest: int, callers: list[Callable[[int], None]]
+    ) -> None:
+        index = self._ledger.synced(job)
+        self._log.flushed_offset = min(end, self._ledger.end_pos)
+        checkpoint = self._store.checkpoint
+        checkpoint.physic = max(checkpoint.physic, newest)
+        self._store.log_flushed()
+        for done in callers:
+            done(index)
+
+    def _failed(self, failure: Failure, job: SyncJob) -> None:
+        # after a failed fsync nobody knows what is on the disk: stop, do not try again
+        self._is_broken = True
+        self._ledger.sync_failed(job, failure.value)  # type: ignore[arg-type]
+        self._log.fault = f"sync failed: {failure.getErrorMessage()}"
+
+    def _surprised(self, failure: Failure) -> None:
+        self._is_broken = True
+        self.log.failure("the ledger cannot be synced any more", failure)
+
+    def _next(self, _: object, running: "Deferred[None]") -> None:
+        self._running = None
+        if not self._is_broken:
+            if self._callers:
+                self._start()
+            elif self._state() != self._seen:
+                self._arm()
+        running.callback(None)
+
+    async def stop(self) -> None:
+        """Bring all to the disk, the checkpoint too."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._running is not None:
+            await self._join()
+        if not self._is_broken:
+            self._start(thorough=True)
+            await self._join()
+
+    def _join(self) -> "Deferred[None]":
+        if self._running is None:
+            return succeed(None)
+        done: Deferred[None] = Deferred()
+        self._running.chainDeferred(done)
+        return done
+
+
+class LedgerCleaner(LogCleaner):
+    """
+    Expiry of data files by RocketMQ's rules; a full disk refuses a leader's entries, too.
+
+    Spec: dledger.md, section 13.1 and chapter 14.
+    """
+
+    def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
+        configuration = store.configuration
+        own = configuration.ours
+        self._ledger = log.ledger
+        self._limit = own.disk_space_warning_level_ratio / 100
+        super().__init__(
+            configuration.store,
+            store.host.disk,
+            store.host.worker,
+            log,
+            f"{store.root}/consumequeue",
+            store.flags,
+            store.host.now_ms,
+            full_ratio=self._limit,
+            force_ratio=own.disk_space_clean_forcibly_ratio / 100,
+            extra_hours=1,  # as RocketMQ tells DLedger
+        )
+
+    def check_disk(self) -> None:
+        """Also for what a leader sends: a follower with a full disk says 415."""
+        super().check_disk()
+        ratio = self.log_ratio()
+        is_full = ratio > self._limit
+        self._ledger.full = f"its disk is {ratio:.0%} full" if is_full else None
+
+
+class LedgerParts:
+    """What is around a DLedger log."""
+
+    log = Logger()
+    always_waits = True
+
+    def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
+        self._log = log
+        self._store = store
+        self.tail = LedgerTail(log)
+        self.flusher = LedgerFlusher(log, store)
+        self.cleaner = LedgerCleaner(log, store)
+
+    def load(self) -> None:
+        """
+        As `LogParts` says: the ledger recovers itself.
+
+        :raises StoreError: also when there is a classic log: it is not taken over.
+        """
+        disk, config = self._store.host.disk, self._store.configuration.store
+        classic = config.store_path_commit_log or f"{self._store.root}/commitlog"
+        if disk.list_dir(classic):
+            raise StoreError(
+                f"{classic} holds a classic commit log, which is not taken over into DLedger: move "
+                "the store away to begin an empty group, or go on without enableDLegerCommitLog"
+            )
+        self._log.ledger.load()
+
+    def recover(self, last_exit_ok: bool) -> None:
+        """
+        Cut the queues to the ledger; after a crash what was not surely written is dispatched again.
+
+        Spec: dledger.md, section 15.2.
+        """
+        log, ledger, queues = self._log, self._log.ledger, self._store.queues
+        log.flushed_offset = ledger.end_pos
+        if ledger.end_index < 0:
+            queues.remove_all()
+            return
+        if not last_exit_ok:
+            queues.truncate(self._first_unsure())
+        if queues.max_physical_offset >= ledger.end_pos:
+            queues.truncate(ledger.end_pos)
+        last = ledger.entry(ledger.end_index)
+        log.last_store_timestamp = store_timestamp_of(last.body) if last is not None else 0
+
+    def _first_unsure(self) -> int:
+        """The start of the last data file that begins with something surely dispatched."""
+        log, ledger = self._log, self._log.ledger
+        sure_ms = self._store.sure_until_ms()
+        for start in reversed(log.row.starts[1:]):
+            head = ledger.read(start, ENTRY_HEADER_SIZE + _HEAD)[ENTRY_HEADER_SIZE:]
+            if 0 < store_timestamp_of(head) <= sure_ms:
+                return start
+        return ledger.begin_pos
+
+    def stopped(self) -> None:
+        """As `LogParts` says: nothing was created ahead."""
+
+    def close(self) -> None:
+        """As `LogParts` says."""
+        self._log.ledger.close()

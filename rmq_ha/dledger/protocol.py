@@ -1,0 +1,114 @@
+"""DLedger's requests over RocketMQ's remoting: frames to messages of the core and back.
+
+Spec: dledger.md, chapter 5.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.dledger.codec import decode_body, encode_body
+from rmq_ha.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.dledger.messages import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryRequest,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from rmq_ha.errors import ProtocolViolation, RemotingError
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.remoting.dispatcher import Handler
+from rmq_ha.wire.command import RemotingCommand
+
+_CLASSES: dict[int, tuple[type[Message], type[Message]]] = {
+    RequestCode.METADATA: (MetadataRequest, MetadataResponse),
+    RequestCode.APPEND: (AppendEntryRequest, AppendEntryResponse),
+    RequestCode.GET: (GetEntriesRequest, GetEntriesResponse),
+    RequestCode.VOTE: (VoteRequest, VoteResponse),
+    RequestCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
+    RequestCode.PUSH: (PushEntryRequest, PushEntryResponse),
+    RequestCode.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, LeadershipTransferResponse),
+}
+# What is for operators and clients, not for what members do all the time.
+_GUARDED = frozenset({RequestCode.APPEND, RequestCode.LEADERSHIP_TRANSFER})
+
+Answered = Deferred[Message]
+
+
+class PeerRequests:
+    """
+    The handlers of the port that the other members use.
+
+    :param serve: gets code, message and a Deferred to answer with.
+    :param is_known: whether a host (its text) may send what operators do.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[int, Message, Answered], None],
+        is_known: Callable[[str], bool],
+    ) -> None:
+        self._serve = serve
+        self._is_known = is_known
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler; PULL is one that nobody serves."""
+        return dict.fromkeys(_CLASSES, self.handle)
+
+    def handle(self, channel: Channel, request: RemotingCommand) -> "Deferred[RemotingCommand]":
+        """
+        Have the core answer.
+
+        :raises ProtocolViolation: the body cannot be read; the peer gets code 1 with the reason.
+        """
+        asked, answers = _CLASSES[request.code]
+        message = decode_body(asked, request.body)
+        if request.code in _GUARDED and not self._is_known(channel.remote_text):
+            refusal = answers(
+                group=message.group,
+                remote_id=message.remote_id,
+                local_id=message.local_id,
+                code=ResponseCode.UNKNOWN_MEMBER,
+            )
+            answered: Answered = Deferred()
+            answered.callback(refusal)
+        else:
+            answered = Deferred()
+            self._serve(request.code, message, answered)
+        return answered.addCallback(_frame, request)
+
+
+def _frame(message: Message, request: RemotingCommand) -> RemotingCommand:
+    """A response: the header says 200, whatever the body says."""
+    return request.response(ResponseCode.SUCCESS, None, None, encode_body(message))
+
+
+def request_frame(code: int, message: Message) -> RemotingCommand:
+    """A request to another member."""
+    return RemotingCommand(int(code), body=encode_body(message))
+
+
+def read_response(code: int, response: RemotingCommand) -> Message:
+    """
+    What a member answered.
+
+    :param code: of the request.
+    :raises RemotingError: it is not an answer of DLedger's.
+    """
+    if response.body is None:
+        raise RemotingError(f"code {response.code}: {response.remark}")
+    try:
+        return decode_body(_CLASSES[code][1], response.body)
+    except ProtocolViolation as error:
+        raise RemotingError(str(error)) from error

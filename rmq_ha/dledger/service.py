@@ -1,0 +1,420 @@
+"""DLedgerService: one member of a group: its port, its calls to the others, its one timer.
+
+Spec: dledger.md, chapters 2, 5 and 10; section 18.2.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.dledger import dledger_port
+from rmq_ha.config.netty import NettyClientConfig
+from rmq_ha.dledger.actions import (
+    Action,
+    Answer,
+    Committed,
+    Completed,
+    Persist,
+    RoleChanged,
+    Send,
+    Sync,
+)
+from rmq_ha.dledger.assembly import dledger_directory, known_hosts, make_settings
+from rmq_ha.dledger.codes import ResponseCode
+from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.member import NEVER
+from rmq_ha.dledger.messages import Message
+from rmq_ha.dledger.node import Node
+from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
+from rmq_ha.dledger.settings import DLedgerSettings
+from rmq_ha.dledger.term_file import TermFile
+from rmq_ha.dledger.values import Role
+from rmq_ha.errors import RemotingError
+from rmq_ha.host.timer import rearm
+from rmq_ha.interfaces import IReplication
+from rmq_ha.model.message import Address
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.server import RemotingServer
+from rmq_ha.seams import Host
+from rmq_ha.wire.command import RemotingCommand
+
+_LAST_PUTS_S = 1.0
+"""How long a stop waits for puts that are on their way."""
+
+_STATUS = {
+    ResponseCode.SUCCESS: PutMessageStatus.PUT_OK,
+    ResponseCode.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
+    ResponseCode.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
+    ResponseCode.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
+}
+
+
+class RoleListener(Protocol):
+    """Who is told of elections."""
+
+    def follow(self) -> None:
+        """This member follows a leader."""
+
+    def stand(self) -> None:
+        """This member is a candidate."""
+
+    def lead(self, term: int) -> None:
+        """This member is the leader of a term."""
+
+
+@implementer(IReplication)
+class DLedgerService:
+    """
+    Drives the core: requests, answers and the time go in; what it wants done is done in order,
+    and nothing behind a term or vote before that is on the disk.
+
+    To the store it is the replication: a put is replicated when a quorum has it.
+
+    :param log: whose ledger the group agrees on; loaded before `start`.
+    :param settings: others than the configuration says; for tests.
+    :ivar roles: set before `start`.
+    :ivar node: None until `start`.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        configuration: BrokerConfiguration,
+        log: DLedgerCommitLog,
+        settings: DLedgerSettings | None = None,
+    ) -> None:
+        self._host = host
+        self._configuration = configuration
+        self._log = log
+        self._ledger = log.ledger
+        self.settings = settings or make_settings(configuration)
+        self.port = dledger_port(configuration)
+        self.roles: RoleListener | None = None
+        self.node: Node | None = None
+        broker = configuration.broker
+        self._address = Address.parse(
+            broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
+        )
+        self._term_file = TermFile(host.disk, dledger_directory(configuration))
+        self._known_hosts = known_hosts(configuration, self.settings)
+        requests = PeerRequests(self._serve, self._is_known)
+        dispatcher = RequestDispatcher()
+        dispatcher.routes.update(requests.routes())
+        self._server = RemotingServer(host, configuration.server, dispatcher)
+        self._client = RemotingClient(host, NettyClientConfig())
+        self._actions: deque[Action] = deque()
+        self._is_barred = self._is_running = self._is_stopped = False
+        self._timer: IDelayedCall | None = None
+        self._waiting: deque[tuple[int, Deferred[PutMessageStatus]]] = deque()
+        self._drained: Deferred[None] | None = None
+        self._told_index = self._seen_end = -1
+        self._do: dict[type[Any], Callable[[Any], None]] = {
+            Persist: self._persist,
+            Send: self._send,
+            Answer: self._answer,
+            Sync: self._sync,
+            Completed: self._completed,
+            RoleChanged: self._role_changed,
+            Committed: self._committed,
+        }
+        log.leadership = self
+
+    # ------------------------------------------------------------ beginning and end
+
+    def start(self) -> "Deferred[None]":
+        """
+        Listen, and take part.
+
+        :returns: fires when listening; fails with CannotListenError, or with StoreError when term
+            and vote cannot be read.
+        """
+        return Deferred.fromCoroutine(self._start())
+
+    async def _start(self) -> None:
+        state = self._term_file.load()
+        self.node = Node(self.settings, self._ledger, state, self._host.random, self._now())
+        self._told_index = self._seen_end = self._ledger.end_index
+        await self._server.listen(self.port, self._configuration.ours.bind_address)
+        self.log.info(
+            "member {self_id} of DLedger group {group} listens on port {port}, term {term}",
+            self_id=self.settings.self_id,
+            group=self.settings.group,
+            port=self.port,
+            term=self.node.term,
+        )
+        self._run()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Let the puts that are on their way arrive, then say nothing more.
+
+        :returns: fires when every connection is closed and every put is answered.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._log.admits = False
+        if self._waiting and self._drained is None:
+            self._drained = Deferred()
+            timer = self._host.clock.callLater(_LAST_PUTS_S, self._give_up)
+            await self._drained
+            if timer.active():
+                timer.cancel()
+        self._is_stopped = True
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        await self._server.stop()
+        await self._client.stop()
+        self._fire(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        while self._is_barred:
+            later: Deferred[None] = Deferred()
+            self._host.clock.callLater(0.005, later.callback, None)
+            await later
+
+    def _give_up(self) -> None:
+        self._fire(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+
+    # ------------------------------------------------------------ in
+
+    def _now(self) -> int:
+        """Milliseconds of a clock that nobody sets."""
+        return int(self._host.clock.seconds() * 1000 + 0.001)
+
+    def _serve(self, code: int, message: Message, answered: Answered) -> None:
+        if self.node is None or self._is_stopped:
+            raise RemotingError("this member does not take part yet, or not any more")
+        self.node.request(code, message, answered, self._now())
+        self._run()
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self.node is not None and not self._is_stopped:
+            self.node.tick(self._now())
+            self._run()
+
+    def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
+        """What became of a call."""
+        if self.node is None or self._is_stopped:
+            return
+        message = None
+        if isinstance(answer, RemotingCommand):
+            try:
+                message = read_response(send.code, answer)
+            except RemotingError as error:
+                self.log.debug("{peer} answered: {error}", peer=send.peer, error=error)
+        self.node.response(send.peer, send.call_id, message, self._now())
+        self._run()
+
+    def appended(self) -> None:
+        """The log grew, or more of it is committed; called once a turn."""
+        self._tell_appended()
+
+    def _tell_appended(self) -> None:
+        node, end = self.node, self._ledger.end_index
+        if node is not None and node.role is Role.LEADER and end > self._told_index:
+            self._told_index = self._seen_end = end
+            node.appended(end, self._now())
+            self._run()
+
+    # ------------------------------------------------------------ out
+
+    def _run(self) -> None:
+        """Do what the core wants, in order, up to the next thing that must be on the disk first."""
+        if self._is_running or self.node is None:
+            return
+        self._is_running = True
+        try:
+            while True:
+                self._actions.extend(self.node.outbox)
+                self.node.outbox.clear()
+                if self._is_barred or not self._actions:
+                    break
+                action = self._actions.popleft()
+                self._do[type(action)](action)
+        finally:
+            self._is_running = False
+        if self._ledger.end_index != self._seen_end:
+            self._seen_end = self._ledger.end_index
+            self._log.grown()
+        self._arm()
+
+    def _arm(self) -> None:
+        if self.node is None or self._is_stopped:
+            return
+        wake = self.node.next_wake
+        deadline = None if wake >= NEVER else wake / 1000 + 0.0001
+        self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
+
+    def _persist(self, action: Persist) -> None:
+        self._is_barred = True
+        saved = self._host.worker.call(self._term_file.save, action.state)
+        saved.addCallbacks(self._persisted, self._not_persisted)
+        saved.addErrback(self._surprised)
+
+    def _persisted(self, _: None) -> None:
+        self._is_barred = False
+        self._run()
+
+    def _not_persisted(self, failure: Failure) -> None:
+        """Whoever cannot remember its vote must not vote, nor lead, until the next start."""
+        self._is_barred = False
+        self._is_stopped = True
+        self._log.fault = f"term and vote cannot be kept: {failure.getErrorMessage()}"
+        self.log.critical(
+            "this member leaves the group until its next start: {reason}", reason=self._log.fault
+        )
+        self._actions.clear()
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        self._fire(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+
+    def _surprised(self, failure: Failure) -> None:
+        self.log.failure("the DLedger member failed", failure)
+
+    def _send(self, action: Send) -> None:
+        if self._is_stopped:
+            return
+        address = self.settings.peers[action.peer]
+        frame = request_frame(action.code, action.message)
+        called = self._client.invoke(address, frame, action.timeout_ms)
+        called.addBoth(self._called, action).addErrback(self._surprised)
+
+    def _answer(self, action: Answer) -> None:
+        action.token.callback(action.message)
+
+    def _sync(self, action: Sync) -> None:
+        if self._log.flusher is not None:
+            self._log.flusher.sync(self._synced)
+
+    def _synced(self, index: int) -> None:
+        if self.node is not None and not self._is_stopped:
+            self.node.synced(index, self._now())
+            self._run()
+
+    def _completed(self, action: Completed) -> None:
+        self._fire(
+            action.index, _STATUS.get(ResponseCode(action.code), PutMessageStatus.UNKNOWN_ERROR)
+        )
+
+    def _committed(self, action: Committed) -> None:
+        self._log.grown()
+
+    def _role_changed(self, action: RoleChanged) -> None:
+        self.log.info(
+            "member {self_id} is {role} in term {term}; the leader is {leader}",
+            self_id=self.settings.self_id,
+            role=action.role.value,
+            term=action.term,
+            leader=action.leader_id or "not known",
+        )
+        if action.role is Role.LEADER:
+            self._begin_term(action.term)
+        else:
+            self._log.admits = False
+            self._log.pending.clear()
+        if self.roles is None:
+            return
+        if action.role is Role.LEADER:
+            self.roles.lead(action.term)
+        elif action.role is Role.FOLLOWER:
+            self.roles.follow()
+        else:
+            self.roles.stand()
+
+    def _begin_term(self, term: int) -> None:
+        """With `commit_own_term_only` nothing is committed before an entry of this term."""
+        if not self.settings.commit_own_term_only or not self.leads(term):
+            return
+        self._told_index = self._ledger.end_index
+        if self._log.begin_term(term, self._address, self._host.now_ms()):
+            self._tell_appended()
+
+    # ------------------------------------------------------------ what others ask
+
+    def term_to_append(self) -> int | None:
+        """The term in which a put may be appended; None while none may."""
+        node = self.node
+        if node is None or self._is_stopped or self._is_barred:
+            return None
+        return node.term if node.why_not_append() == ResponseCode.SUCCESS else None
+
+    def leads(self, term: int) -> bool:
+        """This member is the leader of that term, still."""
+        node = self.node
+        return node is not None and node.role is Role.LEADER and node.term == term
+
+    def is_settled(self) -> bool:
+        """Every entry is committed."""
+        return self._ledger.committed_index >= self._ledger.end_index
+
+    def admit_puts(self, admitted: bool) -> None:
+        """Let clients' messages into the log, or not."""
+        self._log.admits = admitted
+
+    def _is_known(self, remote: str) -> bool:
+        known = self._known_hosts
+        return known is None or remote.rpartition(":")[0].strip("[]") in known
+
+    # ------------------------------------------------------------ IReplication
+
+    def wait_replicated(
+        self, next_offset: int, start_offset: int
+    ) -> "PutMessageStatus | Deferred[PutMessageStatus]":
+        """Wait for a quorum: called in the turn of the append, whose entry is the last one."""
+        if self.node is None or self.node.role is not Role.LEADER or self._is_stopped:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        index = self._ledger.end_index
+        done: Deferred[PutMessageStatus] = Deferred()
+        self._waiting.append((index, done))
+        self._tell_appended()
+        return done
+
+    def _fire(self, index: int, status: PutMessageStatus) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= index:
+            waiting.popleft()[1].callback(status)
+        if not waiting and self._drained is not None:
+            drained, self._drained = self._drained, None
+            drained.callback(None)
+
+    def is_replicated(self, start_offset: int, next_offset: int) -> bool:
+        """A quorum has it."""
+        return next_offset <= self._ledger.committed_pos
+
+    def replicated_offset(self) -> int:
+        """Up to where a quorum has the log."""
+        return self._log.max_offset
+
+    def set_master_address(self, address: str | None) -> None:
+        """The group finds its leader itself."""
+
+    def statistics(self) -> dict[str, Any]:
+        """What the member knows; `followers`: what each is known to have, if this one leads."""
+        node, ledger = self.node, self._ledger
+        found: dict[str, Any] = {
+            "group": self.settings.group,
+            "self": self.settings.self_id,
+            "role": node.role.value if node else "",
+            "term": node.term if node else -1,
+            "leader": node.leader_id if node else None,
+            "begin": ledger.begin_index,
+            "end": ledger.end_index,
+            "committed": ledger.committed_index,
+            "waiting": len(self._waiting),
+            "followers": {},
+        }
+        if node is not None and node.role is Role.LEADER:
+            found["followers"] = {peer: node.watermark(peer) for peer in self.settings.others}
+        return found

@@ -1,0 +1,129 @@
+"""What of a ledger is committed and not dispatched yet.
+
+Spec: dledger.md, sections 15.2 and 15.3.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from twisted.logger import Logger
+
+from rmq_ha.dledger.format import BLANK, BLANK_MAGIC, BLANK_SIZE, decode_header
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
+from rmq_ha.errors import StoreError
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.format.commitlog import dispatch_request_at
+from rmq_ha.store.scan import READ_SIZE
+from rmq_ha.store.tail import SLICE, Slice
+
+TERM_TOPIC = "RMQ_SYS_DLEDGER_TERM"
+"""Of the record with which a leader begins its term; no member has a queue for it."""
+
+
+class Source(Protocol):
+    """
+    What the tail reads.
+
+    :ivar pending: of what this leader appended: where the entry before ends, and the record.
+    """
+
+    pending: deque[tuple[int, DispatchRequest]]
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of a data file."""
+
+    @property
+    def delay_levels(self) -> list[int]:
+        """Ms of level 1, 2, ..."""
+
+    @property
+    def max_offset(self) -> int:
+        """Where the last committed entry ends."""
+
+    def read(self, physical_offset: int, limit: int) -> bytes:
+        """Bytes of one file."""
+
+
+class LedgerTail:
+    """
+    The records of committed entries.
+
+    Differs from 4.9.7 on purpose: an entry that holds no record is left out, and not the rest of
+    the log with it.
+    """
+
+    log = Logger()
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def next_slice(self, position: int, waits: bool) -> Slice | None:
+        """As `rmq_ha.store.tail.Tail` says; a ledger never waits for bytes."""
+        requests = self._pending_slice(position)
+        if requests:
+            return Slice(requests, requests[-1].physical_offset + requests[-1].size, True)
+        return self._read_slice(position)
+
+    def _pending_slice(self, position: int) -> list[DispatchRequest]:
+        """From what this leader appended, if that goes on exactly here."""
+        pending, end = self._source.pending, self._source.max_offset
+        while pending and pending[0][0] < position:
+            pending.popleft()
+        requests: list[DispatchRequest] = []
+        while pending and len(requests) < SLICE and pending[0][0] == position:
+            request = pending[0][1]
+            if request.physical_offset + request.size > end:
+                break
+            pending.popleft()
+            requests.append(request)
+            position = request.physical_offset + request.size
+        return requests
+
+    def _read_slice(self, position: int) -> Slice:
+        source = self._source
+        end = source.max_offset
+        data = source.read(position, min(READ_SIZE, end - position))
+        requests: list[DispatchRequest] = []
+        at = 0
+        for _ in range(SLICE):
+            if len(data) - at >= BLANK_SIZE and BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
+                next_file = position - position % source.file_size + source.file_size
+                return Slice(requests, next_file, next_file < end)
+            if len(data) - at < ENTRY_HEADER_SIZE:
+                break
+            size = decode_header(data, at).size
+            if size < ENTRY_HEADER_SIZE:
+                raise unreadable(position + at)
+            if at + size > len(data):
+                if at:
+                    break  # the next look begins here
+                data = source.read(position, size)
+                if len(data) < size:
+                    raise unreadable(position)
+            self._take(requests, data, at, size, position)
+            at += size
+        if not at:
+            raise unreadable(position)
+        return Slice(requests, position + at, position + at < end)
+
+    def _take(
+        self, requests: list[DispatchRequest], data: bytes, at: int, size: int, position: int
+    ) -> None:
+        start = at + ENTRY_HEADER_SIZE
+        found = dispatch_request_at(data, start, at + size, self._source.delay_levels)
+        if isinstance(found, int) or found.physical_offset != position + start:
+            self.log.error(
+                "the entry at {position} holds no record that belongs there; it is left out",
+                position=position + at,
+            )
+        elif found.topic != TERM_TOPIC:
+            requests.append(found)
+
+
+def unreadable(position: int) -> StoreError:
+    """Damage that recovery did not see: nothing behind it is delivered, and nothing is lost."""
+    return StoreError(
+        f"the DLedger log cannot be read at {position}: stop this member and empty its directory, "
+        "so that it copies the leader's"
+    )
