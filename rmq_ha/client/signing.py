@@ -4,12 +4,13 @@ Spec: remoting.md, section 10.1.
 """
 
 from dataclasses import replace
-from typing import NamedTuple, Protocol
-
-from twisted.internet.defer import Deferred
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rmq_ha.acl.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Signer, signing_content
 from rmq_ha.wire.command import RemotingCommand
+
+if TYPE_CHECKING:  # the blocking client signs too, and wants no Twisted
+    from twisted.internet.defer import Deferred
 
 
 class Credentials(NamedTuple):
