@@ -27,6 +27,7 @@ COMMANDS = {
     "lag": Place("rmq_ha.admin.offsets:lag", "How far a group is behind."),
     "reset-offset": Place("rmq_ha.admin.offsets:reset_offset", "Have a group go on elsewhere."),
     "route": Place("rmq_ha.admin.route:route", "Where a topic is."),
+    "dledger": Place("rmq_ha.admin.dledger:dledger", "A DLedger group: its members, who leads."),
     "message": Place("rmq_ha.admin.message:message", "Find messages by id or key."),
 }
 

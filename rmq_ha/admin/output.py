@@ -8,9 +8,12 @@ from typing import Any, Protocol
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+_WIDEST = 10_000
 
 
 class Steps(Protocol):
@@ -70,9 +73,17 @@ class Output:
             )
         for row in rows:
             table.add_row(*[Text(_shown(value)) for value in row])
-        self._console.print(table, crop=False, no_wrap=True, overflow="ignore")
+        self._print_whole(table)
         if more:
             self._console.print(", ".join(f"{key}: {_shown(value)}" for key, value in more.items()))
+
+    def _print_whole(self, table: Table) -> None:
+        """Values are never cut, however narrow the terminal is."""
+        console, width = self._console, self._console.width
+        needed = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+        console.width = max(width, needed)
+        console.print(table, crop=False, no_wrap=True, overflow="ignore")
+        console.width = width
 
     def fields(self, values: dict[str, Any]) -> None:
         """One thing, member by member."""

@@ -77,6 +77,17 @@ class Session:
         instance = await self._started(self.options.namesrv or address)
         return await instance.call(address, command, timeout_ms)
 
+    async def exchange(
+        self, address: str, command: RemotingCommand, timeout_ms: int = 0
+    ) -> RemotingCommand:
+        """
+        As `call`, for addresses that have codes of their own: the answer, whatever its code.
+
+        :raises RemotingError: it does not answer.
+        """
+        instance = await self._started(self.options.namesrv or address)
+        return await instance.invoke(address, command, timeout_ms or self.options.timeout_ms)
+
     async def close(self) -> None:
         """Close all connections."""
         if self._instance is not None:

@@ -1,0 +1,157 @@
+"""`rmqha-admin dledger`: how a DLedger group is, and who shall lead it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, leader_of
+from rmq_ha.admin.options import common_options
+from rmq_ha.admin.session import FAILED, NO_ANSWER, Session, run
+from rmq_ha.config.properties import decode, parse
+from rmq_ha.dledger.codes import RequestCode
+from rmq_ha.dledger.settings import parse_peers
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.wire.command import RemotingCommand
+
+F = TypeVar("F", bound=Callable[..., Any])
+# A transferee may wait a second for entries, then stands for election.
+_TRANSFER_MS = 10_000
+COLUMNS = (
+    "member",
+    "address",
+    "kind",
+    "role",
+    "term",
+    "leader",
+    "begin",
+    "end",
+    "committed",
+    "lag",
+    "problem",
+)
+
+
+class Known(NamedTuple):
+    """A group as it was named on the command line."""
+
+    group: str
+    peers: Mapping[str, str]
+
+
+def _group_options(function: F) -> F:
+    for option in (
+        click.option(
+            "--config",
+            type=click.File("rb"),
+            help="Properties file of a member: dLegerGroup and dLegerPeers.",
+        ),
+        click.option("--peers", metavar="n0-HOST:PORT;...", help="The group's dLegerPeers."),
+        click.option("--group", "-g", metavar="NAME", help="The group's dLegerGroup."),
+    ):
+        function = option(function)
+    return function
+
+
+def known_group(group: str | None, peers: str | None, config: Any) -> Known:
+    """
+    What the options say; those given beside a file win.
+
+    :raises click.UsageError: they do not name a group and its members.
+    """
+    if config is not None:
+        found = {item.key: item.value.strip() for item in parse(decode(config.read()))}
+        group, peers = group or found.get("dLegerGroup"), peers or found.get("dLegerPeers")
+    if not group or not peers:
+        raise click.UsageError("give --group and --peers, or the --config file of a member")
+    try:
+        return Known(group, parse_peers(peers))
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _client(session: Session, known: Known) -> GroupClient:
+    async def invoke(address: str, command: RemotingCommand) -> RemotingCommand:
+        transfers = command.code == RequestCode.LEADERSHIP_TRANSFER
+        return await session.exchange(address, command, _TRANSFER_MS if transfers else 0)
+
+    return GroupClient(known.group, known.peers, invoke)
+
+
+@click.group(short_help="A DLedger group: its members, and who leads.")
+def dledger() -> None:
+    """
+    Ask a DLedger group, of rmq-ha and of Java brokers, and tell it who shall lead.
+
+    It is asked at the ports of dLegerPeers.
+    """
+
+
+@dledger.command()
+@_group_options
+@common_options
+def status(group: str | None, peers: str | None, config: Any) -> None:
+    """
+    Show each member: role, term, its ledger, and what it lacks of the leader's.
+
+    Java's members do not say up to where they have committed. Exit code 4 when a member does not
+    answer, 1 when nobody leads.
+    """
+    known = known_group(group, peers, config)
+
+    async def work(session: Session) -> int | None:
+        return await show_status(session, known)
+
+    run(work)
+
+
+async def show_status(session: Session, known: Known) -> int | None:
+    """:returns: the exit code."""
+    found = await _client(session, known).status()
+    rows = [[getattr(one, column) for column in COLUMNS] for one in found]
+    problems = [f"{one.member}: {one.problem}" for one in found if one.problem]
+    columns = COLUMNS if session.output.as_json else COLUMNS[:-1]
+    shown = [row[: len(columns)] for row in rows]
+    leader = leader_of(found)
+    session.output.table(
+        f"group {known.group}", columns, shown, leader=leader.member if leader else None
+    )
+    for problem in problems:
+        session.output.warn(problem)
+    if leader is None:
+        return FAILED
+    return NO_ANSWER if problems else None
+
+
+@dledger.command()
+@click.option("--to", required=True, metavar="MEMBER", help="Who shall lead: n0, n1, ...")
+@_group_options
+@common_options
+def transfer(to: str, group: str | None, peers: str | None, config: Any) -> None:
+    """
+    Hand leadership over to a member; for about a second no message is taken.
+
+    Exit code 0 when it leads, 1 when it came to nothing: leadership stays where it was then, or an
+    election decides.
+    """
+    known = known_group(group, peers, config)
+
+    async def work(session: Session) -> int | None:
+        return await hand_over(session, known, to)
+
+    run(work)
+
+
+async def hand_over(session: Session, known: Known, to: str) -> int | None:
+    """:returns: the exit code."""
+    try:
+        term = await _client(session, known).transfer(to)
+    except GroupRefused as error:
+        session.output.error(str(error), exit_code=FAILED, code=error.code)
+        return FAILED
+    if term is None:
+        text = f"{to} leads {known.group} already"
+    else:
+        text = f"{to} leads {known.group} in term {term}"
+    session.output.line(text, {"leader": to, "term": term, "changed": term is not None})
+    return None
