@@ -58,10 +58,13 @@ class BrokerNode(StoreNode):
         self.controller: Any = None
         self._start_result: Deferred[None] | None = None
 
+    def _make(self) -> BrokerController:
+        return BrokerController(self.host.seams, self.configuration)
+
     def load(self) -> None:
         """Begin a life: everything that a start does before it first waits."""
         self._begin()
-        self.controller = BrokerController(self.host.seams, self.configuration)
+        self.controller = self._make()
         self.store = self.controller.store
         self.replication = self.controller.replication
         self._start_result = self.controller.start()

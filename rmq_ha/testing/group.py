@@ -1,0 +1,216 @@
+"""Whole brokers that form a DLedger group, on simulated machines with a name server and a client."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rmq_ha.broker.controller import BrokerController
+from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.config.netty import NettyClientConfig
+from rmq_ha.dledger.assembly import dledger_directory
+from rmq_ha.dledger.ledger_files import LedgerFiles
+from rmq_ha.dledger.values import Role
+from rmq_ha.errors import RemotingError
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
+from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
+from rmq_ha.testing.host import World
+from rmq_ha.wire.command import RemotingCommand
+
+PEER_PORT = 10921
+GROUP = "raft"
+LIMIT_S = 60.0
+INDEX_FILE_SIZE = 32 * 1024
+SEND_TIMEOUT_MS = 5000
+
+
+class GroupNode(BrokerNode):
+    """A member of a group; its index files are small, since a simulated disk is memory."""
+
+    def _make(self) -> BrokerController:
+        controller = super()._make()
+        ledger = controller.commit_log.ledger
+        ledger.files = LedgerFiles(
+            self.host.seams.disk,
+            dledger_directory(self.configuration),
+            ledger.files.data.row.directories,
+            (),
+            ledger.file_size,
+            INDEX_FILE_SIZE,
+        )
+        return controller
+
+
+class BrokerGroup:
+    """
+    Members n0, n1, ...; nothing runs before `start`.
+
+    :param change: gets each member's configuration before its first start.
+    :ivar members: by number.
+    """
+
+    def __init__(
+        self,
+        seed: int = 1,
+        size: int = 3,
+        change: Callable[[Any], None] = lambda configuration: None,
+    ) -> None:
+        self.world = World(seed)
+        self.findings = Findings()
+        self.name_server = NamesrvNode(self.world.add("namesrv"))
+        hosts = [self.world.add(f"n{number}") for number in range(size)]
+        peers = ";".join(f"n{number}-{host.ip}:{PEER_PORT}" for number, host in enumerate(hosts))
+        self.members: list[GroupNode] = []
+        for number, host in enumerate(hosts):
+            configuration = small_configuration(
+                host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, -1
+            )
+            store = configuration.store
+            store.enable_dleger_commit_log = True
+            store.dleger_group = GROUP
+            store.dleger_peers = peers
+            store.dleger_self_id = f"n{number}"
+            store.file_reserved_time = 72
+            change(configuration)
+            self.members.append(
+                GroupNode(host, configuration, self.findings, self.name_server.address)
+            )
+        client_host = self.world.add("client")
+        self.client_now_ms = client_host.now_ms
+        self.client = RemotingClient(client_host.seams, NettyClientConfig())
+
+    @property
+    def now(self) -> float:
+        """Simulated seconds."""
+        return self.world.clock.seconds()
+
+    def start(self) -> "BrokerGroup":
+        """Start all, and wait for a master."""
+        self.name_server.start()
+        for member in self.members:
+            self.boot(member)
+        self.wait_for_master()
+        return self
+
+    def boot(self, member: BrokerNode) -> None:
+        """Begin a life of one member."""
+        member.load()
+        member.start()
+
+    def kill(self, member: BrokerNode, *, power: bool = False) -> None:
+        """End it at once."""
+        member.crash(power)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.world.clock.run_until(self.now + seconds)
+
+    def wait_until(self, condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+        """Run until something holds; an AssertionError when it does not within the limit."""
+        self.world.clock.run_while(lambda: not condition(), limit_s)
+        assert condition(), f"not within {limit_s} s; {self.describe()}"
+
+    def wait(self, later: "Deferred[Any]") -> Any:
+        """Run until a Deferred has fired; its result, or its error raised."""
+        results: list[Any] = []
+        later.addBoth(results.append)
+        self.wait_until(lambda: bool(results))
+        if isinstance(results[0], Failure):
+            results[0].raiseException()
+        return results[0]
+
+    def describe(self) -> str:
+        """Who is what, and has what."""
+        return "; ".join(
+            f"{member.host.name} {member.state} {member.replication.statistics()}"
+            for member in self.members
+            if member.state != "down"
+        )
+
+    # Roles
+
+    def master(self) -> BrokerNode | None:
+        """The member that takes puts."""
+        for member in self.members:
+            is_leader = member.state == "running" and member.replication.node.role is Role.LEADER
+            if is_leader and member.store.log.admits:
+                return member
+        return None
+
+    def wait_for_master(self) -> BrokerNode:
+        """Run until there is one."""
+        self.wait_until(lambda: self.master() is not None)
+        master = self.master()
+        assert master is not None
+        return master
+
+    def slaves(self) -> list[BrokerNode]:
+        """The running members that take no puts."""
+        return [
+            member
+            for member in self.members
+            if member.state == "running" and member is not self.master()
+        ]
+
+    # Clients
+
+    def ask(self, member: BrokerNode, request: RemotingCommand) -> "Deferred[RemotingCommand]":
+        """A client's request to one member."""
+        return self.client.invoke(f"{member.host.ip}:{LISTEN_PORT}", request, SEND_TIMEOUT_MS)
+
+    def call(self, member: BrokerNode, request: RemotingCommand) -> RemotingCommand:
+        """As `ask`, and wait."""
+        answer: RemotingCommand = self.wait(self.ask(member, request))
+        return answer
+
+    def message(self, body: bytes, topic: str = "TBW102", **properties: str) -> RemotingCommand:
+        """A request that sends one message to queue 0."""
+        text = "\x02".join([f"{key}\x01{value}" for key, value in properties.items()])
+        return send_request("producers", topic, 0, body, text, self.client_now_ms())
+
+    def send(self, body: bytes, **properties: str) -> int:
+        """Send to the master until somebody takes it; the response code of the last try."""
+        deadline = self.now + LIMIT_S
+        code = -1
+        while self.now < deadline:
+            master = self.wait_for_master()
+            try:
+                code = self.call(master, self.message(body, **properties)).code
+            except RemotingError:
+                code = -1
+            if code == 0:
+                break
+            self.run(0.1)
+        return code
+
+    def bodies(self, member: BrokerNode, topic: str = "TBW102", queue_id: int = 0) -> list[bytes]:
+        """All that a consumer finds in a queue of one member."""
+        found: list[bytes] = []
+        offset = 0
+        while True:
+            result = member.store.get_message("readers", topic, queue_id, offset, 32, None)
+            if result is None or not result.messages:
+                return found
+            found += [decode_record(record).body for record in result.messages]
+            offset = result.next_begin_offset
+
+    def pull(self, member: BrokerNode, offset: int) -> RemotingCommand:
+        """A consumer's pull of queue 0."""
+        return self.call(member, pull_request("readers", "TBW102", 0, offset))
+
+    def ledger_bytes(self, member: BrokerNode) -> bytes:
+        """A running member's ledger, up to where it is committed."""
+        log = member.store.log
+        data, position = b"", max(log.min_offset, 0)
+        while position < log.max_offset:
+            piece = log.read(position, log.max_offset - position)
+            if not piece:
+                break
+            data += piece
+            position += len(piece)
+        return data
