@@ -1,4 +1,4 @@
-"""Whole brokers that form a DLedger group, on simulated machines with a name server and a client."""
+"""Whole brokers of one DLedger group on simulated machines, with a name server and a client."""
 
 from collections.abc import Callable
 from typing import Any
