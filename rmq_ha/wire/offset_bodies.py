@@ -3,11 +3,14 @@
 Spec: remoting.md, sections 7.5 and 7.6, appendix B (B12, B14, B18).
 """
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.store.format.consumequeue_ext import HEAD, ExtensionUnit
+from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue
 
 
@@ -79,17 +82,30 @@ def correction_offsets(table: Mapping[int, int]) -> dict[str, Any]:
 
 
 class QueueEntry(NamedTuple):
-    """One unit of a consume queue; `fault` says what is wrong with it."""
+    """
+    One unit of a consume queue.
+
+    :ivar tags_code: or the address of its extension.
+    :ivar extension: what is there.
+    :ivar is_wanted: by the group that was asked about; told only of units with an extension.
+    :ivar fault: what is wrong with it.
+    """
 
     physical_offset: int
     size: int
     tags_code: int
+    extension: ExtensionUnit | None = None
+    is_wanted: bool = False
     fault: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Java's member names, alphabetical; `eval` is about extension files."""
+        """Java's member names, alphabetical."""
+        extension = self.extension
+        bit_map = None if extension is None else extension.bit_map
         return {
-            "eval": False,
+            "bitMap": None if bit_map is None else _bits(bit_map),
+            "eval": self.is_wanted,
+            "extendDataJson": None if extension is None else _extension_text(extension),
             "msg": self.fault,
             "physicOffset": self.physical_offset,
             "physicSize": self.size,
@@ -116,6 +132,23 @@ def consume_queue_body(
         "queueData": [entry.to_json() for entry in entries],
         "subscriptionData": None if subscription is None else subscription.to_json(),
     }
+
+
+def _extension_text(unit: ExtensionUnit) -> str:
+    bit_map = unit.bit_map
+    members = {
+        "filterBitMap": None if bit_map is None else b64encode(bit_map).decode(),
+        "msgStoreTime": unit.store_timestamp,
+        "size": HEAD.size + len(bit_map or b""),
+        "tagsCode": unit.tags_code,
+    }
+    return fastjson.encode(members).decode()
+
+
+def _bits(bit_map: bytes) -> str:
+    """As Java's BitsArray shows itself: the last bit first, a line for eight bytes."""
+    text = [f"{byte:08b}" if at % 8 else f"{byte:08b}\n" for at, byte in enumerate(bit_map)]
+    return "".join(reversed(text))
 
 
 def _by_queue(table: Mapping[MessageQueue, int]) -> dict[Any, int]:

@@ -6,17 +6,20 @@ Spec: remoting.md, section 7.5.
 from collections.abc import Callable
 from typing import Protocol
 
+from rmq_ha.broker.filters import SelectorFilter
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.admin_offsets import QueueBounds
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.tables.clients import ConsumerManager
-from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterData, ConsumerFilterManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.errors import RequestRejected
-from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.model.subscription import TAG_TYPES, SubscriptionData
 from rmq_ha.remoting.channel import Channel
+from rmq_ha.store.filters import TagFilter
 from rmq_ha.store.format.consumequeue import is_extension_address
+from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -33,6 +36,7 @@ MOST_UNITS = 8192
 """QUERY_CONSUME_QUEUE shows at most so many in one answer."""
 
 _LONG_MAX = (1 << 63) - 1
+_Wanted = Callable[[int, int, bytes | None], bool]
 
 
 class Queue(Protocol):
@@ -48,6 +52,9 @@ class Queue(Protocol):
 
     def units(self, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Physical offset, size, tag code; empty outside the bounds."""
+
+    def extended(self, address: int) -> ExtensionUnit | None:
+        """What a tag code that is an address stands for; None: it is lost."""
 
 
 class QueueTable(Protocol):
@@ -199,9 +206,10 @@ class AdminProgressProcessor:
         if queue is None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         bounds = (queue.min_offset, queue.max_offset)
-        subscription, about = self._subscription(topic, header.get("consumerGroup"))
+        subscription, about, wanted = self._subscription(topic, header.get("consumerGroup"))
         units = queue.units(index, min(max(0, number), MOST_UNITS))
-        body = consume_queue_body(bounds, map(_entry, units), subscription, about)
+        entries = [_entry(queue, wanted, *unit) for unit in units]
+        body = consume_queue_body(bounds, entries, subscription, about)
         remark = None
         if not bounds[0] <= index < bounds[1]:
             remark = f"Index {index} of {queue_id}@{topic} is not exist!"
@@ -209,18 +217,36 @@ class AdminProgressProcessor:
 
     def _subscription(
         self, topic: str, group: str | None
-    ) -> tuple[SubscriptionData | None, str | None]:
+    ) -> tuple[SubscriptionData | None, str | None, _Wanted | None]:
+        """What the group wants of the topic, a text about its SQL92 filter, and the filter."""
         if group is None:
-            return None, None
+            return None, None, None
         info = self._consumers.group(group)
         subscription = None if info is None else info.subscriptions.get(topic)
         if subscription is None:
-            return None, f"{group}@{topic} is not online!"
+            return None, f"{group}@{topic} is not online!", None
         data = self._filters.get(topic, group)
         text = b"null" if data is None else fastjson.pretty(data.to_json())
-        return subscription, text.decode("utf-8", "replace")
+        return subscription, text.decode("utf-8", "replace"), _wanted(subscription, data)
 
 
-def _entry(unit: tuple[int, int, int]) -> QueueEntry:
-    fault = f"Cq extend not exist!addr: {unit[2]}" if is_extension_address(unit[2]) else None
-    return QueueEntry(*unit, fault)
+def _wanted(subscription: SubscriptionData, data: ConsumerFilterData | None) -> _Wanted:
+    """What a subscription says of a unit with an extension."""
+    if subscription.expression_type in TAG_TYPES:
+        return TagFilter(subscription).matches_extension
+    if data is None or data.selector is None:
+        return lambda *unit: True
+    return SelectorFilter(data.selector, data).matches_extension
+
+
+def _entry(
+    queue: Queue, wanted: _Wanted | None, physical_offset: int, size: int, code: int
+) -> QueueEntry:
+    if not is_extension_address(code):
+        return QueueEntry(physical_offset, size, code)
+    unit = queue.extended(code)
+    if unit is None:
+        fault = f"Cq extend not exist!addr: {code}"
+        return QueueEntry(physical_offset, size, code, fault=fault)
+    is_wanted = wanted is not None and wanted(*unit)
+    return QueueEntry(physical_offset, size, code, unit, is_wanted)

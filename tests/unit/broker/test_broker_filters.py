@@ -7,6 +7,7 @@ from sim_broker import TOPIC, SimBroker
 from rmq_ha.client.requests import pull_request
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -81,3 +82,35 @@ def test_a_held_pull_is_woken_by_what_the_group_wants() -> None:
 def broker_port(broker: SimBroker) -> int:
     port: int = broker.configuration.server.listen_port
     return port
+
+
+def test_an_operator_sees_what_the_extension_of_a_queue_says() -> None:
+    """QUERY_CONSUME_QUEUE: the unit itself, its bits, and whether the group wants it."""
+    broker = SimBroker()
+    broker.configuration.broker.enable_property_filter = True
+    broker.configuration.broker.enable_calc_filter_bit_map = True
+    broker.configuration.store.enable_consume_queue_ext = True
+    broker.start()
+    broker.call(heartbeat("price > 1"))
+    broker.world.clock.run_for(1)
+    for number in range(4):
+        broker.call(broker.message(b"x", price=str(number)))
+    broker.world.clock.run_for(1)
+    ext = {"topic": TOPIC, "queueId": "0", "index": "0", "count": "9", "consumerGroup": GROUP}
+    request = RemotingCommand(RequestCode.QUERY_CONSUME_QUEUE, ext)
+    data = fastjson.parse(broker.call(request).body or b"")["queueData"]
+    assert [unit["eval"] for unit in data] == [False, False, True, True]
+    assert [unit["bitMap"].count("1") > 0 for unit in data] == [False, False, True, True]
+    first = fastjson.parse(data[0]["extendDataJson"].encode())
+    assert first["msgStoreTime"] > 0
+    del request.ext["consumerGroup"]  # type: ignore[union-attr]
+    data = fastjson.parse(broker.call(request).body or b"")["queueData"]
+    assert [unit["eval"] for unit in data] == [False] * 4
+    queue = broker.controller.store.queues.get(TOPIC, 0)
+    broker.controller.store.queues.sync()
+    queue._extension.clear()  # as after the loss of its files
+    data = fastjson.parse(broker.call(request).body or b"")["queueData"]
+    assert {unit["msg"] for unit in data} == {
+        f"Cq extend not exist!addr: {unit['tagsCode']}" for unit in data
+    }
+    broker.stop()

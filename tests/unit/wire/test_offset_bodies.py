@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.wire.offset_bodies import (
@@ -88,3 +89,21 @@ def test_consume_queue() -> None:
     subscription = SubscriptionData("T", sub_version=1)
     body = consume_queue_body((0, 3), entries[:1], subscription, "null")
     assert fastjson.encode(body) == GOLDEN["queue_body_with_group"]
+
+
+def test_an_entry_with_an_extension_is_told_as_java_tells_it() -> None:
+    """What 4.9.7 makes of such units."""
+    unit = ExtensionUnit(-5, 1234567, bytes([1, 0x82, 3, 0]))
+    entry = QueueEntry(119, 119, -(1 << 63), unit, True).to_json()
+    assert entry["extendDataJson"] == (
+        '{"filterBitMap":"AYIDAA==","msgStoreTime":1234567,"size":24,"tagsCode":-5}'
+    )
+    assert entry["bitMap"] == "00000000000000111000001000000001\n"
+    assert entry["eval"]
+    entry = QueueEntry(119, 119, -(1 << 63), ExtensionUnit(7, 1, None)).to_json()
+    assert entry["extendDataJson"] == '{"msgStoreTime":1,"size":20,"tagsCode":7}'
+    assert entry["bitMap"] is None
+    bits = bytearray(20)
+    bits[19], bits[8] = 5, 1
+    entry = QueueEntry(0, 0, 0, ExtensionUnit(7, 1, bytes(bits))).to_json()
+    assert entry["bitMap"] == f"{5:08b}{0:024b}\n{1:064b}\n{0:064b}\n"
