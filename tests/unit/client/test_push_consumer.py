@@ -1,0 +1,338 @@
+"""Push consumers and brokers on one fake clock."""
+
+from typing import Any
+
+import pytest
+from consuming import FIRST, GROUP, TOPIC, Consuming, queue
+from twisted.internet.defer import Deferred
+
+from rmq_ha.client.consumer_settings import ConsumeFromWhere, MessageModel
+from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.instance import ClientInstance
+from rmq_ha.client.listening import ConsumeConcurrentlyStatus
+from rmq_ha.client.offsets import RemoteBrokerOffsetStore
+from rmq_ha.client.queue_calls import QueueCalls
+from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.wire.bodies import MessageQueue
+
+LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+
+def of_topic(consumer: Any) -> set[MessageQueue]:
+    return {queue for queue in consumer.assignment() if queue.topic == TOPIC}
+
+
+def test_everything_sent_is_consumed_once_and_committed() -> None:
+    cluster = Consuming("a", "b")
+    sent = cluster.send("a", 40) + cluster.send("b", 40)
+    consumer = cluster.consumer()
+    sent += cluster.send("a", 10)
+    cluster.run(2)
+    assert sorted(cluster.got["c1"]) == sorted(sent)
+    assert len(of_topic(consumer)) == 8
+    cluster.wait(consumer.stop())
+    cluster.run(1)
+    assert sum(cluster.committed("a").values()) == 50
+    assert sum(cluster.committed("b").values()) == 40
+    assert not cluster.hosts["c1"].clock.getDelayedCalls()
+
+
+def test_queues_follow_members_that_come_and_go_and_nothing_is_lost() -> None:
+    cluster = Consuming("a", "b")
+    consumers = {name: cluster.consumer(name) for name in ("c1", "c2", "c3")}
+    sent = []
+
+    def check(*names: str) -> None:
+        cluster.run(2)
+        shares = [of_topic(consumers[name]) for name in names]
+        assert sum(map(len, shares)) == len(set().union(*shares)) == 8
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+        sent.extend(cluster.send("a", 20) + cluster.send("b", 20))
+        cluster.run(2)
+        assert set(cluster.all_got()) == set(sent)
+
+    check("c1", "c2", "c3")
+    cluster.wait(consumers["c1"].stop())
+    check("c2", "c3")
+    cluster.hosts["c2"].crash()
+    check("c3")
+    consumers["c4"] = cluster.consumer("c4")
+    check("c3", "c4")
+
+
+@pytest.mark.parametrize(
+    ("where", "timestamp", "expected"),
+    [
+        (ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, "", {"m0", "m1", "m2", "m3", "m4"}),
+        (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, "", {"m4"}),
+        (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, "20200101000000", {"m0", "m1", "m2", "m3", "m4"}),
+        (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, "20300101000000", {"m3", "m4"}),
+    ],
+)
+def test_a_group_without_offset_begins_where_it_is_told(
+    where: Any, timestamp: str, expected: set[str]
+) -> None:
+    class Forgetful(RemoteBrokerOffsetStore):
+        """A broker says 0 for a group that is new to a young topic."""
+
+        async def read_offset(self, *_: Any) -> None:
+            return None
+
+    cluster = Consuming("a", queues=1)
+    cluster.send("a", 4, queue_id=0)
+    client = cluster.client("c1")
+    cluster.consumer(
+        client=client,
+        consume_from_where=where,
+        consume_timestamp=timestamp,
+        more={"offset_store": Forgetful(QueueCalls(client), GROUP)},
+    )
+    cluster.send("a", queue_id=0)
+    cluster.run(2)
+    assert set(cluster.got["c1"]) == expected
+
+
+def test_what_fails_comes_again_and_ends_in_the_dead_letter_queue() -> None:
+    cluster = Consuming("a")
+    tries: list[int] = []
+
+    def listener(messages: Any, context: Any) -> Any:
+        tries.append(messages[0].reconsume_times)
+        assert messages[0].topic == TOPIC
+        context.delay_level_when_next_consume = 1
+        if len(tries) % 2:
+            raise RuntimeError("on purpose")
+        return LATER
+
+    consumer = cluster.consumer(listener=listener, max_reconsume_times=2)
+    cluster.send("a")
+    cluster.run(10)
+    assert tries == [0, 1, 2]
+    dead = cluster.brokers["a"].store.max_offset_in_queue(f"%DLQ%{GROUP}", 0)
+    assert dead == 1
+    cluster.wait(consumer.stop())
+    assert sum(cluster.committed("a").values()) == 1
+
+
+def test_of_a_batch_only_what_was_not_acknowledged_comes_again() -> None:
+    cluster = Consuming("a", queues=1)
+    got: list[list[str]] = []
+
+    def listener(messages: Any, context: Any) -> None:
+        got.append([message.body.decode() for message in messages])
+        context.ack_index = 1
+        context.delay_level_when_next_consume = 1
+
+    sent = cluster.send("a", 4, queue_id=0)
+    cluster.consumer(listener=listener, consume_message_batch_max_size=4)
+    cluster.run(8)
+    assert got[0] == sent
+    assert sorted(body for batch in got[1:] for body in batch) == sent[2:]
+
+
+def test_no_more_listeners_run_at_a_time_than_allowed_and_stop_waits_for_them() -> None:
+    cluster = Consuming("a")
+    waiting: list[Deferred[None]] = []
+
+    def listener(messages: Any, context: Any) -> Deferred[None]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    cluster.send("a", 20)
+    consumer = cluster.consumer(listener=listener, consume_concurrency=3)
+    cluster.run(2)
+    assert len(waiting) == 3
+    waiting[0].callback(None)
+    assert len(waiting) == 4
+    stopped = consumer.stop()
+    cluster.run(1)
+    assert not stopped.called
+    for later in waiting[1:]:
+        later.callback(None)
+    cluster.wait(stopped)
+    assert len(waiting) == 4
+    assert sum(cluster.committed("a").values()) <= 4
+
+
+def test_a_listener_that_does_not_end_is_cancelled_and_its_message_not_committed() -> None:
+    cluster = Consuming("a")
+    cancelled: list[int] = []
+
+    def listener(messages: Any, context: Any) -> Deferred[None]:
+        return Deferred(lambda _: cancelled.append(1))
+
+    cluster.send("a")
+    consumer = cluster.consumer(listener=listener, await_termination_millis_when_shutdown=3000)
+    cluster.run(1)
+    cluster.wait(consumer.stop())
+    assert cancelled
+    assert sum(cluster.committed("a").values()) == 0
+
+
+def test_a_message_that_the_listener_keeps_for_too_long_goes_back() -> None:
+    cluster = Consuming("a")
+    tries: list[int] = []
+
+    def listener(messages: Any, context: Any) -> Deferred[None] | None:
+        tries.append(messages[0].reconsume_times)
+        return Deferred() if len(tries) == 1 else None
+
+    cluster.send("a")
+    cluster.consumer(listener=listener, consume_timeout=1)
+    cluster.run(150)
+    assert tries == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("expression", "numbers"),
+    [("red", {0}), ("red || AaAa", {0, 1}), (MessageSelector.by_tag("BBBB"), {2})],
+)
+def test_tags_are_compared_as_texts_too(expression: Any, numbers: set[int]) -> None:
+    cluster = Consuming("a")
+    sent = [cluster.send("a", TAGS=tag)[0] for tag in ("red", "AaAa", "BBBB")]  # the same hash
+    consumer = cluster.consumer(expression=expression)
+    cluster.run(2)
+    assert set(cluster.got["c1"]) == {sent[number] for number in numbers}
+    cluster.wait(consumer.stop())
+    assert sum(cluster.committed("a").values()) == 3
+
+
+def test_flow_control_pulls_no_more_than_is_allowed_and_goes_on() -> None:
+    cluster = Consuming("a", queues=1)
+    waiting: list[Deferred[None]] = []
+
+    def listener(messages: Any, context: Any) -> Deferred[None]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    cluster.send("a", 60, queue_id=0)
+    consumer = cluster.consumer(
+        listener=listener, pull_threshold_for_queue=20, pull_batch_size=10, consume_concurrency=1
+    )
+    cluster.run(2)
+    (info,) = [
+        found
+        for key, found in consumer.running_info(False)["mqTable"].items()
+        if dict(key)["topic"] == TOPIC
+    ]
+    assert info["cachedMsgCount"] == 30
+    for number in range(60):
+        waiting[number].callback(None)
+        cluster.run(0.2)
+    assert len(waiting) == 60
+
+
+def test_an_operator_sets_the_offset_back_and_it_is_consumed_again() -> None:
+    cluster = Consuming("a")
+    sent = cluster.send("a", 8)
+    consumer = cluster.consumer()
+    cluster.run(2)
+    consumer.reset_offsets(TOPIC, {queue("a", 1): 0, queue("a", 2): 1, queue("zzz", 0): 0})
+    cluster.run(5)
+    assert sorted(cluster.got["c1"][8:]) == [sent[1], sent[5], sent[6]]
+    assert len(of_topic(consumer)) == 4
+
+
+def test_suspended_it_pulls_nothing() -> None:
+    cluster = Consuming("a")
+    consumer = cluster.consumer()
+    consumer.suspend()
+    cluster.run(20)
+    sent = cluster.send("a", 4)
+    cluster.run(20)
+    late = cluster.got["c1"][:]
+    consumer.resume()
+    cluster.run(2)
+    assert len(late) < 4
+    assert sorted(cluster.got["c1"]) == sorted(sent)
+
+
+def test_broadcasting_everybody_gets_all_and_goes_on_where_it_was() -> None:
+    cluster = Consuming("a")
+    consumers = [
+        cluster.consumer(name, message_model=MessageModel.BROADCASTING) for name in ("c1", "c2")
+    ]
+    first = cluster.send("a", 8)
+    cluster.run(2)
+    assert sorted(cluster.got["c1"]) == sorted(cluster.got["c2"]) == sorted(first)
+    cluster.wait(consumers[0].stop())
+    second = cluster.send("a", 8)
+    again = ClientInstance(cluster.hosts["c1"].seams, consumers[0]._instance.settings)
+    cluster.got["c1"] = []
+    cluster.consumer("c1", client=again, message_model=MessageModel.BROADCASTING)
+    cluster.run(2)
+    assert sorted(cluster.got["c1"]) == sorted(second)
+    assert not cluster.committed("a")
+
+
+def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
+    cluster = Consuming("a")
+    consumer = cluster.consumer()
+    cluster.create("a", "other", 2)
+    consumer.subscribe("other")
+    cluster.run(3)
+    assert len(consumer.assignment()) == 7
+    consumer.unsubscribe("other")
+    cluster.run(3)
+    assert len(consumer.assignment()) == 5
+
+
+def test_a_topic_that_comes_later_is_consumed_then() -> None:
+    cluster = Consuming()
+    consumer = cluster.consumer()
+    cluster.add("a")
+    cluster.create("a", TOPIC, 4)
+    cluster.run(40)
+    sent = cluster.send("a", 4)
+    cluster.run(2)
+    assert sorted(cluster.got["c1"]) == sorted(sent)
+    cluster.wait(consumer.stop())
+
+
+def test_consuming_one_message_for_an_operator_and_what_it_sees() -> None:
+    cluster = Consuming("a")
+    consumer = cluster.consumer()
+    seen: list[Any] = []
+    consumer2 = cluster.consumer("c2", lambda messages, _: seen.append(messages[0]))
+    cluster.send("a", 8)
+    cluster.run(2)
+    result = cluster.wait(consumer.consume_directly(seen[0]))
+    assert result["consumeResult"] == "CR_SUCCESS"
+    info = consumer2.running_info(True)
+    assert info["statusTable"][TOPIC]["consumeOKTPS"] > 0
+    assert consumer2.consume_status(TOPIC)
+
+
+def test_what_cannot_work_is_refused_at_once() -> None:
+    cluster = Consuming("a")
+    consumer = cluster.consumer()
+    with pytest.raises(ConfigurationError, match="before start"):
+        consumer.register_message_listener(print)
+    with pytest.raises(ConfigurationError, match="topic"):
+        consumer.subscribe("a b")
+    with pytest.raises(MQClientError, match="in this client already"):
+        cluster.consumer("again", client=consumer._instance)
+    with pytest.raises(ConfigurationError, match="pull_batch_size"):
+        cluster.consumer("c3", pull_batch_size=0)
+    with pytest.raises(ConfigurationError, match="consume_timestamp"):
+        cluster.consumer("c4", consume_timestamp="yesterday", consume_from_where=FIRST)
+
+
+def test_hooks_see_every_call_and_a_broken_one_breaks_nothing() -> None:
+    cluster = Consuming("a")
+    seen: list[Any] = []
+
+    class Hook:
+        def before_consume(self, context: Any) -> None:
+            context.properties["n"] = len(context.messages)
+
+        def after_consume(self, context: Any) -> None:
+            seen.append((context.status, context.success, context.properties["n"]))
+            raise RuntimeError("on purpose")
+
+    cluster.consumer(more={"hooks": [Hook()]})
+    cluster.send("a", 2)
+    cluster.run(2)
+    assert seen == [("CONSUME_SUCCESS", True, 1)] * 2
+    assert len(cluster.got["c1"]) == 2
