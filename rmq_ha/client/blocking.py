@@ -1,0 +1,378 @@
+"""BlockingClient: send, pull and look things up from scripts, threads and Spark executors.
+
+It imports no reactor, and none of Twisted: plain sockets, one for each address. A process that is
+forked with a client in it can go on using it: the child makes connections of its own. It can be
+pickled too; what arrives is a new client with the same settings.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from random import SystemRandom
+from typing import Any, TypeVar
+
+from rmq_ha.client.asking import Ask, Asking, expect
+from rmq_ha.client.broker_choice import BrokerChoice
+from rmq_ha.client.errors import MQClientError, NoNameServer
+from rmq_ha.client.groups import GroupLag, Reset, consume_stats, reset_offset
+from rmq_ha.client.lookups import (
+    KeyQuery,
+    PlaceId,
+    Wanted,
+    addresses_in,
+    cluster_info,
+    commit_offset,
+    committed_offset,
+    message_at,
+    messages_by_key,
+    pull,
+    queue_number,
+    topic_route,
+)
+from rmq_ha.client.messages import Message, MessageExt, PullResult, PullStatus, SendResult
+from rmq_ha.client.namespaces import unwrap, wrap
+from rmq_ha.client.queue_choice import Selector
+from rmq_ha.client.routes import publish_info, subscribe_queues
+from rmq_ha.client.sending import Sending
+from rmq_ha.client.settings import ClientConfig, ProducerConfig, name_servers
+from rmq_ha.client.signing import sign
+from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.errors import RemotingError
+from rmq_ha.host.blocking import BlockingCalls, now_ms, process_id, seconds
+from rmq_ha.host.process import this_process
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import ClusterInfo, TopicRoute
+
+T = TypeVar("T")
+READER_GROUP = "TOOLS_CONSUMER"
+"""A group that every broker has, for reads in nobody's name."""
+_FORWARD = 100
+
+
+class BlockingClient:
+    """
+    One cluster. Threads may share it; calls to one broker wait for each other.
+
+    Every call raises `MQClientError` or `RemotingError` when it cannot be done, within
+    `mq_client_api_timeout` (sends: `send_msg_timeout`) for each address that is asked.
+
+    :ivar settings: as given.
+    :ivar producer: as given.
+    """
+
+    def __init__(
+        self, settings: ClientConfig | str = "", producer: ProducerConfig | None = None
+    ) -> None:
+        """
+        :param settings: or only the name servers, `host:port`, `;` between them.
+        :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+        """
+        if isinstance(settings, str):
+            settings = ClientConfig(namesrv_addr=settings)
+        self.settings = settings
+        self.producer = producer or ProducerConfig()
+        process = settings.process or this_process()
+        known = settings.namesrv_addr or process.environ.get("NAMESRV_ADDR", "")
+        self._name_servers = name_servers(known)
+        self._calls = BlockingCalls(
+            use_tls=settings.use_tls,
+            tls=settings.tls,
+            connect_timeout_ms=settings.connect_timeout_millis,
+            sign=self._sign if settings.credentials else None,
+        )
+        self._begin()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BlockingClient, (self.settings, self.producer)
+
+    def __enter__(self) -> "BlockingClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the client cannot be used any more. Twice is harmless."""
+        self._calls.close()
+
+    # Sends
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> SendResult:
+        """
+        Send, and wait until it is stored; another broker is tried if need be.
+
+        :param queue: put it there, and try only once.
+        :param selector: `selector(queues, message, arg)` chooses the queue (`select_by_hash`).
+        :raises IllegalMessage: it breaks a rule of RocketMQ; no broker was asked.
+        :raises SendFailed: it is not stored for certain.
+        """
+        return self.run(self._sender().send(message, queue, selector, arg))
+
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send, and do not ask what became of it; raises as `send`."""
+        address, command = self.run(self._sender().oneway(message, queue))
+        self._calls.oneway(address, command)
+
+    def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None
+    ) -> list[SendResult]:
+        """
+        Send messages of one topic to one queue, in as few requests as fit.
+
+        :returns: one result for each request.
+        :raises BatchFailed: some requests went through, one did not; else as `send`.
+        """
+        return self.run(self._sender().send_batch(messages, queue))
+
+    # Queues and offsets
+
+    def route(self, topic: str) -> TopicRoute:
+        """Where a topic is; at most `poll_name_server_interval` old. Raises NoRoute."""
+        return self.run(self._route(self._full(topic)))
+
+    def cluster(self) -> ClusterInfo:
+        """All brokers, as a name server knows them."""
+        return self.run(cluster_info())
+
+    def publish_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that messages can go to."""
+        return list(publish_info(topic, self.route(topic)).queues)
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that messages can be pulled from, sorted."""
+        return subscribe_queues(topic, self.route(topic))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """Behind its last message."""
+        return self._number(RequestCode.GET_MAX_OFFSET, queue)
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """Of its first message."""
+        return self._number(RequestCode.GET_MIN_OFFSET, queue)
+
+    def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
+        """:param timestamp: ms since the epoch; the message stored closest to it is found."""
+        return self._number(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, timestamp=str(timestamp))
+
+    def earliest_msg_store_time(self, queue: MessageQueue) -> int:
+        """Of its first message, ms since the epoch; -1 unknown."""
+        return self._number(RequestCode.GET_EARLIEST_MSG_STORETIME, queue, "timestamp")
+
+    def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """A group's offset, as its broker has it; None when it has none."""
+        full = self._full_queue(queue)
+        found = self.run(committed_offset(self._addresses(full), self._full(group), full))
+        return None if found < 0 else found
+
+    def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Have the broker keep a group's offset; consumers of the group may overwrite it."""
+        full = self._full_queue(queue)
+        self.run(commit_offset(self._addresses(full), self._full(group), full, offset))
+
+    # Messages
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_nums: int = 32,
+        selector: str | MessageSelector = "*",
+        *,
+        hold_ms: int = 0,
+        group: str = READER_GROUP,
+    ) -> PullResult:
+        """
+        Messages from an offset on; a slave is asked when the master does not answer.
+
+        :param hold_ms: how long the broker may wait for a message.
+        :param group: in whose name; nothing is committed.
+        """
+        full = self._full_queue(queue)
+        wanted = Wanted(self._full(group), max_nums, selector, hold_ms)
+        asking = pull(self._choice, self._addresses(full), full, offset, wanted)
+        result = self.run(asking)
+        for message in result.msg_found_list:
+            message.topic = queue.topic
+        return result
+
+    def messages(
+        self,
+        queue: MessageQueue,
+        start: int,
+        stop: int,
+        selector: str | MessageSelector = "*",
+        *,
+        group: str = READER_GROUP,
+    ) -> Iterator[MessageExt]:
+        """
+        All messages of a range of offsets that are there, in order: a task of a Spark executor.
+
+        :param stop: the first offset that is not wanted; ends early where the queue ends.
+        :raises MQClientError: the queue begins behind `start`: messages are gone.
+        """
+        while start < stop:
+            result = self.pull(queue, start, min(_FORWARD, stop - start), selector, group=group)
+            for message in result.msg_found_list:
+                if message.queue_offset < stop:
+                    yield message
+            if result.pull_status is PullStatus.OFFSET_ILLEGAL and start < result.min_offset:
+                raise MQClientError(
+                    f"{queue} begins at {result.min_offset}: the messages from {start} on were"
+                    " deleted; raise fileReservedTime of the broker, or read sooner"
+                )
+            if result.next_begin_offset <= start:
+                return
+            start = result.next_begin_offset
+
+    def view_message(self, offset_msg_id: str) -> MessageExt:
+        """
+        The message with an offsetMsgId (`SendResult.offset_msg_id`).
+
+        :raises BrokerRefused: it is not there any more.
+        """
+        place = PlaceId.parse(offset_msg_id)
+        if place is None:
+            raise MQClientError(f"{offset_msg_id!r} is no offsetMsgId")
+        return self._shown(self.run(message_at(place)))
+
+    def query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int = 32,
+        begin_ms: int = 0,
+        end_ms: int = (1 << 63) - 1,
+    ) -> list[MessageExt]:
+        """
+        Messages with a key, of all brokers.
+
+        :param max_num: of each broker.
+        :param begin_ms: stored since, ms since the epoch.
+        """
+        query = KeyQuery(self._full(topic), key, False, max_num, begin_ms, end_ms)
+        found = self.run(messages_by_key(query, self.route(topic)))
+        return [self._shown(message) for message in found]
+
+    def query_message_by_unique_key(self, topic: str, msg_id: str) -> MessageExt | None:
+        """The message with the id that its producer gave it; None when no broker has it."""
+        query = KeyQuery(self._full(topic), msg_id, True)
+        found = self.run(messages_by_key(query, self.route(topic)))
+        return self._shown(found[0]) if found else None
+
+    # Groups
+
+    def consume_stats(self, group: str, topic: str = "") -> GroupLag:
+        """How far a group is, queue by queue."""
+        return self.run(consume_stats(self._full(group), self._full(topic)))
+
+    def reset_offset(self, group: str, topic: str, timestamp: int) -> Reset:
+        """
+        Have a group go on at a time: its consumers are told, or if there are none, the brokers.
+
+        :param timestamp: ms since the epoch; 0: at the beginning; -1: at the end.
+        """
+        return self.run(reset_offset(self._full(group), self._full(topic), timestamp))
+
+    # Anything else
+
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int = 0) -> RemotingCommand:
+        """
+        Ask a broker (or, with an empty address, a name server) anything; raises BrokerRefused.
+
+        :param timeout_ms: `mq_client_api_timeout` when 0.
+        """
+        return self.run(expect(Ask(command, address, timeout_ms)))
+
+    def run(self, asking: Asking[T]) -> T:
+        """Drive an `Asking`: see `rmq_ha.client.lookups` and `groups`."""
+        step: Callable[[Any], Ask] = asking.send
+        value: Any = None
+        while True:
+            try:
+                ask = step(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                step, value = asking.send, self._ask(ask)
+            except (RemotingError, MQClientError) as error:
+                step, value = asking.throw, error
+
+    # Parts
+
+    def _begin(self) -> None:
+        """What a forked process must not share with its parent."""
+        self._pid = process_id()
+        random = SystemRandom()
+        self._current = random.randrange(len(self._name_servers))
+        self._routes: dict[str, tuple[TopicRoute, float]] = {}
+        self._choice = BrokerChoice(seconds)
+        process = self.settings.process or this_process()
+        self._sending = Sending(
+            self.settings, self.producer, process, self._route, seconds, now_ms, random
+        )
+
+    def _sender(self) -> Sending:
+        if self._pid != process_id():
+            self._begin()
+        return self._sending
+
+    def _sign(self, command: RemotingCommand) -> RemotingCommand:
+        credentials = self.settings.credentials
+        return command if credentials is None else sign(command, credentials)
+
+    def _ask(self, ask: Ask) -> RemotingCommand:
+        command = ask.command
+        command.language = "PYTHON"
+        timeout_ms = ask.timeout_ms or self.settings.mq_client_api_timeout
+        if ask.address:
+            return self._calls.invoke(ask.address, command, timeout_ms)
+        problems = []
+        for _ in self._name_servers:
+            chosen = self._name_servers[self._current % len(self._name_servers)]
+            try:
+                return self._calls.invoke(chosen, command, timeout_ms)
+            except RemotingError as error:
+                problems.append(str(error))
+                self._current += 1
+        raise NoNameServer(
+            f"no name server answers: {'; '.join(problems)}. Is namesrv_addr right, does one run?"
+        )
+
+    def _route(self, topic: str) -> Asking[TopicRoute]:
+        now = seconds()
+        known = self._routes.get(topic)
+        if known is not None and known[1] > now:
+            return known[0]
+        try:
+            route = yield from topic_route(topic)
+        except NoNameServer:
+            if known is None:
+                raise
+            route = known[0]  # brokers may well be there while name servers are not
+        self._routes[topic] = route, now + self.settings.poll_name_server_interval / 1000
+        return route
+
+    def _full(self, name: str) -> str:
+        return wrap(self.settings.namespace, name)
+
+    def _full_queue(self, queue: MessageQueue) -> MessageQueue:
+        return queue._replace(topic=self._full(queue.topic))
+
+    def _shown(self, message: MessageExt) -> MessageExt:
+        message.topic = unwrap(self.settings.namespace, message.topic)
+        return message
+
+    def _addresses(self, queue: MessageQueue) -> dict[int, str]:
+        return addresses_in(self.run(self._route(queue.topic)), queue.broker_name)
+
+    def _number(self, code: int, queue: MessageQueue, field: str = "offset", **more: str) -> int:
+        full = self._full_queue(queue)
+        return self.run(queue_number(code, self._addresses(full), full, field, **more))

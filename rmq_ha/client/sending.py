@@ -1,0 +1,250 @@
+"""Sending as an `Asking`: a producer's rules, without a reactor.
+
+Spec: remoting.md, chapter 4 and section 11.1.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from rmq_ha.client.asking import Ask, Asking
+from rmq_ha.client.batches import check_batch, split
+from rmq_ha.client.errors import BatchFailed, IllegalMessage, MQClientError, NoRoute
+from rmq_ha.client.messages import Message, SendResult, SendStatus
+from rmq_ha.client.namespaces import unwrap, wrap
+from rmq_ha.client.queue_choice import Selector
+from rmq_ha.client.routes import MASTER_ID, borrowed_route, publish_info
+from rmq_ha.client.send_frames import Destination, Outgoing, send_command
+from rmq_ha.client.sends import (
+    PublishTopic,
+    Send,
+    check_message,
+    check_topic,
+    choose_by,
+    final_error,
+    may_retry,
+    outgoing_of,
+    result_of,
+)
+from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
+from rmq_ha.client.unique_id import UniqueIds
+from rmq_ha.errors import RemotingError
+from rmq_ha.model.properties import UNIQ_KEY
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.route_bodies import TopicRoute
+
+INSTANCE_ID = "INSTANCE_ID"
+_MOST_TOPICS = 10_000
+
+
+class Sending:
+    """
+    Names messages, chooses queues, tries again.
+
+    :param route: topic (with namespace) to its route, from a cache or not.
+    :param seconds: the clock for deadlines.
+    :param now_ms: the time of day.
+    """
+
+    def __init__(
+        self,
+        settings: ClientConfig,
+        config: ProducerConfig,
+        process: Process,
+        route: Callable[[str], Asking[TopicRoute]],
+        seconds: Callable[[], float],
+        now_ms: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self.config = config
+        self._settings = settings
+        self._route = route
+        self._seconds = seconds
+        self._now_ms = now_ms
+        self._random = random
+        self._ids = UniqueIds(process.address, process.pid, random.getrandbits(32))
+        self._topics: dict[str, PublishTopic] = {}
+
+    def send(
+        self,
+        message: Message,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> Asking[SendResult]:
+        """
+        One message, with retries unless its queue is chosen by the caller.
+
+        :raises IllegalMessage: it breaks a rule of RocketMQ.
+        :raises MQClientError: it is not stored for certain; the error says what to do.
+        """
+        return (yield from self._deliver(self._of_message(message, queue, selector, arg)))
+
+    def oneway(
+        self, message: Message, queue: MessageQueue | None = None
+    ) -> Asking[tuple[str, Any]]:
+        """Address and request for a send that nobody answers; raises as `send`."""
+        send = self._of_message(message, queue, None, None)
+        masters = yield from self._find(send)
+        address = self._aim(send, masters, None)
+        return address, self._request(send)
+
+    def send_batch(
+        self, messages: Sequence[Message], queue: MessageQueue | None = None
+    ) -> Asking[list[SendResult]]:
+        """
+        Messages of one topic to one queue, in as few requests as fit.
+
+        :returns: one result for each request.
+        :raises BatchFailed: some requests went through, this one did not.
+        :raises MQClientError: as `send`.
+        """
+        check_batch(messages)
+        for message in messages:
+            check_message(message, self.config)
+            self._name(message)
+        results: list[SendResult] = []
+        left = len(messages)
+        for part in split(messages, self.config.max_batch_size):
+            chosen = tuple(messages[len(messages) - left :][: part.length])
+            send = self._new(
+                messages[0].topic,
+                RequestCode.SEND_BATCH_MESSAGE,
+                Outgoing(0, 0, part.properties, part.body),
+                part.message_ids,
+                chosen,
+            )
+            send.fixed_queue = queue
+            try:
+                result = yield from self._deliver(send)
+            except MQClientError as error:
+                if not results:
+                    raise
+                raise BatchFailed(error, tuple(results), left) from None
+            results.append(result)
+            left -= part.length
+        return results
+
+    def _of_message(
+        self, message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any
+    ) -> Send:
+        check_message(message, self.config)
+        self._name(message)
+        code, outgoing = outgoing_of(message, self.config)
+        send = self._new(message.topic, code, outgoing, message.unique_id, (message,))
+        if queue is not None and queue.topic != send.topic.shown:
+            raise IllegalMessage(
+                f"the message is for {send.topic.shown}, but the queue is one of {queue.topic}"
+            )
+        send.fixed_queue, send.selector, send.arg = queue, selector, arg
+        return send
+
+    def _name(self, message: Message) -> None:
+        if UNIQ_KEY not in message.properties:
+            message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())
+            if self._settings.namespace:
+                message.properties[INSTANCE_ID] = self._settings.namespace
+
+    def _new(
+        self,
+        topic: str,
+        code: int,
+        outgoing: Outgoing,
+        msg_id: str,
+        messages: tuple[Message, ...],
+    ) -> Send:
+        known = self._topics.get(topic)
+        if known is None:
+            namespace = self._settings.namespace
+            full = wrap(namespace, topic)
+            check_topic(full)
+            if len(self._topics) >= _MOST_TOPICS:
+                self._topics.clear()
+            known = self._topics[topic] = PublishTopic(
+                full, unwrap(namespace, full), self._random.randrange(1 << 30)
+            )
+        limit = self.config.send_msg_timeout
+        deadline = self._seconds() + limit / 1000
+        return Send(known, code, outgoing, msg_id, messages, deadline, limit)
+
+    def _deliver(self, send: Send) -> Asking[SendResult]:
+        masters = yield from self._find(send)
+        tries = 1 if send.is_fixed else 1 + self.config.retry_times_when_send_failed
+        error: Exception | None = None
+        avoid: str | None = None
+        for turn in range(tries):
+            left_ms = int((send.deadline - self._seconds()) * 1000)
+            if left_ms <= 0:
+                break
+            send.address = self._aim(send, masters, avoid)
+            try:
+                response = yield Ask(self._request(send), send.address, left_ms)
+                result = result_of(send, response)
+            except (RemotingError, MQClientError) as failure:
+                error = failure
+                if not may_retry(failure):
+                    break
+            else:
+                is_last = turn + 1 == tries
+                again = self.config.retry_another_broker_when_not_store_ok and not is_last
+                if result.send_status is SendStatus.SEND_OK or not again:
+                    return result
+            assert send.queue is not None
+            avoid = send.queue.broker_name
+        raise final_error(send, error, self._seconds())
+
+    def _find(self, send: Send) -> Asking[dict[str, str]]:
+        """The route, or that of the topic that ours would be made after; masters by name."""
+        topic = send.topic
+        try:
+            route = yield from self._route(topic.name)
+            topic.is_borrowed = False
+        except NoRoute:
+            try:
+                template = yield from self._route(self.config.create_topic_key)
+            except NoRoute:
+                raise NoRoute(
+                    topic.name, "no broker has it, and none makes topics by itself: create it"
+                ) from None
+            route = borrowed_route(template, self.config.default_topic_queue_nums)
+            topic.is_borrowed = True
+        topic.info = publish_info(topic.shown, route)
+        if not topic.info.queues:
+            raise NoRoute(topic.name, "none of its brokers has a master, or all are read-only")
+        return {
+            item.broker_name: item.addresses[MASTER_ID]
+            for item in route.brokers
+            if MASTER_ID in item.addresses
+        }
+
+    def _aim(self, send: Send, masters: Mapping[str, str], avoid: str | None) -> str:
+        """Choose the queue; answers with its master's address."""
+        info = send.topic.info
+        assert info is not None
+        if send.fixed_queue is not None:
+            queue = send.fixed_queue
+        elif send.selector is not None:
+            queue = choose_by(send.selector, info.queues, send.messages[0], send.arg)
+        else:
+            queue = send.topic.choice.next(info, avoid)
+        send.queue = queue
+        send.brokers += (queue.broker_name,)
+        address = masters.get(queue.broker_name)
+        if address is None:
+            raise NoRoute(send.topic.name, f"the broker {queue.broker_name} has no master")
+        return address
+
+    def _request(self, send: Send) -> Any:
+        queue = send.queue
+        assert queue is not None
+        to = Destination(
+            send.code,
+            wrap(self._settings.namespace, self.config.producer_group),
+            send.topic.name,
+            queue.broker_name,
+            self.config.create_topic_key,
+            self.config.default_topic_queue_nums,
+            self._settings.unit_mode,
+        )
+        return send_command(to, queue.queue_id, send.outgoing, self._now_ms())
