@@ -92,7 +92,13 @@ class ILedger(Protocol):
         """Append as a follower."""
 
     def truncate_to(self, entry: Entry) -> None:
-        """Make this the last entry."""
+        """
+        Make this the last entry.
+
+        Unless it is here already, what is before it stays only as far as that is committed: a
+        leader that has expired its first entries cuts where its ledger begins, and cannot know
+        whether what the follower has before that is what it had itself. Else it is the only one.
+        """
 
     def entry(self, index: int) -> Entry | None:
         """One entry."""

@@ -84,7 +84,7 @@ class Node:
             peer: Dispatcher(self.member, self.quorum, peer) for peer in settings.others
         }
         self._heart_beats = HeartBeats(self.member, self._followed)
-        self._transfer = Transfer(self.member, self.quorum)
+        self._transfer = Transfer(self.member, self.quorum, self._follower)
         self._election = Election(self.member)
         self._clock_driven: tuple[_Part, ...] = (
             self._election,

@@ -36,6 +36,8 @@ class DLedgerSettings:
     :ivar new_term_after_restart: who voted for itself and restarts raises the term before it votes
         again, so that nobody leads twice in one term with different ledgers.
     :ivar take_leadership_at_once: a transferee does not pause before its vote.
+    :ivar preferred_leader_retry: pause after handing over to a preferred leader, should this member
+        still, or again, lead.
     :ivar max_push_bytes: most bytes in flight to one peer.
     :ivar max_waiting_bytes: most bytes of entries that wait for earlier ones.
     :ivar serve_append: APPEND requests from outside are appended as they are (never in a broker).

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.dledger.follower import Follower
 from rmq_ha.dledger.member import NEVER, Member
 from rmq_ha.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.dledger.quorum import Quorum
@@ -28,12 +29,14 @@ class Transfer:
     :ivar wake: when `tick` has something to do.
     """
 
-    def __init__(self, member: Member, quorum: Quorum) -> None:
+    def __init__(self, member: Member, quorum: Quorum, follower: Follower) -> None:
         self._member = member
         self._quorum = quorum
+        self._follower = follower
         self._waiting: _Taking | None = None
         self._electing: _Taking | None = None
         self._next_check = NEVER
+        self._not_before = 0
         member.observers.append(self._role_changed)
 
     @property
@@ -95,8 +98,9 @@ class Transfer:
         self._answer(request, token, code)
 
     def _lag(self, peer: str) -> int:
-        """Entries that a member is behind."""
-        return self._member.ledger.end_index - self._quorum.watermark(peer)
+        """Entries that a member is behind; without any known to be equal, as far as can be."""
+        end, mark = self._member.ledger.end_index, self._quorum.watermark(peer)
+        return NEVER if mark < 0 <= end else end - mark
 
     def _start(self, transferee: str, order: LeadershipTransferRequest, token: Any) -> None:
         """From here on appends are refused, until the transfer has ended."""
@@ -125,8 +129,6 @@ class Transfer:
         member = self._member
         if member.transferee == peer and member.term == term:
             member.transferee = None
-            if token is None and (message is None or message.code != _OK):
-                self._next_check = member.now + member.settings.preferred_leader_retry
         if message is None:
             self._answer(order, token, ResponseCode.NETWORK_ERROR)
         else:
@@ -155,7 +157,7 @@ class Transfer:
         if request.term != member.term:
             self._waiting = None
             self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
-        elif member.ledger.end_index >= request.take_leadership_ledger_index:
+        elif self._has(request.take_leadership_ledger_index):
             self._waiting = None
             self._finish_taking(ResponseCode.INTERNAL_ERROR)
             self._electing = waiting
@@ -165,14 +167,19 @@ class Transfer:
             self._waiting = None
             self._answer(request, waiting.token, ResponseCode.TAKE_LEADERSHIP_FAILED)
 
-    def _role_changed(self) -> None:
+    def _has(self, index: int) -> bool:
+        """A tail that is not the leader's does not count."""
         member = self._member
-        if member.role is Role.LEADER:
-            interval = member.settings.preferred_leader_interval
-            searches = member.settings.preferred_leader_ids and not member.settings.is_preferred
-            self._next_check = member.now + interval if searches else NEVER
-        else:
-            self._next_check = NEVER
+        checks = member.settings.check_previous
+        return (self._follower.matched if checks else member.ledger.end_index) >= index
+
+    def _role_changed(self) -> None:
+        member, settings = self._member, self._member.settings
+        self._next_check = NEVER
+        searches = settings.preferred_leader_ids and not settings.is_preferred
+        if member.role is Role.LEADER and searches:
+            first = member.now + settings.preferred_leader_interval
+            self._next_check = max(first, self._not_before)
         if self._electing is None:
             return
         term = member.term_to_take_leadership
@@ -207,4 +214,6 @@ class Transfer:
         if preferred:
             best = min(preferred, key=self._lag)
             if self._lag(best) < member.settings.max_leadership_transfer_wait_index:
+                retry = member.now + member.settings.preferred_leader_retry
+                self._next_check = self._not_before = retry
                 self._start(best, LeadershipTransferRequest(), None)

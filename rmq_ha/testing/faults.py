@@ -24,6 +24,9 @@ class Fault(NamedTuple):
     machine: str
     seconds: float
 
+    def __str__(self) -> str:
+        return f"{self.at:.3f} s: {self.kind} {self.machine} {self.seconds:.2f} s"
+
 
 KINDS = {
     "drop": 4,

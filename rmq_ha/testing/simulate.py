@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +24,14 @@ from rmq_ha.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
 from rmq_ha.testing.pair import HAPair, PairOptions
+from rmq_ha.testing.raft import RaftGroup, RaftOptions
+from rmq_ha.testing.raft_faults import RaftFault
 from rmq_ha.testing.simcluster import SimCluster
 from rmq_ha.testing.trace import Trace
 
 BUSY_SECONDS = 12.0
-PAIR, CLUSTER = "pair", "cluster"
+PAIR, CLUSTER, RAFT = "pair", "cluster", "raft"
+KINDS = (PAIR, CLUSTER, RAFT)
 SETTLE_SECONDS = {PAIR: 45.0, CLUSTER: 75.0}
 
 
@@ -45,10 +48,11 @@ class Result:
     digest: str
     events: int
     options: str
-    faults: list[Fault]
+    faults: Sequence[Fault | RaftFault]
     statuses: dict[str, int]
     violations: list[Finding]
     hazards: list[Finding]
+    nodes: int = 0
 
     @property
     def ok(self) -> bool:
@@ -58,7 +62,9 @@ class Result:
     @property
     def command(self) -> str:
         """What replays it."""
-        return f"python -m rmq_ha.testing.simulate --kind {self.kind} --seed {self.seed} --trace"
+        nodes = f" --nodes {self.nodes}" if self.nodes else ""
+        module = "rmq_ha.testing.simulate"
+        return f"python -m {module} --kind {self.kind}{nodes} --seed {self.seed} --trace"
 
     def report(self) -> str:
         """Many lines for a person."""
@@ -67,9 +73,7 @@ class Result:
             f"{self.events} events, digest {self.digest[:16]}",
             "  puts: " + ", ".join(f"{name} {n}" for name, n in sorted(self.statuses.items())),
         ]
-        lines += [
-            f"  fault {f.at:.3f} s: {f.kind} {f.machine} {f.seconds:.2f} s" for f in self.faults
-        ]
+        lines += [f"  fault {fault}" for fault in self.faults]
         lines += [f"  hazard at {finding}" for finding in self.hazards[:5]]
         lines += [f"  VIOLATION at {finding}" for finding in self.violations[:5]]
         if not self.ok:
@@ -131,6 +135,41 @@ def run_pair(
     )
 
 
+def run_raft(
+    seed: int,
+    nodes: int = 3,
+    *,
+    options: RaftOptions | None = None,
+    faults: list[RaftFault] | None = None,
+    trace: Trace | None = None,
+    write: Callable[[str], None] | None = None,
+) -> Result:
+    """
+    A DLedger group, from nothing to the end.
+
+    :param options: None: drawn from the seed.
+    :param faults: None: drawn from the seed.
+    :param write: takes a line for each change of role and each fault.
+    """
+    chosen = options or RaftOptions.draw(Random(f"{seed}/options"), nodes)
+    group = RaftGroup(seed, chosen, trace)
+    group.write = write
+    group.run(faults)
+    findings = group.judge.findings
+    return Result(
+        RAFT,
+        seed,
+        group.trace.digest,
+        group.trace.count,
+        str(chosen),
+        group.struck,
+        group.judge.statuses | {"leaders": len(group.judge.leaders)},
+        findings.violations,
+        findings.hazards,
+        chosen.nodes,
+    )
+
+
 @implementer(ILogObserver)
 class _Complaints:
     """What the product logs as a failure, unless disk or peers are to blame."""
@@ -152,13 +191,19 @@ class _Complaints:
             self._pair.findings.violation(self._pair.now, "logged failure", text)
 
 
-def run_safely(seed: int, kind: str = PAIR) -> Result:
-    """As `run_pair`; a simulation that breaks down is a violation of its seed."""
+def run_safely(seed: int, kind: str = PAIR, nodes: int = 0) -> Result:
+    """
+    One seed; a simulation that breaks down is a violation of it.
+
+    :param nodes: of a group; 0: 3, and now and then 5.
+    """
     try:
+        if kind == RAFT:
+            return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3))
         return run_pair(seed, kind=kind)
     except Exception:
         broken = Finding(0.0, "broke down", format_exc())
-        return Result(kind, seed, "", 0, "", [], {}, [broken], [])
+        return Result(kind, seed, "", 0, "", [], {}, [broken], [], nodes)
 
 
 def be_quiet() -> None:
@@ -171,33 +216,38 @@ def _forget(event: LogEvent) -> None:
     """Nobody reads it."""
 
 
-def run_seeds(seeds: range, jobs: int, kind: str = PAIR) -> Iterator[Result]:
+def run_seeds(seeds: range, jobs: int, kind: str = PAIR, nodes: int = 0) -> Iterator[Result]:
     """Many seeds, in several processes."""
+    run = partial(run_safely, kind=kind, nodes=nodes)
     if jobs <= 1:
-        yield from (run_safely(seed, kind) for seed in seeds)
+        yield from map(run, seeds)
         return
     with ProcessPoolExecutor(jobs, get_context("spawn"), be_quiet) as pool:
-        yield from pool.map(partial(run_safely, kind=kind), seeds, chunksize=8)
+        yield from pool.map(run, seeds, chunksize=8)
+
+
+def _traced(seed: int, kind: str, nodes: int) -> Result:
+    if kind == RAFT:
+        return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3), write=print)
+    return run_pair(seed, trace=Trace(print), kind=kind)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; 1 when a promise was broken."""
-    parser = argparse.ArgumentParser(description="Simulate a master and a slave under faults.")
+    parser = argparse.ArgumentParser(description="Simulate brokers under faults.")
     parser.add_argument("--seed", type=int, default=0, help="the (first) seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--kind", choices=(PAIR, CLUSTER), default=PAIR, help="what is simulated")
+    parser.add_argument("--kind", choices=KINDS, default=PAIR, help="what is simulated")
+    parser.add_argument("--nodes", type=int, choices=(3, 5), default=0, help="of a raft group")
     parser.add_argument("--trace", action="store_true", help="print every event of one seed")
     chosen = parser.parse_args(arguments)
     be_quiet()
     if chosen.trace:
-        results: Iterator[Result] = iter(
-            [run_pair(chosen.seed, trace=Trace(print), kind=chosen.kind)]
-        )
+        results = iter([_traced(chosen.seed, chosen.kind, chosen.nodes)])
     else:
-        results = run_seeds(
-            range(chosen.seed, chosen.seed + chosen.seeds), chosen.jobs, chosen.kind
-        )
+        seeds = range(chosen.seed, chosen.seed + chosen.seeds)
+        results = run_seeds(seeds, chosen.jobs, chosen.kind, chosen.nodes)
     failed, hazards = 0, 0
     for result in results:
         failed += not result.ok
