@@ -22,7 +22,7 @@ class DelayLevel:
     :ivar offset: queue offset of the next message.
     :ivar wake_at: when to look for it, seconds; None while the level is idle or putting.
     :ivar failed_at: queue offset of the last put that failed, so as to tell of it once.
-    :ivar stored_ahead: offsets behind a failed put whose messages are stored.
+    :ivar stored_ahead: offsets that wait for a failed put before them and are delivered.
     :ivar unsure_until: below, the log is asked whether a message was delivered already.
     :ivar recorded: what the progress file said.
     :ivar marks: queue offsets, and when everything below them had arrived, seconds; for the days

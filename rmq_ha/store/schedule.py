@@ -342,6 +342,7 @@ class ScheduleMessageService:
             is_done = self._copies.take(record)
         if is_done:
             level.found += 1
+            level.stored_ahead.add(offset)  # each copy is found once; this may be asked again
         elif is_done is False and offset < level.recorded:
             level.again += 1
         return is_done

@@ -115,7 +115,8 @@ def test_progress_that_is_ahead_of_the_log() -> None:
     )
 
 
-def test_only_those_without_a_copy_come_again() -> None:
+@pytest.mark.parametrize("refused", [False, True])
+def test_only_those_without_a_copy_come_again(refused: bool) -> None:
     """Also where a gap is between them, as asynchronous delivery of the Java broker leaves it."""
     made = DelayedStore()
     made.store.schedule.stop()
@@ -129,6 +130,10 @@ def test_only_those_without_a_copy_come_again() -> None:
     made.run(0.1)
     made.stop()
     made.start()
+    if refused:  # so that the level is looked at again and again
+        made.store.become(is_slave=True)
+        made.run(2)
+        made.store.become(is_slave=False)
     made.run(3)
     assert made.delivered() == ["b", "a", "c"]
     assert made.store.schedule.offset_table == {2: 3}
