@@ -5,7 +5,7 @@ Spec: remoting.md, sections 2.4 and 7.6.
 
 from typing import Any, cast
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -90,8 +90,9 @@ class RelayProcessor:
         asked = []
         for member in members:
             if not wanted or member.client_id == wanted:
-                asking = self._calls.invoke(
-                    cast(Channel, member.channel), question, STATUS_TIMEOUT_MS
+                # Also one that cannot be asked is left out, and those asked before it are heard.
+                asking = maybeDeferred(
+                    self._calls.invoke, cast(Channel, member.channel), question, STATUS_TIMEOUT_MS
                 )
                 asked.append(asking.addCallback(self._note_status, member.client_id, found))
         return DeferredList(asked, consumeErrors=True).addCallback(

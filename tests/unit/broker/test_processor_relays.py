@@ -175,9 +175,13 @@ def test_consumer_status(broker: SimBroker) -> None:
     assert (answer.code, answer.body) == (0, GOLDEN["status_body"].encode())
     assert same_header(first.pushed[0], GOLDEN["status_push_header"])
     assert len(second.pushed) == 1
+    broker.controller.consumers.find_client("g", "c3").channel.is_full = True
+    answer = ask(broker, STATUS, topic="T", group="g")  # it cannot be asked
+    assert answer.body == GOLDEN["status_body"].encode()
+    assert (len(second.pushed), len(third.pushed)) == (2, 1)
     answer = ask(broker, STATUS, topic="T", group="g", clientAddr="c1")
     assert answer.body == GOLDEN["status_body"].encode()
-    assert len(second.pushed) == 1
+    assert len(second.pushed) == 2
     answer = ask(broker, STATUS, topic="T", group="g", clientAddr="nobody")
     assert answer.body == GOLDEN["status_body_of_nobody"].encode()
 
