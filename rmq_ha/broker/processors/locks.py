@@ -3,6 +3,7 @@
 Spec: remoting.md, section 7.3.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from rmq_ha.broker.processors import fields
@@ -31,6 +32,7 @@ class LockProcessor:
         self._queue_locks = queue_locks
         self._now_ms = now_ms
         self._lockers: dict[Channel, set[tuple[str, str]]] = {}
+        self._connections: Counter[tuple[str, str]] = Counter()
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -63,12 +65,15 @@ class LockProcessor:
         if lockers is None:
             self._lockers[channel] = lockers = set()
             channel.on_close(self._closed)
-        if len(lockers) < _MOST_LOCKERS:
-            lockers.add((group, client_id))
+        locker = (group, client_id)
+        if locker not in lockers and len(lockers) < _MOST_LOCKERS:
+            lockers.add(locker)
+            self._connections[locker] += 1
 
     def _closed(self, channel: Channel) -> None:
-        closed = self._lockers.pop(channel, set())
-        for lockers in self._lockers.values():
-            closed -= lockers
-        for group, client_id in closed:
-            self._queue_locks.orphan(group, client_id)
+        connections = self._connections
+        for locker in self._lockers.pop(channel, ()):
+            connections[locker] -= 1
+            if not connections[locker]:
+                del connections[locker]
+                self._queue_locks.orphan(*locker)

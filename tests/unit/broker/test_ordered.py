@@ -76,6 +76,22 @@ def test_a_client_that_comes_back_keeps_its_queues() -> None:
     broker.stop()
 
 
+def test_a_new_connection_beside_the_old_one_keeps_the_locks() -> None:
+    """Only with the last connection that locked for a client are its locks orphans."""
+    broker = SimBroker().start()
+    member, again, other = (Member(broker, name) for name in ("member", "member", "other"))
+    assert (member.lock(), again.lock()) == (3, 3)
+    member.die()
+    broker.world.clock.run_for(45)
+    assert other.lock() == 0
+    assert again.lock() == 3
+    again.die()
+    broker.world.clock.run_for(31)
+    assert other.lock() == 3
+    other.die()
+    broker.stop()
+
+
 def test_with_javas_setting_a_connection_does_not_matter() -> None:
     """lockMaxLiveTimeWithoutConnection=60000."""
     broker = SimBroker()
