@@ -46,7 +46,8 @@ def json_line(event: LogEvent, constants: Mapping[str, Any]) -> str:
     failure = event.get("log_failure")
     if isinstance(failure, Failure):
         record["traceback"] = _cut(_traceback(failure), 4 * MOST_TEXT)
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    # ASCII alone: what a peer said may hold characters that the output's encoding has not.
+    return json.dumps(record, separators=(",", ":"))
 
 
 @implementer(ILogObserver)

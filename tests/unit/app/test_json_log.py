@@ -87,6 +87,13 @@ def test_any_event_is_one_line(event: dict[str, Any]) -> None:
     assert json.loads(line)["server"] == "rmqha"
 
 
+def test_what_the_output_cannot_encode_costs_no_line() -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    Logger("rmq_ha.test", observer=JsonObserver(out, {})).info("{text}", text="\udc80 \u4e2d")
+    out.seek(0)
+    assert json.loads(out.read())["message"] == "\udc80 \u4e2d"
+
+
 def test_json_goes_to_standard_output_or_the_log_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
