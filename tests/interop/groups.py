@@ -274,14 +274,20 @@ def index(member: Member, end: int) -> bytes:
 
 
 class GroupLoad:
-    """A Java producer that sends until it is stopped."""
+    """
+    A Java producer that sends until it is stopped.
 
-    def __init__(self, group: Group, folder: Path, *, rate: int = 200) -> None:
-        self.stored: list[Stored] = []
+    :param earlier: what another load was answered; looked for, too.
+    """
+
+    def __init__(
+        self, group: Group, folder: Path, *, rate: int = 200, earlier: Sequence[Stored] = ()
+    ) -> None:
+        self.stored: list[Stored] = list(earlier)
         self.failures = ""
         self.size = 500
         command = compiled_java("GroupLoad", folder)
-        arguments = [group.namesrv, TOPIC, "load", str(rate), str(self.size)]
+        arguments = [group.namesrv, TOPIC, f"load{len(earlier)}", str(rate), str(self.size)]
         self.process = subprocess.Popen(
             [*command, *arguments],
             stdin=subprocess.PIPE,
