@@ -22,12 +22,13 @@ class BatchPart(NamedTuple):
     What one request carries.
 
     :ivar message_ids: unique ids, with commas.
+    :ivar length: how many messages.
     :ivar properties: of the request: what all messages share.
     """
 
     body: bytes
     message_ids: str
-    count: int
+    length: int
     properties: str
 
 

@@ -184,17 +184,23 @@ class ClientInstance:
 
     async def route_or_template(self, topic: str, template: str) -> tuple[TopicRoute, bool]:
         """
-        As `route`; where there is none, the route of the topic that it would be made after.
+        As `route`; where there is none, `template_route`.
 
         :returns: the route, and whether it is the template's.
         """
         try:
             return await self.route(topic), False
         except NoRoute:
-            if not template or template == topic:
-                raise
+            return await self.template_route(topic, template), True
+
+    async def template_route(self, topic: str, template: str) -> TopicRoute:
+        """
+        For a topic that has no route: that of the topic which it would be made after.
+
+        :raises NoRoute: there is none either.
+        """
         try:
-            return await self.route(template), True
+            return await self.route(template)
         except NoRoute:
             raise NoRoute(
                 topic, "no broker has it, and none makes topics by itself: create it"

@@ -309,7 +309,7 @@ class Producer:
                     RequestCode.SEND_BATCH_MESSAGE,
                     Outgoing(0, 0, part.properties, part.body),
                     part.message_ids,
-                    tuple(messages[done : done + part.count]),
+                    tuple(messages[done : done + part.length]),
                     timeout_ms,
                 )
                 self._direct(send, queue, None, None)
@@ -318,5 +318,5 @@ class Producer:
                 if not results:
                     raise
                 raise BatchFailed(error, tuple(results), len(messages) - done) from error
-            done += part.count
+            done += part.length
         return results

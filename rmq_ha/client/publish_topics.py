@@ -73,13 +73,15 @@ class PublishTopics:
             route = await self._instance.routes.fetch(topic.name)
             self._take(topic, route)
         except NoRoute:
-            borrowed, _ = await self._instance.route_or_template(topic.name, template)
+            route = await self._instance.template_route(topic.name, template)
             if topic.info is None:
-                route = borrowed_route(borrowed, self._config.default_topic_queue_nums)
-                self._take(topic, route)
-                topic.is_borrowed = True
+                self._borrow(topic, route)
         if topic.info is None:
             raise NoRoute(topic.name, "no broker of it takes messages at the moment")
+
+    def _borrow(self, topic: PublishTopic, route: TopicRoute) -> None:
+        self._take(topic, borrowed_route(route, self._config.default_topic_queue_nums))
+        topic.is_borrowed = True
 
     def _take(self, topic: PublishTopic, route: TopicRoute) -> None:
         info = publish_info(topic.shown, route)
@@ -91,6 +93,10 @@ class PublishTopics:
         topic = self._topics.get(unwrap(self._instance.settings.namespace, name))
         if topic is not None and topic.name == name:
             self._take(topic, route)
+        if name == self._config.create_topic_key:
+            for other in self._topics.values():
+                if other.is_borrowed:
+                    self._borrow(other, route)
 
     def _forget_one(self) -> None:
         _, topic = self._topics.popitem(last=False)

@@ -87,8 +87,10 @@ class Attempts:
 
         :returns: fires when it is handed to the connection; fails as `go`.
         """
+        send.tries += 1
         try:
             queue = send.queue = self._choose(send)
+            send.brokers += (queue.broker_name,)
             address = send.address = self._address(queue.broker_name)
             if self._hooks:
                 self._before(send)

@@ -94,7 +94,8 @@ class Sender:
 
     def _attempt(self, send: Send) -> "Deferred[Any]":
         if send.oneway:
-            return self._attempts.go_oneway(send).addBoth(self._over, send)
+            handed = self._attempts.go_oneway(send).addErrback(self._not_handed, send)
+            return handed.addBoth(self._over, send)
         waiting = self._attempts.go(send)
         return waiting.addCallbacks(self._answered, self._failed, (send,), {}, (send,))
 
@@ -121,6 +122,12 @@ class Sender:
             self._attempts.failed(send, error)
             return self._over(failure, send)
         return self._again(send, error)
+
+    def _not_handed(self, failure: Failure, send: Send) -> Failure:
+        error = failure.value
+        if not isinstance(error, Exception) or isinstance(error, CancelledError):
+            return failure
+        return _failure(final_error(send, error, self._clock.seconds()))
 
     def _again(self, send: Send, error: Exception) -> Any:
         """Try another broker, or say why not."""

@@ -19,7 +19,7 @@ from rmq_ha.client.queue_choice import QueueChoice, Selector
 from rmq_ha.client.routes import PublishInfo
 from rmq_ha.client.send_frames import Destination, Outgoing, properties_text
 from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.errors import RemotingTimeout
+from rmq_ha.errors import RemotingError, RemotingTimeout
 from rmq_ha.model.flags import COMPRESSED, COMPRESSION_ZLIB, TRANSACTION_PREPARED
 from rmq_ha.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
 from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
@@ -246,8 +246,10 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
     """What the caller gets when all attempts were in vain."""
     if send.given_up is not None:
         return send.given_up
-    if send.tries < 2 and isinstance(error, MQClientError):
-        return error
+    if error is not None and not isinstance(error, RemotingError):
+        # Of a selector or a hook, or the only attempt's own.
+        if send.tries < 2 or not isinstance(error, MQClientError):
+            return error
     waited = send.timeout_ms - (send.deadline - now) * 1000
     text = (
         f"tried {send.tries} times within {waited:.0f} ms to send to {send.topic.shown}, at "
@@ -261,7 +263,11 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
 
 def may_retry(error: Exception) -> bool:
     """Whether another broker might take it: no answer, or one of these codes."""
-    return not isinstance(error, BrokerRefused) or error.code in RETRY_CODES
+    if isinstance(error, BrokerRefused):
+        return error.code in RETRY_CODES
+    return isinstance(error, RemotingError | MQClientError) and not isinstance(
+        error, IllegalMessage
+    )
 
 
 def choose_by(

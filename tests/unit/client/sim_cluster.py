@@ -69,12 +69,8 @@ class SimCluster:
     def client(self, name: str = "client", **settings: Any) -> ClientInstance:
         """A client on its own machine; not started."""
         host = self.hosts[name] = self.world.add(name)
-        config = ClientConfig(
-            namesrv_addr=self.namesrv.address,
-            process=Process(4711, host.ip),
-            **(self.settings | settings),
-        )
-        return ClientInstance(host.seams, config)
+        known = {"namesrv_addr": self.namesrv.address, "process": Process(4711, host.ip)}
+        return ClientInstance(host.seams, ClientConfig(**(known | self.settings | settings)))
 
     def wait(self, later: Any, limit: float = LIMIT_S) -> Any:
         """Run until a Deferred or coroutine has an outcome; its result, or its error raised."""

@@ -1,0 +1,56 @@
+"""Places in flight."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.client.in_flight import Admission, InFlight
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 50),
+    st.integers(0, 5),
+    st.lists(st.tuples(st.booleans(), st.integers(1, 60)), max_size=60),
+)
+def test_never_more_than_allowed(
+    most: int, most_bytes: int, most_waiting: int, steps: list[tuple[bool, int]]
+) -> None:
+    """Counts hold, the order of those who wait is kept, a place that is free is given away."""
+    table: InFlight[int] = InFlight(most, most_bytes, most_waiting)
+    flying: list[tuple[int, int]] = []
+    waiting: list[tuple[int, int]] = []
+    for number, (is_send, size) in enumerate(steps):
+        if is_send:
+            admission = table.admit(number, size)
+            if admission is Admission.GO:
+                assert not waiting
+                flying.append((number, size))
+            elif admission is Admission.WAIT:
+                waiting.append((number, size))
+            else:
+                assert len(waiting) == most_waiting
+        elif flying:
+            _, size = flying.pop()
+            table.release(size)
+            while (item := table.next()) is not None:
+                assert item == waiting[0][0]
+                flying.append(waiting.pop(0))
+        assert table.count == len(flying) <= most
+        assert table.size == sum(size for _, size in flying)
+        assert table.size <= most_bytes or len(flying) == 1
+        assert table.waiting == len(waiting) <= most_waiting
+        if waiting:
+            assert flying
+
+
+def test_forget() -> None:
+    """Who gives up waiting frees the place in the queue; others are not disturbed."""
+    table: InFlight[str] = InFlight(1, 10, 5)
+    assert table.admit("a", 1) is Admission.GO
+    assert [table.admit(item, 1) for item in "bcd"] == [Admission.WAIT] * 3
+    assert table.forget("b")
+    assert not table.forget("b")
+    assert table.items_waiting() == ["c", "d"]
+    table.release(1)
+    assert table.next() == "c"
+    assert table.next() is None

@@ -1,0 +1,107 @@
+"""Queues in turn, away from brokers that failed or were slow."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.client.errors import IllegalMessage
+from rmq_ha.client.faults import LatencyFaults, absence_ms
+from rmq_ha.client.messages import Message, MessageQueue
+from rmq_ha.client.queue_choice import QueueChoice, hash_code, select_by_hash
+from rmq_ha.client.routes import PublishInfo
+
+QUEUES = tuple(MessageQueue("T", broker, number) for broker in "abc" for number in range(2))
+INFO = PublishInfo(QUEUES, {"a": 2, "b": 2, "c": 2})
+
+
+def test_each_in_turn() -> None:
+    """Round and round, from wherever it starts."""
+    choice = QueueChoice(10)
+    assert [choice.next(INFO) for _ in range(12)] == [QUEUES[(11 + n) % 6] for n in range(12)]
+
+
+@given(st.integers(0, 100), st.sampled_from("abc"))
+def test_another_broker(start: int, avoid: str) -> None:
+    """The broker of the attempt before is left out."""
+    assert QueueChoice(start).next(INFO, avoid).broker_name != avoid
+
+
+def test_the_only_broker_is_taken_again() -> None:
+    """Nobody else is there."""
+    info = PublishInfo(QUEUES[:2], {"a": 2})
+    assert QueueChoice(0).next(info, "a").broker_name == "a"
+
+
+def test_faults_keep_a_broker_away_for_its_time() -> None:
+    """A failure counts as 30 s, which means 600 s away."""
+    faults = LatencyFaults()
+    faults.update("a", 5, 0, isolated=True)
+    faults.update("b", 5, 0, isolated=False)
+    choice = QueueChoice(0)
+    chosen = {choice.next_available(INFO, faults, 1).broker_name for _ in range(20)}
+    assert chosen == {"b", "c"}
+    assert not faults.is_available("a", 599_999)
+    assert faults.is_available("a", 600_000)
+
+
+@pytest.mark.parametrize(
+    ("latency", "absence"),
+    [
+        (0, 0),
+        (50, 0),
+        (549, 0),
+        (550, 30_000),
+        (1000, 60_000),
+        (2999, 120_000),
+        (3000, 180_000),
+        (15_000, 600_000),
+        (30_000, 600_000),
+    ],
+)
+def test_absence(latency: int, absence: int) -> None:
+    """Java's table."""
+    assert absence_ms(latency) == absence
+
+
+def test_all_away() -> None:
+    """Then one of the better half; one without queues is forgotten."""
+    faults = LatencyFaults()
+    for name, latency in (("a", 3000), ("b", 600), ("c", 9000)):
+        faults.update(name, latency, 0, isolated=False)
+    choice = QueueChoice(0)
+    assert {choice.next_available(INFO, faults, 1).broker_name for _ in range(9)} == {"b"}
+    gone = LatencyFaults()
+    gone.update("a", 600, 0, isolated=False)
+    gone.update("z", 550, 0, isolated=False)
+    only_a = PublishInfo(QUEUES[:2], {"a": 2})
+    assert choice.next_available(only_a, gone, 1).broker_name == "a"
+    assert gone.least_bad(1) == "a"
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("TagA", 2598919),
+        ("hello world rocketmq", -1179399852),
+        ("", 0),
+        (7, 7),
+        (-7, -7),
+        (1 << 40, 256),
+        (-(1 << 40), -256),
+        ((1 << 63) - 1, -(1 << 31)),
+        (-(1 << 31) - 1, -(1 << 31)),
+    ],
+)
+def test_hash_code(key: str | int, code: int) -> None:
+    """What Java's String, Integer and Long answered for these."""
+    assert hash_code(key) == code
+
+
+def test_select_by_hash() -> None:
+    """A negative hash counts without its sign; other keys are refused."""
+    message = Message("T", b"x")
+    assert select_by_hash(QUEUES, message, "hello world rocketmq") == QUEUES[1179399852 % 6]
+    with pytest.raises(IllegalMessage, match="str or an int"):
+        select_by_hash(QUEUES, message, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(IllegalMessage, match="64 bits"):
+        select_by_hash(QUEUES, message, 1 << 70)

@@ -1,0 +1,136 @@
+"""Frames of sends, property strings in Java's order, batches."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.client.batches import check_batch, split
+from rmq_ha.client.errors import IllegalMessage
+from rmq_ha.client.messages import Message
+from rmq_ha.client.send_frames import (
+    Destination,
+    Outgoing,
+    SendFrames,
+    java_map_order,
+    properties_text,
+    send_command,
+)
+from rmq_ha.model.properties import UNIQ_KEY, decode_properties
+from rmq_ha.wire.batch import decode_batch
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import FLAG_ONEWAY
+from rmq_ha.wire.frame import FrameReader, decode_frame
+from rmq_ha.wire.send_header import decode_fast_v2, decode_send_header
+
+TEXTS = st.text(
+    st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), min_size=1
+)
+
+
+@given(
+    st.sampled_from([RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]),
+    TEXTS,
+    TEXTS,
+    st.integers(-1, 2**31 - 1),
+    st.dictionaries(TEXTS, TEXTS, max_size=20),
+    st.binary(max_size=100),
+    st.booleans(),
+    st.one_of(st.none(), st.integers(0, 100)),
+)
+def test_the_fast_frame_is_the_plain_one(
+    code: int,
+    group: str,
+    broker: str,
+    queue_id: int,
+    properties: dict[str, str],
+    body: bytes,
+    oneway: bool,
+    most: int | None,
+) -> None:
+    """Template or command: a broker reads the same."""
+    to = Destination(code, group, "T%s", broker, "TBW102", 4, False)
+    outgoing = Outgoing(0x301, -5, properties_text(properties), body, 3, most)
+    frame = SendFrames().encode(to, queue_id, outgoing, 1_700_000_000_000, 77, oneway=oneway)
+    (cut,) = FrameReader().receive_data(frame)
+    fast = decode_fast_v2(cut[1])
+    command = decode_frame(*cut)
+    plain = send_command(to, queue_id, outgoing, 1_700_000_000_000)
+    plain.opaque, plain.flag = 77, FLAG_ONEWAY if oneway else 0
+    assert command == plain
+    assert fast.ext == decode_send_header(plain)
+    assert decode_properties(fast.ext.properties) == properties
+
+
+@given(st.dictionaries(TEXTS, TEXTS, max_size=40))
+def test_properties_keep_their_values(properties: dict[str, str]) -> None:
+    """Only the order is Java's."""
+    assert decode_properties(properties_text(properties)) == properties
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"a": ""}, {"": "a"}, {"a": "b\x01"}, {"a\x02": "b"}, {"a": "x" * 40_000}, {"a": "\x02"}],
+)
+def test_properties_that_would_not_arrive(properties: dict[str, str]) -> None:
+    """They are refused, with the reason."""
+    with pytest.raises(IllegalMessage):
+        properties_text(properties)
+
+
+def test_java_map_order() -> None:
+    """What a Java 17 HashMap printed for these names (14 of them make it grow once)."""
+    assert java_map_order(("KEYS", "UNIQ_KEY", "WAIT", "TAGS")) == [
+        "KEYS",
+        "UNIQ_KEY",
+        "WAIT",
+        "TAGS",
+    ]
+    assert java_map_order(tuple(f"name-{n}" for n in range(14))) == [
+        *("name-11", "name-12", "name-10", "name-13"),
+        *(f"name-{n}" for n in range(9, -1, -1)),
+    ]
+
+
+def made(count: int, size: int) -> list[Message]:
+    messages = [Message("T", bytes([n % 256]) * size, f"tag{n}") for n in range(count)]
+    for n, message in enumerate(messages):
+        message.properties[UNIQ_KEY] = f"{n:032X}"
+    return messages
+
+
+@given(st.integers(1, 30), st.integers(1, 200), st.integers(300, 2000))
+def test_split_keeps_order_and_size(count: int, size: int, most: int) -> None:
+    """All messages, in order, in parts of the allowed size; a part is as full as it can be."""
+    messages = made(count, size)
+    parts = split(messages, most)
+    assert all(len(part.body) <= most for part in parts)
+    members = [member for part in parts for member in decode_batch(part.body)]
+    assert [body for _, body, _ in members] == [message.body for message in messages]
+    assert [decode_properties(text) for _, _, text in members] == [
+        message.properties for message in messages
+    ]
+    assert ",".join(part.message_ids for part in parts).split(",") == [
+        message.unique_id for message in messages
+    ]
+    assert sum(part.length for part in parts) == count
+    for part, following in itertools.pairwise(parts):
+        first = decode_batch(following.body)[0]
+        assert len(part.body) + 22 + len(first[1]) + len(first[2].encode()) > most
+
+
+def test_what_is_no_batch() -> None:
+    """Java's own rules."""
+    with pytest.raises(IllegalMessage, match="without messages"):
+        check_batch([])
+    with pytest.raises(IllegalMessage, match="one topic"):
+        check_batch([Message("T", b"x"), Message("U", b"x")])
+    with pytest.raises(IllegalMessage, match="delayed"):
+        check_batch([Message("T", b"x", delay_time_level=1)])
+    with pytest.raises(IllegalMessage, match="retry"):
+        check_batch([Message("%RETRY%g", b"x")])
+    with pytest.raises(IllegalMessage, match="wait_store_msg_ok"):
+        check_batch([Message("T", b"x"), Message("T", b"x", wait_store_msg_ok=False)])
+    with pytest.raises(IllegalMessage, match="at most"):
+        split(made(1, 500), 300)
