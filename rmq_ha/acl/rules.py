@@ -98,6 +98,10 @@ class Rules:
             )
         rule.check(needs)
 
+    def every_notice(self) -> list[str]:
+        """What is odd about the files, together and each for itself."""
+        return [*self.notices, *(text for file in self.files for text in file.notices)]
+
     def _judge_host(self, host: str) -> bool:
         is_white = self._white.matches(host)
         if len(self._hosts) >= _KNOWN_HOSTS:

@@ -123,7 +123,7 @@ class PlainAccessControl:
                 "ACL: {fault}. The rules that were read before stay in force; correct the file",
                 fault=fault,
             )
-        for notice in [*rules.notices, *(text for file in rules.files for text in file.notices)]:
+        for notice in rules.every_notice():
             self.log.warn("ACL: {notice}", notice=notice)
         self._rules = rules
         self.log.info(

@@ -6,13 +6,14 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rmq_ha.app.exposure import exposure
+from rmq_ha.app.exposure import exposure, replication_exposure
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.namesrv import NamesrvStatus
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.dledger import is_dledger
 from rmq_ha.config.load import ANY_ADDRESS, PlannedPort, embeds_namesrv, port_plan
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
@@ -81,9 +82,7 @@ class BrokerServer:
     async def _start(self) -> None:
         configuration = self._configuration
         own = configuration.ours
-        warning = exposure(own.bind_address, configuration.plugin_options, own.acl_plug_in)
-        if warning:
-            self.log.warn("{warning}", warning=warning)
+        self._warn_if_exposed()
         if own.metrics_port:
             self._status = StatusServer(self._host, "rmqha", own.metrics_port, own.metrics_address)
             await self._status.start()
@@ -95,6 +94,15 @@ class BrokerServer:
             status = BrokerStatus(self._broker)
             self._status.add(status)
             self._status.health = status.health
+
+    def _warn_if_exposed(self) -> None:
+        own, options = self._configuration.ours, self._configuration.plugin_options
+        warning = exposure(own.bind_address, options, own.acl_plug_in)
+        if warning is None and not is_dledger(self._configuration):
+            port = self._configuration.server.listen_port + 1
+            warning = replication_exposure(own.bind_address, options, port)
+        if warning is not None:
+            self.log.warn("{warning}", warning=warning)
 
     async def _start_namesrv(self) -> None:
         configuration = self._configuration

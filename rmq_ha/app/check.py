@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
+from rmq_ha.app.acl_check import check_acl
 from rmq_ha.app.tls_check import check_tls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.load import namesrv_port_plan, port_plan, render_changed
@@ -18,15 +19,17 @@ def check_report(
     The lines to print: notices, what differs from the defaults, and the ports.
 
     :raises PluginNotFound: a plugin that is named is not installed.
-    :raises ConfigurationError: a key or certificate is missing, or of no use.
+    :raises ConfigurationError: a key, a certificate or an ACL file is missing, or of no use.
     """
     check_tls(configuration)
+    known = [notice.text for notice in notices if not notice.is_unknown]
     if isinstance(configuration, BrokerConfiguration):
         load_configured(configuration)
+        known += check_acl(configuration)
         plan = port_plan(configuration)
     else:
         plan = namesrv_port_plan(configuration)
-    lines = [f"# {notice.text}" for notice in notices if not notice.is_unknown]
+    lines = [f"# {text}" for text in known]
     lines += render_changed(configuration)
     lines += [f"# port {item.port}: {item.purpose}" for item in plan]
     return lines

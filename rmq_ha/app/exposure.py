@@ -3,6 +3,7 @@
 from rmq_ha.config.load import ANY_ADDRESS
 
 _LOOPBACK = ("127.", "::1", "localhost")
+_ENFORCING = "enforcing"
 
 
 def exposure(
@@ -13,13 +14,31 @@ def exposure(
 
     :param acl_plug_in: of a broker; None for a server that checks no access.
     """
-    if acl_plug_in or options.get("tls.server.mode") == "enforcing":
+    if acl_plug_in or options.get("tls.server.mode") == _ENFORCING:
         return None
     if bind_address.startswith(_LOOPBACK):
         return None
-    where = "all addresses" if bind_address in ANY_ADDRESS else bind_address
+    acl = "" if acl_plug_in is None else "aclEnable=true, "
     return (
-        f"listening on {where} without ACL or TLS: whoever reaches this port may read, write and "
-        f"configure; set bindAddress, {'' if acl_plug_in is None else 'aclEnable=true, '}or "
-        f"tls.server.mode=enforcing"
+        f"listening on {_where(bind_address)} without ACL or TLS: whoever reaches this port may "
+        f"read, write and configure; set bindAddress, {acl}or tls.server.mode=enforcing"
     )
+
+
+def replication_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
+    """
+    A warning for a broker that guards its clients' ports and not this one; None when it does.
+
+    :param port: for slaves.
+    """
+    if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
+        return None
+    return (
+        f"port {port} on {_where(bind_address)} gives every message to whoever connects and says "
+        "to be a slave: set tls.ha.mode=enforcing with tls.ha.trustCertPath, or let a firewall "
+        "keep all but the slaves from it"
+    )
+
+
+def _where(bind_address: str) -> str:
+    return "all addresses" if bind_address in ANY_ADDRESS else bind_address

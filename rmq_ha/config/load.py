@@ -22,7 +22,7 @@ NAMESRV_PORT = 9876
 DLEDGER_PURPOSE = "the DLedger group's other members (dLegerPeers)"
 METRICS_PURPOSE = "metrics and health (metricsPort)"
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
-_PLAIN_ACL = "plain"
+PLAIN_ACL = "plain"
 _PLUG_IN_KEYS = (
     "message_store_plug_in",
     "commit_log_plug_in",
@@ -332,8 +332,8 @@ def _complete_acl(
         shown = there if own.acl_access_key else there._replace(value="***")
         raise shown.error("aclAccessKey and aclSecretKey need each other")
     if configuration.broker.acl_enable and not own.acl_plug_in:
-        own.acl_plug_in = _PLAIN_ACL
-    if _PLAIN_ACL not in _names(own.acl_plug_in):
+        own.acl_plug_in = PLAIN_ACL
+    if PLAIN_ACL not in _names(own.acl_plug_in):
         return
     home = configuration.broker.rocketmq_home
     if own.acl_directory:

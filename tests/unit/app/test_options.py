@@ -108,3 +108,16 @@ def test_a_name_server_is_checked_too(capsys: pytest.CaptureFixture[str]) -> Non
         namesrv_tap.makeService(options)
     assert caught.value.code == 0
     assert "listenPort=20001" in capsys.readouterr().out
+
+
+def test_check_reads_the_acl_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["--set", "aclEnable=true", "--set", f"aclDirectory={tmp_path}"]
+    assert f"neither {tmp_path}/plain_acl.yml" in str(check(*settings))
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts: [{accessKey: someaccount}]")
+    assert str(check(*settings)) == (f"rmqha: {file}:1: secretKey: is missing in this account")
+    file.write_text("acounts: []")
+    assert check(*settings) == 0
+    printed = capsys.readouterr().out
+    assert f"# {file}:1: acounts is not known and has no effect" in printed
+    assert "# no account and no white address is defined: nobody is let in" in printed
