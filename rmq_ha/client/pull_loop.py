@@ -21,6 +21,9 @@ from rmq_ha.wire.codes import ResponseCode
 FULL_SECONDS = 0.05
 PAUSED_SECONDS = 1.0
 FLOW_CONTROL_SECONDS = 0.02
+NOT_HELD_MS = 1000
+"""An answer without progress that comes sooner was not held: asking again at once would spin."""
+NOT_HELD_SECONDS = 0.1
 WARN_AFTER_FAILURES = 3
 
 
@@ -155,8 +158,10 @@ class PullLoop:
             )
             owner.offset_moved(self.queue, process_queue, following)
             return
-        self.offset = following
         wait = 0.0
+        if following == self.offset and owner.now_ms() - self._asked_ms < NOT_HELD_MS:
+            wait = owner.error_seconds if pulled.from_slave else NOT_HELD_SECONDS
+        self.offset = following
         if result.msg_found_list:
             took = owner.now_ms() - self._asked_ms
             owner.pulled(self.queue.topic, len(result.msg_found_list), took)

@@ -98,7 +98,10 @@ class QueueCalls:
         self, group: str, queue: MessageQueue, offset: int, *, wait: bool = False
     ) -> None:
         """
-        Tell the broker a group's offset.
+        Tell the broker a group's offset: the master, else a slave.
+
+        A slave is told also when the master does not answer; nothing is ever read there while
+        the name servers know a master, as it may be behind.
 
         :param wait: for its answer.
         :raises MQClientError: no address is known, or it refuses.
@@ -112,6 +115,16 @@ class QueueCalls:
         }
         command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
         address = await self.address(queue)
+        try:
+            await self._tell(address, command, wait=wait)
+        except RemotingError:
+            others = self._instance.routes.brokers.get(queue.broker_name, {}).values()
+            slave = next((other for other in others if other != address), None)
+            if slave is None:
+                raise
+            await self._tell(slave, command, wait=wait)
+
+    async def _tell(self, address: str, command: RemotingCommand, *, wait: bool) -> None:
         if wait:
             await self._instance.call(address, command, OFFSET_TIMEOUT_MS)
         else:

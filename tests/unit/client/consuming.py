@@ -8,6 +8,7 @@ from sim_cluster import SimCluster
 from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.client.push_consumer import PushConsumer
 from rmq_ha.client.requests import send_request
+from rmq_ha.errors import RemotingConnectError
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -58,7 +59,10 @@ class Consuming(SimCluster):
             text = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
             now = self.hosts["sender"].now_ms()
             command = send_request("producers", TOPIC, queue, body.encode(), text, now)
-            answer = self.wait(self.sender.invoke(self.address(broker), command, 3000))
+            try:
+                answer = self.wait(self.sender.invoke(self.address(broker), command, 3000))
+            except RemotingConnectError:  # of the connection from before a crash
+                answer = self.wait(self.sender.invoke(self.address(broker), command, 3000))
             assert answer.code == 0, answer
             bodies.append(body)
         return bodies
