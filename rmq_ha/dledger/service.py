@@ -34,6 +34,7 @@ from rmq_ha.dledger.messages import Message
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.dledger.settings import DLedgerSettings
+from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
 from rmq_ha.dledger.values import Role
 from rmq_ha.errors import RemotingError
@@ -122,6 +123,7 @@ class DLedgerService:
         self._waiting: deque[tuple[int, Deferred[PutMessageStatus]]] = deque()
         self._drained: Deferred[None] | None = None
         self._told_index = self._seen_end = -1
+        self._elections = 0
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Persist: self._persist,
             Send: self._send,
@@ -312,6 +314,7 @@ class DLedgerService:
         self._log.grown()
 
     def _role_changed(self, action: RoleChanged) -> None:
+        self._elections += action.role is Role.CANDIDATE
         self.log.info(
             "member {self_id} is {role} in term {term}; the leader is {leader}",
             self_id=self.settings.self_id,
@@ -401,20 +404,9 @@ class DLedgerService:
         """The group finds its leader itself."""
 
     def statistics(self) -> dict[str, Any]:
-        """What the member knows; `followers`: what each is known to have, if this one leads."""
-        node, ledger = self.node, self._ledger
-        found: dict[str, Any] = {
-            "group": self.settings.group,
-            "self": self.settings.self_id,
-            "role": node.role.value if node else "",
-            "term": node.term if node else -1,
-            "leader": node.leader_id if node else None,
-            "begin": ledger.begin_index,
-            "end": ledger.end_index,
-            "committed": ledger.committed_index,
+        """What the member knows of itself and, if it leads, of its followers."""
+        return {
+            **statistics_of(self.settings, self.node, self._ledger),
             "waiting": len(self._waiting),
-            "followers": {},
+            "elections": self._elections,
         }
-        if node is not None and node.role is Role.LEADER:
-            found["followers"] = {peer: node.watermark(peer) for peer in self.settings.others}
-        return found

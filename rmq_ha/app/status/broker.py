@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rmq_ha.app.status.dledger import group_health, tell_group
 from rmq_ha.app.status.exporter import tell_runtime
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
@@ -34,6 +35,7 @@ class BrokerStatus:
         self._broker = broker
         configuration = broker.configuration
         self._store_config = configuration.store
+        self._is_elected = configuration.store.enable_dleger_commit_log
         self._clock = broker.host.clock
         self._began = self._clock.seconds()
         self._traffic = Traffic(broker, configuration.ours.metrics_series_limit)
@@ -62,7 +64,10 @@ class BrokerStatus:
         self._tell_store(samples)
         self._tell_puts(samples)
         self._tell_network(samples)
-        self._tell_replication(samples)
+        if self._is_elected:
+            tell_group(samples, self._broker.replication.statistics())
+        else:
+            self._tell_replication(samples)
         if self._broker.is_slave:
             self._tell_slave(samples)
         else:
@@ -76,6 +81,8 @@ class BrokerStatus:
         name = f"{self._store_config.broker_role.name} {broker.identity.broker_name}"
         if not store.is_open:
             return Health(False, f"{name}: the store is not open")
+        if self._is_elected:
+            return group_health(name, broker.replication.statistics(), store.why_not_writable())
         if broker.is_slave:
             link = broker.replication.statistics().get("master") or {}
             if link.get("state") == "following":
@@ -177,13 +184,8 @@ class BrokerStatus:
         samples.add("rmqha_replication_unacknowledged_seconds", found.get("unacknowledged_seconds"))
 
     def _tell_slave(self, samples: Samples) -> None:
-        link = self._broker.replication.statistics().get("master") or {}
-        samples.add("rmqha_slave_following", link.get("state") == "following")
-        samples.add("rmqha_slave_reported_bytes", link.get("reported"))
-        silent_ms = link.get("silent_ms")
-        samples.add(
-            "rmqha_slave_master_silence_seconds", None if silent_ms is None else silent_ms / 1000
-        )
+        if not self._is_elected:
+            self._tell_link(samples)
         since_start = self._clock.seconds() - self._began
         for table, copies in self._broker.slave_synchronize.statistics().items():
             if not isinstance(copies, dict):
@@ -193,6 +195,15 @@ class BrokerStatus:
                 "rmqha_slave_sync_age_seconds", since_start if age is None else age, table=table
             )
             samples.add("rmqha_slave_sync_failures_total", copies["failures"], table=table)
+
+    def _tell_link(self, samples: Samples) -> None:
+        link = self._broker.replication.statistics().get("master") or {}
+        samples.add("rmqha_slave_following", link.get("state") == "following")
+        samples.add("rmqha_slave_reported_bytes", link.get("reported"))
+        silent_ms = link.get("silent_ms")
+        samples.add(
+            "rmqha_slave_master_silence_seconds", None if silent_ms is None else silent_ms / 1000
+        )
 
     def _tell_delayed(self, samples: Samples) -> None:
         store = self._broker.store

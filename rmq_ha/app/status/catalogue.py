@@ -128,6 +128,44 @@ _REPLICATION = (
     _ours("slave_sync_failures_total", _COUNTER, "copies", "Copies that failed", "table"),
 )
 
+_DLEDGER = (
+    _ours(
+        "dledger_info",
+        _GAUGE,
+        "1",
+        "Who this member is, what it is, and whom it takes for the leader",
+        "group",
+        "member",
+        "role",
+        "leader",
+    ),
+    _ours("dledger_term", _GAUGE, "terms", "The current one"),
+    _ours("dledger_is_leader", _GAUGE, "0 or 1", "This member leads"),
+    _ours("dledger_has_leader", _GAUGE, "0 or 1", "This member knows a leader"),
+    _ours(
+        "dledger_index",
+        _GAUGE,
+        "entries",
+        "Of the ledger: begin, end, committed; -1: none",
+        "which",
+    ),
+    _ours(
+        "dledger_lag_entries",
+        _GAUGE,
+        "entries",
+        "Of the leader's ledger, not acknowledged; told by the leader",
+        "member",
+    ),
+    _ours("dledger_lag_bytes", _GAUGE, "bytes", "The same in bytes", "member"),
+    _ours(
+        "dledger_elections_total",
+        _COUNTER,
+        "elections",
+        "Times that this member lost its role or its leader",
+    ),
+    _ours("dledger_pending_appends", _GAUGE, "batches", "Stored here, waiting for a quorum"),
+)
+
 
 def _five(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
     return Described(f"rocketmq_{name}", kind, unit, (*FIVE, *labels), meaning)
@@ -222,5 +260,5 @@ _NAMESRV = (
 
 CATALOGUE: dict[str, Described] = {
     item.name: item
-    for item in (*_BROKER, *_REPLICATION, *_ROCKETMQ_5, *EXPORTER, *_PROCESS, *_NAMESRV)
+    for item in (*_BROKER, *_REPLICATION, *_DLEDGER, *_ROCKETMQ_5, *EXPORTER, *_PROCESS, *_NAMESRV)
 }

@@ -1,0 +1,52 @@
+"""A DLedger member's metrics and health."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.samples import Samples
+from rmq_ha.dledger.values import Role
+
+
+def tell_group(samples: Samples, found: Mapping[str, Any]) -> None:
+    """
+    Add to a scrape.
+
+    :param found: statistics of `DLedgerService`.
+    """
+    role, leader = found["role"] or Role.CANDIDATE.value, found["leader"] or ""
+    samples.add(
+        "rmqha_dledger_info",
+        1,
+        group=found["group"],
+        member=found["self"],
+        role=role,
+        leader=leader,
+    )
+    samples.add("rmqha_dledger_term", max(found["term"], 0))
+    samples.add("rmqha_dledger_is_leader", found["role"] == Role.LEADER.value)
+    samples.add("rmqha_dledger_has_leader", bool(leader))
+    for which in ("begin", "end", "committed"):
+        samples.add("rmqha_dledger_index", found[which], which=which)
+    samples.add("rmqha_dledger_elections_total", found["elections"])
+    samples.add("rmqha_dledger_pending_appends", found["waiting"])
+    for member, (entries, size) in found["behind"].items():
+        samples.add("rmqha_dledger_lag_entries", entries, member=member)
+        samples.add("rmqha_dledger_lag_bytes", size, member=member)
+
+
+def group_health(name: str, found: Mapping[str, Any], why_not_writable: str) -> Health:
+    """
+    A leader is ready when it takes puts, all others when they serve reads.
+
+    :param name: of the broker.
+    :param why_not_writable: empty: it takes puts.
+    """
+    text = f"{name}: {found['self']} of group {found['group']}, term {found['term']}"
+    if found["role"] == Role.LEADER.value:
+        if why_not_writable:
+            return Health(False, f"{text}: leads, but no puts: {why_not_writable}")
+        return Health(True, f"{text}: leads")
+    if found["leader"]:
+        return Health(True, f"{text}: follows {found['leader']}")
+    return Health(True, f"{text}: serves reads, but the group has no leader that it knows of")
