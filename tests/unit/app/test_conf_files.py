@@ -9,6 +9,7 @@ from rmq_ha.config.limits import TLS_KEYS
 from rmq_ha.config.load import LoadedBroker, embeds_namesrv, load_broker, load_namesrv, port_plan
 from rmq_ha.config.properties import decode, parse
 from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.dledger.settings import parse_peers
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.tls.options import TlsOptions
 
@@ -29,6 +30,7 @@ def test_the_layouts_have_upstreams_names() -> None:
     assert found["2m-2s-sync"] == four
     assert found["2m-2s-async"] == four
     assert found["2m-noslave"] == ["broker-a.properties", "broker-b.properties"]
+    assert found["dledger"] == [f"broker-n{number}.properties" for number in range(3)]
     assert set(pair) | {"namesrv.properties"} <= set(found)
 
 
@@ -57,11 +59,21 @@ def test_the_tls_file_holds_what_a_tls_file_may_hold() -> None:
     assert named == TLS_KEYS - {"tls.server.mode", "tls.enable", "tls.config.file"}
 
 
-@pytest.mark.parametrize("layout", [".", "2m-2s-sync", "2m-2s-async", "2m-noslave"])
+@pytest.mark.parametrize("layout", [".", "2m-2s-sync", "2m-2s-async", "2m-noslave", "dledger"])
 def test_all_brokers_of_a_layout_can_run_on_one_machine(layout: str) -> None:
     loaded = [load(path).configuration for path in BROKERS if path.parent == CONF / layout]
     ports = Counter(item.port for each in loaded for item in port_plan(each))
     stores = {each.store.store_path_root_dir for each in loaded}
-    names = {(each.broker.broker_name, each.broker.broker_id) for each in loaded}
+    names = {
+        (each.broker.broker_name, each.broker.broker_id, each.store.dleger_self_id)
+        for each in loaded
+    }
     assert max(ports.values()) == 1
     assert len(stores) == len(names) == len(loaded) > 1
+
+
+def test_the_members_of_the_dledger_layout_are_one_group() -> None:
+    stores = [load(path).configuration.store for path in BROKERS if path.parent.name == "dledger"]
+    assert {each.enable_dleger_commit_log for each in stores} == {True}
+    assert len({(each.dleger_group, each.dleger_peers) for each in stores}) == 1
+    assert [each.dleger_self_id for each in stores] == list(parse_peers(stores[0].dleger_peers))
