@@ -7,8 +7,9 @@ from collections import deque
 
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.message import Message
-from rmq_ha.model.properties import DELAY, REAL_QID, REAL_TOPIC, WAIT
+from rmq_ha.model.properties import DELAY, REAL_TOPIC, WAIT
 from rmq_ha.model.topics import HALF_TOPIC
+from rmq_ha.store.copies import copy_of, real_place
 from rmq_ha.store.format.commitlog import Record
 
 _MARKS_A_DELAY = 100
@@ -82,12 +83,9 @@ def check_deliverable(record: Record) -> None:
 
     :raises CorruptRecord: it does not, or to the half topic.
     """
-    properties = record.properties
-    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
-    if not topic or topic == HALF_TOPIC:
+    topic, _ = real_place(record.properties)
+    if topic == HALF_TOPIC:
         raise CorruptRecord(f"its {REAL_TOPIC} is {topic!r}")
-    if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
-        raise CorruptRecord(f"its {REAL_QID} is {queue_id!r}")
 
 
 def message_of(record: Record) -> Message:
@@ -101,17 +99,4 @@ def message_of(record: Record) -> Message:
     properties = record.properties
     properties.pop(DELAY, None)
     properties[WAIT] = "false"
-    return Message(
-        topic=properties[REAL_TOPIC],
-        queue_id=int(properties[REAL_QID]),
-        body=record.body,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        born_timestamp=record.born_timestamp,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-        properties=properties,
-        properties_string=record.properties_string,
-        wait_store_ok=False,
-    )
+    return copy_of(record, *real_place(properties), properties, record.properties_string)

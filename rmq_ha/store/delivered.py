@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from rmq_ha.errors import CorruptRecord
-from rmq_ha.model.properties import DELAY, REAL_QID, REAL_TOPIC, UNIQ_KEY
+from rmq_ha.model.properties import DELAY, REAL_TOPIC, UNIQ_KEY
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
+from rmq_ha.store.copies import real_place
 from rmq_ha.store.format.commitlog import Record, decode_record, store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE
 
@@ -60,13 +61,11 @@ class DeliveredCopies:
 
         :param delayed: a record of the schedule topic.
         :returns: None: not known yet, ask again in the next turn.
+        :raises CorruptRecord: the record does not say where its message belongs.
         :raises StoreError: the disk refuses.
         """
         properties = delayed.properties
-        topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
-        if not (queue_id.isascii() and queue_id.isdigit()):
-            return False
-        queue = self._queues.get(topic, int(queue_id))
+        queue = self._queues.get(*real_place(properties))
         if queue is None:
             return False
         target = self._target(queue)

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Answer, Handler, flag, header, int32, int64, text
-from rmq_ha.broker.processors.query import record_that_starts_at
+from rmq_ha.broker.processors.query import record_by_id
 from rmq_ha.broker.transactions.messages import committed, op_mark, put_back
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import CorruptRecord, RequestRejected
@@ -27,8 +27,6 @@ from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 _ILLEGAL = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-_OFFSET_DIGITS = 16
-_MSG_ID_SIZES = (32, 56)
 
 
 class EndTransactionProcessor:
@@ -96,23 +94,14 @@ class EndTransactionProcessor:
         """RESUME_CHECK_HALF_MESSAGE: put a half message back as one that was never checked."""
         msg_id = text(header(request), "msgId")
         try:
-            if len(msg_id) not in _MSG_ID_SIZES:
-                raise ValueError(msg_id)
-            physical_offset = int(msg_id[-_OFFSET_DIGITS:], 16)
-        except ValueError:
-            raise RequestRejected(
-                ResponseCode.SYSTEM_ERROR, f"{msg_id[:80]!r} is no offsetMsgId"
-            ) from None
-        data = record_that_starts_at(self._store, physical_offset)
-        try:
-            record = decode_record(data or b"")
+            record = decode_record(record_by_id(self._store, msg_id) or b"")
         except CorruptRecord:
             record = None
         if record is None or record.topic not in (HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,
-                f"there is no half message at {physical_offset}: use the offsetMsgId of one in"
-                f" {TRANS_CHECK_MAX_TIME_TOPIC}",
+                f"no half message of this broker has the offsetMsgId {msg_id[:60]!r}: use that of"
+                f" one in {TRANS_CHECK_MAX_TIME_TOPIC}",
             )
         return Deferred.fromCoroutine(self._resume(record, request))
 

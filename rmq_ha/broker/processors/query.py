@@ -16,6 +16,7 @@ from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+_MSG_ID_SIZES = (16, 28)
 _HEAD = Struct(">iI20xq")
 """Size, magic and physical offset of a record."""
 
@@ -78,6 +79,17 @@ class QueryProcessor:
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
             )
         return request.response(body=record)
+
+
+def record_by_id(store: RecordReader, message_id: str) -> bytes | None:
+    """The record that an offsetMsgId means: the last 16 digits are its offset."""
+    try:
+        data = bytes.fromhex(message_id)
+    except ValueError:
+        return None
+    if len(data) not in _MSG_ID_SIZES:
+        return None
+    return record_that_starts_at(store, int.from_bytes(data[-8:], "big"))
 
 
 def record_that_starts_at(store: RecordReader, physical_offset: int) -> bytes | None:

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from rmq_ha.broker.client_calls import ClientCalls
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
-from rmq_ha.broker.processors.query import RecordReader, record_that_starts_at
+from rmq_ha.broker.processors.query import RecordReader, record_by_id
 from rmq_ha.broker.tables.clients import ClientChannelInfo, ConsumerManager
 from rmq_ha.errors import ProtocolViolation, RemotingTimeout, RequestRejected
 from rmq_ha.remoting.channel import Channel
@@ -115,14 +115,7 @@ class RelayProcessor:
             self.log.warn("the status of {client} cannot be read: {e}", client=client_id, e=error)
 
     def _message(self, message_id: str) -> bytes:
-        """The record that an offsetMsgId points to: its last 16 digits are an offset."""
-        try:
-            data = bytes.fromhex(message_id)
-        except ValueError:
-            data = b""
-        record = None
-        if len(data) in (16, 28):
-            record = record_that_starts_at(self._store, int.from_bytes(data[-8:], "big"))
+        record = record_by_id(self._store, message_id)
         if record is None:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,

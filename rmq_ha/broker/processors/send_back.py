@@ -32,6 +32,7 @@ from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.remoting.channel import Channel
+from rmq_ha.store.copies import copy_of
 from rmq_ha.store.format.commitlog import Record, decode_record
 from rmq_ha.store.puts import stored_place
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -116,7 +117,9 @@ class SendBackProcessor:
         else:
             topic, queue_id = retry_topic, self._random.randrange(group.retry_queue_nums)
             properties[DELAY] = str(delay_level or FIRST_DELAY_LEVEL + record.reconsume_times)
-        copy = _copy(record, topic, queue_id, properties)
+        # The store host stays the original's, as in Java.
+        copy = copy_of(record, topic, queue_id, properties, encode_properties(properties))
+        copy.reconsume_times += 1
         put: Deferred[PutMessageResult] = self._front.put_message(copy)
         return put.addCallback(self._answer, request, copy, group.group_name)
 
@@ -155,21 +158,3 @@ class SendBackProcessor:
         raise RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {physical_offset}"
         )
-
-
-def _copy(record: Record, topic: str, queue_id: int, properties: dict[str, str]) -> Message:
-    """The store host stays the original's, as in Java."""
-    return Message(
-        topic=topic,
-        queue_id=queue_id,
-        body=record.body,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        born_timestamp=record.born_timestamp,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times + 1,
-        properties=properties,
-        properties_string=encode_properties(properties),
-        wait_store_ok=False,
-    )

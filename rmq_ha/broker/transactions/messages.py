@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rmq_ha.broker.transactions.verdict import number_of
-from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
 from rmq_ha.model.message import Address, AppendResult, Message
 from rmq_ha.model.properties import (
@@ -24,6 +23,7 @@ from rmq_ha.model.properties import (
     encode_properties,
 )
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.store.copies import copy_of, real_place
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
@@ -84,20 +84,6 @@ def op_mark(half: Record, host: Address, now_ms: int, *, is_moved: bool = False)
     )
 
 
-def real_place(properties: Mapping[str, str]) -> tuple[str, int]:
-    """
-    Topic and queue that a half message was sent to.
-
-    :raises CorruptRecord: it does not say.
-    """
-    topic, queue_id = properties.get(REAL_TOPIC, ""), properties.get(REAL_QID, "")
-    if not topic:
-        raise CorruptRecord(f"it has no {REAL_TOPIC}")
-    if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10):
-        raise CorruptRecord(f"its {REAL_QID} is {queue_id[:40]!r}")
-    return topic, int(queue_id)
-
-
 def committed(half: Record) -> Message:
     """
     The message in its real topic; its stored properties are the half message's, as upstream.
@@ -108,7 +94,7 @@ def committed(half: Record) -> Message:
     topic, queue_id = real_place(properties)
     for name in (REAL_TOPIC, REAL_QID, TRAN_MSG):
         properties.pop(name, None)
-    message = _again(half, topic, queue_id, properties, half.properties_string)
+    message = copy_of(half, topic, queue_id, properties, half.properties_string)
     message.sys_flag = (half.sys_flag & ~TRANSACTION_MASK) | TRANSACTION_COMMIT
     message.prepared_transaction_offset = half.physical_offset
     return message
@@ -117,12 +103,12 @@ def committed(half: Record) -> Message:
 def put_back(half: Record, changes: Mapping[str, str]) -> Message:
     """The half message once more, with other properties: what is looked at from now on."""
     properties = {**half.properties, **changes}
-    return _again(half, HALF_TOPIC, half.queue_id, properties, encode_properties(properties))
+    return copy_of(half, HALF_TOPIC, half.queue_id, properties, encode_properties(properties))
 
 
 def discarded(half: Record) -> Message:
     """The half message where an operator finds those that nobody settled."""
-    return _again(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties, half.properties_string)
+    return copy_of(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties, half.properties_string)
 
 
 def check_request(copy: Message, append: AppendResult, stored_ms: int) -> RemotingCommand:
@@ -165,24 +151,4 @@ def check_request(copy: Message, append: AppendResult, stored_ms: int) -> Remoti
     )
     return RemotingCommand(
         RequestCode.CHECK_TRANSACTION_STATE, ext, encode_record(record), flag=FLAG_ONEWAY
-    )
-
-
-def _again(
-    record: Record, topic: str, queue_id: int, properties: dict[str, str], stored: str
-) -> Message:
-    return Message(
-        topic,
-        queue_id,
-        record.body,
-        record.born_host,
-        record.store_host,
-        record.born_timestamp,
-        record.flag,
-        record.sys_flag,
-        record.reconsume_times,
-        0,
-        properties,
-        stored,
-        wait_store_ok=False,
     )
