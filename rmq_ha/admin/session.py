@@ -65,6 +65,10 @@ class Session:
             )
         return await self._started(self.options.namesrv)
 
+    async def direct(self) -> ClientInstance:
+        """The client, for addresses that are known: a name server need not be."""
+        return await self._started(self.options.namesrv or "127.0.0.1")
+
     async def call(
         self, address: str, command: RemotingCommand, timeout_ms: int = 0
     ) -> RemotingCommand:

@@ -171,7 +171,7 @@ def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) 
         plan: list[Moved] = []
         for queue in mine:
             before = yield from committed_offset(master, group, queue)
-            after = yield from _offset_at(master, queue, timestamp)
+            after = yield from offset_at(master, queue, timestamp)
             plan.append(Moved(queue, before, after))
         if apply:
             heard = yield from _tell(master[MASTER_ID], group, topic, timestamp)
@@ -185,7 +185,14 @@ def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) 
     return Reset(moved, told)
 
 
-def _offset_at(addresses: dict[int, str], queue: MessageQueue, timestamp: int) -> Asking[int]:
+def offset_at(addresses: dict[int, str], queue: MessageQueue, timestamp: int) -> Asking[int]:
+    """
+    Where a time is in a queue; a slave is asked when the master does not answer.
+
+    :param timestamp: ms since the epoch; EARLIEST or LATEST.
+    :raises BrokerRefused: a broker refuses.
+    :raises RemotingError: none answers.
+    """
     if timestamp == LATEST:
         return (yield from queue_number(RequestCode.GET_MAX_OFFSET, addresses, queue))
     if timestamp == EARLIEST:

@@ -1,0 +1,109 @@
+"""`rmqha-admin lag` and `reset-offset`: how far a group is, and where it goes on."""
+
+import click
+
+from rmq_ha.admin.options import common_options
+from rmq_ha.admin.output import is_interactive
+from rmq_ha.admin.session import FAILED, NothingFound, Session, run
+from rmq_ha.admin.shown import time_text
+from rmq_ha.admin.when import When, WhenType
+from rmq_ha.client.asks import Asker
+from rmq_ha.client.groups import GroupLag, Reset, consume_stats
+from rmq_ha.client.groups import reset_offset as reset
+
+LAG_COLUMNS = ("topic", "broker", "queue", "broker_offset", "consumer_offset", "lag", "last")
+MOVED_COLUMNS = ("broker", "queue", "before", "after")
+
+
+@click.command()
+@click.argument("group")
+@click.option("--topic", "-t", default="", help="Only this topic.")
+@click.option(
+    "--fail-above",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Exit with 1 when the group is more messages than that behind.",
+)
+@common_options
+def lag(group: str, topic: str, fail_above: int | None) -> None:
+    """
+    How far GROUP is behind, queue by queue.
+
+    Exit code 3: it has no offsets anywhere.
+    """
+
+    async def work(session: Session) -> int | None:
+        found = await Asker(await session.client()).run(consume_stats(group, topic))
+        if not found.queues:
+            about = f" of the topic {topic}" if topic else ""
+            raise NothingFound(
+                f"the group {group} has no offsets{about}: is its name right, has it consumed?"
+            )
+        show_lag(session, group, found)
+        if fail_above is not None and found.lag > fail_above:
+            session.output.error(f"{group} is {found.lag} messages behind", exit_code=FAILED)
+            return FAILED
+        return None
+
+    run(work)
+
+
+def show_lag(session: Session, group: str, found: GroupLag) -> None:
+    """A row for each queue."""
+    rows = [
+        [
+            item.queue.topic,
+            item.queue.broker_name,
+            item.queue.queue_id,
+            item.broker_offset,
+            item.consumer_offset,
+            item.lag,
+            time_text(item.last_timestamp) if item.last_timestamp else None,
+        ]
+        for item in found.queues
+    ]
+    more = {"group": group, "lag": found.lag, "consume_tps": round(found.consume_tps, 2)}
+    session.output.table(group, LAG_COLUMNS, rows, **more)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", "-g", required=True, help="The group.")
+@click.option("--to", type=WhenType(), required=True, help="Where it goes on.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@common_options
+def reset_offset(topic: str, group: str, to: When, dry_run: bool, yes: bool) -> None:
+    """
+    Have a group go on elsewhere in TOPIC.
+
+    Consumers that run are told through their brokers; without any, the brokers' offsets are set.
+    What lies between is consumed again, or never.
+    """
+    if not (dry_run or yes):
+        if not is_interactive():
+            raise click.UsageError("nobody is there to ask: give --yes, or --dry-run")
+        click.confirm(f"Reset {group} in {topic}? (--dry-run shows it first)", abort=True, err=True)
+
+    async def work(session: Session) -> None:
+        asker = Asker(await session.client())
+        timestamp = to.at(session.host.now_ms())
+        with session.output.progress("asking brokers", None) as steps:
+            found = await asker.run(
+                reset(group, topic, timestamp, apply=not dry_run), steps.advance
+            )
+        show_reset(session, group, topic, found, dry_run=dry_run)
+
+    run(work)
+
+
+def show_reset(session: Session, group: str, topic: str, found: Reset, *, dry_run: bool) -> None:
+    """A row for each queue, and how it was done."""
+    rows = [
+        [item.queue.broker_name, item.queue.queue_id, item.before, item.after]
+        for item in found.moved
+    ]
+    how = "consumers were told" if found.told else "no consumer is there: offsets were set"
+    if dry_run:
+        how = "nothing was changed"
+    session.output.table(f"{group} in {topic}", MOVED_COLUMNS, rows, group=group, done=how)

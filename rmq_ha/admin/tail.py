@@ -1,0 +1,143 @@
+"""`rmqha-admin tail`: messages as they come, without a group and without leaving offsets."""
+
+from typing import Any
+
+import click
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
+from twisted.internet.task import deferLater
+
+from rmq_ha.admin.consume import selector_of
+from rmq_ha.admin.options import common_options
+from rmq_ha.admin.session import Session, run
+from rmq_ha.admin.shown import message_line, message_values
+from rmq_ha.admin.when import When, WhenType
+from rmq_ha.client.asks import Asker
+from rmq_ha.client.blocking import READER_GROUP
+from rmq_ha.client.broker_choice import BrokerChoice
+from rmq_ha.client.groups import offset_at
+from rmq_ha.client.lookups import Wanted, addresses_in, pull, topic_route
+from rmq_ha.client.messages import MessageExt, PullStatus
+from rmq_ha.client.routes import subscribe_queues
+from rmq_ha.errors import RmqHaError
+from rmq_ha.wire.bodies import MessageQueue
+
+_HOLD_MS = 5_000
+_REST_S = 1.0
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--tags", default="*", show_default=True, help="Like 'TagA || TagB'.")
+@click.option("--sql", help="An SQL92 expression about properties.")
+@click.option("--since", type=WhenType(), default="latest", show_default=True)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--no-follow", is_flag=True, help="Stop at the end of the queues.")
+@click.option(
+    "--group",
+    "-g",
+    default=READER_GROUP,
+    show_default=True,
+    help="In whose name; brokers with ACL may want another.",
+)
+@common_options
+def tail(topic: str, tags: str, sql: str | None, group: str, **given: Any) -> None:
+    """
+    Show what is sent to TOPIC, until Ctrl-C.
+
+    Nobody's offsets change; slaves are read when masters are away.
+    """
+    selector = selector_of(tags, sql)
+
+    async def work(session: Session) -> None:
+        wanted = Wanted(group, 32, selector, 0 if given["no_follow"] else _HOLD_MS)
+        await Tail(session, Asker(await session.client()), topic, wanted, given["count"]).run(
+            given["since"], follow=not given["no_follow"]
+        )
+
+    run(work)
+
+
+class Tail:
+    """Follows all queues of a topic."""
+
+    def __init__(
+        self, session: Session, asker: Asker, topic: str, wanted: Wanted, count: int | None
+    ) -> None:
+        self._session = session
+        self._asker = asker
+        self._topic = topic
+        self._wanted = wanted
+        self._left = count
+        self._choice = BrokerChoice(session.host.clock.seconds)
+        self._readers: list[Deferred[None]] = []
+
+    async def run(self, since: When, *, follow: bool) -> None:
+        """
+        Show them, until it is enough.
+
+        :raises RmqHaError: the topic cannot be read to begin with.
+        """
+        route = await self._asker.run(topic_route(self._topic))
+        queues = subscribe_queues(self._topic, route)
+        timestamp = since.at(self._session.host.now_ms())
+        starts = {}
+        with self._session.output.progress("finding offsets", len(queues)) as steps:
+            for queue in queues:
+                addresses = addresses_in(route, queue.broker_name)
+                starts[queue] = await self._asker.run(offset_at(addresses, queue, timestamp))
+                steps.advance()
+        if follow:
+            self._session.output.note(f"following {len(queues)} queues; Ctrl-C ends it")
+        self._session.interrupted.addCallback(lambda _: self._end())
+        self._readers = [
+            Deferred.fromCoroutine(self._read(queue, start, follow))
+            for queue, start in starts.items()
+        ]
+        outcomes: list[tuple[bool, Any]] = await DeferredList(self._readers, consumeErrors=True)
+        for is_good, failure in outcomes:
+            if not is_good and failure.check(CancelledError) is None:
+                failure.raiseException()
+
+    async def _read(self, queue: MessageQueue, offset: int, follow: bool) -> None:
+        clock: Any = self._session.host.clock
+        complained = False
+        while True:
+            try:
+                route = await self._asker.instance.route(self._topic)
+                addresses = addresses_in(route, queue.broker_name)
+                result = await self._asker.run(
+                    pull(self._choice, addresses, queue, offset, self._wanted)
+                )
+            except RmqHaError as error:
+                if not follow:
+                    raise
+                if not complained:
+                    complained = True
+                    self._session.output.warn(f"{error}; trying again")
+                await deferLater(clock, _REST_S)
+                continue
+            complained = False
+            for message in result.msg_found_list:
+                self._show(message)
+            if result.pull_status is PullStatus.OFFSET_ILLEGAL and offset < result.min_offset:
+                gone = result.min_offset - offset
+                self._session.output.warn(f"{gone} messages of {queue} are deleted already")
+            if result.next_begin_offset == offset:
+                if not follow:
+                    return
+                if result.pull_status is not PullStatus.NO_NEW_MSG:
+                    await deferLater(clock, _REST_S)
+            offset = result.next_begin_offset
+
+    def _show(self, message: MessageExt) -> None:
+        if self._left == 0:
+            return
+        self._session.output.line(message_line(message), message_values(message))
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                self._session.host.clock.callLater(0, self._end)
+
+    def _end(self) -> None:
+        for reader in self._readers:
+            reader.cancel()
