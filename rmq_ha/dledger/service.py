@@ -27,12 +27,13 @@ from rmq_ha.dledger.actions import (
     Sync,
 )
 from rmq_ha.dledger.assembly import dledger_directory, known_hosts, make_settings
-from rmq_ha.dledger.codes import ResponseCode
+from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.member import NEVER
-from rmq_ha.dledger.messages import Message
+from rmq_ha.dledger.messages import LeadershipTransferRequest, Message
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
+from rmq_ha.dledger.puts import WaitingPuts
 from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
@@ -48,18 +49,10 @@ from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
 from rmq_ha.wire.command import RemotingCommand
 
+_RETRY_S = 1.0
+_HAND_OVER_S = 2.0
 _LAST_PUTS_S = 1.0
 """How long a stop waits for puts that are on their way."""
-
-_STATUS = {
-    ResponseCode.SUCCESS: PutMessageStatus.PUT_OK,
-    ResponseCode.INCONSISTENT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.NOT_LEADER: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.LEADER_NOT_READY: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.DISK_FULL: PutMessageStatus.SERVICE_NOT_AVAILABLE,
-    ResponseCode.WAIT_QUORUM_ACK_TIMEOUT: PutMessageStatus.OS_PAGECACHE_BUSY,
-    ResponseCode.LEADER_PENDING_FULL: PutMessageStatus.OS_PAGECACHE_BUSY,
-}
 
 
 class RoleListener(Protocol):
@@ -120,9 +113,10 @@ class DLedgerService:
         self._actions: deque[Action] = deque()
         self._is_barred = self._is_running = self._is_stopped = False
         self._timer: IDelayedCall | None = None
-        self._waiting: deque[tuple[int, Deferred[PutMessageStatus]]] = deque()
-        self._drained: Deferred[None] | None = None
+        self._again: IDelayedCall | None = None
+        self._puts = WaitingPuts()
         self._told_index = self._seen_end = -1
+        self._rests_until = 0.0
         self._elections = 0
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Persist: self._persist,
@@ -170,24 +164,54 @@ class DLedgerService:
 
     async def _stop(self) -> None:
         self._log.admits = False
-        if self._waiting and self._drained is None:
-            self._drained = Deferred()
-            timer = self._host.clock.callLater(_LAST_PUTS_S, self._give_up)
-            await self._drained
-            if timer.active():
-                timer.cancel()
+        if self._puts:
+            await self._within(_LAST_PUTS_S, self._puts.drained())
+        await self._hand_over()
         self._is_stopped = True
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
         await self._server.stop()
         await self._client.stop()
-        self._fire(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        self._puts.fail()
         while self._is_barred:
             later: Deferred[None] = Deferred()
             self._host.clock.callLater(0.005, later.callback, None)
             await later
 
-    def _give_up(self) -> None:
-        self._fire(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    async def _hand_over(self) -> None:
+        """A leader that stops asks the best follower to lead: no six seconds without one."""
+        node = self.node
+        if node is None or node.role is not Role.LEADER or not self.settings.others:
+            return
+        best = max(self.settings.others, key=node.watermark)
+        if node.watermark(best) < 0:
+            return
+        self_id = self.settings.self_id
+        request = LeadershipTransferRequest(
+            group=self.settings.group,
+            remote_id=self_id,
+            transfer_id=self_id,
+            transferee_id=best,
+            term=node.term,
+        )
+        answered: Answered = Deferred()
+        self._serve(RequestCode.LEADERSHIP_TRANSFER, request, answered)
+        await self._within(_HAND_OVER_S, answered)
+
+    def _within(self, seconds: float, later: "Deferred[Any]") -> "Deferred[None]":
+        """Fires with None when `later` has, or when the time is over."""
+        done: Deferred[None] = Deferred()
+        timer = self._host.clock.callLater(seconds, done.callback, None)
+
+        def fired(_: object) -> None:
+            if timer.active():
+                timer.cancel()
+                done.callback(None)
+
+        later.addBoth(fired)
+        return done
 
     # ------------------------------------------------------------ in
 
@@ -198,14 +222,21 @@ class DLedgerService:
     def _serve(self, code: int, message: Message, answered: Answered) -> None:
         if self.node is None or self._is_stopped:
             raise RemotingError("this member does not take part yet, or not any more")
-        self.node.request(code, message, answered, self._now())
+        self._enter(self.node.request, code, message, answered)
+
+    def _enter(self, function: Callable[..., None], *args: Any) -> None:
+        """Into the core, then do what it wants; what it does not expect must not end it."""
+        try:
+            function(*args, self._now())
+        except Exception:
+            self.log.failure("the DLedger member goes on after a failure")
+            self._rests_until = self._host.clock.seconds() + _RETRY_S
         self._run()
 
     def _on_time(self) -> None:
         self._timer = None
         if self.node is not None and not self._is_stopped:
-            self.node.tick(self._now())
-            self._run()
+            self._enter(self.node.tick)
 
     def _called(self, answer: "RemotingCommand | Failure", send: Send) -> None:
         """What became of a call."""
@@ -217,8 +248,7 @@ class DLedgerService:
                 message = read_response(send.code, answer)
             except RemotingError as error:
                 self.log.debug("{peer} answered: {error}", peer=send.peer, error=error)
-        self.node.response(send.peer, send.call_id, message, self._now())
-        self._run()
+        self._enter(self.node.response, send.peer, send.call_id, message)
 
     def appended(self) -> None:
         """The log grew, or more of it is committed; called once a turn."""
@@ -228,8 +258,7 @@ class DLedgerService:
         node, end = self.node, self._ledger.end_index
         if node is not None and node.role is Role.LEADER and end > self._told_index:
             self._told_index = self._seen_end = end
-            node.appended(end, self._now())
-            self._run()
+            self._enter(node.appended, end)
 
     # ------------------------------------------------------------ out
 
@@ -257,7 +286,7 @@ class DLedgerService:
         if self.node is None or self._is_stopped:
             return
         wake = self.node.next_wake
-        deadline = None if wake >= NEVER else wake / 1000 + 0.0001
+        deadline = None if wake >= NEVER else max(wake / 1000 + 0.0001, self._rests_until)
         self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
 
     def _persist(self, action: Persist) -> None:
@@ -280,7 +309,7 @@ class DLedgerService:
         )
         self._actions.clear()
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
-        self._fire(1 << 62, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        self._puts.fail()
 
     def _surprised(self, failure: Failure) -> None:
         self.log.failure("the DLedger member failed", failure)
@@ -302,13 +331,10 @@ class DLedgerService:
 
     def _synced(self, index: int) -> None:
         if self.node is not None and not self._is_stopped:
-            self.node.synced(index, self._now())
-            self._run()
+            self._enter(self.node.synced, index)
 
     def _completed(self, action: Completed) -> None:
-        self._fire(
-            action.index, _STATUS.get(ResponseCode(action.code), PutMessageStatus.UNKNOWN_ERROR)
-        )
+        self._puts.complete(action.index, action.code)
 
     def _committed(self, action: Committed) -> None:
         self._log.grown()
@@ -343,6 +369,12 @@ class DLedgerService:
         self._told_index = self._ledger.end_index
         if self._log.begin_term(term, self._address, self._host.now_ms()):
             self._tell_appended()
+        elif not self._is_stopped and self._again is None:
+            self._again = self._host.clock.callLater(_RETRY_S, self._begin_again, term)
+
+    def _begin_again(self, term: int) -> None:
+        self._again = None
+        self._begin_term(term)
 
     # ------------------------------------------------------------ what others ask
 
@@ -378,19 +410,9 @@ class DLedgerService:
         """Wait for a quorum: called in the turn of the append, whose entry is the last one."""
         if self.node is None or self.node.role is not Role.LEADER or self._is_stopped:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        index = self._ledger.end_index
-        done: Deferred[PutMessageStatus] = Deferred()
-        self._waiting.append((index, done))
+        done = self._puts.add(self._ledger.end_index)
         self._tell_appended()
         return done
-
-    def _fire(self, index: int, status: PutMessageStatus) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= index:
-            waiting.popleft()[1].callback(status)
-        if not waiting and self._drained is not None:
-            drained, self._drained = self._drained, None
-            drained.callback(None)
 
     def is_replicated(self, start_offset: int, next_offset: int) -> bool:
         """A quorum has it."""
@@ -407,6 +429,6 @@ class DLedgerService:
         """What the member knows of itself and, if it leads, of its followers."""
         return {
             **statistics_of(self.settings, self.node, self._ledger),
-            "waiting": len(self._waiting),
+            "waiting": len(self._puts),
             "elections": self._elections,
         }
