@@ -17,7 +17,7 @@ from rmq_ha.model.properties import (
     encode_properties,
 )
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.store.format.commitlog import parse_delay_level
 
 MaybeLater = PutMessageStatus | Deferred[PutMessageStatus]
@@ -37,11 +37,11 @@ def delay_level(message: Message) -> int | None:
 
 def redirect(message: Message, level: int, level_count: int) -> Message:
     """
-    The message as it goes into the schedule topic; prepared and rolled-back ones stay.
+    The message as it goes into the schedule topic; half, prepared and rolled-back ones stay.
 
     :param level: more than 0; capped to the highest there is.
     """
-    if message.sys_flag & TRANSACTION_PREPARED:
+    if _stays(message):
         return message
     level = min(level, level_count)
     properties = dict(message.properties or decode_properties(message.properties_string))
@@ -57,10 +57,20 @@ def redirect(message: Message, level: int, level_count: int) -> Message:
     )
 
 
+def _stays(message: Message) -> bool:
+    """
+    Its delay counts from the commit.
+
+    RocketMQ delays the half message itself, and drops it when it is due: the send was answered
+    with SEND_OK, and nobody can end the transaction.
+    """
+    return message.topic == HALF_TOPIC or bool(message.sys_flag & TRANSACTION_PREPARED)
+
+
 def stored_place(message: Message, level_count: int) -> tuple[str, int]:
     """Topic and queue id that the message is stored in, which a delay changes."""
     level = delay_level(message)
-    if not level or level < 0 or message.sys_flag & TRANSACTION_PREPARED:
+    if not level or level < 0 or _stays(message):
         return message.topic, message.queue_id
     return SCHEDULE_TOPIC, min(level, level_count) - 1
 

@@ -410,6 +410,23 @@ def test_committed_twice() -> None:
     assert broker.visible() == ["a", "a"]
 
 
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_delay_counts_from_the_commit(is_asked: bool) -> None:
+    """The half message waits for its end like any, and so does the copy that a check makes."""
+    broker = started()
+    place = broker.half("a", DELAY="2")
+    if is_asked:
+        broker.decide = lambda key: COMMIT
+        broker.rounds(3)
+        assert broker.asked == [("a", 1)]
+    else:
+        broker.run(30)
+        assert broker.end(place, COMMIT).code == 0
+    assert broker.visible() == []
+    broker.run(6)  # level 2 is 5 s
+    assert broker.visible() == ["a"]
+
+
 def test_checks_begin_anew() -> None:
     """RESUME_CHECK_HALF_MESSAGE takes a discarded message back, with a count of 0."""
     broker = started(transaction_check_max=1)
