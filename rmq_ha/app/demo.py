@@ -2,281 +2,83 @@
 
 A name server in this process, a SYNC_MASTER and its slave as `twistd rmqha` processes on free
 ports; some thousand messages; kill -9 of the master; everything is read back from the slave.
+With `--dledger` it is the leader of a group of three (`demo_group`).
 """
 
-import json
-import random
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from twisted.internet.defer import Deferred, DeferredSemaphore, gatherResults
-from twisted.internet.task import deferLater, react
+from twisted.internet.defer import Deferred
+from twisted.internet.task import react
 
-from rmq_ha.client.requests import pull_request, route_request, send_request
-from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
-from rmq_ha.errors import RemotingError
-from rmq_ha.host.real import make_host
-from rmq_ha.namesrv.controller import NamesrvController
-from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.app.demo_group import MEMBERS, GroupStory
+from rmq_ha.app.demo_parts import PROBE, TOPIC, Story, broker
+from rmq_ha.client.requests import pull_request
 from rmq_ha.wire.codes import ResponseCode
 
-TOPIC = "Demo"
-QUEUES = 4
-IN_FLIGHT = 64
-PROBE = -1
-KEY_MASK = (1 << 64) - 1
-
-COMMON = """\
-brokerClusterName=DemoCluster
-brokerName=broker-a
-brokerIP1=127.0.0.1
-brokerIP2=127.0.0.1
-bindAddress=127.0.0.1
-namesrvAddr=127.0.0.1:{namesrv}
-listenPort={port}
-storePathRootDir={store}
-mappedFileSizeCommitLog=67108864
-"""
+PAIR_PORTS = 9
+GROUP_PORTS = 1 + 4 * MEMBERS
 
 
-def free_ports(count: int) -> int:
-    """The first of `count` neighbouring ports that can be bound on loopback now."""
-    for base in range(random.randrange(20000, 50000), 60000, count):
-        probes = [socket.socket() for _ in range(count)]
-        try:
-            for number, probe in enumerate(probes):
-                probe.bind(("127.0.0.1", base + number))
-            return base
-        except OSError:
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
-    raise click.ClickException("no free ports on 127.0.0.1")
+class PairStory(Story):
+    """A master falls."""
 
-
-@contextmanager
-def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> Iterator[Any]:
-    """A `twistd rmqha` process; killed at the end if it still runs."""
-    text = COMMON.format(namesrv=namesrv, port=port, store=directory / name)
-    (directory / f"{name}.properties").write_text(text + role)
-    command = [sys.executable, "-m", "twisted.scripts.twistd"]
-    twistd = Path(sys.executable).with_name("twistd")
-    if twistd.exists():
-        command = [str(twistd)]
-    output = directory / f"{name}.log"
-    with output.open("wb") as sink:
-        process = subprocess.Popen(
-            [*command, "-n", "--pidfile=", "rmqha", "--config", f"{name}.properties", "--ready"],
-            cwd=directory,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-        )
-    process_and_output = (process, output)
-    try:
-        yield process_and_output
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-class Demo:
-    """The story, step by step."""
-
-    def __init__(self, reactor: Any, messages: int, console: Console) -> None:
-        self._reactor = reactor
-        self._messages = messages
-        self._console = console
-        self._client = RemotingClient(make_host(reactor), NettyClientConfig())
-        self._acknowledged: set[int] = set()
-        self._other: dict[str, int] = {}
-
-    async def run(self, directory: Path) -> bool:
-        """
-        Play it.
-
-        :returns: everything that was acknowledged came back from the slave, in order.
-        """
-        base = free_ports(9)
-        namesrv = NamesrvController(
-            make_host(self._reactor),
-            NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),
-            NettyServerConfig(listen_port=base),
-            interface="127.0.0.1",
-        )
-        await namesrv.start()
-        try:
-            with (
-                broker(directory, "master", base + 3, base, "brokerRole=SYNC_MASTER\n") as master,
-                broker(
-                    directory, "slave", base + 7, base, "brokerRole=SLAVE\nbrokerId=1\n"
-                ) as slave,
-            ):
-                await self._wait_ready(master, slave)
-                await self._wait_pair(f"127.0.0.1:{base}", f"127.0.0.1:{base + 3}")
-                await self._produce(f"127.0.0.1:{base + 3}")
-                master[0].send_signal(signal.SIGKILL)
-                master[0].wait()
-                self._console.print("kill -9 of the master")
-                return await self._verdict(f"127.0.0.1:{base}")
-        finally:
-            await self._client.stop()
-            await namesrv.stop()
-
-    async def _wait_ready(self, *brokers: Any) -> None:
-        for process, output in brokers:
-            await self._until(partial(_says_ready, output), f"{output.name}: not ready", process)
+    async def play(self, directory: Path, base: int) -> bool:
+        """A SYNC_MASTER with its slave; the slave is what is left."""
+        with (
+            broker(directory, "master", base + 3, base, "brokerRole=SYNC_MASTER\n") as master,
+            broker(directory, "slave", base + 7, base, "brokerRole=SLAVE\nbrokerId=1\n") as slave,
+        ):
+            await self.wait_ready(master, slave)
+            await self._wait_pair(f"127.0.0.1:{base}", f"127.0.0.1:{base + 3}")
+            await self.produce(f"127.0.0.1:{base + 3}")
+            master[0].send_signal(signal.SIGKILL)
+            master[0].wait()
+            self.console.print("kill -9 of the master")
+            return await self.verdict("the slave", await self._wait_slave(f"127.0.0.1:{base}"))
 
     async def _wait_pair(self, namesrv: str, master: str) -> None:
         """Until a send is acknowledged by the slave, and the route names both brokers."""
 
         async def paired() -> bool:
-            code, _ = await self._send(master, TOPIC, 0, PROBE)
-            route = await self._route(namesrv, TOPIC)
+            code, _ = await self.send(master, TOPIC, 0, PROBE)
+            route = await self.route(namesrv, TOPIC)
             if code != 0 or "1" not in route:
                 return False
             pull = pull_request("TOOLS_CONSUMER", TOPIC, 0, 0)
-            return (await self._client.invoke(route["1"], pull, 3000)).code == ResponseCode.SUCCESS
+            return (await self.client.invoke(route["1"], pull, 3000)).code == ResponseCode.SUCCESS
 
-        await self._until(paired, "the slave did not join its master")
-        self._console.print("name server, SYNC_MASTER and slave are up; the pair replicates")
+        await self.until(paired, "the slave did not join its master")
+        self.console.print("name server, SYNC_MASTER and slave are up; the pair replicates")
 
-    async def _until(
-        self, condition: Callable[[], Awaitable[bool]], what: str, process: Any = None
-    ) -> None:
-        for _ in range(300):
-            try:
-                if await condition():
-                    return
-            except RemotingError:
-                pass
-            if process is not None and process.poll() is not None:
-                break
-            await deferLater(self._reactor, 0.1)
-        raise click.ClickException(what)
+    async def _wait_slave(self, namesrv: str) -> str:
+        """Until clients are sent to the slave; its address."""
 
-    async def _send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
-        properties = f"UNIQ_KEY\x01{number & KEY_MASK:032X}\x02WAIT\x01true"
-        request = send_request(
-            "demo", topic, queue_id, str(number).encode(), properties, int(time.time() * 1000)
-        )
-        response = await self._client.invoke(address, request, 6000)
-        return response.code, response
-
-    async def _produce(self, master: str) -> None:
-        began = time.monotonic()
-        window = DeferredSemaphore(IN_FLIGHT)
-        columns = (
-            TextColumn("sending"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self._console) as progress:
-            task = progress.add_task("send", total=self._messages)
-
-            async def one(number: int) -> None:
-                await self._count(master, number)
-                progress.advance(task)
-
-            def start(number: int) -> Deferred[None]:
-                return Deferred.fromCoroutine(one(number))
-
-            await gatherResults([window.run(start, n) for n in range(self._messages)])
-        rate = self._messages / (time.monotonic() - began)
-        self._console.print(
-            f"{len(self._acknowledged):,} of {self._messages:,} acknowledged with SEND_OK"
-            f" ({rate:,.0f}/s from this Python client); other answers: {self._other or 'none'}"
-        )
-
-    async def _count(self, master: str, number: int) -> None:
-        try:
-            code, response = await self._send(master, TOPIC, number % QUEUES, number)
-        except RemotingError as error:
-            self._other[str(error)] = self._other.get(str(error), 0) + 1
-            return
-        if code == 0:
-            self._acknowledged.add(number)
-        else:
-            reason = f"{code} {response.remark or ''}".strip()
-            self._other[reason] = self._other.get(reason, 0) + 1
-
-    async def _route(self, namesrv: str, topic: str) -> dict[str, str]:
-        response = await self._client.invoke(namesrv, route_request(topic), 3000)
-        if response.code != 0 or response.body is None:
-            return {}
-        addresses: dict[str, str] = {}
-        for data in json.loads(response.body)["brokerDatas"]:
-            addresses.update(data["brokerAddrs"])
-        return addresses
-
-    async def _verdict(self, namesrv: str) -> bool:
         async def master_gone() -> bool:
-            return list(await self._route(namesrv, TOPIC)) == ["1"]
+            return list(await self.route(namesrv, TOPIC)) == ["1"]
 
-        await self._until(master_gone, "the name server still lists the dead master")
-        slave = (await self._route(namesrv, TOPIC))["1"]
-        queues = [await self._read_queue(slave, queue_id) for queue_id in range(QUEUES)]
-        found = [number for queue in queues for number in queue]
-        missing = self._acknowledged.difference(found)
-        in_order = all(queue == sorted(queue) for queue in queues)
-        repeated = len(found) - len(set(found))
-        self._console.print(
-            f"read back from the slave at {slave}: {len(found):,} messages;"
-            f" acknowledged but missing: {len(missing)}; repeated: {repeated};"
-            f" order per queue kept: {'yes' if in_order else 'NO'}"
-        )
-        good = bool(self._acknowledged) and not missing and not repeated and in_order
-        self._console.print(
-            "[green]nothing that was acknowledged is lost[/green]"
-            if good
-            else f"[red]FAILED[/red]: lost {sorted(missing)[:10]}"
-        )
-        return good
-
-    async def _read_queue(self, address: str, queue_id: int) -> list[int]:
-        numbers: list[int] = []
-        offset = 0
-        while True:
-            response = await self._client.invoke(
-                address, pull_request("TOOLS_CONSUMER", TOPIC, queue_id, offset), 6000
-            )
-            if response.code != ResponseCode.SUCCESS or response.body is None:
-                return numbers
-            found = [int(record.body) for record in decode_records(response.body)]
-            numbers += [number for number in found if number != PROBE]
-            offset = int((response.ext or {})["nextBeginOffset"])
-
-
-async def _says_ready(output: Path) -> bool:
-    return "READY {" in output.read_text()
+        await self.until(master_gone, "the name server still lists the dead master")
+        return (await self.route(namesrv, TOPIC))["1"]
 
 
 @click.command()
 @click.option("--messages", default=5000, show_default=True, help="how many to send")
-def main(messages: int) -> None:
+@click.option("--dledger", is_flag=True, help="a group of three that elects its leader")
+def main(messages: int, dledger: bool) -> None:
     """Start a replicating pair, send, kill the master, read everything back from the slave."""
     console = Console()
     good: list[bool] = []
 
     async def play(reactor: Any) -> None:
         with tempfile.TemporaryDirectory(prefix="rmqha-demo-") as directory:
-            good.append(await Demo(reactor, messages, console).run(Path(directory)))
+            story = (GroupStory if dledger else PairStory)(reactor, messages, console)
+            ports = GROUP_PORTS if dledger else PAIR_PORTS
+            good.append(await story.run(Path(directory), ports))
 
     try:
         react(lambda reactor: Deferred.fromCoroutine(play(reactor)))

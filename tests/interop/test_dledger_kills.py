@@ -134,7 +134,7 @@ class Ordeal:
         for name, java in dict(self.group.sides).items():
             self.group.start(name, java=not java, wait=False)
         for member in self.group.members.values():
-            self.group.rig.until_ready(member.server)
+            self.group.until_ready(member)
         self.group.wait_leader()
 
 

@@ -14,3 +14,15 @@ def test_demo() -> None:
     assert "2,000 of 2,000 acknowledged with SEND_OK" in text
     assert "read back from the slave" in text
     assert "nothing that was acknowledged is lost" in text
+
+
+def test_demo_of_a_group() -> None:
+    """`rmqha-demo --dledger` ends with the verdict and exit code 0, and says who was elected."""
+    command = [str(Path(sys.executable).with_name("rmqha-demo")), "--dledger", "--messages", "2000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert "2,000 of 2,000 acknowledged with SEND_OK" in text
+    assert "was elected and takes sends" in text
+    assert "read back from the new leader" in text
+    assert "nothing that was acknowledged is lost" in text

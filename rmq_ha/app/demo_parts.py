@@ -1,0 +1,253 @@
+"""What the demos share: processes on free ports, sends that are counted, and the verdict."""
+
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from twisted.internet.defer import Deferred, DeferredSemaphore, gatherResults
+from twisted.internet.task import deferLater
+
+from rmq_ha.client.requests import pull_request, route_request, send_request
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.errors import RemotingError
+from rmq_ha.host.real import make_host
+from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.wire.codes import ResponseCode
+
+TOPIC = "Demo"
+QUEUES = 4
+IN_FLIGHT = 64
+PROBE = -1
+KEY_MASK = (1 << 64) - 1
+
+COMMON = """\
+brokerClusterName=DemoCluster
+brokerName=broker-a
+brokerIP1=127.0.0.1
+brokerIP2=127.0.0.1
+bindAddress=127.0.0.1
+namesrvAddr=127.0.0.1:{namesrv}
+listenPort={port}
+storePathRootDir={store}
+mappedFileSizeCommitLog=67108864
+"""
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports that can be bound on loopback now."""
+    for base in range(random.randrange(20000, 50000), 60000, count):
+        probes = [socket.socket() for _ in range(count)]
+        try:
+            for number, probe in enumerate(probes):
+                probe.bind(("127.0.0.1", base + number))
+            return base
+        except OSError:
+            continue
+        finally:
+            for probe in probes:
+                probe.close()
+    raise click.ClickException("no free ports on 127.0.0.1")
+
+
+@contextmanager
+def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> Iterator[Any]:
+    """A `twistd rmqha` process; killed at the end if it still runs."""
+    text = COMMON.format(namesrv=namesrv, port=port, store=directory / name)
+    (directory / f"{name}.properties").write_text(text + role)
+    command = [sys.executable, "-m", "twisted.scripts.twistd"]
+    twistd = Path(sys.executable).with_name("twistd")
+    if twistd.exists():
+        command = [str(twistd)]
+    output = directory / f"{name}.log"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [*command, "-n", "--pidfile=", "rmqha", "--config", f"{name}.properties", "--ready"],
+            cwd=directory,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    process_and_output = (process, output)
+    try:
+        yield process_and_output
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+class Story:
+    """A cluster, a crash, and what is left; the steps that every demo has."""
+
+    def __init__(self, reactor: Any, messages: int, console: Console) -> None:
+        self._reactor = reactor
+        self._messages = messages
+        self.console = console
+        self.client = RemotingClient(make_host(reactor), NettyClientConfig())
+        self._acknowledged: set[int] = set()
+        self._other: dict[str, int] = {}
+
+    async def play(self, directory: Path, base: int) -> bool:
+        """
+        Start brokers, send, kill; the name server runs.
+
+        :param base: the name server's port; those above it are free.
+        :returns: everything that was acknowledged is there.
+        """
+        raise NotImplementedError
+
+    async def run(self, directory: Path, ports: int) -> bool:
+        """
+        Play it beside a name server.
+
+        :param ports: how many it takes.
+        """
+        base = free_ports(ports)
+        namesrv = NamesrvController(
+            make_host(self._reactor),
+            NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),
+            NettyServerConfig(listen_port=base),
+            interface="127.0.0.1",
+        )
+        await namesrv.start()
+        try:
+            return await self.play(directory, base)
+        finally:
+            await self.client.stop()
+            await namesrv.stop()
+
+    async def wait_ready(self, *brokers: Any) -> None:
+        """Until their processes say so."""
+        for process, output in brokers:
+            await self.until(partial(_says_ready, output), f"{output.name}: not ready", process)
+
+    async def until(
+        self, condition: Callable[[], Awaitable[bool]], what: str, process: Any = None
+    ) -> None:
+        """
+        Wait for a condition, 30 s.
+
+        :raises click.ClickException: it does not come.
+        """
+        for _ in range(300):
+            try:
+                if await condition():
+                    return
+            except RemotingError:
+                pass
+            if process is not None and process.poll() is not None:
+                break
+            await deferLater(self._reactor, 0.1)
+        raise click.ClickException(what)
+
+    async def send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
+        """One message; its answer's code, and the answer."""
+        properties = f"UNIQ_KEY\x01{number & KEY_MASK:032X}\x02WAIT\x01true"
+        request = send_request(
+            "demo", topic, queue_id, str(number).encode(), properties, int(time.time() * 1000)
+        )
+        response = await self.client.invoke(address, request, 6000)
+        return response.code, response
+
+    async def produce(self, master: str) -> None:
+        """Send them all, and count the answers."""
+        began = time.monotonic()
+        window = DeferredSemaphore(IN_FLIGHT)
+        columns = (
+            TextColumn("sending"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console) as progress:
+            task = progress.add_task("send", total=self._messages)
+
+            async def one(number: int) -> None:
+                await self._count(master, number)
+                progress.advance(task)
+
+            def start(number: int) -> Deferred[None]:
+                return Deferred.fromCoroutine(one(number))
+
+            await gatherResults([window.run(start, n) for n in range(self._messages)])
+        rate = self._messages / (time.monotonic() - began)
+        self.console.print(
+            f"{len(self._acknowledged):,} of {self._messages:,} acknowledged with SEND_OK"
+            f" ({rate:,.0f}/s from this Python client); other answers: {self._other or 'none'}"
+        )
+
+    async def _count(self, master: str, number: int) -> None:
+        try:
+            code, response = await self.send(master, TOPIC, number % QUEUES, number)
+        except RemotingError as error:
+            self._other[str(error)] = self._other.get(str(error), 0) + 1
+            return
+        if code == 0:
+            self._acknowledged.add(number)
+        else:
+            reason = f"{code} {response.remark or ''}".strip()
+            self._other[reason] = self._other.get(reason, 0) + 1
+
+    async def route(self, namesrv: str, topic: str) -> dict[str, str]:
+        """Addresses by brokerId."""
+        response = await self.client.invoke(namesrv, route_request(topic), 3000)
+        if response.code != 0 or response.body is None:
+            return {}
+        addresses: dict[str, str] = {}
+        for data in json.loads(response.body)["brokerDatas"]:
+            addresses.update(data["brokerAddrs"])
+        return addresses
+
+    async def verdict(self, who: str, address: str) -> bool:
+        """
+        Read everything back.
+
+        :param who: the broker at that address, for people.
+        """
+        queues = [await self._read_queue(address, queue_id) for queue_id in range(QUEUES)]
+        found = [number for queue in queues for number in queue]
+        missing = self._acknowledged.difference(found)
+        in_order = all(queue == sorted(queue) for queue in queues)
+        repeated = len(found) - len(set(found))
+        self.console.print(
+            f"read back from {who} at {address}: {len(found):,} messages;"
+            f" acknowledged but missing: {len(missing)}; repeated: {repeated};"
+            f" order per queue kept: {'yes' if in_order else 'NO'}"
+        )
+        good = bool(self._acknowledged) and not missing and not repeated and in_order
+        self.console.print(
+            "[green]nothing that was acknowledged is lost[/green]"
+            if good
+            else f"[red]FAILED[/red]: lost {sorted(missing)[:10]}"
+        )
+        return good
+
+    async def _read_queue(self, address: str, queue_id: int) -> list[int]:
+        numbers: list[int] = []
+        offset = 0
+        while True:
+            response = await self.client.invoke(
+                address, pull_request("TOOLS_CONSUMER", TOPIC, queue_id, offset), 6000
+            )
+            if response.code != ResponseCode.SUCCESS or response.body is None:
+                return numbers
+            found = [int(record.body) for record in decode_records(response.body)]
+            numbers += [number for number in found if number != PROBE]
+            offset = int((response.ext or {})["nextBeginOffset"])
+
+
+async def _says_ready(output: Path) -> bool:
+    return "READY {" in output.read_text()
