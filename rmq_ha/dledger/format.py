@@ -22,8 +22,9 @@ Where an entry does not fit, the rest of a file is a blank: int32 -1, int32 its 
 
 An index entry, at 32 times the index: int32 magic, int64 pos, int32 size, int64 index, int64 term.
 
-Ours alone, in files of their own that upstream does not look at, so that a torn or rotten body is
-found: at 8 times the index the CRC-32 of the 48 bytes, and that of the body.
+Ours alone, in files of their own that upstream does not look at: at 8 times the index the CRC-32 of
+the 48 bytes and the term of the entry before, and that of the body. So a torn or rotten body is
+found, and an entry that a crash brought back behind one that it never followed.
 
 Big-endian. Spec: dledger.md, chapter 3.
 """
@@ -47,6 +48,7 @@ HEADER = Struct(">iiqqqiiii")
 BLANK = Struct(">ii")
 INDEX = Struct(">iqiqq")
 CHECKSUMS = Struct(">II")
+PREVIOUS_TERM = Struct(">q")
 assert (HEADER.size, BLANK.size) == (ENTRY_HEADER_SIZE, BLANK_SIZE)
 assert (INDEX.size, CHECKSUMS.size) == (INDEX_UNIT, CHECKSUM_UNIT)
 
@@ -140,9 +142,15 @@ def decode_index(data: bytes, offset: int = 0) -> IndexEntry:
     return IndexEntry(*INDEX.unpack_from(data, offset))
 
 
-def encode_checksums(header: bytes | memoryview, body: bytes | memoryview) -> bytes:
-    """What finds out later whether the body still belongs to the header."""
-    return CHECKSUMS.pack(crc32(header), crc32(body))
+def encode_checksums(
+    header: bytes | memoryview, body: bytes | memoryview, previous_term: int
+) -> bytes:
+    """
+    What finds out later whether an entry is whole and where it belongs.
+
+    :param previous_term: of the entry before; -1: none, or not known.
+    """
+    return CHECKSUMS.pack(crc32(PREVIOUS_TERM.pack(previous_term), crc32(header)), crc32(body))
 
 
 def place_after(pos: int, size: int, file_size: int) -> int:

@@ -4,7 +4,6 @@ Spec: dledger.md, chapters 3 and 15; sections 11.5 and 11.6.
 """
 
 from collections.abc import Sequence
-from errno import EDQUOT, ENOSPC
 
 from twisted.logger import Logger
 
@@ -22,7 +21,7 @@ from rmq_ha.dledger.ledger_files import LedgerFiles
 from rmq_ha.dledger.ledger_recovery import LedgerRecovery, Recovered
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.recent import RecentEntries
-from rmq_ha.dledger.term_file import CheckpointFile
+from rmq_ha.dledger.term_file import CheckpointFile, disk_error
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.seams import Disk
@@ -113,7 +112,7 @@ class Ledger:
             raise StoreError(f"cannot recover the ledger: {error}") from error
         self.commit(checkpoint.committed_index)
         self._on_disk = checkpoint.synced or SyncedUpTo()
-        self.files.all_dirty_from(self._on_disk.pos)
+        self.files.all_dirty_from(self._on_disk.pos, self._on_disk.index)
         self.sync(thorough=True)
         self.log.info(
             "ledger recovered: entries {begin} to {end}, term {term}, {pos} bytes, committed "
@@ -219,9 +218,11 @@ class Ledger:
         if self.fault is not None:
             self._resume()
         try:
-            self.files.write(entries, self.end_pos)
+            self.files.write(entries, self.end_pos, self.end_term)
         except OSError as error:
-            self._refuse(f"cannot write entry {entries[0].index}: {error}", error)
+            failure = disk_error(f"cannot write entry {entries[0].index}", error)
+            self._refuse(str(failure))
+            raise failure from error
         last = entries[-1]
         if self.end_index < 0:
             self.begin_index, self.begin_pos = entries[0].index, entries[0].pos
@@ -229,20 +230,17 @@ class Ledger:
         self.end_pos = last.pos + ENTRY_HEADER_SIZE + len(last.body)
         self._recent.add(entries)
 
-    def _refuse(self, reason: str, error: OSError) -> None:
+    def _refuse(self, reason: str) -> None:
         """Wipe what a failed write left; as long as that is not possible, take nothing more."""
         self.fault = reason
         try:
             self._wipe()
-        except (OSError, StoreError) as wipe_error:
+        except (OSError, StoreError) as error:
             self.log.error(
                 "{reason}; cannot wipe it: {error}: the ledger takes no more entries",
                 reason=reason,
-                error=wipe_error,
+                error=error,
             )
-        if error.errno in (ENOSPC, EDQUOT):
-            raise LedgerFull(reason) from error
-        raise StoreError(reason) from error
 
     def _resume(self) -> None:
         """:raises StoreError: what is wrong has not passed."""
@@ -348,13 +346,13 @@ class Ledger:
         The checkpoint must not vouch for what will be written in their place. That happens once
         in a leadership at most, so it may block for a moment.
         """
-        self.synced_index = min(self.synced_index, index)
-        if self._job is not None:
-            self._job.cut(index)
         if self._on_disk.index > index:
             kept = self._kept(index)
             self.checkpoint_file.save(Checkpoint(min(self.committed_index, index), index, kept))
             self._on_disk = kept
+        self.synced_index = min(self.synced_index, index)
+        if self._job is not None:
+            self._job.cut(index)
 
     def _kept(self, index: int) -> SyncedUpTo:
         """An entry, as the checkpoint names it."""
@@ -387,14 +385,16 @@ class Ledger:
         return self._read(index, max_bytes, min(max_count, self.end_index - index + 1))
 
     def _read(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
+        before = 1 if index > self.begin_index else 0
         try:
-            located = self.files.located(index, max(1, min(max_count, _READ_COUNT)))
-            count, size = 1, located[0].size if located else 0
+            located = self.files.located(index - before, min(max_count, _READ_COUNT) + before)
+            count, size = before + 1, sum(one.size for one in located[before : before + 1])
             while count < len(located) and (size := size + located[count].size) <= max_bytes:
                 count += 1
-            if not located:
+            if len(located) <= before:
                 raise StoreError(f"the index does not know entry {index}")
-            return self.files.read_entries(located[:count])
+            term = located[0].term if before else None
+            return self.files.read_entries(located[before:count], term)
         except OSError as error:
             raise StoreError(f"cannot read entry {index}: {error}") from error
 
@@ -504,13 +504,14 @@ class Ledger:
 
     def drop_files(self, count: int) -> list[str]:
         """
-        Let go of the oldest data files, never of one that is not wholly committed.
+        Let go of the oldest data files, never of one that is not wholly committed and synced.
 
         :returns: paths to delete, in this order.
         :raises StoreError: what is left does not begin with an entry.
         """
         starts = self.files.data.row.starts
-        while count > 0 and (count >= len(starts) or starts[count] > self.committed_pos):
+        safe = min(self.committed_pos, self._on_disk.pos)
+        while count > 0 and (count >= len(starts) or starts[count] > safe):
             count -= 1
         if count <= 0:
             return []

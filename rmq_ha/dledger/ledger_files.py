@@ -3,7 +3,7 @@
 Spec: dledger.md, chapter 3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rmq_ha.dledger.format import (
     BLANK,
@@ -33,11 +33,13 @@ class DirtyRow:
 
     :ivar row: the files.
     :ivar dirty: starts of files that were written since `take`.
+    :ivar gone: starts of files that were closed for good since then.
     """
 
     def __init__(self, row: FileRow) -> None:
         self.row = row
         self.dirty: set[int] = set()
+        self.gone: set[int] = set()
 
     def write(self, position: int, data: bytes) -> None:
         """
@@ -79,23 +81,31 @@ class DirtyRow:
         """Nothing is left from a position on: later files are deleted, the rest reads as zero."""
         for start in reversed([start for start in self.row.starts if start >= position]):
             self.dirty.discard(start)
+            self.gone.add(start)
             self.row.delete(start)
         start = self.row.start_of(position)
         if start in self.row.starts:
             self.dirty.add(start)
             self.row.file(start).zero(position - start)
 
+    def all_dirty_from(self, position: int) -> None:
+        """Nobody knows what from there on is on the disk."""
+        size = self.row.file_size
+        self.dirty.update(start for start in self.row.starts if start + size > position)
+
     def drop_before(self, position: int) -> list[str]:
         """Let go of whole files below a position; their paths, oldest first, for deletion."""
         size = self.row.file_size
         old = [start for start in self.row.starts[:-1] if start + size <= position]
         self.dirty.difference_update(old)
+        self.gone.update(old)
         return [self.row.forget(start) for start in old]
 
     def take(self) -> list[tuple[int, File]]:
         """The files to sync; they count as clean now."""
         taken = [(start, self.row.file(start)) for start in sorted(self.dirty)]
         self.dirty.clear()
+        self.gone.clear()
         return taken
 
     def close_idle(self) -> None:
@@ -137,11 +147,12 @@ class LedgerFiles:
         for part in (self.data, self.index, self.checksums):
             part.row.load()
 
-    def write(self, entries: Sequence[Entry], end_pos: int) -> None:
+    def write(self, entries: Sequence[Entry], end_pos: int, term: int) -> None:
         """
         Write consecutive entries: one write a data file, the data last.
 
         :param end_pos: where the entry before them ends.
+        :param term: of that entry; -1: there is none.
         :raises OSError: the disk refuses; `cut` what is there.
         """
         parts: list[bytes] = []
@@ -155,7 +166,8 @@ class LedgerFiles:
                 segments.append((entry.pos, parts))
             header = encode_header(entry)
             parts += (header, entry.body)
-            checksums.append(encode_checksums(header, entry.body))
+            checksums.append(encode_checksums(header, entry.body, term))
+            term = entry.term
             position = entry.pos + ENTRY_HEADER_SIZE + len(entry.body)
         first = entries[0].index
         self.checksums.write(CHECKSUM_UNIT * first, b"".join(checksums))
@@ -184,13 +196,11 @@ class LedgerFiles:
             parts.append(self.index)
         return [(part, start, file) for part in parts for start, file in part.take()]
 
-    def all_dirty_from(self, pos: int) -> None:
-        """Nobody knows what of the data from a position on is on the disk."""
-        self.data.dirty.update(
-            start for start in self.data.row.starts if start + self.file_size > pos
-        )
-        for part in (self.index, self.checksums):
-            part.dirty.update(part.row.starts[-2:] if pos >= 0 else part.row.starts)
+    def all_dirty_from(self, pos: int, index: int) -> None:
+        """Nobody knows what from a position, and from an entry, on is on the disk."""
+        self.data.all_dirty_from(pos)
+        self.index.all_dirty_from(INDEX_UNIT * index)
+        self.checksums.all_dirty_from(CHECKSUM_UNIT * index)
 
     def close_idle(self) -> None:
         """Give descriptors of clean files back when many are open."""
@@ -224,41 +234,31 @@ class LedgerFiles:
             found.append(one)
         return found
 
-    def read_entries(self, located: Sequence[IndexEntry]) -> list[Entry]:
+    def read_entries(self, located: Sequence[IndexEntry], term: int | None) -> list[Entry]:
         """
         Consecutive entries: one read for those that stand side by side.
 
+        :param term: of the entry before; None: not known.
         :raises CorruptRecord: one is damaged.
         """
         first = located[0].index
         checksums = self.checksums.read_over(CHECKSUM_UNIT * first, CHECKSUM_UNIT * len(located))
         entries: list[Entry] = []
-        begin = 0
-        while begin < len(located):
-            end = begin + 1
-            while (
-                end < len(located)
-                and located[end].pos == located[end - 1].pos + located[end - 1].size
-            ):
-                end += 1
-            pos = located[begin].pos
-            data = self.data.read(pos, located[end - 1].pos + located[end - 1].size - pos)
-            for one in located[begin:end]:
-                known = checksums[CHECKSUM_UNIT * (one.index - first) :][:CHECKSUM_UNIT]
-                entries.append(self._entry(data, one.pos - pos, one, known))
-            begin = end
+        for run in _runs(located):
+            pos = run[0].pos
+            data = self.data.read(pos, run[-1].pos + run[-1].size - pos)
+            for one in run:
+                offset = one.pos - pos
+                entry = decode_entry(data, offset)
+                if (entry.index, entry.pos) != (one.index, one.pos):
+                    raise CorruptRecord(f"at {one.pos} is not entry {one.index}: {entry.index}")
+                if term is not None:
+                    header = data[offset : offset + ENTRY_HEADER_SIZE]
+                    known = checksums[CHECKSUM_UNIT * (one.index - first) :][:CHECKSUM_UNIT]
+                    check_body(known, encode_checksums(header, entry.body, term), one)
+                term = one.term
+                entries.append(entry)
         return entries
-
-    def _entry(self, data: bytes, offset: int, one: IndexEntry, known: bytes) -> Entry:
-        entry = decode_entry(data, offset)
-        if (entry.index, entry.pos) != (one.index, one.pos):
-            raise CorruptRecord(f"at {one.pos} is not entry {one.index} but {entry.index}")
-        if is_damaged(known, data[offset : offset + ENTRY_HEADER_SIZE], entry.body):
-            raise CorruptRecord(
-                f"entry {one.index} at {one.pos} is damaged: the disk returned another body than "
-                "was written; empty this member's directory, so that it copies the leader's"
-            )
-        return entry
 
     def close(self) -> None:
         """Close every file."""
@@ -266,11 +266,26 @@ class LedgerFiles:
             part.row.close()
 
 
-def is_damaged(known: bytes, header: bytes, body: bytes | memoryview) -> bool:
-    """
-    A checksum of this very header exists, and the body does not fit it.
+def _runs(located: Sequence[IndexEntry]) -> Iterator[Sequence[IndexEntry]]:
+    """Those that stand side by side."""
+    begin = 0
+    for end in range(1, len(located)):
+        before = located[end - 1]
+        if located[end].pos != before.pos + before.size:
+            yield located[begin:end]
+            begin = end
+    yield located[begin:]
 
-    :param known: the 8 bytes; those of another entry, or none, say nothing.
+
+def check_body(known: bytes, found: bytes, one: IndexEntry) -> None:
     """
-    found = encode_checksums(header, body)
-    return known[:4] == found[:4] and known != found
+    See that an entry is what was written.
+
+    :param known: its checksums; those of another entry, or none, say nothing.
+    :raises CorruptRecord: only the body differs.
+    """
+    if known != found and known[:4] == found[:4]:
+        raise CorruptRecord(
+            f"entry {one.index} at {one.pos} is damaged: the disk returns another body than was "
+            "written; empty this member's directory, so that it copies the leader's"
+        )

@@ -4,6 +4,7 @@ Spec: dledger.md, section 3.1.
 """
 
 from collections.abc import Callable
+from errno import EDQUOT, ENOSPC
 from typing import TypeVar
 
 from twisted.logger import Logger
@@ -16,7 +17,7 @@ from rmq_ha.dledger.format import (
     encode_term,
 )
 from rmq_ha.dledger.values import TermVote
-from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.errors import CorruptRecord, LedgerFull, StoreError
 from rmq_ha.seams import Disk
 
 T = TypeVar("T")
@@ -78,12 +79,9 @@ class TermFile:
         """
         Put it on the disk. Blocks: for the worker.
 
-        :raises StoreError: the disk refuses; the old content is still there.
+        :raises StoreError: the disk refuses (LedgerFull: is full); the old content is still there.
         """
-        try:
-            self._disk.replace(self._path, encode_term(state), backup=True)
-        except OSError as error:
-            raise StoreError(f"cannot write {self._path}: {error}") from error
+        _save(self._disk, self._path, encode_term(state))
 
 
 class CheckpointFile:
@@ -115,12 +113,9 @@ class CheckpointFile:
         """
         Put it on the disk. Blocks: for the worker.
 
-        :raises StoreError: the disk refuses; the old content is still there.
+        :raises StoreError: the disk refuses (LedgerFull: is full); the old content is still there.
         """
-        try:
-            self._disk.replace(self._path, encode_checkpoint(checkpoint), backup=True)
-        except OSError as error:
-            raise StoreError(f"cannot write {self._path}: {error}") from error
+        _save(self._disk, self._path, encode_checkpoint(checkpoint))
 
 
 def _load(disk: Disk, path: str, decode: Callable[[bytes], T], faults: list[str]) -> T | None:
@@ -132,3 +127,16 @@ def _load(disk: Disk, path: str, decode: Callable[[bytes], T], faults: list[str]
     except (OSError, CorruptRecord) as error:
         faults.append(f"{path}: {error}")
         return None
+
+
+def _save(disk: Disk, path: str, data: bytes) -> None:
+    try:
+        disk.replace(path, data, backup=True)
+    except OSError as error:
+        raise disk_error(f"cannot write {path}", error) from error
+
+
+def disk_error(what: str, error: OSError) -> StoreError:
+    """The exception for a call that the disk refused."""
+    is_full = error.errno in (ENOSPC, EDQUOT)
+    return (LedgerFull if is_full else StoreError)(f"{what}: {error}")

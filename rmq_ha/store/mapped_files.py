@@ -62,12 +62,25 @@ class FileRow:
         self.starts = sorted(self._paths)
         while self.starts and self._disk.size(self._paths[self.starts[-1]]) == 0:
             self.delete(self.starts[-1])  # a crash came between its name and its size
+        self._drop_empty_before_gap()
         for before, after in zip(self.starts, self.starts[1:], strict=False):
             if after - before != self.file_size:
                 raise StoreError(
                     f"between {self._paths[before]} and {self._paths[after]} is not one file of "
                     f"{self.file_size} bytes; restore what is missing or move the older files away"
                 )
+
+    def _drop_empty_before_gap(self) -> None:
+        """A crash came when the row had just been begun anew elsewhere."""
+        empty: list[int] = []
+        for start in list(self.starts):
+            if empty and start - empty[-1] != self.file_size:
+                for other in empty:
+                    self.delete(other)
+                empty.clear()
+            if self._disk.size(self._paths[start]):
+                return
+            empty.append(start)
 
     def _check(self, path: str, name: str) -> None:
         if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
