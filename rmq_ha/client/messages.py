@@ -73,14 +73,15 @@ class Message:
     ) -> None:
         """
         :param keys: what it can be queried by: one text with blanks between them, or several.
-        :param properties: the application's own.
+        :param properties: the application's own; other arguments win over RocketMQ's names in it.
         :param delay_time_level: 1 to 18 (1s 5s 10s 30s 1m ... 2h by default); 0: at once.
         :param wait_store_msg_ok: the broker answers when flush and replica are done too.
         """
         self.topic = topic
         self.body = body
         self.flag = flag
-        own = self.properties = dict(properties) if properties else {}
+        own: dict[str, str] = {}
+        self.properties = own
         if tags:
             own[TAGS] = tags
         if keys:
@@ -88,6 +89,9 @@ class Message:
         own[WAIT] = "true" if wait_store_msg_ok else "false"
         if delay_time_level:
             own[DELAY] = str(delay_time_level)
+        if properties:
+            for name, value in properties.items():
+                own.setdefault(name, value)
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {len(self.body)} bytes, {self.properties!r})"

@@ -246,10 +246,10 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
     """What the caller gets when all attempts were in vain."""
     if send.given_up is not None:
         return send.given_up
-    if error is not None and not isinstance(error, RemotingError):
-        # Of a selector or a hook, or the only attempt's own.
-        if send.tries < 2 or not isinstance(error, MQClientError):
-            return error
+    is_own = error is not None and not isinstance(error, RemotingError)
+    if is_own and (send.tries < 2 or not isinstance(error, MQClientError)):
+        assert error is not None
+        return error  # of a selector or a hook, or what the only attempt was told
     waited = send.timeout_ms - (send.deadline - now) * 1000
     text = (
         f"tried {send.tries} times within {waited:.0f} ms to send to {send.topic.shown}, at "
