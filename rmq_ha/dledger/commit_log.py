@@ -150,7 +150,12 @@ class DLedgerCommitLog:
         if self.fault is not None or term is None:
             status = _BUSY if self.fault is None else PutMessageStatus.SERVICE_NOT_AVAILABLE
             return [status] * len(messages)
-        return self._append(messages, contiguous, now_ms, term).results
+        after = self.ledger.end_pos
+        group = self._append(messages, contiguous, now_ms, term)
+        if group.requests:
+            self._remember(after, group.requests)
+            self.grown()
+        return group.results
 
     def begin_term(self, term: int, host: Address, now_ms: int) -> bool:
         """
@@ -168,8 +173,9 @@ class DLedgerCommitLog:
         )
         if self.fault is not None:
             return False
-        group = self._append([mark], False, now_ms, term)
-        return bool(group.requests)
+        is_written = bool(self._append([mark], False, now_ms, term).requests)
+        self.grown()
+        return is_written
 
     def _append(self, messages: list[Message], whole: bool, now_ms: int, term: int) -> Group:
         ledger, encoder = self.ledger, self.encoder
@@ -191,8 +197,6 @@ class DLedgerCommitLog:
         if entries[-1].pos + ENTRY_HEADER_SIZE != group.requests[-1].physical_offset:
             self.fault = f"an entry came to {entries[-1].pos}; this is a mistake in rmq-ha"
         self.last_store_timestamp = stamp
-        self._remember(after, group.requests)
-        self.grown()
         return group
 
     def _remember(self, after: int, requests: list[DispatchRequest]) -> None:

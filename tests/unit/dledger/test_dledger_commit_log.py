@@ -1,0 +1,236 @@
+"""The commit log over a ledger. Spec: dledger.md, chapters 4 and 15."""
+
+from typing import Any
+
+import pytest
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.tail import TERM_TOPIC, LedgerTail
+from rmq_ha.errors import DivergedLog, StoreError
+from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.testing.host import World
+
+HOST = Address.parse("10.1.2.3", 10911)
+FILE_SIZE = 8192
+NOW = 1_700_000_000_000
+
+
+class Leads:
+    """A leadership that can end."""
+
+    term: int | None = 3
+
+    def term_to_append(self) -> int | None:
+        return self.term
+
+
+class Rig:
+    def __init__(self, file_size: int = FILE_SIZE) -> None:
+        self.world = World(1)
+        self.host = self.world.add("n0")
+        self.file_size = file_size
+        self.leads = Leads()
+        self.open()
+
+    def open(self) -> None:
+        ledger = Ledger(self.host.disk, "/d", self.file_size, index_file_size=32 * 1024)
+        ledger.load()
+        config = MessageStoreConfig()
+        self.log = DLedgerCommitLog(config, ledger, [1000])
+        self.log.leadership = self.leads
+        self.log.admits = True
+
+    def put(self, *bodies: bytes, topic: str = "T", whole: bool = False) -> list[Any]:
+        messages = [Message(topic, 0, body, HOST, HOST, NOW) for body in bodies]
+        return self.log.append_group(messages, whole, NOW)
+
+    def commit(self) -> None:
+        self.log.ledger.commit(self.log.ledger.end_index)
+
+    def dispatched(self, position: int = 0) -> list[DispatchRequest]:
+        tail, found = LedgerTail(self.log), []
+        position = max(position, self.log.min_offset)
+        while position < self.log.max_offset:
+            part = tail.next_slice(position, False)
+            assert part is not None
+            found += part.requests
+            position = part.end
+        return found
+
+
+def test_a_record_lies_48_bytes_behind_the_start_of_its_entry() -> None:
+    """Spec: dledger.md, chapter 4: physical offset = pos + 48, patched into the record."""
+    rig = Rig()
+    results = rig.put(b"one", b"two")
+    entries = [rig.log.ledger.entry(index) for index in (0, 1)]
+    for entry, result in zip(entries, results, strict=True):
+        assert entry is not None
+        assert result.physical_offset == entry.pos + 48
+        assert decode_record(entry.body).physical_offset == entry.pos + 48
+        assert result.msg_id.endswith(f"{entry.pos + 48:016X}")
+        assert entry.term == 3
+    assert [result.queue_offset for result in results] == [0, 1]
+
+
+def test_a_run_over_the_end_of_a_file_lands_where_the_ledger_puts_it() -> None:
+    """Spec: dledger.md, section 3.3."""
+    rig = Rig()
+    results = rig.put(*[b"x" * 700 for _ in range(40)])
+    ledger = rig.log.ledger
+    for index, result in enumerate(results):
+        entry = ledger.entry(index)
+        assert entry is not None
+        assert entry.pos == result.physical_offset - 48
+        assert len(entry.body) == result.size
+    assert ledger.end_pos > 3 * FILE_SIZE
+
+
+def test_nothing_is_visible_before_it_is_committed() -> None:
+    """Spec: dledger.md, section 15.3; single records can be read."""
+    rig = Rig()
+    (first,) = rig.put(b"one")
+    assert rig.log.max_offset == 0
+    rig.commit()
+    (second,) = rig.put(b"two")
+    assert rig.log.max_offset == first.physical_offset + first.size
+    assert [request.physical_offset for request in rig.dispatched()] == [first.physical_offset]
+    assert rig.log.record_at(second.physical_offset, second.size) is not None
+
+
+def test_dispatch_finds_the_same_in_memory_and_on_the_disk() -> None:
+    """Over blanks, and with the first record of a term left out."""
+    rig = Rig()
+    assert rig.log.begin_term(3, HOST, NOW)
+    for _ in range(6):
+        rig.put(*[b"x" * 700 for _ in range(5)])
+    rig.commit()
+    kept = rig.dispatched()
+    rig.log.pending.clear()
+    read = rig.dispatched()
+    assert [request.physical_offset for request in kept] == [
+        request.physical_offset for request in read
+    ]
+    assert [request.queue_offset for request in read] == list(range(30))
+    assert {request.topic for request in read} == {"T"}
+
+
+def test_what_was_appended_and_cut_again_is_not_dispatched_from_memory() -> None:
+    """Another leader's entries stand in its place; the service clears what this one remembers."""
+    rig = Rig()
+    rig.put(b"kept")
+    rig.put(b"lost")
+    ledger = rig.log.ledger
+    first = ledger.entry(0)
+    assert first is not None
+    ledger.truncate_to(first)
+    rig.log.pending.clear()
+    rig.put(b"new")
+    rig.commit()
+    bodies = [
+        decode_record(rig.log.record_at(request.physical_offset, request.size) or b"").body
+        for request in rig.dispatched()
+    ]
+    assert bodies == [b"kept", b"new"]
+
+
+def test_the_first_record_of_a_term_belongs_to_no_queue() -> None:
+    """Spec: dledger.md, section 18.2."""
+    rig = Rig()
+    assert rig.log.begin_term(3, HOST, NOW)
+    entry = rig.log.ledger.entry(0)
+    assert entry is not None
+    record = decode_record(entry.body)
+    assert (record.topic, record.queue_offset, record.sys_flag & 0xC) == (TERM_TOPIC, 0, 0xC)
+    assert record.body == b"term 3"
+    assert rig.log.encoder.queue_offsets == {}
+
+
+def test_a_member_that_may_not_append_says_busy() -> None:
+    """Spec: dledger.md, section 10.5: pos -1 for whatever reason."""
+    rig = Rig()
+    rig.leads.term = None
+    assert rig.put(b"x") == [PutMessageStatus.OS_PAGECACHE_BUSY]
+    rig.leads.term = 3
+    rig.log.admits = False
+    assert rig.put(b"x") == [PutMessageStatus.OS_PAGECACHE_BUSY]
+    rig.log.fault = "sync failed"
+    assert rig.put(b"x") == [PutMessageStatus.SERVICE_NOT_AVAILABLE]
+    assert rig.log.ledger.end_index == -1
+
+
+def test_an_entry_has_4_mib_at_most() -> None:
+    """Spec: dledger.md, section 3.2: refused before anything is written."""
+    rig = Rig(16 << 20)
+    assert rig.put(b"x" * (4 << 20)) == [PutMessageStatus.MESSAGE_ILLEGAL]
+    (result,) = rig.put(b"x" * ((4 << 20) - 1000))
+    assert isinstance(result, AppendResult)
+
+
+def test_a_batch_is_stored_whole_or_not_at_all() -> None:
+    """Spec: dledger.md, chapter 4: it becomes several entries."""
+    rig = Rig()
+    refused = rig.put(b"small", b"x" * FILE_SIZE, whole=True)
+    assert refused == [PutMessageStatus.MESSAGE_ILLEGAL] * 2
+    assert rig.log.ledger.end_index == -1
+    assert len(rig.put(b"a", b"b", b"c", whole=True)) == 3
+    assert rig.log.ledger.end_index == 2
+
+
+def test_a_disk_that_refuses_loses_no_numbers_and_may_recover() -> None:
+    rig = Rig()
+    rig.put(b"a")
+    rig.host.disk.is_full = True
+    big = [b"x" * 3000 for _ in range(2)]
+    assert rig.put(*big) == [PutMessageStatus.SERVICE_NOT_AVAILABLE] * 2
+    rig.host.disk.is_full = False
+    results = rig.put(b"b", b"c")
+    assert [result.queue_offset for result in results] == [1, 2]
+    rig.commit()
+    assert len(rig.dispatched()) == 3
+
+
+def test_only_starts_of_records_are_records() -> None:
+    rig = Rig()
+    (result,) = rig.put(b"hello")
+    log = rig.log
+    data = log.record_at(result.physical_offset)
+    assert data is not None
+    assert decode_record(data).body == b"hello"
+    for offset in (-1, 0, 47, result.physical_offset + 1, 10**9):
+        assert log.record_at(offset) is None
+    assert log.record_at(result.physical_offset, 10**6) is None
+
+
+def test_it_takes_no_bytes_of_a_classic_master() -> None:
+    """Spec: dledger.md, section 15.3."""
+    with pytest.raises(DivergedLog):
+        Rig().log.append_raw(0, b"x")
+
+
+def test_damage_that_recovery_missed_stops_dispatch_and_says_where() -> None:
+    """Nothing is skipped in silence."""
+    rig = Rig()
+    rig.put(b"a")
+    rig.put(b"b")
+    rig.commit()
+    rig.log.pending.clear()
+    second = rig.log.ledger.entry(1)
+    assert second is not None
+    rig.log.row.file(0).pwrite(bytes(48), second.pos)
+    with pytest.raises(StoreError, match=f"at {second.pos}"):
+        rig.dispatched()
+
+
+def test_an_entry_without_a_record_is_left_out_alone() -> None:
+    """Upstream drops the rest of what it can read. Spec: dledger.md, section 15.2."""
+    rig = Rig()
+    rig.put(b"a")
+    rig.log.ledger.append(3, [b"no record at all"])
+    rig.put(b"b")
+    rig.commit()
+    rig.log.pending.clear()
+    assert [request.queue_offset for request in rig.dispatched()] == [0, 1]
