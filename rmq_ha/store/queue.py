@@ -5,6 +5,7 @@ Spec: store.md, section 3.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from struct import error as struct_error
 
 from twisted.logger import Logger
@@ -15,15 +16,14 @@ from rmq_ha.store.format.consumequeue import (
     FILLER_SIZE,
     UNIT,
     UNIT_SIZE,
-    count_valid,
     decode_units,
     is_extension_address,
 )
 from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
 from rmq_ha.store.queue_ext import QueueExtension
 from rmq_ha.store.queue_files import QueueFiles
+from rmq_ha.store.queue_search import WALK_SIZE, Bounds, first_from, nearest_in_time, valid_part
 
-_WALK_SIZE = 800 * UNIT_SIZE
 _MAX_POSITION = 1 << 62
 
 
@@ -153,18 +153,6 @@ class ConsumeQueue:
         units = decode_units(self._files.read(self._path(start), UNIT_SIZE, position - start))
         return units[0] if units else (0, 0, 0)
 
-    def _first_from(self, low: int, high: int, physical_offset: int) -> int:
-        """The position of the first message at or behind a physical offset; `high` if none."""
-        while low < high:
-            middle = (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE
-            offset, size, _ = self._unit(middle)
-            # a hole, which lost power may leave, lies behind all that is surely there
-            if size != FILLER_SIZE and (offset >= physical_offset or size <= 0):
-                high = middle
-            else:
-                low = middle + UNIT_SIZE
-        return low
-
     def offset_by_time(
         self, ms: int, store_time_of: Callable[[int, int], int], min_physical_offset: int
     ) -> int:
@@ -179,44 +167,9 @@ class ConsumeQueue:
         """
         if not self._starts:
             return 0
-        start = self._file_by_time(ms, store_time_of)
-        low = max(start, self._min)
-        high = min(start + self._size, self._end) - UNIT_SIZE
-        before, before_time, after, after_time = start, -1, -1, -1
-        while low <= high:
-            middle = (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE
-            physical_offset, size, _ = self._unit(middle)
-            if physical_offset < min_physical_offset or size == FILLER_SIZE:
-                low = middle + UNIT_SIZE
-                before = middle
-                continue
-            time = store_time_of(physical_offset, size)
-            if time < 0:
-                return 0
-            if time == ms:
-                return middle // UNIT_SIZE
-            if time > ms:
-                high = middle - UNIT_SIZE
-                after, after_time = middle, time
-            else:
-                low = middle + UNIT_SIZE
-                before, before_time = middle, time
-        if after >= 0 and (before_time < 0 or ms - before_time > after_time - ms):
-            return after // UNIT_SIZE
-        return before // UNIT_SIZE
-
-    def _file_by_time(self, ms: int, store_time_of: Callable[[int, int], int]) -> int:
-        """The start of the first file whose last message is not older; else of the last file."""
-        low, high = 0, len(self._starts) - 1
-        while low < high:
-            middle = (low + high) // 2
-            last = self._starts[middle] + self._size - UNIT_SIZE
-            physical_offset, size, _ = self._unit(last)
-            if size != FILLER_SIZE and store_time_of(physical_offset, size) >= ms:
-                high = middle
-            else:
-                low = middle + 1
-        return self._starts[low]
+        bounds = Bounds(self._starts, self._size, self._min, self._end)
+        position = nearest_in_time(bounds, self._unit, ms, store_time_of, min_physical_offset)
+        return position // UNIT_SIZE
 
     # Writing
 
@@ -327,7 +280,7 @@ class ConsumeQueue:
         """
         self.max_physical_offset = -1
         for start in self._starts[-3:]:
-            valid, reached = self._walk(start)
+            valid, reached = valid_part(partial(self._files.read, self._path(start)), self._size)
             self._end = start + valid
             if reached >= 0:
                 self.max_physical_offset = reached
@@ -341,7 +294,7 @@ class ConsumeQueue:
             return
         start = self._start_of(self._end)
         if start >= 0:
-            rest = self._files.read(self._path(start), _WALK_SIZE, self._end - start)
+            rest = self._files.read(self._path(start), WALK_SIZE, self._end - start)
             if not last_exit_ok or rest != bytes(len(rest)):
                 self._files.zero(self._path(start), self._end - start)
         self._settle_extension()
@@ -353,27 +306,10 @@ class ConsumeQueue:
         start = self._start_of(self._end - UNIT_SIZE)
         codes: list[int] = []
         if start >= 0 and self._end > self._starts[0]:
-            first = max(start, self._end - _WALK_SIZE)
+            first = max(start, self._end - WALK_SIZE)
             data = self._files.read(self._path(start), self._end - first, first - start)
             codes = [code for *_, code in decode_units(data) if is_extension_address(code)]
         self._extension.settle(max(codes, default=None))
-
-    def _walk(self, start: int) -> tuple[int, int]:
-        """How many bytes of a file are valid, and where the last record ends; -1 without one."""
-        path = self._path(start)
-        position, reached = 0, -1
-        while position < self._size:
-            data = self._files.read(path, _WALK_SIZE, position)
-            valid = count_valid(data) * UNIT_SIZE
-            for at in range(valid - UNIT_SIZE, -1, -UNIT_SIZE):
-                physical_offset, size, _ = UNIT.unpack_from(data, at)
-                if size != FILLER_SIZE:
-                    reached = physical_offset + size
-                    break
-            position += valid
-            if not valid or valid < len(data):
-                break
-        return position, reached
 
     def last_record(self) -> tuple[int, int] | None:
         """
@@ -400,7 +336,7 @@ class ConsumeQueue:
         while self._starts:
             start = self._starts[-1]
             limit = min(start + self._size, self._end)
-            cut = self._first_from(start, limit, physical_offset)
+            cut = first_from(self._unit, start, limit, physical_offset)
             self._end = cut
             if cut > start:
                 break
@@ -445,7 +381,7 @@ class ConsumeQueue:
         start = self._starts[0]
         self._min = max(self._min, start)
         limit = min(start + self._size, self._end)
-        position = self._first_from(start, limit, min_physical_offset)
+        position = first_from(self._unit, start, limit, min_physical_offset)
         if position < limit:
             self._min = position
             # it stays the first one until the log starts behind it

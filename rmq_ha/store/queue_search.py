@@ -1,0 +1,118 @@
+"""Looking for a unit in a consume queue: by store time, by physical offset, and for the last one.
+
+Positions are bytes in the queue; `unit` reads the unit at one: physical offset, size, tag code.
+
+Spec: store.md, sections 3.4, 3.5 and 3.9.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT, UNIT_SIZE, count_valid
+
+WALK_SIZE = 800 * UNIT_SIZE
+
+UnitAt = Callable[[int], tuple[int, int, int]]
+StoreTimeOf = Callable[[int, int], int]
+
+
+class Bounds(NamedTuple):
+    """
+    Where the units of a queue are.
+
+    :ivar starts: of its files, ascending; at least one.
+    :ivar first: position of the first unit that may be read.
+    :ivar end: position behind the last one.
+    """
+
+    starts: Sequence[int]
+    file_size: int
+    first: int
+    end: int
+
+
+def nearest_in_time(
+    bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTimeOf, min_physical_offset: int
+) -> int:
+    """
+    The position of the message that was stored nearest to a time.
+
+    :param store_time_of: of a record, by physical offset and size; negative if it is gone.
+    :param min_physical_offset: of the CommitLog.
+    """
+    start = _file_by_time(bounds, unit, ms, store_time_of)
+    low = max(start, bounds.first)
+    high = min(start + bounds.file_size, bounds.end) - UNIT_SIZE
+    before, before_time, after, after_time = start, -1, -1, -1
+    while low <= high:
+        middle = _middle(low, high)
+        physical_offset, size, _ = unit(middle)
+        if physical_offset < min_physical_offset or size == FILLER_SIZE:
+            low = middle + UNIT_SIZE
+            before = middle
+            continue
+        time = store_time_of(physical_offset, size)
+        if time < 0:
+            return 0
+        if time == ms:
+            return middle
+        if time > ms:
+            high = middle - UNIT_SIZE
+            after, after_time = middle, time
+        else:
+            low = middle + UNIT_SIZE
+            before, before_time = middle, time
+    if after >= 0 and (before_time < 0 or ms - before_time > after_time - ms):
+        return after
+    return before
+
+
+def _file_by_time(bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTimeOf) -> int:
+    """The start of the first file whose last message is not older; else of the last file."""
+    low, high = 0, len(bounds.starts) - 1
+    while low < high:
+        middle = (low + high) // 2
+        physical_offset, size, _ = unit(bounds.starts[middle] + bounds.file_size - UNIT_SIZE)
+        if size != FILLER_SIZE and store_time_of(physical_offset, size) >= ms:
+            high = middle
+        else:
+            low = middle + 1
+    return bounds.starts[low]
+
+
+def first_from(unit: UnitAt, low: int, high: int, physical_offset: int) -> int:
+    """The position of the first message at or behind a physical offset; `high` if none."""
+    while low < high:
+        middle = _middle(low, high)
+        offset, size, _ = unit(middle)
+        # a hole, which lost power may leave, lies behind all that is surely there
+        if size != FILLER_SIZE and (offset >= physical_offset or size <= 0):
+            high = middle
+        else:
+            low = middle + UNIT_SIZE
+    return low
+
+
+def valid_part(read: Callable[[int, int], bytes], file_size: int) -> tuple[int, int]:
+    """
+    How many bytes of a file are valid units, and where the last record ends; -1 without one.
+
+    :param read: so many bytes, from a position in the file on.
+    """
+    position, reached = 0, -1
+    while position < file_size:
+        data = read(WALK_SIZE, position)
+        valid = count_valid(data) * UNIT_SIZE
+        for at in range(valid - UNIT_SIZE, -1, -UNIT_SIZE):
+            physical_offset, size, _ = UNIT.unpack_from(data, at)
+            if size != FILLER_SIZE:
+                reached = physical_offset + size
+                break
+        position += valid
+        if not valid or valid < len(data):
+            break
+    return position, reached
+
+
+def _middle(low: int, high: int) -> int:
+    return (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE
