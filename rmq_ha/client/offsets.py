@@ -130,6 +130,17 @@ class RemoteBrokerOffsetStore(_Memory):
             del self._table[queue]
         await DeferredList([Deferred.fromCoroutine(self.persist(queue)) for queue in self._table])
 
+    async def persist_surely(self, queues: Collection[MessageQueue]) -> None:
+        """
+        Write down the offsets of these queues, and wait for the brokers' word.
+
+        :raises RmqHaError: a broker does not take one.
+        """
+        for queue in queues:
+            offset = self._table.get(queue)
+            if offset is not None:
+                await self._calls.commit(self._group, queue, offset, wait=True)
+
     async def persist(self, queue: MessageQueue) -> None:
         """See `OffsetStore`."""
         offset = self._table.get(queue)

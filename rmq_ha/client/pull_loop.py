@@ -113,6 +113,11 @@ class PullLoop:
             self._timer.cancel()
             self._timer = None
 
+    def poke(self) -> None:
+        """What it waits for may be over: look at once."""
+        if self._timer is not None:
+            self._timer.reset(0)
+
     def _pull(self) -> None:
         self._timer = None
         owner, process_queue = self._owner, self.process_queue

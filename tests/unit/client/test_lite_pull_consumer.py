@@ -1,0 +1,189 @@
+"""Lite pull consumers and brokers on one fake clock."""
+
+from typing import Any
+
+import pytest
+from consuming import FIRST, GROUP, TOPIC, Consuming, queue
+
+from rmq_ha.client.consumer_settings import LitePullConsumerConfig
+from rmq_ha.client.errors import MQClientError, NotStarted
+from rmq_ha.client.lite_pull_consumer import LitePullConsumer
+from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.errors import ConfigurationError
+
+
+def made(cluster: Consuming, name: str = "l1", **config: Any) -> LitePullConsumer:
+    config.setdefault("consume_from_where", FIRST)
+    return LitePullConsumer(cluster.client(name), GROUP, LitePullConsumerConfig(**config))
+
+
+def subscribed(cluster: Consuming, name: str = "l1", **config: Any) -> LitePullConsumer:
+    consumer = made(cluster, name, **config)
+    consumer.subscribe(TOPIC)
+    cluster.wait(consumer.start())
+    return consumer
+
+
+def drain(cluster: Consuming, consumer: LitePullConsumer, timeout_ms: int = 1000) -> list[str]:
+    got: list[str] = []
+    while messages := cluster.wait(consumer.poll(timeout_ms)):
+        got.extend(message.body.decode() for message in messages)
+    return got
+
+
+def test_polling_gets_everything_and_commits_what_an_earlier_poll_returned() -> None:
+    cluster = Consuming("a", "b")
+    sent = cluster.send("a", 40) + cluster.send("b", 40)
+    consumer = subscribed(cluster)
+    assert sorted(drain(cluster, consumer)) == sorted(sent)
+    assert len(consumer.assignment()) == 8
+    waiting = consumer.poll(20_000)
+    sent = cluster.send("a", 1)
+    assert [message.body.decode() for message in cluster.wait(waiting)] == sent
+    cluster.run(6)
+    assert cluster.wait(consumer.poll(0)) == []
+    cluster.wait(consumer.stop())
+    cluster.run(1)
+    assert sum(cluster.committed("a").values()) == 41
+    assert sum(cluster.committed("b").values()) == 40
+    assert not cluster.hosts["l1"].clock.getDelayedCalls()
+
+
+def test_without_a_commit_everything_comes_again() -> None:
+    cluster = Consuming("a")
+    sent = cluster.send("a", 12)
+    consumer = subscribed(cluster, auto_commit=False)
+    assert sorted(drain(cluster, consumer)) == sorted(sent)
+    cluster.wait(consumer.stop())
+    consumer = subscribed(cluster, "l2", auto_commit=False)
+    assert sorted(drain(cluster, consumer)) == sorted(sent)
+    cluster.wait(consumer.commit_sync())
+    assert sum(cluster.committed("a").values()) == 12
+    cluster.wait(consumer.commit_sync({queue("a", 1): 1}))
+    assert cluster.committed("a")[1] == 1
+    assert cluster.wait(consumer.committed(queue("a", 1))) == 1
+    cluster.wait(consumer.commit([queue("a", 1)], persist=False))
+    cluster.wait(consumer.stop())
+    cluster.run(1)
+    assert cluster.committed("a")[1] == 3
+
+
+def test_assigned_queues_are_read_whoever_else_does_and_can_be_sought() -> None:
+    cluster = Consuming("a")
+    sent = cluster.send("a", 40)
+    readers = [made(cluster, name) for name in ("l1", "l2")]
+    for reader in readers:
+        reader.assign([queue("a", 1)])
+        cluster.wait(reader.start())
+        assert drain(cluster, reader) == sent[1::4]
+    reader = readers[0]
+    cluster.wait(reader.seek(queue("a", 1), 7))
+    assert drain(cluster, reader) == sent[1::4][7:]
+    cluster.wait(reader.seek_to_begin(queue("a", 1)))
+    assert drain(cluster, reader) == sent[1::4]
+    cluster.wait(reader.seek_to_end(queue("a", 1)))
+    assert drain(cluster, reader) == []
+    for wrong, problem in (((queue("a", 2), 0), "not ours"), ((queue("a", 1), 99), "0 to 10")):
+        with pytest.raises(MQClientError, match=problem):
+            cluster.wait(reader.seek(*wrong))
+    reader.assign([queue("a", 2)])
+    assert reader.assignment() == [queue("a", 2)]
+    assert drain(cluster, reader) == sent[2::4]
+    assert cluster.wait(reader.offset_for_timestamp(queue("a", 2), 0)) == 0
+
+
+def test_a_seek_throws_away_what_was_pulled_ahead() -> None:
+    cluster = Consuming("a", queues=1)
+    sent = cluster.send("a", 30, queue_id=0)
+    consumer = subscribed(cluster)
+    cluster.run(2)
+    cluster.wait(consumer.seek(queue("a", 0), 25))
+    assert drain(cluster, consumer) == sent[25:]
+    cluster.wait(consumer.seek(queue("a", 0), 5))
+    cluster.wait(consumer.commit_sync())
+    assert cluster.committed("a") == {0: 5}
+
+
+def test_paused_queues_give_nothing_until_they_are_resumed() -> None:
+    cluster = Consuming("a")
+    consumer = subscribed(cluster)
+    consumer.pause([queue("a", 0), queue("a", 1)])
+    sent = cluster.send("a", 8)
+    assert sorted(drain(cluster, consumer)) == sorted(sent[2::4] + sent[3::4])
+    consumer.resume([queue("a", 1)])
+    assert drain(cluster, consumer) == sent[1::4]
+    consumer.resume([queue("a", 0)])
+    assert drain(cluster, consumer) == sent[0::4]
+
+
+def test_members_share_queues_and_those_who_leave_hand_over() -> None:
+    cluster = Consuming("a")
+    first, second = subscribed(cluster), subscribed(cluster, "l2")
+    cluster.run(2)
+    shares = [set(consumer.assignment()) for consumer in (first, second)]
+    assert [len(share) for share in shares] == [2, 2]
+    assert not shares[0] & shares[1]
+    sent = cluster.send("a", 20)
+    got = drain(cluster, first)
+    cluster.wait(first.commit_sync())
+    cluster.wait(first.stop())
+    cluster.run(2)
+    got += drain(cluster, second)
+    assert sorted(got) == sorted(sent)
+
+
+def test_choices_of_messages_and_an_offset_that_is_gone() -> None:
+    cluster = Consuming("a", queues=1)
+    for number in range(6):
+        cluster.send("a", queue_id=0, TAGS="red" if number % 2 else "blue")
+    consumer = made(cluster)
+    consumer.assign([queue("a", 0)])
+    consumer.set_sub_expression_for_assign(TOPIC, MessageSelector.by_tag("red"))
+    cluster.wait(consumer.start())
+    assert drain(cluster, consumer) == ["m1", "m3", "m5"]
+    consumer._queues.seek(queue("a", 0), 99)
+    cluster.run(3)
+    cluster.send("a", queue_id=0, TAGS="red")
+    assert drain(cluster, consumer) == ["m6"]
+
+
+def test_an_operator_sets_it_back() -> None:
+    cluster = Consuming("a", queues=1)
+    sent = cluster.send("a", 4, queue_id=0)
+    consumer = subscribed(cluster)
+    assert drain(cluster, consumer) == sent
+    consumer.reset_offsets(TOPIC, {queue("a", 0): 2})
+    assert drain(cluster, consumer) == sent[2:]
+
+
+def test_a_listener_hears_of_new_queues() -> None:
+    cluster = Consuming("a")
+    consumer = subscribed(cluster)
+    told: list[Any] = []
+    consumer.register_topic_message_queue_change_listener(
+        TOPIC, lambda topic, queues: told.append((topic, len(queues)))
+    )
+    cluster.create("a", TOPIC, 6)
+    cluster.run(40)
+    assert told == [(TOPIC, 6)]
+    assert len(consumer.assignment()) == 6
+
+
+def test_what_cannot_work_is_refused_and_a_stop_ends_polls() -> None:
+    cluster = Consuming("a")
+    consumer = made(cluster)
+    with pytest.raises(NotStarted):
+        cluster.wait(consumer.poll())
+    consumer.subscribe(TOPIC)
+    with pytest.raises(ConfigurationError, match="exclude"):
+        consumer.assign([])
+    cluster.wait(consumer.start())
+    waiting = consumer.poll(60_000)
+    cluster.wait(consumer.stop())
+    assert cluster.wait(waiting) == []
+    with pytest.raises(ConfigurationError, match="auto_commit_interval"):
+        made(cluster, "l2", auto_commit_interval_millis=1)
+    other = made(cluster, "l3")
+    other.assign([])
+    with pytest.raises(ConfigurationError, match="exclude"):
+        other.subscribe(TOPIC)

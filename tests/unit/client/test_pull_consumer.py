@@ -1,0 +1,119 @@
+"""Pull consumers and brokers on one fake clock."""
+
+from typing import Any
+
+import pytest
+from consuming import GROUP, TOPIC, Consuming, queue
+
+from rmq_ha.client.consumer_settings import PullConsumerConfig
+from rmq_ha.client.errors import BrokerRefused, MQClientError, NotStarted
+from rmq_ha.client.messages import PullStatus
+from rmq_ha.client.pull_consumer import PullConsumer
+from rmq_ha.errors import ConfigurationError
+
+
+def started(cluster: Consuming, name: str = "p1", listener: Any = None) -> PullConsumer:
+    consumer = PullConsumer(cluster.client(name), GROUP)
+    if listener is not None:
+        consumer.register_message_queue_listener(TOPIC, listener)
+    cluster.wait(consumer.start())
+    return consumer
+
+
+def bodies(result: Any) -> list[str]:
+    return [message.body.decode() for message in result.msg_found_list]
+
+
+def test_it_pulls_where_it_likes_and_learns_what_there_is() -> None:
+    cluster = Consuming("a")
+    sent = cluster.send("a", 8, queue_id=2)
+    consumer = started(cluster)
+    queues = cluster.wait(consumer.fetch_subscribe_message_queues(TOPIC))
+    assert queues == [queue("a", number) for number in range(4)]
+    found = cluster.wait(consumer.pull(queues[2], "*", 3, 4))
+    assert found.pull_status is PullStatus.FOUND
+    assert bodies(found) == sent[3:7]
+    assert (found.next_begin_offset, found.min_offset, found.max_offset) == (7, 0, 8)
+    nothing = cluster.wait(consumer.pull(queues[2], "*", 8, 4))
+    assert nothing.pull_status is PullStatus.NO_NEW_MSG
+    beyond = cluster.wait(consumer.pull(queues[2], "*", 99, 4))
+    assert beyond.pull_status is PullStatus.OFFSET_ILLEGAL
+    assert beyond.next_begin_offset == 8
+    assert cluster.wait(consumer.max_offset(queues[2])) == 8
+    assert cluster.wait(consumer.min_offset(queues[2])) == 0
+    assert cluster.wait(consumer.earliest_msg_store_time(queues[2])) > 0
+    assert cluster.wait(consumer.search_offset(queues[2], 0)) == 0
+    cluster.wait(consumer.stop())
+
+
+def test_it_waits_at_the_broker_for_a_message() -> None:
+    cluster = Consuming("a")
+    consumer = started(cluster)
+    cluster.wait(consumer.fetch_subscribe_message_queues(TOPIC))
+    waiting = consumer.pull_block_if_not_found(queue("a", 0), "red", 0, 32)
+    cluster.run(3)
+    assert not waiting.called
+    cluster.send("a", queue_id=0, TAGS="blue")
+    cluster.run(1)
+    assert not waiting.called
+    sent = cluster.send("a", queue_id=0, TAGS="red")
+    assert bodies(cluster.wait(waiting)) == sent
+
+
+def test_its_offsets_are_those_that_it_says() -> None:
+    cluster = Consuming("a")
+    consumer = started(cluster)
+    assert cluster.wait(consumer.fetch_consume_offset(queue("a", 1))) == 0
+    consumer.update_consume_offset(queue("a", 1), 5)
+    cluster.wait(consumer.persist(queue("a", 1)))
+    cluster.run(1)
+    assert cluster.committed("a") == {1: 5}
+    consumer.update_consume_offset(queue("a", 1), 3)
+    cluster.wait(consumer.stop())
+    cluster.run(1)
+    assert cluster.committed("a") == {1: 3}
+
+
+def test_queues_of_registered_topics_are_shared_out() -> None:
+    cluster = Consuming("a")
+    told: list[Any] = []
+    first = started(cluster, "p1", lambda *change: told.append(change))
+    second = started(cluster, "p2", print)
+    cluster.run(2)
+    mine = [consumer.fetch_message_queues_in_balance(TOPIC) for consumer in (first, second)]
+    assert [len(share) for share in mine] == [2, 2]
+    assert len({*mine[0], *mine[1]}) == 4
+    assert told[-1] == (TOPIC, [queue("a", number) for number in range(4)], mine[0])
+    cluster.wait(second.stop())
+    cluster.run(2)
+    assert len(first.fetch_message_queues_in_balance(TOPIC)) == 4
+
+
+def test_a_message_is_sent_back_for_the_group() -> None:
+    cluster = Consuming("a")
+    cluster.send("a", queue_id=0)
+    consumer = started(cluster)
+    (message,) = cluster.wait(consumer.pull(queue("a", 0), None, 0, 1)).msg_found_list
+    assert cluster.wait(consumer.send_message_back(message, 1))
+    cluster.run(5)
+    assert cluster.brokers["a"].store.max_offset_in_queue(f"%RETRY%{GROUP}", 0) == 1
+
+
+def test_what_cannot_work_is_refused() -> None:
+    cluster = Consuming("a")
+    consumer = PullConsumer(cluster.client(), GROUP)
+    with pytest.raises(NotStarted):
+        cluster.wait(consumer.pull(queue("a", 0), "*", 0, 1))
+    cluster.wait(consumer.start())
+    with pytest.raises(NotStarted):
+        cluster.wait(consumer.start())
+    with pytest.raises(MQClientError, match="positive"):
+        cluster.wait(consumer.pull(queue("a", 0), "*", -1, 1))
+    with pytest.raises(BrokerRefused):
+        cluster.wait(consumer.pull(queue("a", 99), "*", 0, 1))
+    with pytest.raises(MQClientError, match="zzz"):
+        cluster.wait(consumer.pull(queue("zzz", 0), "*", 0, 1))
+    with pytest.raises(ConfigurationError, match="less than"):
+        PullConsumerConfig(consumer_timeout_millis_when_suspend=1).checked()
+    with pytest.raises(ConfigurationError, match="consumer_group"):
+        PullConsumer(cluster.client("x"), "a b")
