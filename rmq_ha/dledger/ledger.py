@@ -13,23 +13,20 @@ from rmq_ha.dledger.format import (
     INDEX_FILE_SIZE,
     MAGIC,
     Checkpoint,
-    IndexEntry,
     SyncedUpTo,
     place_after,
 )
 from rmq_ha.dledger.ledger_files import LedgerFiles
+from rmq_ha.dledger.ledger_reader import LedgerReader
 from rmq_ha.dledger.ledger_recovery import LedgerRecovery, Recovered
 from rmq_ha.dledger.ledger_sync import SyncJob
-from rmq_ha.dledger.recent import RecentEntries
 from rmq_ha.dledger.term_file import CheckpointFile, disk_error
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry
 from rmq_ha.errors import InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.seams import Disk
 
-_READ_COUNT = 1024
 
-
-class Ledger:
+class Ledger(LedgerReader):
     """
     Entries in a row of data files, with an index; appended at the end, read anywhere.
 
@@ -41,11 +38,6 @@ class Ledger:
     :param read_only: further directories of data files.
     :param first_pos: where the first entry goes, behind an old commit log; start of a file.
     :param cached_bytes: of recent entries, kept so that pushing them needs no read.
-    :ivar begin_index: the first entry; -1 when empty.
-    :ivar begin_pos: where it begins.
-    :ivar end_index: the last entry; -1 when empty.
-    :ivar end_term: its term; -1 when empty.
-    :ivar end_pos: where it ends, and the next one begins if it fits into the file.
     :ivar committed_index: the last entry known to be committed; -1: none.
     :ivar committed_pos: where it ends; 0: none.
     :ivar synced_index: the last entry known to be on the disk.
@@ -68,20 +60,10 @@ class Ledger:
         index_file_size: int = INDEX_FILE_SIZE,
         cached_bytes: int = 16 << 20,
     ) -> None:
-        self.file_size = file_size
-        self.files = LedgerFiles(
-            disk,
-            directory,
-            data_directories or [f"{directory}/data"],
-            read_only,
-            file_size,
-            index_file_size,
-        )
+        data = data_directories or [f"{directory}/data"]
+        files = LedgerFiles(disk, directory, data, read_only, file_size, index_file_size)
+        super().__init__(files, first_pos, cached_bytes)
         self.checkpoint_file = CheckpointFile(disk, directory)
-        self.largest_body = min(MAX_ENTRY_SIZE, file_size - BLANK_SIZE) - ENTRY_HEADER_SIZE
-        self._first_pos = first_pos
-        self._recent = RecentEntries(cached_bytes)
-        self._become(Recovered())
         self.committed_index, self.committed_pos = -1, 0
         self.synced_index = -1
         self.fault: str | None = None
@@ -89,11 +71,6 @@ class Ledger:
         self.full: str | None = None
         self._on_disk = SyncedUpTo()  # as the checkpoint file has it, or may have
         self._job: SyncJob | None = None
-
-    @property
-    def directories(self) -> Sequence[str]:
-        """Where data files are made."""
-        return self.files.data.row.directories
 
     def load(self) -> None:
         """
@@ -105,7 +82,7 @@ class Ledger:
         checkpoint = self.checkpoint_file.load()
         try:
             found = LedgerRecovery(self.files, checkpoint.synced).run()
-            self._become(found)
+            self.become(found)
             empty = found.end_index < 0
             self.files.cut(0 if empty else found.end_pos, found.end_index + 1)
         except OSError as error:
@@ -124,33 +101,12 @@ class Ledger:
             committed=self.committed_index,
         )
 
-    def _become(self, found: Recovered) -> None:
-        if found.end_index < 0:
-            found = Recovered(begin_pos=self._first_pos, end_pos=self._first_pos)
-        self.begin_index, self.begin_pos, self.end_index, self.end_term, self.end_pos = found
-
     def close(self) -> None:
         """Close every file; nothing is synced by that."""
         self.files.close()
-        self._recent.clear()
+        self.recent.clear()
 
     # Appending
-
-    def place(self, body_length: int, after: int | None = None) -> int:
-        """
-        Where an entry will go.
-
-        Spec: dledger.md, section 3.3
-
-        :param after: where the entry before it ends, when that is not appended yet.
-        :raises ValueError: no entry can have such a body.
-        """
-        if not 0 <= body_length <= self.largest_body:
-            raise ValueError(
-                f"an entry's body has at most {self.largest_body} bytes, and not {body_length}"
-            )
-        end_pos = self.end_pos if after is None else after
-        return place_after(end_pos, ENTRY_HEADER_SIZE + body_length, self.file_size)
 
     def append(self, term: int, bodies: Sequence[bytes]) -> list[Entry]:
         """
@@ -228,7 +184,7 @@ class Ledger:
             self.begin_index, self.begin_pos = entries[0].index, entries[0].pos
         self.end_index, self.end_term = last.index, last.term
         self.end_pos = last.pos + ENTRY_HEADER_SIZE + len(last.body)
-        self._recent.add(entries)
+        self.recent.add(entries)
 
     def _refuse(self, reason: str) -> None:
         """Wipe what a failed write left; as long as that is not possible, take nothing more."""
@@ -253,7 +209,7 @@ class Ledger:
 
     def _wipe(self) -> None:
         if self.end_index < 0:
-            self._become(Recovered())
+            self.become(Recovered())
             self.files.cut(0, 0)
         else:
             self.files.cut(self.end_pos, self.end_index + 1)
@@ -319,7 +275,7 @@ class Ledger:
         if index == self.end_index and self.fault is None:
             return
         self._forget_synced(index)
-        self._recent.cut(index)
+        self.recent.cut(index)
         self.end_index, self.end_term, self.end_pos = index, last.term, pos
         self._cut(pos, index + 1)
         if self.committed_index > index:
@@ -327,8 +283,8 @@ class Ledger:
 
     def _empty(self) -> None:
         self._forget_synced(-1)
-        self._recent.clear()
-        self._become(Recovered())
+        self.recent.clear()
+        self.become(Recovered())
         self.committed_index, self.committed_pos = -1, 0
         self._cut(0, 0)
 
@@ -356,85 +312,10 @@ class Ledger:
 
     def _kept(self, index: int) -> SyncedUpTo:
         """An entry, as the checkpoint names it."""
-        located = self._located(index)
+        located = self.located(index)
         return SyncedUpTo() if located is None else SyncedUpTo(index, located.term, located.pos)
 
-    # Reading
-
-    def entry(self, index: int) -> Entry | None:
-        """
-        One entry; None outside the ledger.
-
-        :raises StoreError: the disk cannot read it, or it is damaged.
-        """
-        found = self._recent.get(index)
-        if found is None and self.begin_index <= index <= self.end_index and index >= 0:
-            return self._read(index, 0, 1)[0]
-        return found
-
-    def entries(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
-        """
-        Consecutive entries, at least one unless the first is outside the ledger.
-
-        :param max_bytes: headers and bodies.
-        :raises StoreError: the disk cannot read them, or one is damaged.
-        """
-        found = self._recent.some(index, max_bytes, max_count)
-        if found or not 0 <= self.begin_index <= index <= self.end_index:
-            return found
-        return self._read(index, max_bytes, min(max_count, self.end_index - index + 1))
-
-    def _read(self, index: int, max_bytes: int, max_count: int) -> list[Entry]:
-        before = 1 if index > self.begin_index else 0
-        try:
-            located = self.files.located(index - before, min(max_count, _READ_COUNT) + before)
-            count, size = before + 1, sum(one.size for one in located[before : before + 1])
-            while count < len(located) and (size := size + located[count].size) <= max_bytes:
-                count += 1
-            if len(located) <= before:
-                raise StoreError(f"the index does not know entry {index}")
-            term = located[0].term if before else None
-            return self.files.read_entries(located[before:count], term)
-        except OSError as error:
-            raise StoreError(f"cannot read entry {index}: {error}") from error
-
-    def term_at(self, index: int) -> int:
-        """
-        An entry's term; -1 outside the ledger.
-
-        :raises StoreError: the disk cannot read it.
-        """
-        if index == self.end_index:
-            return self.end_term
-        located = self._located(index)
-        return -1 if located is None else located.term
-
-    def _located(self, index: int) -> IndexEntry | None:
-        recent = self._recent.get(index)
-        if recent is not None:
-            return IndexEntry(recent.magic, recent.pos, recent.size, recent.index, recent.term)
-        if not 0 <= self.begin_index <= index <= self.end_index:
-            return None
-        try:
-            found = self.files.located(index)
-        except OSError as error:
-            raise StoreError(f"cannot read the index of entry {index}: {error}") from error
-        if not found:
-            raise StoreError(f"the index does not know entry {index}")
-        return found[0]
-
-    def read(self, pos: int, length: int) -> bytes:
-        """
-        Raw bytes; fewer at the end of a file and at the end of the ledger, none outside it.
-
-        :raises StoreError: the disk cannot read them.
-        """
-        if self.end_index < 0 or not self.begin_pos <= pos < self.end_pos:
-            return b""
-        try:
-            return self.files.data.read(pos, min(length, self.end_pos - pos))
-        except OSError as error:
-            raise StoreError(f"cannot read the ledger at {pos}: {error}") from error
+    # Committing and syncing
 
     def commit(self, index: int) -> None:
         """
@@ -443,10 +324,8 @@ class Ledger:
         :raises StoreError: the disk cannot read where the entry is.
         """
         index = min(index, self.end_index)
-        if index > self.committed_index and (located := self._located(index)) is not None:
+        if index > self.committed_index and (located := self.located(index)) is not None:
             self.committed_index, self.committed_pos = index, located.pos + located.size
-
-    # To the disk
 
     def sync_job(self, thorough: bool = False) -> SyncJob:
         """
