@@ -36,8 +36,8 @@ from rmq_ha.client.settings import ClientConfig, ProducerConfig, name_servers
 from rmq_ha.client.signing import sign
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingError
-from rmq_ha.host.blocking import BlockingCalls, now_ms, process_id, seconds
-from rmq_ha.host.process import this_process
+from rmq_ha.host.blocking import BlockingCalls, now_ms, seconds
+from rmq_ha.host.process import process_id, this_process
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

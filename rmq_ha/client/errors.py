@@ -27,6 +27,10 @@ class NotStarted(MQClientError):
     """Call and wait for `start()` first; after `stop()` nothing can be sent."""
 
 
+class ForkedClient(NotStarted):
+    """A forked process cannot use the connections of its parent's client."""
+
+
 class IllegalMessage(MQClientError):
     """What was given to send breaks a rule of RocketMQ; no broker was asked."""
 

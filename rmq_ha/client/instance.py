@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NoRoute, NotStarted
+from rmq_ha.client.forks import OwnConnections
 from rmq_ha.client.heartbeats import Heartbeats
 from rmq_ha.client.parts import ConsumerPart, ProducerPart
 from rmq_ha.client.pushes import Pushes
@@ -301,14 +302,14 @@ class ClientInstance:
         if self.routes.brokers:
             self.heartbeat_now()
 
-    def _make_remoting(self) -> RemotingClient:
+    def _make_remoting(self) -> OwnConnections:
         settings = self.settings
         remoting = RemotingClient(self.host, settings.remoting(), dict(settings.tls))
         pushes = Pushes(
             self.producers, self.consumers, self.host.now_ms, self._sign, self._about_client
         )
         remoting.routes.update(pushes.handlers())
-        return remoting
+        return OwnConnections(remoting)
 
     def _make_calls(self) -> Calls:
         credentials = self.settings.credentials

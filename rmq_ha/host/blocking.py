@@ -4,7 +4,6 @@ One connection for each address, shared by the threads of a process, one call at
 process that was forked leaves the connections of its parent alone and makes its own.
 """
 
-import os
 import select
 import socket
 import ssl
@@ -20,6 +19,7 @@ from rmq_ha.errors import (
     RemotingConnectError,
     RemotingTimeout,
 )
+from rmq_ha.host.process import process_id
 from rmq_ha.tls.options import TlsOptions
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
@@ -34,11 +34,6 @@ seconds = time.monotonic
 def now_ms() -> int:
     """The time of day, ms since the epoch."""
     return time.time_ns() // 1_000_000
-
-
-def process_id() -> int:
-    """Changes with a fork."""
-    return os.getpid()
 
 
 class BlockingCalls:
@@ -63,7 +58,7 @@ class BlockingCalls:
         self._connect_timeout = connect_timeout_ms / 1000
         self._sign = sign
         self._closed = False
-        self._mine = _Mine(os.getpid())
+        self._mine = _Mine(process_id())
 
     def invoke(self, address: str, command: RemotingCommand, timeout_ms: float) -> RemotingCommand:
         """
@@ -98,7 +93,7 @@ class BlockingCalls:
     def close(self) -> None:
         """Close all connections of this process. Twice is harmless."""
         self._closed = True
-        self._mine.close(is_ours=self._mine.pid == os.getpid())
+        self._mine.close(is_ours=self._mine.pid == process_id())
 
     def _signed(self, command: RemotingCommand) -> RemotingCommand:
         return command if self._sign is None else self._sign(command)
@@ -116,10 +111,10 @@ class BlockingCalls:
 
     def _of_this_process(self) -> "_Mine":
         mine = self._mine
-        if mine.pid != os.getpid():
+        if mine.pid != process_id():
             # Locks too may have been held by a thread that did not come along.
             mine.close(is_ours=False)
-            mine = self._mine = _Mine(os.getpid())
+            mine = self._mine = _Mine(process_id())
         return mine
 
 

@@ -21,6 +21,11 @@ def local_address() -> str:
     return "127.0.0.1" if address == "0.0.0.0" else address
 
 
+def process_id() -> int:
+    """Changes with a fork."""
+    return os.getpid()
+
+
 def this_process() -> Process:
     """Asked for anew each time: after a fork it is another one."""
     return Process(os.getpid(), local_address(), dict(os.environ), os.path.expanduser("~"))

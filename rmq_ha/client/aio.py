@@ -1,0 +1,300 @@
+"""The client on asyncio: the same classes, with futures in the place of Deferreds.
+
+    async with connect("127.0.0.1:9876") as client:
+        producer = await client.producer()
+        await producer.send(Message("TopicA", b"hello"))
+
+It runs in the loop that runs already. A cancelled future cancels its call. Listeners may be `async
+def` and await whatever asyncio has.
+"""
+
+from asyncio import AbstractEventLoop, Future, get_running_loop
+from collections.abc import Coroutine, Sequence
+from inspect import iscoroutine
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.client import producer, push_consumer, transactions
+from rmq_ha.client.asking import Asking
+from rmq_ha.client.asks import Asker
+from rmq_ha.client.consumer_settings import PushConsumerConfig
+from rmq_ha.client.instance import ClientInstance
+from rmq_ha.client.listening import Listener
+from rmq_ha.client.messages import Message, MessageExt, SendResult
+from rmq_ha.client.queue_choice import Selector
+from rmq_ha.client.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.transactions import TransactionListener, TransactionSendResult
+from rmq_ha.host.loop import LoopReactor
+from rmq_ha.host.real import make_host
+from rmq_ha.model.subscription import SUB_ALL
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.route_bodies import TopicRoute
+
+T = TypeVar("T")
+
+
+class Client:
+    """
+    One client of a cluster, in the running loop; make it inside `async def`.
+
+    :ivar instance: the `ClientInstance`, for all that is not here; see `future`.
+    """
+
+    def __init__(self, settings: ClientConfig | str = "") -> None:
+        """
+        :param settings: or only the name servers, `host:port`, `;` between them.
+        :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+        """
+        if isinstance(settings, str):
+            settings = ClientConfig(namesrv_addr=settings)
+        self._loop: AbstractEventLoop = get_running_loop()
+        self._reactor = LoopReactor(self._loop)
+        self._parts: list[Producer | PushConsumer] = []
+        try:
+            self.instance = ClientInstance(make_host(self._reactor), settings)
+        except BaseException:
+            self._reactor.close()
+            raise
+
+    async def __aenter__(self) -> "Client":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Begin; connections come when something is to be sent."""
+        await self.future(self.instance.start())
+
+    async def stop(self) -> None:
+        """Stop producers and consumers in an orderly way, then close the connections."""
+        parts, self._parts = self._parts, []
+        try:
+            for part in parts:
+                await part.stop()
+            await self.future(self.instance.stop())
+        finally:
+            self._reactor.close()
+
+    async def producer(self, config: ProducerConfig | None = None) -> "Producer":
+        """A started producer."""
+        return await self._started(Producer(self, producer.Producer(self.instance, config)))
+
+    async def transaction_producer(
+        self, listener: TransactionListener, config: ProducerConfig | None = None
+    ) -> "TransactionProducer":
+        """
+        A started producer of messages in transactions.
+
+        :param listener: its methods may be `async def`.
+        """
+        made = transactions.TransactionProducer(
+            self.instance, _Transactions(self._loop, listener), config
+        )
+        return await self._started(TransactionProducer(self, made))
+
+    def push_consumer(
+        self, consumer_group: str, config: PushConsumerConfig | None = None, **more: Any
+    ) -> "PushConsumer":
+        """
+        A consumer to subscribe, to register a listener with, and to start.
+
+        :param more: as of `rmq_ha.client.push_consumer.PushConsumer`.
+        """
+        made = push_consumer.PushConsumer(self.instance, consumer_group, config, **more)
+        consumer = PushConsumer(self, made)
+        self._parts.append(consumer)
+        return consumer
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Where a topic is; raises `NoRoute`, `NoNameServer` or `BrokerRefused`."""
+        return await self.future(self.instance.route(topic))
+
+    async def ask(self, asking: Asking[T]) -> T:
+        """What `rmq_ha.client.lookups` and `groups` know to ask: offsets, messages, lag."""
+        return await self.future(Asker(self.instance).run(asking))
+
+    def future(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
+        """A Deferred, or a coroutine that awaits Deferreds, as a future of this loop."""
+        if not isinstance(later, Deferred):
+            later = Deferred.fromCoroutine(later)
+        return later.asFuture(self._loop)
+
+    def listener(self, function: Listener) -> Listener:
+        """An `async def` as a listener: it runs as a task of this loop."""
+
+        def listen(messages: Sequence[MessageExt], context: Any) -> Any:
+            return _task(self._loop, function(messages, context))
+
+        return listen
+
+    async def _started(self, part: "AnyProducer") -> "AnyProducer":
+        await part.start()
+        self._parts.append(part)
+        return part
+
+
+def connect(settings: ClientConfig | str = "") -> Client:
+    """For `async with`: a client that is started, and stopped at the end."""
+    return Client(settings)
+
+
+class Producer:
+    """
+    See `rmq_ha.client.producer.Producer`.
+
+    :ivar deferred: that one.
+    """
+
+    def __init__(self, client: Client, deferred: producer.Producer) -> None:
+        self.deferred = deferred
+        self._client = client
+
+    async def start(self) -> None:
+        """Join the client."""
+        await self._client.future(self.deferred.start())
+
+    async def stop(self) -> None:
+        """Sends under way finish, or fail by a deadline; the group is left."""
+        await self._client.future(self.deferred.stop())
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_ms: float | None = None,
+    ) -> "Future[SendResult]":
+        """Send one message; done when it is stored."""
+        return self._client.future(
+            self.deferred.send(
+                message, queue=queue, selector=selector, arg=arg, timeout_ms=timeout_ms
+            )
+        )
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> "Future[None]":
+        """Send one message; done when a connection has it."""
+        return self._client.future(
+            self.deferred.send_oneway(message, queue=queue, selector=selector, arg=arg)
+        )
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> "Future[list[SendResult]]":
+        """Send messages of one topic together; one result for each request that it took."""
+        return self._client.future(
+            self.deferred.send_batch(messages, queue=queue, timeout_ms=timeout_ms)
+        )
+
+    def request(
+        self, message: Message, timeout_ms: float, *, queue: MessageQueue | None = None
+    ) -> "Future[MessageExt]":
+        """Send a message; done with the reply that a consumer of it sends."""
+        return self._client.future(self.deferred.request(message, timeout_ms, queue=queue))
+
+    def fetch_publish_message_queues(self, topic: str) -> "Future[list[MessageQueue]]":
+        """The queues that messages of a topic can go to."""
+        return self._client.future(self.deferred.fetch_publish_message_queues(topic))
+
+
+AnyProducer = TypeVar("AnyProducer", bound=Producer)
+
+
+class TransactionProducer(Producer):
+    """See `rmq_ha.client.transactions.TransactionProducer`."""
+
+    deferred: transactions.TransactionProducer
+
+    def send_in_transaction(
+        self, message: Message, arg: Any = None, *, timeout_ms: float | None = None
+    ) -> "Future[TransactionSendResult]":
+        """Send a half message, do the listener's work; done when the broker was told."""
+        return self._client.future(
+            self.deferred.send_in_transaction(message, arg, timeout_ms=timeout_ms)
+        )
+
+
+class PushConsumer:
+    """
+    See `rmq_ha.client.push_consumer.PushConsumer`.
+
+    :ivar deferred: that one.
+    """
+
+    def __init__(self, client: Client, deferred: push_consumer.PushConsumer) -> None:
+        self.deferred = deferred
+        self._client = client
+
+    def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
+        """Consume a topic too, or another choice of it; before or after `start`."""
+        self.deferred.subscribe(topic, expression)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume it no more."""
+        self.deferred.unsubscribe(topic)
+
+    def register_message_listener(self, listener: Listener, *, orderly: bool = False) -> None:
+        """
+        Say who consumes.
+
+        :param listener: `listener(messages, context)`, plain or `async def`.
+        :param orderly: the messages of each queue one after the other.
+        """
+        self.deferred.register_message_listener(self._client.listener(listener), orderly=orderly)
+
+    def suspend(self) -> None:
+        """Pull nothing; what is cached is still consumed."""
+        self.deferred.suspend()
+
+    def resume(self) -> None:
+        """The reverse."""
+        self.deferred.resume()
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return self.deferred.assignment()
+
+    async def start(self) -> None:
+        """Join the group and begin to consume."""
+        await self._client.future(self.deferred.start())
+
+    async def stop(self) -> None:
+        """Leave: listeners end, offsets are kept, brokers are told."""
+        await self._client.future(self.deferred.stop())
+
+
+class _Transactions:
+    """A listener whose methods may be coroutines of asyncio."""
+
+    def __init__(self, loop: AbstractEventLoop, inner: TransactionListener) -> None:
+        self._loop = loop
+        self._inner = inner
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> Any:
+        return _task(self._loop, self._inner.execute_local_transaction(message, arg))
+
+    def check_local_transaction(self, message: MessageExt) -> Any:
+        return _task(self._loop, self._inner.check_local_transaction(message))
+
+
+def _task(loop: AbstractEventLoop, outcome: Any) -> Any:
+    """A coroutine runs as a task, and is waited for as a Deferred; all else is the answer."""
+    if iscoroutine(outcome):
+        return Deferred.fromFuture(loop.create_task(outcome))
+    return outcome

@@ -1,0 +1,34 @@
+"""A reactor inside an asyncio loop that runs already, and that stays its owner's."""
+
+from asyncio import AbstractEventLoop
+from typing import Any
+
+from twisted.internet.asyncioreactor import AsyncioSelectorReactor
+from twisted.internet.posixbase import PosixReactorBase
+
+
+class LoopReactor(AsyncioSelectorReactor):
+    """
+    Serves sockets and timers of one client; it is no global reactor, and there may be several.
+
+    :param loop: a selector loop, running now.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.startRunning(installSignalHandlers=False)
+
+    def crash(self) -> None:
+        """End of this reactor; the loop goes on."""
+        PosixReactorBase.crash(self)
+
+    def close(self) -> None:
+        """Give up threads, timers and descriptors."""
+        inner: Any = self
+        self.fireSystemEvent("shutdown")
+        for reader in list(inner._internalReaders):
+            inner._internalReaders.discard(reader)
+            inner.removeReader(reader)
+            reader.connectionLost(None)
+        if inner._timerHandle is not None:
+            inner._timerHandle.cancel()
