@@ -27,7 +27,6 @@ from rmq_ha.broker.routes import Processor
 from rmq_ha.broker.transactions.producers import ProducerAsker
 from rmq_ha.broker.transactions.service import TransactionalMessageCheckService
 from rmq_ha.dledger.service import DLedgerService
-from rmq_ha.model.message import Address
 
 if TYPE_CHECKING:
     from rmq_ha.broker.controller import BrokerController
@@ -163,9 +162,7 @@ def _client_processors(broker: "BrokerController") -> list[Processor]:
             checks=SendChecks(configuration.broker, topics, host.random),
             answers=SendAnswers(configuration, store),
             hooks=SendHooks(broker.hooks),
-            store_host=Address.parse(
-                configuration.broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
-            ),
+            store_host=configuration.store_host,
             now_ms=host.now_ms,
         ),
         RelayProcessor(store=store, consumers=consumers, broker_name=name),

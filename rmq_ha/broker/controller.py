@@ -64,7 +64,6 @@ from rmq_ha.interfaces import (
 )
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
-from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.plugins import checked, load_configured
@@ -306,9 +305,7 @@ class BrokerController:
             hold=self.hold,
             stats=self.stats,
             configuration=configuration,
-            store_host=Address.parse(
-                configuration.broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
-            ),
+            store_host=configuration.store_host,
             now_ms=self.host.now_ms,
             hooks=hooks,
         )

@@ -6,6 +6,7 @@ from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.config.ours import RmqHaConfig
 from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.model.message import Address
 
 
 @dataclass(slots=True)
@@ -26,3 +27,8 @@ class BrokerConfiguration:
     ours: RmqHaConfig = field(default_factory=RmqHaConfig)
     plugin_options: dict[str, str] = field(default_factory=dict)
     config_file: str | None = None
+
+    @property
+    def store_host(self) -> Address:
+        """This broker's address, as records and clients have it."""
+        return Address.parse(self.broker.broker_ip1 or "127.0.0.1", self.server.listen_port)

@@ -16,7 +16,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import CorruptRecord, RequestRejected
 from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rmq_ha.model.message import Address, PutMessageResult
+from rmq_ha.model.message import PutMessageResult
 from rmq_ha.model.properties import PGROUP, TRANSACTION_CHECK_TIMES
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -52,9 +52,7 @@ class EndTransactionProcessor:
         self._store = store
         self._front: Any = front
         self._now_ms = now_ms
-        self._host = Address.parse(
-            configuration.broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
-        )
+        self._host = configuration.store_host
 
     def routes(self) -> dict[int, Handler]:
         """Request codes and their functions."""

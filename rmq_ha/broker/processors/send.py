@@ -35,7 +35,7 @@ from rmq_ha.model.flags import (
     PERM_WRITE,
     TRANSACTION_MASK,
 )
-from rmq_ha.model.message import Address, Message, MessageBatch, PutMessageResult
+from rmq_ha.model.message import Message, MessageBatch, PutMessageResult
 from rmq_ha.model.properties import (
     CLUSTER,
     REAL_QID,
@@ -96,9 +96,7 @@ class SendMessageProcessor:
         self._stats = stats
         self._now_ms = now_ms
         self._hooks = SendHooks(hooks)
-        self._store_host = Address.parse(
-            self._broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
-        )
+        self._store_host = configuration.store_host
         self._answers = SendAnswers(configuration, store)
         self._overload = SendOverload(self._broker, store)
         self._checks = SendChecks(self._broker, topics, random)

@@ -19,7 +19,7 @@ from rmq_ha.broker.transactions.verdict import CheckLimits
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
-from rmq_ha.model.message import Address, Message, PutMessageResult
+from rmq_ha.model.message import Message, PutMessageResult
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.store.default import DefaultMessageStore
 
@@ -59,7 +59,6 @@ class TransactionalMessageCheckService:
         self._is_started = False
         self._running: Deferred[None] | None = None
         self.rounds = 0
-        broker = configuration.broker
         self._parts = CheckParts(
             store=store,
             put=self._put_together if front is store else self._put_in_order,
@@ -70,7 +69,7 @@ class TransactionalMessageCheckService:
             pause=self._pause,
             is_dispatched=self._is_dispatched,
             is_wanted=lambda: self._is_started,
-            host=Address.parse(broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port),
+            host=configuration.store_host,
             make_discard_topic=self._make_discard_topic,
         )
 
