@@ -1,10 +1,9 @@
-"""Every transcript here is what our member does when it is told the same; `dledger_script.py` explains."""
+"""Transcripts: what our member does when it is told the same; `dledger_script.py` explains."""
 
 import sys
 from pathlib import Path
 
 import pytest
-
 
 sys.path.insert(0, str(Path(__file__).parent))
 
