@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from conversation import compiled_java
 from pairs import log_end
-from rig import Rig, Server
+from rig import SMALL, Rig, Server
 from wire import Refused, Wire
 
 from rmq_ha.client.requests import send_request
@@ -88,11 +88,16 @@ class Group:
     Three members; each may be killed, paused and started again, as ours or as Java's.
 
     :param java: of each member, whether it is Java's.
+    :param conf: folder of `dledger-n0.conf` and so on.
+    :param heap: of Java's.
     :ivar sides: the same, by name; where Java takes every place this still says whose it would be.
     """
 
-    def __init__(self, rig: Rig, java: Sequence[bool]) -> None:
+    def __init__(
+        self, rig: Rig, java: Sequence[bool], *, conf: Path = SMALL, heap: str | None = None
+    ) -> None:
         self.rig = rig
+        self._conf, self._heap = conf, heap
         self.namesrv = rig.namesrv()
         self._ports = [rig.ports(4) for _ in java]
         names = [f"n{number}" for number in range(len(java))]
@@ -118,12 +123,13 @@ class Group:
         base = self._ports[int(name[1:])]
         self.sides[name] = java
         server = self.rig.broker(
-            f"dledger-{name}.conf",
+            str(self._conf / f"dledger-{name}.conf"),
             name,
             java=java,
             namesrv=self.namesrv,
             port=base + 2,
             wait=wait,
+            heap=self._heap,
             dLegerPeers=self._peers,
             **QUICK,
         )
