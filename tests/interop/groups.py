@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -385,8 +384,3 @@ class GroupLoad:
                 group.rig.until(is_readable, seconds, "all readable", member.server)
             except AssertionError as error:
                 raise AssertionError(f"{member.name}: {wrong[0]}\n{error}") from error
-
-
-def pause_for(seconds: float) -> None:
-    """Let the load run."""
-    time.sleep(seconds)
