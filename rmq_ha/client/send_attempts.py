@@ -91,19 +91,31 @@ class Attempts:
         try:
             queue = send.queue = self._choose(send)
             send.brokers += (queue.broker_name,)
-            address = send.address = self._address(queue.broker_name)
+            send.address = self._address(queue.broker_name)
             if self._hooks:
                 self._before(send)
-            to = self._destination(send, queue.broker_name)
-            channel = None if self._signs else self._instance.open_channel(address)
-            if channel is None:
-                command = send_command(to, queue.queue_id, send.outgoing, self._now_ms())
-                return self._instance.oneway(address, command)
-            number, outgoing = queue.queue_id, send.outgoing
-            frame = self._frames.encode(to, number, outgoing, self._now_ms(), 0, oneway=True)
-            channel.write(frame)
+            return self._hand_over_when_read(send, queue)
         except Exception as error:
             return fail(error)
+
+    def _hand_over_when_read(self, send: Send, queue: MessageQueue) -> "Deferred[None]":
+        """A broker that does not read would fill our memory."""
+        channel = self._instance.open_channel(send.address)
+        if channel is None or not channel.is_full:
+            return self._hand_over(send, queue)
+        ready = send.current = channel.writable()
+        ready.addTimeout(max(0.0, send.deadline - self._clock.seconds()), self._clock)
+        return ready.addCallback(lambda _: self._hand_over_when_read(send, queue))
+
+    def _hand_over(self, send: Send, queue: MessageQueue) -> "Deferred[None]":
+        """Write a one-way send, eagerly."""
+        to, address = self._destination(send, queue.broker_name), send.address
+        channel = None if self._signs else self._instance.open_channel(address)
+        if channel is None:
+            command = send_command(to, queue.queue_id, send.outgoing, self._now_ms())
+            return self._instance.oneway(address, command)
+        number, outgoing = queue.queue_id, send.outgoing
+        channel.write(self._frames.encode(to, number, outgoing, self._now_ms(), 0, oneway=True))
         return succeed(None)
 
     def succeeded(self, send: Send, result: SendResult) -> None:

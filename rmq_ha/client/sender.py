@@ -5,7 +5,7 @@ Spec: remoting.md, section 11.1 (sendDefaultImpl).
 
 from typing import Any
 
-from twisted.internet.defer import CancelledError, Deferred, fail
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError, fail
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.python.failure import Failure
 
@@ -16,6 +16,7 @@ from rmq_ha.client.publish_topics import PublishTopics
 from rmq_ha.client.send_attempts import Attempts
 from rmq_ha.client.sends import Send, final_error, may_retry, result_of
 from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.errors import RemotingTimeout
 from rmq_ha.host.timer import rearm
 from rmq_ha.wire.command import RemotingCommand
 
@@ -125,8 +126,10 @@ class Sender:
 
     def _not_handed(self, failure: Failure, send: Send) -> Failure:
         error = failure.value
-        if not isinstance(error, Exception) or isinstance(error, CancelledError):
-            return failure
+        if isinstance(error, TimeoutError):
+            error = RemotingTimeout(f"{send.address} did not read for all that time")
+        elif not isinstance(error, Exception) or isinstance(error, CancelledError):
+            return failure if send.given_up is None else _failure(send.given_up)
         return _failure(final_error(send, error, self._clock.seconds()))
 
     def _again(self, send: Send, error: Exception) -> Any:

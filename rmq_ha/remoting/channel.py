@@ -31,8 +31,7 @@ class Channel:
     :ivar last_io: when something was last read or written; seconds of the clock.
     :ivar has_producer: the protocol is registered as its transport's producer.
     :ivar pending: calls of ours that wait for a response.
-    :ivar is_full: the peer does not read: the transport buffers what is sent. Only the accepting
-        end knows.
+    :ivar is_full: the peer does not read: the transport buffers what is sent.
     """
 
     log = Logger()
@@ -52,6 +51,7 @@ class Channel:
         self.has_producer = False
         self.is_full = False
         self._on_close: list[Callable[[Channel], object]] = []
+        self._on_drain: list[Deferred[None]] = []
         self._is_gone = False
         self._corked: list[bytes] | None = None
         self._corked_size = 0
@@ -124,7 +124,23 @@ class Channel:
         else:
             self._on_close.append(callback)
 
+    def writable(self) -> "Deferred[None]":
+        """Fires when the channel is not (any more) full, or closed; never fails."""
+        later: Deferred[None] = Deferred()
+        if self.is_full and not self._is_gone:
+            self._on_drain.append(later)
+        else:
+            later.callback(None)
+        return later
+
     # What the protocol does
+
+    def drained(self) -> None:
+        """The transport has sent what it buffered."""
+        self.is_full = False
+        waiting, self._on_drain = self._on_drain, []
+        for later in waiting:
+            later.callback(None)
 
     def goes_through(self, transport: ITransport) -> None:
         """From now on another layer lies between this channel and the wire."""
@@ -145,6 +161,7 @@ class Channel:
         self.is_open = False
         self._is_gone = True
         self.pending.fail_all(f"lost the connection to {self.remote_text}: {reason}")
+        self.drained()
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             try:

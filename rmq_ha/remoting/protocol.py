@@ -30,7 +30,8 @@ class RemotingProtocol(Protocol):
     Either end of a connection.
 
     The accepting end stops reading while its peer does not read: it is the producer of its own
-    transport. The connecting end goes on reading, or both could wait for each other for ever.
+    transport. The connecting end goes on reading, or both could wait for each other for ever; it
+    only notes that its peer does not read.
 
     :ivar channel: set while connected.
     :ivar lost: fires with None when the connection is gone.
@@ -64,7 +65,7 @@ class RemotingProtocol(Protocol):
         if self._idle > 0:
             self._watch_idle(self._idle)
         register = getattr(self.transport, "registerProducer", None)
-        if self._accepts and register is not None:
+        if register is not None:
             register(self, True)
             self.channel.has_producer = True
 
@@ -94,13 +95,19 @@ class RemotingProtocol(Protocol):
 
     def pauseProducing(self) -> None:
         """The peer reads too slowly: take no more of its requests."""
-        self._paused = self.channel.is_full = True
+        self.channel.is_full = True
+        if not self._accepts:
+            return
+        self._paused = True
         if self.transport is not None:
             self.transport.pauseProducing()  # type: ignore[attr-defined]
 
     def resumeProducing(self) -> None:
         """The write buffer is empty again: first what is left of the last chunk, then read on."""
-        self._paused = self.channel.is_full = False
+        self._paused = False
+        self.channel.drained()
+        if not self._accepts:
+            return
         if self._backlog and not self._running:
             self._handle([])
         if not self._paused and self.transport is not None:

@@ -347,6 +347,43 @@ def test_oneway(bench: Callable[..., Bench]) -> None:
     assert it.producer.in_flight == 0
 
 
+def test_oneway_to_a_broker_that_does_not_read(bench: Callable[..., Bench]) -> None:
+    """What it does not take is not buffered without end: sends wait, time out, or go on later."""
+    it = bench("a", compress_msg_body_over_howmuch=1 << 30, max_in_flight=8)
+    it.send()
+    ends = [channel._transport for channel in it.cluster.brokers["a"].main_server.channels]
+    for end in ends:
+        end.pauseProducing()
+    queue = MessageQueue("T", "a", 0)
+    sends = [
+        it.producer.send_oneway(Message("T", b"%06d" % n * 200), queue=queue) for n in range(400)
+    ]
+    it.cluster.run(1)
+    assert it.producer.in_flight == 8
+    address = it.cluster.address("a")
+    channel = it.instance.open_channel(address)
+    assert channel is not None
+    assert channel._transport._out_size < 150_000  # type: ignore[attr-defined]
+    for end in ends:
+        end.resumeProducing()
+    for later in sends:
+        it.wait(later)
+    it.cluster.run(1)
+    assert it.cluster.brokers["a"].store.max_offset_in_queue("T", 0) >= 400
+    for end in ends:
+        end.pauseProducing()
+    late = [it.producer.send_oneway(Message("T", b"x" * 1200), queue=queue) for _ in range(400)]
+    failures: list[Any] = []
+    for later in late:
+        later.addErrback(failures.append)
+    it.cluster.run(5)
+    assert len(failures) > 100
+    assert {type(failure.value) for failure in failures} == {SendTimeout}
+    assert it.producer.in_flight == 0
+    for end in ends:
+        end.resumeProducing()
+
+
 def test_batch_is_split(bench: Callable[..., Bench]) -> None:
     """Ten messages of 1000 bytes in requests of 3 KiB: five requests, all messages in order."""
     it = bench("a", max_batch_size=3072)
