@@ -47,6 +47,7 @@ _AT_LEAST_ONE = (
     "defaultTopicQueueNums flushConsumerOffsetInterval registerBrokerTimeoutMills "
     "registerNameServerPeriod shortPollingTimeMills transactionTimeOut transactionCheckMax "
     "transactionCheckInterval serverChannelMaxIdleTimeSeconds serverSocketBacklog "
+    "sendThreadPoolQueueCapacity replyThreadPoolQueueCapacity "
     "clientChannelMaxIdleTimeSeconds connectTimeoutMillis haSlaveFallbehindMax"
 )
 
@@ -63,6 +64,8 @@ RANGES: dict[str, Range] = {
     "accessMessageInMemoryMaxRatio": Range(0, 100),
     "diskSpaceWarningLevelRatio": Range(35, 99),
     "diskSpaceCleanForciblyRatio": Range(30, 95),
+    "dLegerPushBatchSize": Range(0, 4 << 20),
+    "dLegerStickyLeader": Range(0, INT_MAX),
     "lockMaxLiveTime": Range(1000, INT_MAX),
     "lockMaxLiveTimeWithoutConnection": Range(0, INT_MAX),
     "maxErrorRateOfBloomFilter": Range(1, 99),
@@ -96,7 +99,6 @@ NO_EFFECT = frozenset(
         "maxDelayTime",
         "productEnvName",
         "putMsgIndexHightWater",
-        "rocketmqHome",
         "serverPooledByteBufAllocatorEnable",
         "transferMsgByHeap",
         "useEpollNativeSelector",
