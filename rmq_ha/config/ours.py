@@ -110,6 +110,12 @@ class RmqHaConfig:
         "ms since the leader was heard of, within which a candidate of a larger term is refused; "
         "0: never, as 4.9.7",
     )
+    dledger_push_batch_size: int = key(
+        "dLegerPushBatchSize",
+        262144,
+        "bytes of entries that a DLedger leader puts into one push at most, without waiting for "
+        "more; RocketMQ 4.8 and later take such pushes; 0: as 4.9.7, by enableBatchPush",
+    )
     dledger_operator_hosts: str = key(
         "dLegerOperatorHosts",
         "",

@@ -4,6 +4,7 @@ Spec: dledger.md, chapter 1.
 """
 
 from ipaddress import ip_address
+from typing import Any
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
@@ -13,6 +14,8 @@ from rmq_ha.model.status import FlushDiskType
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.commitlog import parse_delay_levels
 
+_BATCHES_IN_FLIGHT = 4
+
 
 def make_settings(configuration: BrokerConfiguration) -> DLedgerSettings:
     """
@@ -21,15 +24,22 @@ def make_settings(configuration: BrokerConfiguration) -> DLedgerSettings:
     :raises ConfigurationError: dLegerPeers cannot be read, or has no own entry.
     """
     store, own = configuration.store, configuration.ours
+    batches: dict[str, Any] = {"is_enable_batch_push": store.enable_batch_push}
+    if own.dledger_push_batch_size:
+        batches = {
+            "is_enable_batch_push": True,
+            "max_batch_push_size": own.dledger_push_batch_size,
+            "max_batches_in_flight": _BATCHES_IN_FLIGHT,
+        }
     return DLedgerSettings(
         group=store.dleger_group or "",
         self_id=store.dleger_self_id or "",
         peers=parse_peers(store.dleger_peers or ""),
         preferred_leader_ids=parse_ids(store.preferred_leader_id),
-        is_enable_batch_push=store.enable_batch_push,
         sync_before_ack=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         commit_own_term_only=own.dledger_commit_own_term_only,
         sticky_leader=own.dledger_sticky_leader,
+        **batches,
     )
 
 

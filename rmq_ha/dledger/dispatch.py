@@ -13,6 +13,7 @@ from rmq_ha.dledger.values import Entry, Role
 from rmq_ha.errors import StoreError
 
 _SECOND = 1000
+_BATCH_ENTRIES = 4096
 
 
 class _State(Enum):
@@ -223,7 +224,7 @@ class Dispatcher:
             room, budget = self._room()
             if room <= 0 or budget <= 0:
                 break
-            entries = ledger.entries(self._write_index, budget, room)
+            entries = ledger.entries(self._write_index, *self._most(room, budget))
             if not entries:
                 raise StoreError(f"entry {self._write_index} cannot be read")
             self._push_entries(entries)
@@ -231,9 +232,12 @@ class Dispatcher:
         self._set_wake()
 
     def _room(self) -> tuple[int, int]:
-        """:returns: entries, and bytes, that may be sent now."""
+        """:returns: requests, and bytes, that may be sent now."""
         settings, ledger = self._member.settings, self._member.ledger
-        room = settings.max_in_flight - len(self._pending)
+        limit = settings.max_in_flight
+        if settings.is_enable_batch_push:
+            limit = settings.max_batches_in_flight
+        room = limit - len(self._pending)
         budget = settings.max_push_bytes - self._pending_bytes
         if ledger.end_index - self._write_index <= settings.throttle_entries or room <= 0:
             return room, budget
@@ -244,6 +248,13 @@ class Dispatcher:
         if second != self._second:
             self._second, self._second_bytes = second, 0
         return room, min(budget, settings.peer_push_quota - self._second_bytes)
+
+    def _most(self, room: int, budget: int) -> tuple[int, int]:
+        """:returns: bytes, and entries, to read for so many requests."""
+        settings = self._member.settings
+        if not settings.is_enable_batch_push:
+            return budget, room
+        return min(budget, room * settings.max_batch_push_size), _BATCH_ENTRIES
 
     def _push_entries(self, entries: list[Entry]) -> None:
         settings = self._member.settings

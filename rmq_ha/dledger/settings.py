@@ -38,6 +38,8 @@ class DLedgerSettings:
     :ivar take_leadership_at_once: a transferee does not pause before its vote.
     :ivar preferred_leader_retry: pause after handing over to a preferred leader, should this member
         still, or again, lead.
+    :ivar max_batches_in_flight: `max_in_flight` of a leader that pushes batches: what comes while
+        so many are under way waits, and leaves together.
     :ivar max_push_bytes: most bytes in flight to one peer.
     :ivar max_waiting_bytes: most bytes of entries that wait for earlier ones.
     :ivar serve_append: APPEND requests from outside are appended as they are (never in a broker).
@@ -65,6 +67,7 @@ class DLedgerSettings:
     commit_interval: int = 1000
     retry_pause: int = 500
     max_in_flight: int = 1000
+    max_batches_in_flight: int = 1000
     max_push_bytes: int = 32 * MIB
     is_enable_batch_push: bool = False
     max_batch_push_size: int = 4096
