@@ -1,0 +1,448 @@
+"""The ledger's bytes, places, cuts and starts, on the simulated and on the real disk."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rmq_ha.dledger.codes import ResponseCode
+from rmq_ha.dledger.format import CHECKSUM_UNIT, INDEX_UNIT, decode_entry, encode_header
+from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.values import MAX_ENTRY_SIZE, Entry
+from rmq_ha.errors import CorruptRecord, InconsistentLedger, LedgerFull, StoreError
+from rmq_ha.host.disk import RealDisk
+from rmq_ha.seams import Disk
+from rmq_ha.testing.disk import SimDisk
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"
+FILE = 4096
+JAVA_FILE = 131072
+Open = Callable[..., Ledger]
+
+
+@pytest.fixture(params=["simulated", "real"])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    return RealDisk() if request.param == "real" else SimDisk(Random(1), lambda: 0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path / "dledger-n0")
+
+
+@pytest.fixture
+def start(disk: Disk, root: str) -> Open:
+    """Opens the store, as often as wanted."""
+
+    def opened(file_size: int = FILE, **options: int) -> Ledger:
+        ledger = Ledger(disk, root, file_size, index_file_size=INDEX_UNIT * 64, **options)
+        ledger.load()
+        return ledger
+
+    return opened
+
+
+def overwrite(disk: Disk, path: str, position: int, data: bytes) -> None:
+    """As a fault, or a stranger, would."""
+    file = disk.open(path, disk.size(path))
+    file.pwrite(data, position)
+    file.close()
+
+
+def filled(start: Open, count: int = 20, size: int = 500) -> Ledger:
+    ledger = start()
+    ledger.append(1, [b"%03d" % n + b"." * (size - 3) for n in range(count)])
+    ledger.commit(count - 1)
+    return ledger
+
+
+def bodies(ledger: Ledger) -> list[int]:
+    """The numbers in what `filled` wrote."""
+    return [
+        int(entry.body[:3]) for entry in ledger.entries(max(ledger.begin_index, 0), 1 << 20, 99)
+    ]
+
+
+# Bytes
+
+
+def test_the_recorded_entry_is_laid_out_as_javas() -> None:
+    recorded = bytes.fromhex(json.loads(VECTORS.read_text())["disk"]["data_first_two_entries"])
+    first = decode_entry(recorded)
+    second = decode_entry(recorded, first.size)
+    assert (first.index, first.term, first.pos, first.size) == (0, 2, 0, 160)
+    assert (second.index, second.pos) == (1, 160)
+    assert encode_header(first) + first.body == recorded[:160]
+    assert encode_header(second) == recorded[160:208]
+
+
+def test_files_are_those_of_java(start: Open, disk: Disk, root: str) -> None:
+    """Spec: dledger.md, sections 20.3 and 20.4: index, roll and blank of a recorded group."""
+    recorded = json.loads(VECTORS.read_text())["disk"]
+    ledger = start(JAVA_FILE)
+    for size in [0xA0] * 4 + [0x9E] * 2 + [0x75C7] * 6:
+        ledger.append(2, [bytes(size - 48)])
+    index = disk.open(f"{root}/index/{0:020}", INDEX_UNIT * 64).pread(INDEX_UNIT * 13, 0)
+    assert index == bytes.fromhex("".join(recorded["index_entries_0_to_11"])) + bytes(INDEX_UNIT)
+    data = disk.open(f"{root}/data/{0:020}", JAVA_FILE).pread(JAVA_FILE, 0)
+    assert data[121560:121576].hex() == recorded["data_blank_at_121560"]
+    assert not any(data[121568:])
+    assert disk.list_dir(f"{root}/data") == [f"{0:020}", f"{JAVA_FILE:020}"]
+
+
+def test_an_entry_that_leaves_just_eight_bytes_fits(start: Open) -> None:
+    ledger = start()
+    assert ledger.place(FILE - 48 - 8) == 0
+    ledger.append(1, [b"x" * 100])
+    assert ledger.place(FILE - 148 - 48 - 8) == 148
+    assert ledger.place(FILE - 148 - 48 - 7) == FILE
+    (entry,) = ledger.append(1, [b"y" * (FILE - 148 - 48 - 8)])
+    assert (entry.pos, ledger.end_pos) == (148, FILE - 8)
+    (entry,) = ledger.append(1, [b""])
+    assert entry.pos == FILE
+    assert ledger.read(FILE - 8, 100) == bytes.fromhex("ffffffff00000008")
+
+
+def test_an_entry_longer_than_a_file_or_four_mib_is_refused(start: Open) -> None:
+    ledger = start()
+    with pytest.raises(ValueError, match="at most 4040"):
+        ledger.append(1, [b"x", bytes(FILE - 48 - 7)])
+    assert ledger.end_index == -1
+    large = Ledger(SimDisk(Random(1), lambda: 0), "/m", 1 << 30)
+    assert large.largest_body == MAX_ENTRY_SIZE - 48
+
+
+def test_index_files_are_sparse(tmp_path: Path) -> None:
+    """160 MiB each, as upstream's, and not written full."""
+    ledger = Ledger(RealDisk(), str(tmp_path), 1 << 20)
+    ledger.load()
+    ledger.append(1, [b"x"] * 100)
+    ledger.sync(thorough=True)
+    found = (tmp_path / "index" / f"{0:020}").stat()
+    assert found.st_size == 160 << 20
+    assert found.st_blocks * 512 < 1 << 20
+
+
+# A follower's append
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        (Entry(21, 1, 0, b"x"), ResponseCode.INCONSISTENT_INDEX),
+        (Entry(19, 1, 0, b"x"), ResponseCode.INCONSISTENT_INDEX),
+        (Entry(20, 0, 0, b"x"), ResponseCode.INCONSISTENT_TERM),
+        (Entry(20, 1, 1, b"x"), ResponseCode.DISK_ERROR),
+        (Entry(20, 1, -48, b"x"), ResponseCode.DISK_ERROR),
+        (Entry(20, 1, 0, bytes(FILE)), ResponseCode.INCONSISTENT_STATE),
+        (Entry(20, 1, 0, b"x", magic=2), ResponseCode.INCONSISTENT_STATE),
+    ],
+)
+def test_what_does_not_follow_is_refused_before_it_is_written(
+    start: Open, entry: Entry, code: int
+) -> None:
+    """Spec: dledger.md, section 11.6: upstream writes first, and never gets out of that."""
+    ledger = filled(start)
+    place = ledger.place(len(entry.body)) if len(entry.body) < FILE else ledger.end_pos
+    good = Entry(20, 1, ledger.place(1), b"y")
+    with pytest.raises(InconsistentLedger) as caught:
+        ledger.append_entry([entry._replace(pos=place + entry.pos)])
+    assert caught.value.code == code
+    ledger.append_entry([good])
+    assert start().entry(20) == good
+
+
+def test_of_a_batch_with_one_bad_entry_nothing_is_stored(start: Open) -> None:
+    ledger = filled(start)
+    one = Entry(20, 1, ledger.place(1), b"y")
+    with pytest.raises(InconsistentLedger):
+        ledger.append_entry([one, one])
+    assert ledger.end_index == start().end_index == 19
+
+
+# Cutting: section 11.5
+
+
+def test_truncating_to_an_equal_entry_cuts_behind_it(start: Open, disk: Disk, root: str) -> None:
+    ledger = filled(start)
+    entry = ledger.entry(9)
+    assert entry is not None
+    ledger.truncate_to(entry)
+    assert (ledger.end_index, ledger.end_pos) == (9, entry.pos + entry.size)
+    assert ledger.committed_index == 9
+    assert disk.list_dir(f"{root}/data") == [f"{0:020}", f"{FILE:020}"]
+    rest = disk.open(f"{root}/data/{FILE:020}", FILE).pread(FILE, ledger.end_pos - FILE)
+    assert not any(rest)
+    assert bodies(start()) == list(range(10))
+
+
+def test_an_empty_ledger_begins_with_the_leaders_first_entry(start: Open) -> None:
+    ledger = start()
+    ledger.truncate_to(Entry(50, 3, 9 * FILE, b"x"))
+    ledger.append(3, [b"y" * 3000] * 3)
+    for found in (ledger, start()):
+        assert (found.begin_index, found.begin_pos, found.end_index) == (50, 9 * FILE, 53)
+        assert found.entry(49) is None
+        assert found.term_at(50) == 3
+
+
+def test_another_entry_behind_committed_ones_replaces_the_rest(start: Open) -> None:
+    ledger = start()
+    ledger.append(1, [b"a" * 100] * 10)
+    ledger.commit(4)
+    pos = 5 * 148
+    ledger.truncate_to(Entry(5, 2, pos, b"b"))
+    assert (ledger.begin_index, ledger.end_index, ledger.end_term) == (0, 5, 2)
+    assert start().entry(5) == Entry(5, 2, pos, b"b")
+
+
+def test_another_entry_behind_uncommitted_ones_begins_the_ledger_anew(start: Open) -> None:
+    """Nobody has compared what is before it."""
+    ledger = start()
+    ledger.append(1, [b"a" * 100] * 10)
+    ledger.truncate_to(Entry(5, 2, 5 * 148, b"b"))
+    for found in (ledger, start()):
+        assert (found.begin_index, found.begin_pos, found.end_index) == (5, 5 * 148, 5)
+
+
+def test_a_place_that_no_file_has_is_refused(start: Open) -> None:
+    ledger = filled(start)
+    for pos in (-1, FILE - 20):
+        with pytest.raises(InconsistentLedger):
+            ledger.truncate_to(Entry(3, 2, pos, b"x"))
+    assert bodies(ledger) == list(range(20))
+
+
+# Reading
+
+
+def test_entries_come_in_batches_with_a_limit(start: Open) -> None:
+    for ledger in (filled(start), start(cached_bytes=2000)):
+        assert [e.index for e in ledger.entries(0, 0, 10)] == [0]
+        assert [e.index for e in ledger.entries(5, 548 * 3, 10)] == [5, 6, 7]
+        assert [e.index for e in ledger.entries(17, 1 << 20, 10)] == [17, 18, 19]
+        assert [e.index for e in ledger.entries(3, 1 << 20, 2)] == [3, 4]
+        assert ledger.entries(20, 1 << 20, 9) == ledger.entries(-1, 1 << 20, 9) == []
+        assert ledger.term_at(20) == ledger.term_at(-1) == -1
+
+
+def test_the_committed_index_only_rises_and_ends_with_the_ledger(start: Open) -> None:
+    ledger = start()
+    ledger.commit(5)
+    assert (ledger.committed_index, ledger.committed_pos) == (-1, 0)
+    ledger.append(1, [b"x" * 52] * 4)
+    for index, expected in ((1, 1), (0, 1), (99, 3)):
+        ledger.commit(index)
+        assert (ledger.committed_index, ledger.committed_pos) == (expected, 100 * expected + 100)
+
+
+def test_a_rotten_body_is_not_passed_on(start: Open, disk: Disk, root: str) -> None:
+    """Spec: dledger.md, section 18.1, first row."""
+    filled(start).sync(thorough=True)
+    overwrite(disk, f"{root}/data/{0:020}", 548 * 2 + 60, b"?")
+    ledger = start()
+    assert ledger.end_index == 19
+    with pytest.raises(CorruptRecord, match="entry 2 at 1096"):
+        ledger.entries(0, 1 << 20, 9)
+    assert ledger.entry(3) is not None
+
+
+# Starts: section 15.1
+
+
+def test_a_start_finds_the_end_and_the_committed_index(start: Open) -> None:
+    ledger = start()
+    ledger.append(1, [b"x" * 500] * 20)
+    ledger.commit(12)
+    ledger.sync(thorough=True)
+    found = start()
+    assert (found.end_index, found.end_term, found.end_pos) == (19, 1, ledger.end_pos)
+    assert (found.committed_index, found.synced_index) == (12, 19)
+    assert found.committed_pos == ledger.committed_pos
+
+
+def test_without_index_and_checkpoint_only_the_committed_index_is_lost(
+    start: Open, disk: Disk, root: str
+) -> None:
+    filled(start).sync(thorough=True)
+    disk.remove_tree(f"{root}/index")
+    disk.remove(f"{root}/checkpoint")
+    found = start()
+    assert bodies(found) == list(range(20))
+    assert found.committed_index == -1
+
+
+def test_a_wrong_index_is_made_anew_from_the_data(start: Open, disk: Disk, root: str) -> None:
+    filled(start).sync(thorough=True)
+    overwrite(disk, f"{root}/index/{0:020}", INDEX_UNIT * 18 + 5, b"\7\7\7")
+    assert bodies(start()) == list(range(20))
+
+
+def test_files_without_our_checksums_are_taken_as_upstream_does(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """And get them, so that they are looked after from now on."""
+    filled(start).sync(thorough=True)
+    disk.remove_tree(f"{root}/checksums")
+    disk.replace(f"{root}/checkpoint", b"committedIndex=9\nendIndex=19\n")
+    found = start()
+    assert (bodies(found), found.committed_index) == (list(range(20)), 9)
+    checksums = disk.open(f"{root}/checksums/{0:020}", CHECKSUM_UNIT * 64)
+    assert any(checksums.pread(CHECKSUM_UNIT, CHECKSUM_UNIT * 19))
+
+
+def test_junk_behind_the_end_is_cut_and_wiped(start: Open, disk: Disk, root: str) -> None:
+    """Spec: dledger.md, section 11.6: what a push with a wrong position left behind in Java."""
+    ledger = filled(start, 3)
+    ledger.sync(thorough=True)
+    disk.replace(f"{root}/checkpoint", b"committedIndex=2\nendIndex=2\n")
+    junk = Entry(3, 1, ledger.end_pos + 1, b"junk")
+    overwrite(
+        disk, f"{root}/data/{0:020}", ledger.end_pos, encode_header(junk) + junk.body + b"x" * 900
+    )
+    found = start()
+    assert (found.end_index, found.end_pos) == (2, ledger.end_pos)
+    data = disk.open(f"{root}/data/{0:020}", FILE).pread(FILE, 0)
+    assert not any(data[found.end_pos :])
+
+
+@pytest.mark.parametrize("keep", [0, 4, 47, 48, 200, 547])
+def test_a_torn_entry_is_cut(start: Open, disk: Disk, root: str, keep: int) -> None:
+    ledger = filled(start, 3)
+    ledger.sync(thorough=True)
+    (last,) = ledger.append(1, [b"z" * 500])
+    overwrite(disk, f"{root}/data/{0:020}", last.pos + keep, bytes(548 - keep))
+    assert start().end_index == 2
+
+
+def test_damage_of_what_was_synced_stops_the_start(start: Open, disk: Disk, root: str) -> None:
+    """To cut it would forget what this member has vouched for."""
+    filled(start, 5).sync(thorough=True)
+    overwrite(disk, f"{root}/data/{0:020}", 548 * 2, bytes(548))
+    with pytest.raises(CorruptRecord, match="copies the leader's"):
+        start()
+
+
+def test_a_blank_without_a_next_file_belongs_to_nobody(start: Open, disk: Disk, root: str) -> None:
+    ledger = start()
+    ledger.append(1, [b"x" * 3000])
+    end = ledger.end_pos
+    ledger.append(1, [b"y" * 2000])
+    disk.remove(f"{root}/data/{FILE:020}")
+    found = start()
+    assert (found.end_index, found.end_pos) == (0, end)
+    assert found.place(10) == end
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [(f"{0:020}", FILE + 1), ("notes.txt", 10), (f"{5:020}", FILE)]
+)
+def test_files_of_another_kind_stop_the_start(
+    start: Open, disk: Disk, root: str, name: str, size: int
+) -> None:
+    disk.open(f"{root}/data/{name}", size).close()
+    with pytest.raises(StoreError):
+        start()
+
+
+def test_data_may_lie_in_several_directories(disk: Disk, root: str) -> None:
+    places = [f"{root}/a", f"{root}/b"]
+    for _ in range(2):
+        ledger = Ledger(disk, root, FILE, data_directories=places, index_file_size=2048)
+        ledger.load()
+        ledger.append(1, [b"x" * 3000] * 4)
+    assert ledger.end_index == 7
+    assert all(len(disk.list_dir(place)) == 4 for place in places)
+
+
+def test_an_empty_ledger_may_begin_behind_an_old_log(disk: Disk, root: str) -> None:
+    for expected in (0, 1):
+        ledger = Ledger(disk, root, FILE, first_pos=7 * FILE, index_file_size=2048)
+        ledger.load()
+        (entry,) = ledger.append(1, [b"x"])
+        assert (entry.index, ledger.begin_pos) == (expected, 7 * FILE)
+
+
+# Full disks
+
+
+def test_a_full_disk_leaves_nothing_half_written() -> None:
+    disk = SimDisk(Random(1), lambda: 0)
+    ledger = Ledger(disk, "/m", FILE * 4, index_file_size=2048)
+    ledger.load()
+    ledger.append(1, [b"x" * 2000])
+    disk.is_full = True
+    with pytest.raises(LedgerFull):
+        ledger.append(1, [b"y" * 1000] * 12)
+    assert ledger.end_index == 0
+    data = disk.open(f"/m/data/{0:020}", FILE * 4).pread(FILE * 4, 0)
+    assert not any(data[ledger.end_pos :])
+    disk.is_full = False
+    ledger.append(1, [b"z"])
+    assert ledger.end_index == 1
+
+
+def test_a_nearly_full_disk_refuses_appends_until_there_is_room(start: Open) -> None:
+    ledger = start()
+    ledger.full = "its disk is 93% full"
+    with pytest.raises(LedgerFull, match="93%"):
+        ledger.append(1, [b"x"])
+    ledger.full = None
+    ledger.append(1, [b"x"])
+
+
+def test_after_a_failed_sync_nothing_more_is_taken() -> None:
+    """Nobody knows what is on the disk then."""
+    disk = SimDisk(Random(1), lambda: 0)
+    ledger = Ledger(disk, "/m", FILE, index_file_size=2048)
+    ledger.load()
+    ledger.append(1, [b"x"])
+    disk.sync_fails = True
+    with pytest.raises(StoreError):
+        ledger.sync()
+    disk.sync_fails = False
+    with pytest.raises(StoreError, match="takes no more"):
+        ledger.append(1, [b"y"])
+    assert (ledger.synced_index, ledger.is_broken) == (-1, True)
+
+
+# Syncs beside other things
+
+
+def test_a_sync_does_not_vouch_for_what_was_cut_meanwhile(start: Open) -> None:
+    ledger = filled(start)
+    job = ledger.sync_job()
+    entry = ledger.entry(7)
+    assert entry is not None
+    ledger.truncate_to(entry)
+    ledger.append(2, [b"new"] * 5)
+    job.run()
+    assert ledger.synced(job) == 7
+    assert ledger.sync() == 12
+
+
+def test_one_sync_at_a_time(start: Open) -> None:
+    ledger = filled(start)
+    job = ledger.sync_job()
+    with pytest.raises(ValueError, match="running"):
+        ledger.sync_job()
+    job.run()
+    assert ledger.synced(job) == 19
+
+
+# Expiry: chapter 14
+
+
+def test_dropping_files_moves_the_beginning(start: Open, disk: Disk) -> None:
+    ledger = filled(start)
+    ledger.commit(19)
+    assert ledger.drop_files(1) == []  # not known to be on the disk
+    ledger.sync(thorough=True)
+    for path in ledger.drop_files(2):
+        disk.remove(path)
+    for found in (ledger, start()):
+        assert (found.begin_index, found.begin_pos) == (14, 2 * FILE)
+        assert bodies(found) == list(range(14, 20))
+        assert found.drop_files(9) == []  # never the last one
