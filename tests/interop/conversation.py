@@ -16,25 +16,36 @@ from rig import PEER
 HERE = Path(__file__).parent
 
 
-def compiled_java(name: str, folder: Path) -> list[str]:
+def java_class_path(name: str, folder: Path) -> str:
     """
-    Compile a program of `tests/interop/java` against the client of RocketMQ 4.9.7.
+    Compile a program of `tests/interop/java` against RocketMQ 4.9.7.
 
-    :returns: the command that runs it.
+    :returns: where it and the real classes are.
     """
-    classpath = subprocess.run(
+    real = subprocess.run(
         [str(PEER), "classpath"], capture_output=True, text=True, check=True
     ).stdout.strip()
     folder.mkdir(parents=True, exist_ok=True)
     source = HERE / "java" / f"{name}.java"
-    subprocess.run(["javac", "-d", str(folder), "-cp", classpath, str(source)], check=True)
+    quiet = ["-nowarn", "-proc:none", "-Xlint:none"]
+    subprocess.run(["javac", *quiet, "-d", str(folder), "-cp", real, str(source)], check=True)
+    return f"{folder}:{real}"
+
+
+def compiled_java(name: str, folder: Path) -> list[str]:
+    """
+    Compile a client.
+
+    :returns: the command that runs it.
+    """
+    class_path = java_class_path(name, folder)
     settings = [
         f"-Drocketmq.client.logRoot={folder}/logs",
         "-Drocketmq.client.rebalance.waitInterval=1000",
         # Broadcast consumers remember by client id how far they were; ids are the same each time.
         f"-Drocketmq.client.localOffsetStoreDir={folder}/offsets",
     ]
-    return ["java", "-Xmx256m", *settings, "-cp", f"{folder}:{classpath}", name]
+    return ["java", "-Xmx256m", *settings, "-cp", class_path, name]
 
 
 def compiled_go(folder: Path) -> list[str]:
@@ -98,7 +109,13 @@ class Conversation:
         command = line.split()[0]
         wanted = sum(order.split()[0] == command for order in self._orders)
         return self.until(
-            lambda: sum(item.get("command") == command for item in list(self.events)) >= wanted,
+            lambda: (
+                sum(
+                    item["event"] == "done" and item.get("command", command) == command
+                    for item in list(self.events)
+                )
+                >= wanted
+            ),
             seconds,
             line,
         )

@@ -157,7 +157,8 @@ class Rig:
         directory = self.directory / name
         directory.mkdir(parents=True, exist_ok=True)
         port = port or self.ports(4) + 2
-        settings = {"listenPort": port, **settings}
+        # On a busy machine both refuse what waited 200 ms.
+        settings = {"listenPort": port, "waitTimeMillsInSendQueue": 10000, **settings}
         if java:
             command = [str(PEER), "broker", "--conf", str(SMALL / conf), "--dir", str(directory)]
             if namesrv:

@@ -8,6 +8,7 @@ only, then the master comes back and the sends go on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,9 @@ SETTINGS = {
     # A Go producer says only every 30 s that it is there; until then checks are in vain, but count.
     "transactionCheckMax": 100,
     "registerNameServerPeriod": 10000,
-    # On a busy machine Java refuses what waited 200 ms.
-    "waitTimeMillsInSendQueue": 10000,
 }
 COUNT = 12
+QUEUES = 8
 TOPICS = ["ordered", "filtered", "broadcast", "retry", "reset", "delayed", "traced", "transaction"]
 # The Go client does not start to consume a topic that is not there yet.
 MORE_TOPICS = ["requests", "%DLQ%g-retry"]
@@ -48,6 +48,7 @@ class Story:
         self.namesrv = namesrv
         self.client = client
         self.phases = phases
+        self.settled = 0.0
 
     def sent(self, topic: str) -> list[str]:
         """What the client was told SEND_OK for."""
@@ -98,6 +99,7 @@ def killed(rig: Rig, client: Any, name: str) -> Story:
         story.arrived("late", set(story.sent("reset")), 60)
     port = int(master.address.rpartition(":")[2])
     story.master = rig.broker("master-sync.conf", "m", namesrv=namesrv, port=port, **SETTINGS)
+    story.settled = time.time() * 1000
     assert story.client.done("send", 90), "not all of b could be sent"
     story.client.do("request b")
     return story
@@ -107,7 +109,7 @@ def create_topics(master: Server) -> None:
     """Those that the clients use."""
     with Wire(master.address) as wire:
         for topic in TOPICS + MORE_TOPICS:
-            wire.create_topic(topic)
+            wire.create_topic(topic, QUEUES)
 
 
 def wait_for_topics(rig: Rig, slave: Server) -> None:
@@ -231,9 +233,19 @@ def test_request_and_reply(story: Story) -> None:
 
 
 def test_trace(story: Story) -> None:
-    """What a tracing producer sent can be found in the trace topic by its key."""
-    last = story.phases[-1]
-    wanted = {f"traced-{last}-{i}" for i in range(COUNT)}
+    """
+    What a tracing producer sent can be found in the trace topic by its key.
+
+    Traces are sent one-way: those on their way when the master died are lost.
+    """
+    wanted = {
+        item["body"]
+        for item in story.client.events
+        if item["event"] == "sent"
+        and item["body"].startswith("traced-")
+        and item["at"] > story.settled
+    }
+    assert wanted
 
     def traced() -> set[str]:
         return {word for keys in story.client.bodies("got", "trace") for word in keys.split()}
@@ -245,7 +257,7 @@ def has_offsets(story: Story) -> bool:
     """The broker knows the group's offset in every queue; without, it resets nothing."""
     with Wire(story.master.address) as wire:
         table = wire.table(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"]
-    return len(table.get("reset@g-reset", {})) == 8
+    return len(table.get("reset@g-reset", {})) == QUEUES
 
 
 def test_reset_by_time(story: Story) -> None:
@@ -267,4 +279,5 @@ def test_reset_by_time(story: Story) -> None:
         return {i["body"] for i in story.client.events[before:] if i.get("by") == "reset"}
 
     assert story.client.until(lambda: wanted <= again(), 40, "the second delivery"), again()
-    assert len(again()) <= COUNT
+    # In each queue the message that is nearest in time; it may be the one before.
+    assert len(again()) <= len(wanted) + 1 + QUEUES
