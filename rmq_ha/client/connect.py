@@ -1,4 +1,4 @@
-"""The short way to a client in a reactor that runs."""
+"""A client of this process: for applications that have a reactor and name servers, no more."""
 
 from typing import Any
 
@@ -7,15 +7,14 @@ from rmq_ha.client.settings import ClientConfig
 from rmq_ha.host.real import make_host
 
 
-def connect(reactor: Any, settings: ClientConfig | str = "") -> ClientInstance:
+def connect(reactor: Any, namesrv_addr: str = "", **settings: Any) -> ClientInstance:
     """
-    A client for producers and consumers to share; they start it, the last one that stops stops it.
+    What producers and consumers are made with; they start and stop it.
 
-    :param reactor: any; nobody else's is touched.
-    :param settings: or only the name servers, `host:port`, `;` between them; NAMESRV_ADDR counts
-        when empty.
+    :param reactor: any of Twisted's, asyncio's too.
+    :param namesrv_addr: `host:port` of name servers, `;` between them; the environment's
+        NAMESRV_ADDR when empty.
+    :param settings: of `ClientConfig`.
     :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
     """
-    if isinstance(settings, str):
-        settings = ClientConfig(namesrv_addr=settings)
-    return ClientInstance(make_host(reactor), settings)
+    return ClientInstance(make_host(reactor), ClientConfig(namesrv_addr=namesrv_addr, **settings))
