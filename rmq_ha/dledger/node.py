@@ -86,14 +86,13 @@ class Node:
         self._heart_beats = HeartBeats(self.member, self._followed)
         self._transfer = Transfer(self.member, self.quorum, self._follower)
         self._election = Election(self.member)
-        self._clock_driven: tuple[_Part, ...] = (
-            self._election,
+        self._leading: tuple[_Part, ...] = (
             self._heart_beats,
-            self._follower,
             self.quorum,
             self._transfer,
             *self._dispatchers.values(),
         )
+        self._following: tuple[_Part, ...] = (self._election, self._follower, self._transfer)
         self._appends: deque[tuple[Entry, Any, AppendEntryRequest, int]] = deque()
         self._handlers: dict[int, Callable[[Any, Any], None]] = {
             RequestCode.METADATA: self._metadata,
@@ -113,7 +112,12 @@ class Node:
     @property
     def next_wake(self) -> int:
         """When `tick` has something to do, in milliseconds."""
-        return min(part.wake for part in self._clock_driven)
+        return min([part.wake for part in self._parts])
+
+    @property
+    def _parts(self) -> tuple[_Part, ...]:
+        """Those that can have something to do in this role."""
+        return self._leading if self.member.role is Role.LEADER else self._following
 
     @property
     def role(self) -> Role:
@@ -142,7 +146,7 @@ class Node:
     def tick(self, now_ms: int) -> None:
         """The time has come that `next_wake` named; too early does no harm."""
         self.member.now = now_ms
-        for part in self._clock_driven:
+        for part in self._parts:
             part.tick()
         self._settle()
 

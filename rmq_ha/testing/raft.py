@@ -72,14 +72,14 @@ class RaftOptions:
             settings["max_batch_push_size"] = random.choice((100, 400, 4096))
         delay = random.choice((300, 2000, 15000))
         if random.random() < 0.2 and delay < 2000:
-            settings["max_in_flight"] = random.choice((1, 3))
+            settings["max_in_flight"] = random.choice((4, 20))
         if random.random() < 0.2:
             settings["preferred_leader_ids"] = ("n1",)
         if random.random() < 0.2:
             settings["sticky_leader"] = 4000
         return cls(
             nodes=nodes,
-            put_every=random.choice((15, 40, 100)) * MILLISECOND,
+            put_every=random.choice((25, 50, 100)) * MILLISECOND,
             delay=delay,
             loss=random.choice((0, 0, 0.01, 0.08)),
             duplicates=random.choice((0, 0, 0.03)),

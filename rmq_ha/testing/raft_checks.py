@@ -55,7 +55,7 @@ class Judge:
         before = len(self.committed)
         while before and self.terms[before - 1] >= term:
             before -= 1
-        if before:
+        if before > member.ledger.first:
             last = self.committed[before - 1]
             found = member.ledger.entry(last.index)
             if found != last:

@@ -54,9 +54,9 @@ def plan_raft_faults(
     weights = KINDS if kinds is None else kinds
     names = list(weights)
     faults = []
-    for _ in range(random.randint(2, 10)):
+    for _ in range(random.randint(3, 14)):
         kind = random.choices(names, list(weights.values()))[0]
-        lasts = int(random.choice((0.02, 0.3, 1, 2, 5)) * (0.5 + random.random()) * unit)
+        lasts = int(random.choice((0.02, 0.3, 1, 3.5, 5)) * (0.5 + random.random()) * unit)
         faults.append(RaftFault(random.randrange(busy), kind, random.random(), lasts))
     return sorted(faults)
 

@@ -1,0 +1,236 @@
+"""One member and a script: what it is told, and what it wants done."""
+
+from random import Random
+from typing import Any
+
+from rmq_ha.dledger.actions import Action, Answer, Committed, Completed, Persist, RoleChanged, Send
+from rmq_ha.dledger.codes import PushType, RequestCode
+from rmq_ha.dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    Message,
+    PushEntryRequest,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from rmq_ha.dledger.node import Node
+from rmq_ha.dledger.settings import DLedgerSettings
+from rmq_ha.dledger.values import Entry, Role, TermVote
+from rmq_ha.testing.raft_ledger import MemoryLedger
+
+GROUP = "RaftG"
+
+
+class Script:
+    """
+    A node called `n1` (unless told otherwise) among others that are played by a test.
+
+    :param entries: terms of the entries that its ledger starts with.
+    :param changes: of its settings.
+    :ivar done: what the node wanted done since it was last asked.
+    """
+
+    def __init__(
+        self,
+        term: int = 0,
+        *,
+        voted_for: str | None = None,
+        entries: tuple[int, ...] = (),
+        nodes: int = 3,
+        self_id: str = "n1",
+        **changes: Any,
+    ) -> None:
+        peers = {f"n{number}": f"127.0.0.1:{40000 + number}" for number in range(nodes)}
+        self.settings = DLedgerSettings(GROUP, self_id, peers, **changes)
+        self.ledger = MemoryLedger(1 << 20)
+        for entry_term in entries:
+            self.ledger.append(entry_term, [b"%d" % self.ledger.end_index])
+        self.now = 100_000
+        vote = TermVote(term, voted_for)
+        self.node = Node(self.settings, self.ledger, vote, Random(1), self.now)
+        self.done: list[Action] = []
+        self._token = 0
+
+    def _collect(self) -> list[Action]:
+        done = list(self.node.outbox)
+        self.node.outbox.clear()
+        self.done += done
+        return done
+
+    # Time
+
+    def run(self, milliseconds: int) -> list[Action]:
+        """
+        Let time pass, waking the node whenever it wants to.
+
+        :returns: what it wanted done.
+        """
+        done = self._collect()
+        end = self.now + milliseconds
+        for _ in range(10_000):
+            wake = max(self.node.next_wake, self.now)
+            if wake > end:
+                break
+            self.now = wake
+            self.node.tick(self.now)
+            done += self._collect()
+        self.now = end
+        return done
+
+    # What peers say
+
+    def ask(self, code: int, message: Message) -> Any:
+        """
+        A request.
+
+        :returns: the answer; None: not yet.
+        """
+        self._token += 1
+        self.node.request(code, message, self._token, self.now)
+        return self.answer_to(self._token, self._collect())
+
+    @staticmethod
+    def answer_to(token: int, actions: list[Action]) -> Any:
+        """The answer to one request among these."""
+        found = [a.message for a in actions if isinstance(a, Answer) and a.token == token]
+        return found[0] if found else None
+
+    @property
+    def last_token(self) -> int:
+        """Of the last request."""
+        return self._token
+
+    def respond(self, call: Send, message: Message | None) -> list[Action]:
+        """The answer to what the node has sent."""
+        self.node.response(call.peer, call.call_id, message, self.now)
+        return self._collect()
+
+    def vote(self, candidate: str, term: int, index: int, ledger_term: int, **more: Any) -> Any:
+        """A candidate's vote; the default of `more` is a correct request."""
+        base: dict[str, Any] = {
+            "group": GROUP,
+            "remote_id": self.settings.self_id,
+            "local_id": candidate,
+        }
+        request = VoteRequest(
+            **(
+                base
+                | {
+                    "leader_id": candidate,
+                    "term": term,
+                    "ledger_end_index": index,
+                    "ledger_end_term": ledger_term,
+                }
+                | more
+            )
+        )
+        return self.ask(RequestCode.VOTE, request)
+
+    def beat(self, leader: str, term: int) -> Any:
+        """A leader's heartbeat."""
+        request = HeartBeatRequest(
+            group=GROUP,
+            remote_id=self.settings.self_id,
+            local_id=leader,
+            leader_id=leader,
+            term=term,
+        )
+        return self.ask(RequestCode.HEART_BEAT, request)
+
+    def push(
+        self,
+        kind: PushType,
+        term: int,
+        *entries: Entry,
+        commit: int = -1,
+        leader: str = "n0",
+        batch: bool = False,
+    ) -> Any:
+        """A leader's push."""
+        request = PushEntryRequest(
+            group=GROUP,
+            remote_id=self.settings.self_id,
+            local_id=leader,
+            leader_id=leader,
+            term=term,
+            type=kind,
+            commit_index=commit,
+            entry=entries[0] if entries and not batch else None,
+            batch_entry=entries if batch else (),
+        )
+        return self.ask(RequestCode.PUSH, request)
+
+    def next_entry(self, term: int, skip: int = 0, body: bytes = b"next") -> Entry:
+        """What a leader would append here."""
+        pos = self.ledger.end_pos
+        return Entry(self.ledger.end_index + 1 + skip, term, pos + skip * (48 + len(body)), body)
+
+    # What the node says
+
+    def sent(self, kind: type[Message], actions: list[Action] | None = None) -> list[Send]:
+        """Requests of a kind among the actions; None: of all so far."""
+        among = self.done if actions is None else actions
+        return [a for a in among if isinstance(a, Send) and isinstance(a.message, kind)]
+
+    def of(self, kind: type[Any], actions: list[Action] | None = None) -> list[Any]:
+        """Actions of a kind; None: of all so far."""
+        return [a for a in (self.done if actions is None else actions) if isinstance(a, kind)]
+
+    # Short ways to a role
+
+    def follow(self, leader: str = "n0") -> "Script":
+        """Become a follower in the current term."""
+        self.beat(leader, self.node.term)
+        assert self.node.role is Role.FOLLOWER
+        self.done.clear()
+        return self
+
+    def lead(self) -> "Script":
+        """Become the leader, with everybody's vote, and everybody following."""
+        for _ in range(20):
+            votes = self.sent(VoteRequest, self.run(700))
+            for call in votes:
+                if self.node.role is not Role.CANDIDATE:
+                    break
+                answer = VoteResponse(term=self.node.term, vote_result="ACCEPT")  # type: ignore[arg-type]
+                self.respond(call, answer)
+            if self.node.role is Role.LEADER:
+                break
+        assert self.node.role is Role.LEADER
+        self.beaten(self.run(0))
+        return self
+
+    def beaten(self, actions: list[Action], code: int = 200, term: int = -1) -> list[Action]:
+        """Everybody answers the heartbeats among these."""
+        done: list[Action] = []
+        for call in self.sent(HeartBeatRequest, actions):
+            done += self.respond(call, HeartBeatResponse(code=code, term=term))
+        return done
+
+    def put(self, *bodies: bytes) -> list[Action]:
+        """What the broker does."""
+        made = self.ledger.append(self.node.term, bodies)
+        self.node.appended(made[-1].index, self.now)
+        return self._collect()
+
+    def pushed(
+        self, call: Send, code: int = 200, *, begin: int = 0, end: int | None = None
+    ) -> list[Action]:
+        """A follower's answer to a push."""
+        request = call.message
+        assert isinstance(request, PushEntryRequest)
+        entries = request.batch_entry or (() if request.entry is None else (request.entry,))
+        answer = PushEntryResponse(
+            group=GROUP,
+            term=request.term,
+            code=code,
+            index=entries[0].index if entries else None,
+            count=len(entries),
+            begin_index=begin,
+            end_index=(entries[-1].index if entries else -1) if end is None else end,
+        )
+        return self.respond(call, answer)
+
+
+__all__ = ["Committed", "Completed", "Persist", "RoleChanged", "Script"]
