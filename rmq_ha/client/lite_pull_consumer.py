@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
+from rmq_ha.client.active_part import ActivePart
 from rmq_ha.client.consumer_base import ConsumerBase
 from rmq_ha.client.consumer_settings import LitePullConsumerConfig
 from rmq_ha.client.errors import MQClientError
@@ -18,14 +19,14 @@ from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.namespaces import unwrap
 from rmq_ha.client.offsets import OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
 from rmq_ha.client.pull_api import Filter, PullApi
-from rmq_ha.client.rebalance import AllocateAveragely, AllocateStrategy
+from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
 from rmq_ha.client.rebalancer import Rebalancer
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
 from rmq_ha.errors import ConfigurationError, RmqHaError
 from rmq_ha.model.subscription import SUB_ALL, SubscriptionData
 from rmq_ha.model.topics import topic_fault
-from rmq_ha.wire.bodies import ConsumerData, MessageQueue
+from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.route_bodies import TopicRoute
 
 ChangeListener = Callable[[str, list[MessageQueue]], Any]
@@ -76,6 +77,9 @@ class LitePullConsumer:
             self,
             clustering=self.config.is_clustering,
             interval_ms=self.config.rebalance_interval,
+        )
+        self._part = ActivePart(
+            self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
         )
 
     def __repr__(self) -> str:
@@ -191,7 +195,7 @@ class LitePullConsumer:
                     await base.calls.check_subscription(
                         base.group, self._instance.client_id, wanted
                     )
-            self._instance.register_consumer(base.group, self)
+            self._instance.register_consumer(base.group, self._part)
             base.run()
             self._next_commit_ms = self._now_ms() + self.config.auto_commit_interval_millis
             await self._instance.heartbeat_now()
@@ -213,9 +217,7 @@ class LitePullConsumer:
         await base.halt()
         for topic in [*self._subscriptions, *self._listeners]:
             self._instance.unwatch_topic(topic)
-        if self._instance.consumers.get(base.group) is self:
-            await self._instance.unregister_consumer(base.group)
-        await self._instance.stop_if_unused()
+        await self._part.leave()
         base.state = "stopped"
 
     # Reading
@@ -417,44 +419,9 @@ class LitePullConsumer:
         self._subscriptions.touch([topic], self._now_ms())
         self._instance.heartbeat_now()
 
-    # ConsumerPart
-
-    def heartbeat_data(self) -> ConsumerData:
-        """See `ConsumerPart`."""
-        return ConsumerData(
-            self._base.group,
-            "CONSUME_ACTIVELY",
-            self.config.message_model.value,
-            self.config.consume_from_where.value,
-            self._subscriptions.all(),
-            self.config.unit_mode,
-        )
-
-    def on_group_changed(self) -> None:
-        """See `ConsumerPart`."""
-        if self._base.is_running:
-            self._rebalancer.soon()
-
-    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """See `ConsumerPart`: polls go on there."""
+    def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Polls go on where an operator wants."""
         for queue, offset in offsets.items():
             if self._queues.has(queue):
                 self._queues.seek(queue, offset)
                 self.offset_store.update_offset(queue, offset, False)
-
-    def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """See `ConsumerPart`."""
-        return self.offset_store.clone_offset_table(topic)
-
-    def running_info(self, want_stack: bool) -> Mapping[str, Any]:
-        """See `ConsumerPart`."""
-        return {
-            "mqTable": {},
-            "properties": {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"},
-            "statusTable": {},
-            "subscriptionSet": [item.to_json() for item in self._subscriptions.all()],
-        }
-
-    def consume_directly(self, message: MessageExt) -> Any:
-        """See `ConsumerPart`."""
-        raise MQClientError("a pull consumer has no listener to consume with")

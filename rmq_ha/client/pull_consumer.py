@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
+from rmq_ha.client.active_part import ActivePart
 from rmq_ha.client.consumer_base import ConsumerBase
 from rmq_ha.client.consumer_settings import PullConsumerConfig
 from rmq_ha.client.errors import MQClientError
@@ -16,13 +17,13 @@ from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import MessageExt, PullResult
 from rmq_ha.client.offsets import OffsetStore, ReadOffsetType
 from rmq_ha.client.pull_api import Filter, Pull, PullApi, Pulled
-from rmq_ha.client.rebalance import AllocateAveragely, AllocateStrategy
+from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
 from rmq_ha.client.rebalancer import Rebalancer
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.client.send_back import SendBack
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
 from rmq_ha.model.subscription import SUB_ALL, TAG_TYPES
-from rmq_ha.wire.bodies import ConsumerData, MessageQueue
+from rmq_ha.wire.bodies import MessageQueue
 
 QueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], Any]
 """`listener(topic, all queues, our queues)`, when they changed."""
@@ -75,6 +76,9 @@ class PullConsumer:
             clustering=self.config.is_clustering,
             interval_ms=self.config.rebalance_interval,
         )
+        self._part = ActivePart(
+            self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
+        )
 
     def __repr__(self) -> str:
         return f"<PullConsumer {self._base.consumer_group} {self._base.state}>"
@@ -117,7 +121,7 @@ class PullConsumer:
             await self._instance.start()
             await base.offset_store.load()
             await base.know_routes(list(self._listeners))
-            self._instance.register_consumer(base.group, self)
+            self._instance.register_consumer(base.group, self._part)
             base.run()
             await self._instance.heartbeat_now()
             await self._rebalancer.start()
@@ -134,9 +138,7 @@ class PullConsumer:
         await base.halt()
         for topic in self._listeners:
             self._instance.unwatch_topic(topic)
-        if self._instance.consumers.get(base.group) is self:
-            await self._instance.unregister_consumer(base.group)
-        await self._instance.stop_if_unused()
+        await self._part.leave()
         base.state = "stopped"
 
     # Pulling
@@ -321,41 +323,6 @@ class PullConsumer:
         except Exception:
             self.log.failure("the queue listener of {topic} failed", topic=topic)
 
-    # ConsumerPart
-
-    def heartbeat_data(self) -> ConsumerData:
-        """See `ConsumerPart`."""
-        return ConsumerData(
-            self._base.group,
-            "CONSUME_ACTIVELY",
-            self.config.message_model.value,
-            self.config.consume_from_where.value,
-            self._subscriptions.all(),
-            self.config.unit_mode,
-        )
-
-    def on_group_changed(self) -> None:
-        """See `ConsumerPart`."""
-        if self._base.is_running:
-            self._rebalancer.soon()
-
-    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """See `ConsumerPart`; who pulls decides where: as in Java, nothing happens."""
+    def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Who pulls decides where: as in Java, nothing happens."""
         self.log.info("a pull consumer keeps its own offsets: the reset is left to its owner")
-
-    def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
-        """See `ConsumerPart`."""
-        return self.offset_store.clone_offset_table(topic)
-
-    def running_info(self, want_stack: bool) -> Mapping[str, Any]:
-        """See `ConsumerPart`."""
-        return {
-            "mqTable": {},
-            "properties": {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"},
-            "statusTable": {},
-            "subscriptionSet": [item.to_json() for item in self._subscriptions.all()],
-        }
-
-    def consume_directly(self, message: MessageExt) -> Any:
-        """See `ConsumerPart`."""
-        raise MQClientError("a pull consumer has no listener to consume with")

@@ -23,7 +23,7 @@ from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.offsets import OffsetStore
 from rmq_ha.client.pull_api import Filter, PullApi
 from rmq_ha.client.push_queues import PushQueues, Service
-from rmq_ha.client.rebalance import AllocateAveragely, AllocateStrategy
+from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
 from rmq_ha.client.rebalancer import Rebalancer
 from rmq_ha.client.send_back import SendBack
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions

@@ -14,8 +14,8 @@ from twisted.python.failure import Failure
 from rmq_ha.client.errors import NoRoute
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.queue_calls import QueueCalls
-from rmq_ha.client.rebalance import AllocateStrategy, compare
-from rmq_ha.client.rebalance.changes import share_of
+from rmq_ha.client.rebalance.changes import compare, share_of
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.errors import RmqHaError
 from rmq_ha.host.periodic import Periodic

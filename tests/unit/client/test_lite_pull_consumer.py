@@ -152,7 +152,7 @@ def test_an_operator_sets_it_back() -> None:
     sent = cluster.send("a", 4, queue_id=0)
     consumer = subscribed(cluster)
     assert drain(cluster, consumer) == sent
-    consumer.reset_offsets(TOPIC, {queue("a", 0): 2})
+    consumer._part.reset_offsets(TOPIC, {queue("a", 0): 2})
     assert drain(cluster, consumer) == sent[2:]
 
 

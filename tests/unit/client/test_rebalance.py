@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.client.rebalance import (
+from rmq_ha.client.rebalance.changes import compare, share_of, sort_queues
+from rmq_ha.client.rebalance.consistent_hash import AllocateConsistentHash, HashRing
+from rmq_ha.client.rebalance.machine_rooms import AllocateByMachineRoom, AllocateMachineRoomNearby
+from rmq_ha.client.rebalance.strategies import (
     AllocateAveragely,
     AllocateAveragelyByCircle,
     AllocateByConfig,
-    AllocateByMachineRoom,
-    AllocateConsistentHash,
-    AllocateMachineRoomNearby,
 )
-from rmq_ha.client.rebalance.changes import compare, share_of, sort_queues
-from rmq_ha.client.rebalance.consistent_hash import HashRing
 from rmq_ha.wire.bodies import MessageQueue
 
 # Recorded with tests/interop/java/RebalanceVectors.java
