@@ -14,9 +14,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from rig import ALL_JAVA, PEER, Rig, Server
+from conversation import java_class_path
+from rig import ALL_JAVA, Rig, Server
 
-HARNESS = Path(__file__).parent / "java" / "MqadminHarness.java"
 LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
 JAVA = [
     "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
@@ -46,18 +46,6 @@ accounts:
   groupPerms:
   - GroupA=SUB
 """
-
-
-def compile_harness(directory: Path) -> str:
-    """The class path with the harness and the real tools."""
-    directory.mkdir()
-    done = subprocess.run([PEER, "classpath"], capture_output=True, text=True, check=True)
-    path = f"{directory}:{done.stdout.strip()}"
-    subprocess.run(
-        ["javac", "-nowarn", "-proc:none", "-Xlint:none", "-cp", path, "-d", directory, HARNESS],
-        check=True,
-    )
-    return path
 
 
 class Tools:
@@ -122,7 +110,7 @@ class Side:
         """Ours and Java's; servers that need not wait for one another start at once."""
         names = {"ours": False, "java": True}
         with ThreadPoolExecutor() as aside:
-            class_path = aside.submit(compile_harness, rig.directory / "classes")
+            class_path = aside.submit(java_class_path, "MqadminHarness", rig.directory / "classes")
             namesrvs = {
                 name: rig.namesrv(java=java, name=f"ns-{name}") for name, java in names.items()
             }

@@ -17,6 +17,7 @@ from rmq_ha.client.requests import send_request
 from rmq_ha.model.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC
 from rmq_ha.store.format.commitlog import Record
 from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 # Retries, from level 3 on, come at once.
 SETTINGS = {
@@ -53,6 +54,13 @@ class Brokers:
             for queue_id in range(queues):
                 found += wire.pull_all(topic, queue_id)
         return found
+
+    def members(self, group: str) -> int:
+        """Clients of a consumer group."""
+        code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+        with Wire(self.master.address) as wire:
+            (answer,) = wire.exchange([RemotingCommand(code, {"consumerGroup": group})])
+        return len(json.loads(answer.body or b"{}").get("consumerIdList", []))
 
     def until(self, condition: Any, seconds: float, what: str) -> None:
         self.rig.until(condition, seconds, what, self.master)
@@ -150,7 +158,8 @@ def test_a_killed_orderly_consumer_is_taken_over(brokers: Brokers) -> None:
         try:
             assert victim.stdout is not None
             assert heir.stdout is not None
-            time.sleep(4)  # both have joined
+            brokers.until(lambda: brokers.members("g-taken") == 2, 30, "both have joined")
+            time.sleep(2)  # and share the queues: they rebalance when they hear of each other
             brokers.peer("produce", "Taken", "--count", 120, "--ordered", 4)
             victims = []
             for line in victim.stdout:

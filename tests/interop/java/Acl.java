@@ -29,7 +29,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
  * Clients with accounts. An order is one line: what, access key (- for none), secret, then its own words; the answer is
- * {"event": "done", "out": ...} or {"event": "done", "code": ..., "error": ...}.
+ * {"event": "done", "command": what, "out": ...}, or code and error in the place of out.
  */
 public final class Acl {
     private static final PrintStream STDOUT = System.out;
@@ -42,9 +42,11 @@ public final class Acl {
         tell(Map.of("event", "ready"));
         for (String line = in.readLine(); line != null && !line.equals("quit"); line = in.readLine()) {
             Map<String, Object> answer = new LinkedHashMap<>();
+            String[] words = line.split(" ");
             answer.put("event", "done");
+            answer.put("command", words[0]);
             try {
-                answer.put("out", run(line.split(" ")));
+                answer.put("out", run(words));
             } catch (Throwable e) {
                 Throwable cause = e;
                 while (!(cause instanceof MQBrokerException) && cause.getCause() != null) {
