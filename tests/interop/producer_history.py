@@ -19,6 +19,7 @@ from rmq_ha.client.messages import Message, MessageExt, MessageQueue
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.tracing import Tracer
 from rmq_ha.client.transactions import LocalTransactionState, TransactionProducer
 from rmq_ha.host.real import make_host
 
@@ -99,8 +100,10 @@ async def main(namesrv: str) -> None:
     )
     group = ProducerConfig(producer_group="p-ours-transactions", **patient)
     transactions = TransactionProducer(instance, Decisions(), group)
-    await producer.start()
-    await transactions.start()
+    tracer = Tracer(instance)
+    traced = Producer(instance, ProducerConfig(producer_group="p-ours-traced"), [tracer])
+    for part in (producer, transactions, tracer, traced):
+        await part.start()
     tell("ready")
     while True:
         line = await deferToThread(sys.stdin.readline)
@@ -114,9 +117,12 @@ async def main(namesrv: str) -> None:
         elif words[0] == "request":
             reply = await producer.request(Message(f"R-{words[1]}", b"question"), 20_000)
             tell("reply", by=words[1], body=reply.body.decode())
+        elif words[0] == "traced":
+            result = await traced.send(Message(f"T-{words[1]}", b"traced", "tag", "trace-key"))
+            tell("traced", by=words[1], body=result.msg_id)
         tell("done", command=words[0])
-    await transactions.stop()
-    await producer.stop()
+    for part in (traced, tracer, transactions, producer):
+        await part.stop()
     tell("stopped")
 
 

@@ -24,6 +24,7 @@ SETTINGS = {
     "transactionTimeOut": 1000,
     "transactionCheckInterval": 1000,
     "transactionCheckMax": 100,
+    "traceTopicEnable": "true",
     "waitTimeMillsInSendQueue": 10000,
 }
 QUEUES = 4
@@ -33,7 +34,7 @@ class Story:
     """Both brokers behind one name server, both clients, and the history sent by each to each."""
 
     def __init__(self, rig: Rig, program: list[str], folder: Path) -> None:
-        namesrv = rig.namesrv()
+        namesrv = self.namesrv = rig.namesrv()
         self.servers: dict[str, Server] = {
             name: rig.broker(
                 "master-async.conf",
@@ -47,7 +48,7 @@ class Story:
         }
         for name, server in self.servers.items():
             with Wire(server.address) as wire:
-                for topic in ("H-ours", "H-java", "X-ours", "X-java", "B", "R"):
+                for topic in ("H-ours", "H-java", "X-ours", "X-java", "B", "R", "T"):
                     wire.create_topic(f"{topic}-{name}", QUEUES)
         self.java = Conversation([*program, namesrv, OURS, JAVA], folder / "java.err")
         script = str(Path(__file__).with_name("producer_history.py"))
@@ -58,6 +59,7 @@ class Story:
             for client in (self.java, self.ours):
                 client.tell(f"history {name}")
             self.ours.tell(f"request {name}")
+            self.ours.tell(f"traced {name}")
         for client in (self.java, self.ours):
             assert client.done("history", 60), "the histories are not over"
         assert self.ours.done("request", 40), "no reply"
@@ -194,3 +196,16 @@ def test_a_large_batch_arrives_in_order(story: Story, broker: str) -> None:
 def test_a_java_consumer_replies(story: Story, broker: str) -> None:
     """Request and reply, over the broker."""
     assert story.ours.bodies("reply", broker) == ["re: question"]
+
+
+def test_javas_tools_read_our_traces(story: Story, shared_rig: Rig) -> None:
+    """`mqadmin queryMsgTraceById` finds the trace of a message, and what it says is right."""
+    (msg_id,) = story.ours.bodies("traced", OURS)
+    deadline = time.monotonic() + 20
+    while True:
+        found = shared_rig.mqadmin("queryMsgTraceById", "-n", story.namesrv, "-i", msg_id)
+        if "Pub" in found or time.monotonic() > deadline:
+            break
+    (line,) = [line for line in found.splitlines() if line.startswith("Pub")]
+    assert line.split()[1] == "p-ours-traced"
+    assert "success" in line

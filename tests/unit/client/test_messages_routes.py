@@ -1,0 +1,206 @@
+"""Messages as they are read, namespaces, and what a route means."""
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.client.errors import BrokerRefused, code_name
+from rmq_ha.client.messages import (
+    MAX_INFLATED,
+    Message,
+    MessageQueue,
+    UndecodableBody,
+    decode_messages,
+    inflate,
+    message_of,
+)
+from rmq_ha.client.namespaces import unwrap, wrap
+from rmq_ha.client.routes import (
+    borrowed_route,
+    choose_address,
+    is_changed,
+    publish_info,
+    subscribe_queues,
+)
+from rmq_ha.errors import CorruptRecord
+from rmq_ha.model.flags import COMPRESSED
+from rmq_ha.model.message import Address
+from rmq_ha.model.properties import encode_properties
+from rmq_ha.store.format.commitlog import Record
+from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+
+HOST = Address(bytes([10, 0, 0, 1]), 10911)
+NAMES = st.text("abcXYZ019_-", min_size=1, max_size=20)
+
+
+def record(body: bytes, sys_flag: int = 0, **properties: str) -> Record:
+    text = encode_properties(properties)
+    return Record(
+        *(100 + len(body), 1, 2, 3, 4, 0x1234, sys_flag, 5, HOST, 6, HOST, 7, 8, body, "T", text)
+    )
+
+
+def test_a_record_as_a_message() -> None:
+    """Ids, hosts, numbers; a half message has its unique id as transaction id."""
+    found = message_of(record(b"x", UNIQ_KEY="ABC", TRAN_MSG="true", TAGS="t", KEYS="a b"), "b")
+    assert (found.msg_id, found.transaction_id) == ("ABC", "ABC")
+    assert found.offset_msg_id == "0A00000100002A9F0000000000001234"
+    assert (found.tags, found.keys, found.queue) == ("t", "a b", MessageQueue("T", "b", 2))
+    assert message_of(record(b"x")).msg_id == found.offset_msg_id
+    assert message_of(record(b"x", UNIQ_KEY="ABC")).transaction_id is None
+
+
+@given(st.binary(max_size=2000), st.sampled_from([0x1, 0x301]))
+def test_compressed_bodies(body: bytes, sys_flag: int) -> None:
+    """Java's and Go's flags; the bit is gone with the compression."""
+    found = message_of(record(zlib.compress(body, 5), sys_flag))
+    assert (found.body, found.sys_flag & COMPRESSED) == (body, 0)
+
+
+@given(st.binary(max_size=200), st.integers(0, 0x7FF))
+def test_a_body_that_does_not_decompress(body: bytes, sys_flag: int) -> None:
+    """It stays as it is, and says so; its queue goes on."""
+    found = message_of(record(body, sys_flag | COMPRESSED))
+    if found.sys_flag & COMPRESSED:
+        assert found.body == body
+        with pytest.raises(UndecodableBody):
+            inflate(body, sys_flag)
+
+
+def test_bombs_and_other_kinds() -> None:
+    """No more than 64 MiB come out; LZ4 and ZSTD are named."""
+    bomb = zlib.compress(bytes(MAX_INFLATED + 1), 9)
+    with pytest.raises(UndecodableBody, match="64 MiB"):
+        inflate(bomb, 1)
+    with pytest.raises(UndecodableBody, match="ZSTD"):
+        inflate(b"x", 0x201)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes(data: bytes) -> None:
+    """Messages, or the one error."""
+    try:
+        assert isinstance(decode_messages(data), list)
+    except CorruptRecord:
+        pass
+
+
+def test_message_properties() -> None:
+    """Arguments become RocketMQ's properties, and win over those given as such."""
+    message = Message(
+        "T", b"x", "t", ["a", "b"], properties={"TAGS": "other", "mine": "1"}, delay_time_level=3
+    )
+    assert message.properties == {
+        "TAGS": "t", "KEYS": "a b", "WAIT": "true", "DELAY": "3", "mine": "1"
+    }
+    assert (message.delay_time_level, message.wait_store_msg_ok) == (3, True)
+    assert not Message("T", b"x", wait_store_msg_ok=False).wait_store_msg_ok
+    assert Message("T", b"x", properties={"DELAY": "x"}).delay_time_level == 0
+
+
+@given(NAMES, NAMES, st.sampled_from(["", "%RETRY%", "%DLQ%"]))
+def test_namespaces(namespace: str, name: str, prefix: str) -> None:
+    """There and back; twice is once."""
+    if name.startswith(namespace):
+        return
+    wrapped = wrap(namespace, prefix + name)
+    assert wrapped == f"{prefix}{namespace}%{name}"
+    assert wrap(namespace, wrapped) == wrapped
+    assert unwrap(namespace, wrapped) == prefix + name
+
+
+def test_names_without_a_namespace() -> None:
+    """RocketMQ's own, and all when there is none."""
+    for name in ("TBW102", "RMQ_SYS_TRACE_TOPIC", "CID_RMQ_SYS_TRANS", "rmq_sys_x", ""):
+        assert wrap("ns", name) == name
+    assert wrap("", "T") == unwrap("", "T") == "T"
+
+
+ROUTE = TopicRoute(
+    [
+        QueueRoute("c", 2, 3, 6),
+        QueueRoute("a", 4, 1, 6),
+        QueueRoute("r", 2, 2, 4),
+        QueueRoute("w", 2, 2, 2),
+        QueueRoute("gone", 2, 2, 6),
+    ],
+    [
+        BrokerRoute("C", "a", {0: "a:1", 1: "a:2"}),
+        BrokerRoute("C", "c", {0: "c:1"}),
+        BrokerRoute("C", "r", {0: "r:1"}),
+        BrokerRoute("C", "w", {0: "w:1"}),
+        BrokerRoute("C", "gone", {1: "gone:1"}),
+    ],
+)
+
+
+def test_where_to_send() -> None:
+    """Writable queues of brokers with a master, by broker name."""
+    info = publish_info("T", ROUTE)
+    assert [(queue.broker_name, queue.queue_id) for queue in info.queues] == [
+        *[("a", 0), ("c", 0), ("c", 1), ("c", 2), ("w", 0), ("w", 1)]
+    ]
+    assert info.write_queues["c"] == 3
+
+
+def test_where_to_read() -> None:
+    """Readable queues, without a master too, sorted."""
+    found = [(queue.broker_name, queue.queue_id) for queue in subscribe_queues("T", ROUTE)]
+    assert found == [
+        *[("a", 0), ("a", 1), ("a", 2), ("a", 3), ("c", 0), ("c", 1)],
+        *[("gone", 0), ("gone", 1), ("r", 0), ("r", 1)],
+    ]
+
+
+def test_a_configured_order_decides_alone() -> None:
+    """`orderTopicConf`; what is malformed in it is left out."""
+    ordered = TopicRoute(ROUTE.queues, ROUTE.brokers, {}, "z:2;a:1;x;:3;y:-1")
+    info = publish_info("T", ordered)
+    assert info.is_ordered
+    assert [(queue.broker_name, queue.queue_id) for queue in info.queues] == [
+        *[("z", 0), ("z", 1), ("a", 0)]
+    ]
+
+
+def test_a_borrowed_route() -> None:
+    """As many queues as the producer would like, at most what the template has."""
+    found = {item.broker_name: item for item in borrowed_route(ROUTE, 3).queues}
+    assert (found["a"].write_queue_nums, found["c"].write_queue_nums) == (3, 2)
+
+
+def test_changes() -> None:
+    """The order of parts is none."""
+    assert is_changed(None, ROUTE)
+    assert not is_changed(ROUTE, TopicRoute(ROUTE.queues[::-1], ROUTE.brokers[::-1]))
+    assert is_changed(ROUTE, TopicRoute(ROUTE.queues[1:], ROUTE.brokers))
+
+
+@pytest.mark.parametrize(
+    ("addresses", "broker_id", "only_this", "found"),
+    [
+        ({0: "m", 1: "s"}, 0, False, ("m", 0, False)),
+        ({0: "m", 1: "s"}, 1, True, ("s", 1, True)),
+        ({0: "m", 2: "s"}, 1, True, ("s", 2, True)),
+        ({1: "s"}, 0, False, ("s", 1, True)),
+        ({1: "s"}, 0, True, None),
+        ({0: "m"}, 3, False, ("m", 0, False)),
+        ({}, 0, False, None),
+    ],
+)
+def test_whom_to_ask(
+    addresses: dict[int, str],
+    broker_id: int,
+    only_this: bool,
+    found: tuple[str, int, bool] | None,
+) -> None:
+    """As Java's findBrokerAddressInSubscribe."""
+    assert choose_address(addresses, broker_id, only_this=only_this) == found
+
+
+def test_errors_say_what_to_do() -> None:
+    """Code, remark and the next step."""
+    error = BrokerRefused(17, "no such topic", "h:1")
+    assert "TOPIC_NOT_EXIST (17): no such topic; create the topic" in str(error)
+    assert code_name(4711) == "4711"
