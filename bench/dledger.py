@@ -26,7 +26,7 @@ from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
 
-from groups import TOPIC, Group, Member
+from groups import OK, TOPIC, Group, Member
 from rig import SMALL, missing, rig_in
 from wire import Wire, log_end
 
@@ -99,7 +99,7 @@ def failover_part(rows: Rows, options: argparse.Namespace) -> None:
                 group.restart(leader.name)
                 group.wait_same()
                 began = time.monotonic()
-                if group.transfer(leader.name):
+                if group.transfer(leader.name) == OK:
                     leader = group.wait_leader(new_leader.name)
                     handed[side].append(time.monotonic() - began)
                 else:

@@ -100,7 +100,7 @@ class Group:
         self.namesrv = rig.namesrv()
         self._ports = [rig.ports(4) for _ in java]
         names = [f"n{number}" for number in range(len(java))]
-        self._peers = ";".join(
+        self.peers = ";".join(
             f"{name}-127.0.0.1:{port + 1}" for name, port in zip(names, self._ports, strict=True)
         )
         self.sides: dict[str, bool] = {}
@@ -129,7 +129,7 @@ class Group:
             port=base + 2,
             wait=wait,
             heap=self._heap,
-            dLegerPeers=self._peers,
+            dLegerPeers=self.peers,
             **QUICK,
         )
         self.members[name] = Member(name, f"127.0.0.1:{base + 1}", server)
@@ -202,11 +202,11 @@ class Group:
         self.rig.until(is_led, seconds, "a leader that serves", *running)
         return found[0]
 
-    def transfer(self, to: str) -> bool:
-        """Hand leadership over; whether that worked, at once."""
+    def transfer(self, to: str) -> int:
+        """Hand leadership over; DLedger's code for what came of it, 0 when there was no answer."""
         leader = self.leader()
         if leader is None or leader.name == to:
-            return False
+            return 0
         with contextlib.suppress(OSError):
             request = LeadershipTransferRequest(
                 group=GROUP,
@@ -216,8 +216,8 @@ class Group:
                 term=leader.term(to),
             )
             code = RequestCode.LEADERSHIP_TRANSFER
-            return leader.ask(code, request, LeadershipTransferResponse, 10).code == OK
-        return False
+            return leader.ask(code, request, LeadershipTransferResponse, 10).code
+        return 0
 
     def _know_topic(self, name: str) -> None:
         """From the start: a follower learns topics only every 10 s, and may lead before."""

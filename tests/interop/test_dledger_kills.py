@@ -7,18 +7,22 @@ RMQ_HA_DLEDGER_KILLS=50 makes the long part: that many leader changes to each si
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from groups import Group, GroupLoad, Member
+from groups import GROUP, OK, Group, GroupLoad, Member
 from rig import Rig
 
 ROUNDS = int(os.environ.get("RMQ_HA_DLEDGER_KILLS", "0"))
 # One fault after so many transfers: Java needs more than 6 s to notice that its leader is gone.
 FAULT_EVERY = 5
 SIDES = {True: "Java", False: "ours"}
+ADMIN = "from rmq_ha.admin.main import main; main()"
 MIXES = [
     pytest.param((True, True, False), id="2-java-1-ours"),
     pytest.param((True, False, False), id="1-java-2-ours"),
@@ -57,9 +61,10 @@ class Ordeal:
             return
         to = self.random.choice(names)
         for _ in range(20):
-            self.count("transfers asked for")
-            if self.group.transfer(to):
+            code = self.group.transfer(to)
+            if code == OK:
                 break
+            self.count(f"transfers refused with {code}")
             self.load.wait_progress(self.group, 1)
         after = self.group.wait_leader()
         if after.name != leader.name:
@@ -122,11 +127,32 @@ class Ordeal:
         assert self.load.stored
         self.group.wait_leader()
         end = self.group.wait_same()
+        self.check_status()
         self.load.until_readable(self.group)
         compared = self.group.assert_same_files(end)
         changes = {SIDES[java]: count for java, count in self.changes.items()}
         print(len(self.load.stored), "SEND_OK;", self.counts, "; leader changes to", changes)
         print("other answers:", self.load.failures, f"; {compared:,} bytes compared")
+
+    def check_status(self) -> None:
+        """`rmqha-admin dledger status` sees the same group, ours and Java's."""
+        arguments = ["--json", "--group", GROUP, "--peers", self.group.peers]
+        done = subprocess.run(
+            [sys.executable, "-c", ADMIN, "dledger", "status", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads(done.stdout)
+        rows = {row["member"]: row for row in found["rows"]}
+        assert rows[found["leader"]]["role"] == "LEADER"
+        assert {row["leader"] for row in rows.values()} == {found["leader"]}
+        assert len({(row["term"], row["begin"], row["end"]) for row in rows.values()}) == 1
+        kinds = {name: row["kind"] for name, row in rows.items()}
+        servers = {name: member.server.java for name, member in self.group.members.items()}
+        assert kinds == {name: "Java" if java else "rmq-ha" for name, java in servers.items()}
 
     def change_hands(self) -> None:
         """All members stop; each store is opened by the other implementation."""
