@@ -7,12 +7,14 @@ from ipaddress import ip_address
 from typing import Any
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.store.layout import classic_commit_log
 
 _BATCHES_IN_FLIGHT = 4
 
@@ -63,7 +65,9 @@ def make_dledger_log(disk: Disk, configuration: BrokerConfiguration) -> DLedgerC
         store.mapped_file_size_commit_log,
         data_directories=[path for path in paths if path],
     )
-    return DLedgerCommitLog(store, ledger, parse_delay_levels(store.message_delay_level))
+    classic = ClassicPart(classic_commit_log(disk, store))
+    levels = parse_delay_levels(store.message_delay_level)
+    return DLedgerCommitLog(store, ledger, levels, classic)
 
 
 def known_hosts(

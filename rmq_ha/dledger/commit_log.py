@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.format import BLANK_SIZE, HEADER, MAGIC
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.parts import LedgerFlusher, LedgerParts
@@ -47,6 +48,7 @@ class DLedgerCommitLog:
 
     :param configuration: `max_message_size` is read at every append, since it may change.
     :param delay_levels: ms of level 1, 2, ...
+    :ivar classic: what lies before the first entry.
     :ivar ledger: the entries.
     :ivar leadership: None: nothing is appended.
     :ivar encoder: limits and the numbering of queues.
@@ -62,10 +64,15 @@ class DLedgerCommitLog:
     may_resume = False
 
     def __init__(
-        self, configuration: MessageStoreConfig, ledger: Ledger, delay_levels: list[int]
+        self,
+        configuration: MessageStoreConfig,
+        ledger: Ledger,
+        delay_levels: list[int],
+        classic: ClassicPart,
     ) -> None:
         self._configuration = configuration
         self.ledger = ledger
+        self.classic = classic
         self.delay_levels = delay_levels
         self.leadership: Leadership | None = None
         self.encoder = GroupEncoder(
@@ -101,11 +108,13 @@ class DLedgerCommitLog:
 
     @property
     def row(self) -> FileRow:
-        """The data files."""
-        return self.ledger.files.data.row
+        """The data files that expire next: the classic ones, as long as there are any."""
+        return self.classic.log.row if self.classic.is_there else self.ledger.files.data.row
 
     def drop_oldest(self, count: int) -> list[str]:
         """Take files out of the log; their paths are returned, for deletion in this order."""
+        if self.classic.is_there:
+            return self.classic.log.drop_oldest(count)
         return self.ledger.drop_files(count)
 
     def resume(self) -> None:
@@ -114,15 +123,15 @@ class DLedgerCommitLog:
     @property
     def min_offset(self) -> int:
         """Start of the first data file; -1 without entries."""
+        if self.classic.is_there:
+            return self.classic.log.min_offset
         return self.ledger.begin_pos if self.ledger.end_index >= 0 else -1
 
     @property
     def max_offset(self) -> int:
         """Where the last committed entry ends; without one, where the data files begin."""
         ledger = self.ledger
-        if ledger.committed_index >= 0:
-            return ledger.committed_pos
-        return max(self.min_offset, 0)
+        return ledger.committed_pos if ledger.committed_index >= 0 else ledger.begin_pos
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when there is more of the log, or more of it is committed."""
@@ -237,7 +246,9 @@ class DLedgerCommitLog:
         :raises StoreError: the disk cannot read them.
         """
         ledger = self.ledger
-        if not 0 <= self.min_offset <= physical_offset < ledger.end_pos:
+        if physical_offset < self.classic.end:
+            return self.classic.log.read(physical_offset, limit)
+        if ledger.end_index < 0 or not ledger.begin_pos <= physical_offset < ledger.end_pos:
             return b""
         file_end = physical_offset - physical_offset % self.file_size + self.file_size
         end = min(physical_offset + limit, file_end, ledger.end_pos)
@@ -256,6 +267,8 @@ class DLedgerCommitLog:
         :returns: None when the log does not hold all of it, or no record starts there.
         :raises StoreError: the disk cannot read it.
         """
+        if physical_offset < self.classic.end:
+            return self.classic.log.record_at(physical_offset, size)
         if size is None:
             size = self._size_at(physical_offset)
         if size < RECORD_OVERHEAD:

@@ -19,7 +19,8 @@ class LedgerReader:
     """
     What a ledger holds, and where.
 
-    :param first_pos: where the first entry goes, behind an old commit log; start of a file.
+    :ivar first_pos: where the first entry goes, behind an old commit log; start of a file. To be
+        set before anything is loaded.
     :param cached_bytes: of recent entries, kept so that pushing them needs no read.
     :ivar begin_index: the first entry; -1 when empty.
     :ivar begin_pos: where it begins.
@@ -40,13 +41,13 @@ class LedgerReader:
         self.file_size = files.file_size
         self.largest_body = min(MAX_ENTRY_SIZE, files.file_size - BLANK_SIZE) - ENTRY_HEADER_SIZE
         self.recent = RecentEntries(cached_bytes)
-        self._first_pos = first_pos
+        self.first_pos = first_pos
         self.become(Recovered())
 
     def become(self, found: Recovered) -> None:
         """Begin and end are others; an empty ledger begins at its first position."""
         if found.end_index < 0:
-            found = Recovered(begin_pos=self._first_pos, end_pos=self._first_pos)
+            found = Recovered(begin_pos=self.first_pos, end_pos=self.first_pos)
         self.begin_index, self.begin_pos, self.end_index, self.end_term, self.end_pos = found
 
     @property

@@ -14,7 +14,6 @@ from twisted.python.failure import Failure
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
-from rmq_ha.errors import StoreError
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.format.commitlog import store_timestamp_of
@@ -208,19 +207,13 @@ class LedgerParts:
         self.cleaner = LedgerCleaner(log, store)
 
     def load(self) -> None:
-        """
-        As `LogParts` says: the ledger recovers itself.
-
-        :raises StoreError: also when there is a classic log: it is not taken over.
-        """
-        disk, config = self._store.host.disk, self._store.configuration.store
-        classic = config.store_path_commit_log or f"{self._store.root}/commitlog"
-        if disk.list_dir(classic):
-            raise StoreError(
-                f"{classic} holds a classic commit log, which is not taken over into DLedger: move "
-                "the store away to begin an empty group, or go on without enableDLegerCommitLog"
-            )
-        self._log.ledger.load()
+        """As `LogParts` says; the ledger recovers itself, behind the classic files."""
+        log = self._log
+        row = log.classic.log.row
+        row.load()
+        if row.starts:
+            log.ledger.first_pos = row.starts[-1] + row.file_size
+        log.ledger.load()
 
     def recover(self, last_exit_ok: bool) -> None:
         """
@@ -229,10 +222,11 @@ class LedgerParts:
         Spec: dledger.md, section 15.2.
         """
         log, ledger, queues = self._log, self._log.ledger, self._store.queues
-        log.flushed_offset = ledger.end_pos
+        log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
         if ledger.end_index < 0:
-            queues.remove_all()
+            self._recover_empty()
             return
+        log.flushed_offset = ledger.end_pos
         if not last_exit_ok:
             queues.truncate(self._first_unsure())
         if queues.max_physical_offset >= ledger.end_pos:
@@ -240,11 +234,20 @@ class LedgerParts:
         last = ledger.entry(ledger.end_index)
         log.last_store_timestamp = store_timestamp_of(last.body) if last is not None else 0
 
+    def _recover_empty(self) -> None:
+        log, queues, classic = self._log, self._store.queues, self._log.classic
+        log.flushed_offset = log.ledger.begin_pos
+        log.last_store_timestamp = classic.log.last_store_timestamp
+        if not classic.is_there:
+            queues.remove_all()
+        elif queues.max_physical_offset >= classic.end:
+            queues.truncate(classic.end)
+
     def _first_unsure(self) -> int:
         """The start of the last data file that begins with something surely dispatched."""
-        log, ledger = self._log, self._log.ledger
+        ledger = self._log.ledger
         sure_ms = self._store.sure_until_ms()
-        for start in reversed(log.row.starts[1:]):
+        for start in reversed(ledger.files.data.row.starts[1:]):
             head = ledger.read(start, ENTRY_HEADER_SIZE + _HEAD)[ENTRY_HEADER_SIZE:]
             if 0 < store_timestamp_of(head) <= sure_ms:
                 return start
@@ -256,3 +259,4 @@ class LedgerParts:
     def close(self) -> None:
         """As `LogParts` says."""
         self._log.ledger.close()
+        self._log.classic.log.row.close()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
+from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.format import BLANK, BLANK_MAGIC, BLANK_SIZE, decode_header
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
 from rmq_ha.errors import StoreError
@@ -24,9 +25,11 @@ class Source(Protocol):
     """
     What the tail reads.
 
+    :ivar classic: what lies before the first entry.
     :ivar pending: of what this leader appended: where the entry before ends, and the record.
     """
 
+    classic: ClassicPart
     pending: deque[tuple[int, DispatchRequest]]
 
     @property
@@ -60,6 +63,9 @@ class LedgerTail:
 
     def next_slice(self, position: int, waits: bool) -> Slice | None:
         """As `rmq_ha.store.tail.Tail` says; a ledger never waits for bytes."""
+        classic = self._source.classic
+        if position < classic.end:
+            return classic.next_slice(position)
         requests = self._pending_slice(position)
         if requests:
             return Slice(requests, requests[-1].physical_offset + requests[-1].size, True)

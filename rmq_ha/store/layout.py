@@ -41,6 +41,15 @@ def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
         raise ConfigurationError(
             "enableDLegerCommitLog=true: this is not the log of a DLedger group"
         )
+    return classic_commit_log(disk, config)
+
+
+def classic_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
+    """
+    The log of a broker that is in no group, also where it is to be read by one that is.
+
+    :raises ConfigurationError: the delay levels cannot be read.
+    """
 
     def has_room(directory: str) -> bool:
         return disk_ratio(disk, directory) <= FORCE_RATIO

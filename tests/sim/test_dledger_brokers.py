@@ -8,9 +8,11 @@ from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.dledger.tail import TERM_TOPIC
+from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.brokers import BrokerNode
+from rmq_ha.testing.cluster import small_configuration
 from rmq_ha.testing.group import GROUP, PEER_PORT, BrokerGroup
 from rmq_ha.wire.command import RemotingCommand
 
@@ -300,3 +302,59 @@ def test_a_member_that_lost_its_disk_copies_the_leaders() -> None:
     assert group.bodies(slave) == sent
     assert_same(group)
     quiet(group)
+
+
+def test_a_classic_log_goes_on_as_a_group_s() -> None:
+    """Spec: dledger.md, section 15.4: what is before the divided offset stays where it is."""
+    group = BrokerGroup(15)
+    first = group.members[0]
+    old = BrokerNode(
+        first.host,
+        small_configuration(first.host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH),
+        group.findings,
+        group.name_server.address,
+    )
+    group.name_server.start()
+    group.boot(old)
+    group.run(1)
+    sent = [b"old-%d" % number for number in range(60)]
+    for body in sent:
+        assert group.call(old, group.message(body + b"x" * 900)).code == 0
+    sent = [body + b"x" * 900 for body in sent]
+    group.wait(old.stop())
+    for member in group.members[1:]:
+        copy_files(first.host.disk, member.host.disk, "/store/commitlog")
+    files = first.host.disk.list_dir("/store/commitlog")
+    assert len(files) > 1
+    divided = int(files[-1]) + first.configuration.store.mapped_file_size_commit_log
+    group.start()
+    sent += send_some(group, "new", 20)
+    group.run(3)
+    for member in group.members:
+        assert member.store.log.ledger.begin_pos == divided
+        assert group.bodies(member) == sent
+    killed = master_of(group)
+    group.kill(killed)
+    sent += send_some(group, "later", 5)
+    group.boot(killed)
+    group.run(5)
+    assert [group.bodies(member) for member in group.members] == [sent] * 3
+    quiet(group)
+
+
+def copy_files(source: Any, target: Any, directory: str) -> None:
+    for name in source.list_dir(directory):
+        path = f"{directory}/{name}"
+        size = source.size(path)
+        data = source.open(path, size).pread(size, 0)
+        target.open(path, size).pwrite(data, 0)
+
+
+def test_a_classic_log_that_a_crash_ended_has_to_be_repaired_first() -> None:
+    """All members need the same files; a start as before makes them whole."""
+    group = BrokerGroup(16)
+    first = group.members[0]
+    first.host.disk.open("/store/commitlog/00000000000000000000", 32768).close()
+    first.host.disk.open("/store/abort", 0).close()
+    with pytest.raises(StoreError, match="start once without enableDLegerCommitLog"):
+        first.load()

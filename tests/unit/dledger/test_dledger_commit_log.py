@@ -5,13 +5,16 @@ from typing import Any
 import pytest
 
 from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.tail import TERM_TOPIC, LedgerTail
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.testing.host import World
 
 HOST = Address.parse("10.1.2.3", 10911)
@@ -40,7 +43,9 @@ class Rig:
         ledger = Ledger(self.host.disk, "/d", self.file_size, index_file_size=32 * 1024)
         ledger.load()
         config = MessageStoreConfig()
-        self.log = DLedgerCommitLog(config, ledger, [1000])
+        row = FileRow(self.host.disk, ["/commitlog"], self.file_size)
+        classic = ClassicPart(CommitLog(config, row, [1000]))
+        self.log = DLedgerCommitLog(config, ledger, [1000], classic)
         self.log.leadership = self.leads
         self.log.admits = True
 
