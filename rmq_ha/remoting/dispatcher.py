@@ -22,6 +22,9 @@ Answer = RemotingCommand | Deferred[RemotingCommand | None] | Deferred[RemotingC
 Handler = Callable[[Channel, RemotingCommand], Answer]
 BulkHandler = Callable[[Channel, list[tuple[bytes, bytes]]], Any]
 
+OTHER_CODES = -1
+_CODES = frozenset(map(int, ResponseCode))
+
 
 class RequestDispatcher:
     """
@@ -35,7 +38,8 @@ class RequestDispatcher:
     :ivar bulk: the first bytes of a JSON header (`b'{"code":310,'`) to bulk handler.
     :ivar default: answers all other codes; without one they are answered with code 3.
     :ivar answers_unknown: without a `default`, say so at all (a name server stays silent).
-    :ivar negative: how many answers had which code other than 0; those of bulk handlers apart.
+    :ivar negative: how many answers had which code other than 0, `OTHER_CODES` for those that only
+        clients know, whose answers are passed on; those of bulk handlers apart.
     :ivar violations: connections that were closed because of what the peer sent.
     """
 
@@ -170,7 +174,8 @@ class RequestDispatcher:
         if request.is_oneway:
             return
         if response.code:
-            self.negative[response.code] = self.negative.get(response.code, 0) + 1
+            code = int(response.code) if response.code in _CODES else OTHER_CODES
+            self.negative[code] = self.negative.get(code, 0) + 1
         response.opaque = request.opaque
         response.flag |= FLAG_RESPONSE
         response.binary = request.binary

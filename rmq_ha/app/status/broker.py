@@ -7,10 +7,11 @@ from rmq_ha.app.status.dledger import group_health, tell_group
 from rmq_ha.app.status.exporter import tell_runtime
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
-from rmq_ha.app.status.traffic import Traffic
+from rmq_ha.app.status.traffic import OTHERS, Traffic
 from rmq_ha.model.flags import PERM_WRITE
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.remoting.dispatcher import OTHER_CODES
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import VERSION
 from rmq_ha.wire.versions import version_name
@@ -20,7 +21,7 @@ _DEGRADED = (
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
     PutMessageStatus.SLAVE_NOT_AVAILABLE,
 )
-_CODES = {int(code): code.name for code in ResponseCode}
+_CODES = {int(code): code.name for code in ResponseCode} | {OTHER_CODES: OTHERS}
 _MOST_SLAVES = 100
 
 
@@ -164,8 +165,7 @@ class BrokerStatus:
             for code, count in server.dispatcher.negative.items():
                 negative[code] = negative.get(code, 0) + count
         for code, count in negative.items():
-            name = _CODES.get(code, str(code))
-            samples.add("rmqha_negative_answers_total", count, code=name)
+            samples.add("rmqha_negative_answers_total", count, code=_CODES[code])
         samples.add("rmqha_protocol_violations_total", violations)
         samples.add("rmqha_held_pulls", len(broker.hold))
 

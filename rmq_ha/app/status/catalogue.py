@@ -64,7 +64,7 @@ _BROKER = (
         "negative_answers_total",
         _COUNTER,
         "answers",
-        "Answers other than SUCCESS by code; refusals of ACL are NO_PERMISSION",
+        "Answers other than SUCCESS by code; refusals of ACL are SYSTEM_ERROR",
         "code",
     ),
     _ours(

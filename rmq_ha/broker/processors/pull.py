@@ -20,7 +20,7 @@ from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import RequestRejected
+from rmq_ha.errors import ProtocolViolation, RequestRejected
 from rmq_ha.interfaces import IConsumeMessageHook, IMessageFilter, IMessageStore
 from rmq_ha.model.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.message import Address, GetMessageResult, Message
@@ -316,7 +316,12 @@ class PullMessageProcessor:
                 ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
             )
         if response is not None and not request.is_oneway:
-            channel.send(response)
+            try:
+                channel.send(response)
+            except ProtocolViolation as violation:  # its messages do not fit a frame
+                self.log.error(
+                    "no answer to {peer}: {error}", peer=channel.remote_text, error=violation
+                )
 
     def _offset_moved(self, pull: _Pull, new_offset: int) -> None:
         """Leave a trace of a reset for operators: one message in OFFSET_MOVED_EVENT."""

@@ -5,6 +5,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from sim_broker import TOPIC, SimBroker
+from sim_client import SimClient
 
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.catalogue import CATALOGUE
@@ -13,6 +14,8 @@ from rmq_ha.broker.controller import BrokerController
 from rmq_ha.client.requests import pull_request
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.cluster import HA_PORT, small_configuration
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 Scrape = dict[str, dict[frozenset[tuple[str, str]], float]]
 
@@ -142,8 +145,14 @@ def test_held_pulls_and_connections() -> None:
 def test_negative_answers_are_counted_by_code() -> None:
     broker = SimBroker().start()
     broker.call(pull_request("consumers", "no-such-topic", 0, 0))
+    client = SimClient(broker)
+    for code in range(1000, 1100):  # what a client answers is passed on, whatever it is
+        client.answers[RequestCode.GET_CONSUMER_RUNNING_INFO] = RemotingCommand(code)
+        asked = {"consumerGroup": "g", "clientId": "c1"}
+        broker.call(RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, asked))
     found = scrape(BrokerStatus(broker.controller))
     assert value(found, "rmqha_negative_answers_total", code="TOPIC_NOT_EXIST") == 1
+    assert value(found, "rmqha_negative_answers_total", code="(other)") == 100
 
 
 def test_replication_lag_grows_while_the_slave_is_gone_and_is_gone_after() -> None:
