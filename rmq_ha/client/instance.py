@@ -16,6 +16,7 @@ from rmq_ha.client.parts import ConsumerPart, ProducerPart
 from rmq_ha.client.pushes import Pushes
 from rmq_ha.client.route_cache import NameServers, RouteCache
 from rmq_ha.client.routes import choose_address
+from rmq_ha.client.send_frames import LANGUAGE
 from rmq_ha.client.settings import ClientConfig, client_id, name_servers
 from rmq_ha.client.signing import Calls, SigningCalls, sign
 from rmq_ha.host.periodic import Periodic
@@ -26,7 +27,6 @@ from rmq_ha.seams import Host
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import TopicRoute
 
-LANGUAGE = "PYTHON"
 VIP_DISTANCE = 2
 _FIRST_REFRESH_S = 0.01
 _FIRST_HEARTBEAT_S = 1.0
@@ -304,7 +304,7 @@ class ClientInstance:
 
     def _make_remoting(self) -> OwnConnections:
         settings = self.settings
-        remoting = RemotingClient(self.host, settings.remoting(), dict(settings.tls))
+        remoting = RemotingClient(self.host, settings.remoting(), settings.tls_options())
         pushes = Pushes(
             self.producers, self.consumers, self.host.now_ms, self._sign, self._about_client
         )

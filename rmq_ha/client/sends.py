@@ -251,8 +251,9 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
         assert error is not None
         return error  # of a selector or a hook, or what the only attempt was told
     waited = send.timeout_ms - (send.deadline - now) * 1000
+    tries = "1 attempt" if send.tries == 1 else f"{send.tries} attempts"
     text = (
-        f"tried {send.tries} times within {waited:.0f} ms to send to {send.topic.shown}, at "
+        f"{tries} within {waited:.0f} ms to send to {send.topic.shown}, at "
         f"{', '.join(send.brokers) or 'no broker'}: {error or 'the time is over'}"
     )
     code = error.code if isinstance(error, BrokerRefused) else None

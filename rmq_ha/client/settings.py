@@ -43,8 +43,9 @@ class ClientConfig:
     :ivar namespace: put before topics and groups, as `<namespace>%`.
     :ivar credentials: for brokers with ACL.
     :ivar use_tls: connect with TLS; `tls` says how.
-    :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` and
-        `tls.client.authServer=true` servers have to prove who they are.
+    :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` servers have to prove that
+        they are whom we connect to; without it a warning says that nobody checks. Unlike in
+        RocketMQ `tls.test.mode.enable` is false, or these keys would have no effect.
     :ivar vip_channel_enabled: send to the brokers' port minus 2.
     :ivar poll_name_server_interval: ms between two looks at the routes.
     :ivar heartbeat_broker_interval: ms.
@@ -74,6 +75,10 @@ class ClientConfig:
     connect_timeout_millis: int = 3_000
     route_idle_millis: int = 600_000
     process: Process | None = None
+
+    def tls_options(self) -> dict[str, str]:
+        """The `tls.*` keys with our defaults."""
+        return {"tls.test.mode.enable": "false", **self.tls}
 
     def remoting(self) -> NettyClientConfig:
         """For the connections."""

@@ -16,6 +16,7 @@ from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import Message, MessageExt, SendResult, SendStatus
 from rmq_ha.client.parts import CheckHeader
 from rmq_ha.client.producer import Producer
+from rmq_ha.client.send_frames import LANGUAGE
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.properties import DELAY, PGROUP, TRAN_MSG, UNIQ_KEY
@@ -210,7 +211,7 @@ def end_transaction(
     if transaction_id:
         ext["transactionId"] = transaction_id
     return RemotingCommand(
-        RequestCode.END_TRANSACTION, ext, flag=FLAG_ONEWAY, remark=remark, language="PYTHON"
+        RequestCode.END_TRANSACTION, ext, flag=FLAG_ONEWAY, remark=remark, language=LANGUAGE
     )
 
 

@@ -50,6 +50,7 @@ class SimCluster:
         configuration = small_configuration(host.ip, role, FlushDiskType.ASYNC_FLUSH)
         configuration.broker.namesrv_addr = self.namesrv.address
         configuration.broker.broker_name = name
+        configuration.plugin_options.update(changes.pop("plugin_options", {}))
         for section, values in changes.items():
             for key, value in values.items():
                 setattr(getattr(configuration, section), key, value)
@@ -68,7 +69,7 @@ class SimCluster:
 
     def client(self, name: str = "client", **settings: Any) -> ClientInstance:
         """A client on its own machine; not started."""
-        host = self.hosts[name] = self.world.add(name)
+        host = self.hosts[name] = self.hosts.get(name) or self.world.add(name)
         known = {"namesrv_addr": self.namesrv.address, "process": Process(4711, host.ip)}
         return ClientInstance(host.seams, ClientConfig(**(known | self.settings | settings)))
 

@@ -162,7 +162,7 @@ def test_all_brokers_dead(bench: Callable[..., Bench]) -> None:
     it.send()
     it.cluster.crash("a")
     it.cluster.crash("b")
-    with pytest.raises(SendFailed, match="tried 3 times") as caught:
+    with pytest.raises(SendFailed, match="3 attempts") as caught:
         it.send()
     assert len(caught.value.brokers) == 3
     assert caught.value.code is None
@@ -199,7 +199,7 @@ def test_a_chosen_queue_is_tried_once(bench: Callable[..., Bench]) -> None:
     it = bench()
     it.send()
     it.cluster.crash("a")
-    with pytest.raises(SendFailed, match="tried 1 times") as caught:
+    with pytest.raises(SendFailed, match="1 attempt ") as caught:
         it.send(queue=MessageQueue("T", "a", 0))
     assert caught.value.brokers == ("a",)
     with pytest.raises(IllegalMessage, match="one of U"):
