@@ -191,7 +191,7 @@ class BrokerGroup:
     def bodies(self, member: BrokerNode, topic: str = "TBW102", queue_id: int = 0) -> list[bytes]:
         """All that a consumer finds in a queue of one member."""
         found: list[bytes] = []
-        offset = 0
+        offset = member.store.min_offset_in_queue(topic, queue_id)
         while True:
             result = member.store.get_message("readers", topic, queue_id, offset, 32, None)
             if result is None or not result.messages:

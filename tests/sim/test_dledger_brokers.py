@@ -9,6 +9,7 @@ from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
 from rmq_ha.dledger.tail import TERM_TOPIC
 from rmq_ha.errors import StoreError
+from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.brokers import BrokerNode
@@ -358,3 +359,67 @@ def test_a_classic_log_that_a_crash_ended_has_to_be_repaired_first() -> None:
     first.host.disk.open("/store/abort", 0).close()
     with pytest.raises(StoreError, match="start once without enableDLegerCommitLog"):
         first.load()
+
+
+def test_old_files_expire_on_each_member_for_itself() -> None:
+    """Spec: dledger.md, chapter 14: the begin index moves; a follower that missed it is rebuilt."""
+
+    def change(configuration: Any) -> None:
+        configuration.store.file_reserved_time = 0  # an hour, as DLedger is told one more
+        configuration.store.delete_when = ";".join(str(hour) for hour in range(24))
+
+    group = BrokerGroup(17, change=change).start()
+    bodies = [b"%03d" % number + b"x" * 3000 for number in range(60)]
+    for body in bodies[:40]:
+        assert group.send(body) == 0
+    absent = group.slaves()[0]
+    group.kill(absent)
+    for body in bodies[40:50]:
+        assert group.send(body) == 0
+    group.run(3700)
+    master = group.wait_for_master()
+    ledger = master.store.log.ledger
+    assert ledger.begin_index > 40
+    assert ledger.begin_pos > 0
+    absent.host.disk.remove_tree("/store")
+    group.boot(absent)
+    for body in bodies[50:]:
+        assert group.send(body) == 0
+    group.run(5)
+    kept = [
+        decode_record(entry.body).body
+        for entry in ledger.entries(ledger.begin_index, 1 << 24, 1000)
+    ]
+    assert group.bodies(absent) == [body for body in kept if body in bodies]
+    assert absent.store.log.min_offset == master.store.log.min_offset
+    quiet(group)
+
+
+def test_a_transaction_is_ended_on_the_next_leader() -> None:
+    """Half messages and their ends are records of the ledger like all others."""
+    group = BrokerGroup(18).start()
+    properties = {"TRAN_MSG": "true", "PGROUP": "tp", "WAIT": "true"}
+    places = []
+    for key in ("kept", "dropped"):
+        request = group.message(key.encode(), "TBW102", UNIQ_KEY=key, **properties)
+        answer = group.call(master_of(group), request)
+        assert answer.code == 0
+        assert answer.ext is not None
+        places.append(
+            {
+                "producerGroup": "tp",
+                "tranStateTableOffset": answer.ext["queueOffset"],
+                "commitLogOffset": str(int(answer.ext["msgId"][-16:], 16)),
+                "msgId": key,
+                "transactionId": key,
+            }
+        )
+    group.run(15)
+    group.kill(master_of(group))
+    new = group.wait_for_master()
+    for place, decision in zip(places, (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK), strict=True):
+        end = RemotingCommand(37, {**place, "commitOrRollback": str(decision)})
+        assert group.call(new, end).code == 0
+    group.run(2)
+    assert group.bodies(new) == [b"kept"]
+    quiet(group)
