@@ -259,7 +259,7 @@ class World:
 
 @pytest.mark.parametrize("part", range(8))
 def test_what_was_synced_is_there_and_what_is_there_was_written_so(part: int) -> None:
-    for seed in range(40 * part, 40 * part + 40):
+    for seed in range(20 * part, 20 * part + 20):
         World(seed).run(60)
 
 
