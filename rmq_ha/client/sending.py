@@ -229,6 +229,7 @@ class Sending:
         else:
             queue = send.topic.choice.next(info, avoid)
         send.queue = queue
+        send.tries += 1
         send.brokers += (queue.broker_name,)
         address = masters.get(queue.broker_name)
         if address is None:

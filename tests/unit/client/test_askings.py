@@ -1,0 +1,336 @@
+"""Lookups, groups and sends, driven by hand: what is asked of whom, and what is made of it."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.client.asking import Ask, Asking
+from rmq_ha.client.broker_choice import BrokerChoice
+from rmq_ha.client.errors import (
+    BatchFailed,
+    BrokerRefused,
+    IllegalMessage,
+    MQClientError,
+    NoRoute,
+    SendFailed,
+    SendTimeout,
+)
+from rmq_ha.client.groups import EARLIEST, LATEST, consume_stats, reset_offset
+from rmq_ha.client.lookups import (
+    KeyQuery,
+    PlaceId,
+    Wanted,
+    committed_offset,
+    messages_by_key,
+    pull,
+    topic_route,
+)
+from rmq_ha.client.messages import Message, PullStatus
+from rmq_ha.client.queue_choice import select_by_hash
+from rmq_ha.client.sending import Sending
+from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
+from rmq_ha.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.fastjson import encode
+from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+
+MASTER, SLAVE, OTHER = "m:1", "s:1", "o:1"
+QUEUE = MessageQueue("T", "a", 0)
+ROUTE = TopicRoute(
+    [QueueRoute("a", 2, 2, 6), QueueRoute("b", 2, 2, 6)],
+    [BrokerRoute("C", "a", {0: MASTER, 1: SLAVE}), BrokerRoute("C", "b", {0: OTHER})],
+)
+Answers = Callable[[Ask], RemotingCommand]
+
+
+def drive(asking: Asking[Any], answer: Answers) -> tuple[Any, list[Ask]]:
+    """Result, and what was asked."""
+    asked: list[Ask] = []
+    step, value = asking.send, None
+    while True:
+        try:
+            ask = step(value)  # type: ignore[arg-type]
+        except StopIteration as end:
+            return end.value, asked
+        asked.append(ask)
+        try:
+            step, value = asking.send, answer(ask)  # type: ignore[assignment]
+        except Exception as error:
+            step, value = asking.throw, error  # type: ignore[assignment]
+
+
+def ok(body: bytes | None = None, **ext: object) -> RemotingCommand:
+    return RemotingCommand(0, {key: str(value) for key, value in ext.items()}, body)
+
+
+def refuse(code: int) -> Answers:
+    return lambda ask: RemotingCommand(code, {}, remark="no")
+
+
+def silent(*addresses: str) -> Callable[[Ask], None]:
+    def check(ask: Ask) -> None:
+        if ask.address in addresses:
+            raise RemotingConnectError(f"{ask.address}: refused")
+
+    return check
+
+
+def test_a_route_or_why_there_is_none() -> None:
+    """TOPIC_NOT_EXIST is NoRoute; other codes are the name server's trouble."""
+    route, asked = drive(topic_route("T"), lambda ask: ok(ROUTE.encode()))
+    assert route == ROUTE
+    assert asked[0].address == ""
+    with pytest.raises(NoRoute):
+        drive(topic_route("T"), refuse(ResponseCode.TOPIC_NOT_EXIST))
+    with pytest.raises(BrokerRefused):
+        drive(topic_route("T"), refuse(1))
+
+
+def test_a_slave_is_asked_when_the_master_is_silent() -> None:
+    """Offsets too; QUERY_NOT_FOUND is no offset."""
+
+    def answer(ask: Ask) -> RemotingCommand:
+        silent(MASTER)(ask)
+        return ok(offset=7)
+
+    offset, asked = drive(committed_offset({0: MASTER, 1: SLAVE}, "g", QUEUE), answer)
+    assert offset == 7
+    assert [ask.address for ask in asked] == [MASTER, SLAVE]
+    assert drive(committed_offset({0: MASTER}, "g", QUEUE), refuse(22))[0] == -1
+    with pytest.raises(BrokerRefused):
+        drive(committed_offset({0: MASTER}, "g", QUEUE), lambda ask: ok())
+    with pytest.raises(MQClientError):
+        drive(committed_offset({}, "g", QUEUE), lambda ask: ok())
+    with pytest.raises(RemotingConnectError):
+        drive(committed_offset({0: MASTER}, "g", QUEUE), lambda ask: silent(MASTER)(ask) or ok())
+
+
+def test_pulls_go_to_a_slave_and_back() -> None:
+    """A silent master is passed over for a while; what it suggests counts."""
+    now = [0.0]
+    choice = BrokerChoice(lambda: now[0])
+    down = [MASTER]
+
+    def answer(ask: Ask) -> RemotingCommand:
+        silent(*down)(ask)
+        return RemotingCommand(
+            ResponseCode.PULL_NOT_FOUND,
+            {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "5"},
+        )
+
+    def addresses() -> list[str]:
+        asking = pull(choice, {0: MASTER, 1: SLAVE}, QUEUE, 5, Wanted("g"))
+        result, asked = drive(asking, answer)
+        assert result.pull_status is PullStatus.NO_NEW_MSG
+        assert result.next_begin_offset == 5
+        return [ask.address for ask in asked]
+
+    assert addresses() == [MASTER, SLAVE]
+    assert addresses() == [SLAVE]
+    down.clear()
+    now[0] += 60
+    assert addresses() == [MASTER]
+
+
+def test_a_held_pull_has_time_for_a_late_answer() -> None:
+    """The broker's own sweep comes every 5 s."""
+    asking = pull(BrokerChoice(lambda: 0.0), {0: MASTER}, QUEUE, 0, Wanted("g", hold_ms=4000))
+    assert next(asking).timeout_ms >= 4000 + 5000
+
+
+@given(st.text(alphabet="0123456789abcdefABCDEF", max_size=60) | st.text(max_size=60))
+def test_any_text_is_a_place_or_none(text: str) -> None:
+    """Never an error."""
+    place = PlaceId.parse(text)
+    assert place is None or place.address
+
+
+def test_places_and_unique_ids_are_told_apart() -> None:
+    """The port's upper half is 0 in one; a pid is there in the other."""
+    assert PlaceId.parse("7F00000100002A9F0000000000001234") == ("127.0.0.1:10911", 0x1234)
+    assert PlaceId.parse("C00002025A38604CCFB66AAB7CF50000") is None
+    six = "00000000000000000000000000000001" + "00002A9F" + "0000000000000001"
+    assert PlaceId.parse(six) == ("[::1]:10911", 1)
+
+
+def test_a_key_query_asks_every_broker_and_wants_a_key() -> None:
+    """Nothing found at one of them is no error."""
+    found, asked = drive(
+        messages_by_key(KeyQuery("T", "k"), ROUTE), refuse(ResponseCode.QUERY_NOT_FOUND)
+    )
+    assert found == []
+    assert [ask.address for ask in asked] == [MASTER, OTHER]
+    with pytest.raises(IllegalMessage):
+        drive(messages_by_key(KeyQuery("T", ""), ROUTE), lambda ask: ok())
+
+
+def stats(broker: str, consumed: int) -> bytes:
+    queue = MessageQueue("T", broker, 0)
+    item = {"brokerOffset": 10, "consumerOffset": consumed, "lastTimestamp": 5}
+    return encode({"consumeTps": 1.5, "offsetTable": {queue.to_key(): item}})
+
+
+def test_lag_is_summed_over_brokers() -> None:
+    """The retry topic says which; without one the topic does; a slave answers for its master."""
+
+    def answer(ask: Ask) -> RemotingCommand:
+        silent(MASTER)(ask)
+        if ask.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            topic = (ask.command.ext or {})["topic"]
+            return RemotingCommand(17) if topic.startswith("%RETRY%") else ok(ROUTE.encode())
+        return ok(stats("a" if ask.address == SLAVE else "b", 4))
+
+    found, _ = drive(consume_stats("g", "T"), answer)
+    assert found.lag == 12
+    assert found.consume_tps == 3.0
+    assert [item.queue.broker_name for item in found.queues] == ["a", "b"]
+
+
+OFFSETS: dict[int, int] = {RequestCode.GET_MAX_OFFSET: 30, RequestCode.GET_MIN_OFFSET: 3}
+
+
+def reset_answers(*, online: bool) -> Answers:
+    def answer(ask: Ask) -> RemotingCommand:
+        code = ask.command.code
+        if code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            return ok(ROUTE.encode())
+        if code == RequestCode.GET_CONSUMER_CONNECTION_LIST:
+            return ok(b"{}") if online else RemotingCommand(ResponseCode.CONSUMER_NOT_ONLINE)
+        if code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET:
+            name = "a" if ask.address == MASTER else "b"
+            table = {MessageQueue("T", name, n).to_key(): 40 for n in range(2)}
+            return ok(encode({"offsetTable": table}))
+        return ok(offset=OFFSETS.get(code, 9))
+
+    return answer
+
+
+def commits(asked: list[Ask]) -> list[tuple[str, str]]:
+    return [
+        (ask.address, (ask.command.ext or {})["commitOffset"])
+        for ask in asked
+        if ask.command.code == RequestCode.UPDATE_CONSUMER_OFFSET
+    ]
+
+
+def test_a_reset_without_consumers_sets_the_masters_offsets() -> None:
+    """Each queue; a dry run sets none."""
+    done, asked = drive(reset_offset("g", "T", LATEST), reset_answers(online=False))
+    assert (done.told, {item.after for item in done.moved}) == (False, {30})
+    assert commits(asked) == [(MASTER, "30")] * 2 + [(OTHER, "30")] * 2
+    done, asked = drive(reset_offset("g", "T", EARLIEST, apply=False), reset_answers(online=False))
+    assert {item.after for item in done.moved} == {3}
+    assert commits(asked) == []
+
+
+def test_a_reset_with_consumers_tells_them() -> None:
+    """The brokers do; what they say it came to is what is shown."""
+    done, asked = drive(reset_offset("g", "T", 1234), reset_answers(online=True))
+    assert (done.told, {item.after for item in done.moved}) == (True, {40})
+    assert commits(asked) == []
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def sending(clock: Clock | None = None, **config: Any) -> Sending:
+    def route(topic: str) -> Asking[TopicRoute]:
+        if topic == "Missing":
+            raise NoRoute(topic, "no")
+        return ROUTE
+        yield
+
+    return Sending(
+        ClientConfig(namesrv_addr="n:1"),
+        ProducerConfig(**config),
+        Process(4711, "10.0.0.1"),
+        route,
+        clock or Clock(),
+        lambda: 1_700_000_000_000,
+        Random(1),
+    )
+
+
+def stored(ask: Ask) -> RemotingCommand:
+    return ok(queueId=(ask.command.ext or {})["e"], queueOffset=1, msgId="P")
+
+
+def test_a_send_takes_queues_in_turn() -> None:
+    """One broker's failure sends the next attempt to another."""
+    made = sending()
+    seen = [drive(made.send(Message("T", b"x")), stored)[0].message_queue for _ in range(4)]
+    assert len(set(seen)) == 4
+
+    def half(ask: Ask) -> RemotingCommand:
+        silent(MASTER)(ask)
+        return stored(ask)
+
+    for _ in range(4):
+        result, asked = drive(made.send(Message("T", b"x")), half)
+        assert result.message_queue.broker_name == "b"
+        assert asked[-1].address == OTHER
+
+
+def test_a_send_says_whom_it_tried() -> None:
+    """Codes that another broker would give too end it at once; retries do not go on for ever."""
+    with pytest.raises(SendFailed, match="3 attempts") as failed:
+        drive(sending().send(Message("T", b"x")), refuse(ResponseCode.SYSTEM_ERROR))
+    assert len(failed.value.brokers) == 3
+    with pytest.raises(BrokerRefused):
+        drive(sending().send(Message("T", b"x")), refuse(ResponseCode.MESSAGE_ILLEGAL))
+    with pytest.raises(NoRoute):
+        drive(sending(create_topic_key="Missing").send(Message("Missing", b"x")), stored)
+
+
+def test_a_send_ends_when_its_time_is_over() -> None:
+    """All attempts share it."""
+    clock = Clock()
+
+    def slow(ask: Ask) -> RemotingCommand:
+        clock.now += ask.timeout_ms / 1000
+        raise RemotingTimeout("no answer")
+
+    with pytest.raises(SendTimeout):
+        drive(sending(clock).send(Message("T", b"x")), slow)
+    assert clock.now == pytest.approx(103.0)
+
+
+def test_the_callers_queue_is_tried_once() -> None:
+    """Given, or selected; of another topic it is refused."""
+    wanted = MessageQueue("T", "b", 1)
+    result, asked = drive(sending().send(Message("T", b"x"), queue=wanted), stored)
+    assert (result.message_queue, len(asked)) == (wanted, 1)
+    first, _ = drive(sending().send(Message("T", b"x"), selector=select_by_hash, arg="k"), stored)
+    again, _ = drive(sending().send(Message("T", b"x"), selector=select_by_hash, arg="k"), stored)
+    assert first.message_queue == again.message_queue
+    with pytest.raises((SendFailed, BrokerRefused)):
+        drive(sending().send(Message("T", b"x"), queue=QUEUE), refuse(ResponseCode.SYSTEM_ERROR))
+    with pytest.raises(IllegalMessage):
+        drive(sending().send(Message("T", b"x"), queue=MessageQueue("U", "b", 1)), stored)
+
+
+def test_a_batch_is_split_and_tells_what_is_stored() -> None:
+    """Requests that went through are in the error of the one that did not."""
+    messages = [Message("T", b"x" * 600) for _ in range(4)]
+    results, asked = drive(sending(max_batch_size=1500).send_batch(messages), stored)
+    assert len(results) == len(asked) == 2
+    count = [0]
+
+    def second_fails(ask: Ask) -> RemotingCommand:
+        count[0] += 1
+        return stored(ask) if count[0] == 1 else RemotingCommand(ResponseCode.MESSAGE_ILLEGAL, {})
+
+    messages = [Message("T", b"x" * 600) for _ in range(4)]
+    with pytest.raises(BatchFailed) as failed:
+        drive(sending(max_batch_size=1500).send_batch(messages), second_fails)
+    assert (len(failed.value.results), failed.value.unsent) == (1, 2)
