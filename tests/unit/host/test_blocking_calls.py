@@ -82,16 +82,19 @@ def test_calls_share_a_connection() -> None:
 def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
     """The request goes out once only."""
 
+    closed = threading.Semaphore(0)
+
     def once(peer: socket.socket, request: RemotingCommand) -> None:
         echo(peer, request)
         peer.shutdown(socket.SHUT_RDWR)
+        closed.release()
 
     with server(once) as (address, counts):
         calls = BlockingCalls()
         for _ in range(3):
             calls.invoke(address, RemotingCommand(1), 5000)
-            while counts != [1] * len(counts):
-                pass
+            assert closed.acquire(timeout=10)
+        assert counts == [1, 1, 1]
         calls.close()
 
 
