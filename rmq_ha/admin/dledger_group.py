@@ -214,7 +214,7 @@ def describe(code: int) -> str:
 _TRANSFER_FAILED = {
     ResponseCode.NETWORK_ERROR: "{leader} cannot reach {to}, or had no answer within 3 s",
     ResponseCode.UNKNOWN_MEMBER: (
-        "{leader} takes no orders from this host (dledgerOperatorHosts), or knows no {to}"
+        "{leader} takes no orders from this host (dLegerOperatorHosts), or knows no {to}"
     ),
     ResponseCode.EXPIRED_TERM: "another election came between; ask again",
     ResponseCode.NOT_LEADER: "{leader} does not lead any more; ask again",
