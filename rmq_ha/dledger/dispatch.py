@@ -173,7 +173,8 @@ class Dispatcher:
     def _is_different(self, index: int, peer_begin: int, peer_end: int) -> None:
         ledger = self._member.ledger
         begin = ledger.begin_index
-        self._mismatch = min(self._mismatch, index)
+        if index <= peer_end:  # there, and different; what is behind its end is only missing
+            self._mismatch = min(self._mismatch, index)
         following = peer_end if index > peer_end else index - 1
         if (
             peer_end < begin

@@ -1,0 +1,519 @@
+"""A leader: dispatch, quorum, transfer: dledger.md, sections 9 to 13 and 18.2; Raft, 5.3, 5.4.2."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.dledger.actions import Committed, Completed, RoleChanged, Send, Sync
+from rmq_ha.dledger.codes import PushType, RequestCode, VoteResult
+from rmq_ha.dledger.messages import (
+    AppendEntryRequest,
+    GetEntriesRequest,
+    HeartBeatRequest,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    PushEntryRequest,
+    VoteRequest,
+    VoteResponse,
+)
+from rmq_ha.dledger.quorum import quorum_index
+from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
+from rmq_ha.dledger.values import Role
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.testing.dledger_script import GROUP, Script
+
+APPEND, COMMIT = PushType.APPEND, PushType.COMMIT
+COMPARE, TRUNCATE = PushType.COMPARE, PushType.TRUNCATE
+ENTRIES = (1, 1, 2, 2)
+
+
+def leader(entries=ENTRIES, **changes):
+    return Script(2, entries=entries, **changes).lead()
+
+
+def pushes(script, actions=None, peer="n0"):
+    """What was pushed to one peer: type and index."""
+    calls = [call for call in script.sent(PushEntryRequest, actions) if call.peer == peer]
+    return [(call.message.type, indexes(call)) for call in calls]
+
+
+def indexes(call):
+    message = call.message
+    if message.batch_entry:
+        return [entry.index for entry in message.batch_entry]
+    return None if message.entry is None else message.entry.index
+
+
+def last_push(script, peer="n0"):
+    return [call for call in script.sent(PushEntryRequest) if call.peer == peer][-1]
+
+
+def appending(entries=ENTRIES, **changes):
+    """A leader whose peers both have all that it has."""
+    script = leader(entries, **changes)
+    for peer in ("n0", "n2"):
+        script.pushed(last_push(script, peer))
+    script.done.clear()
+    return script
+
+
+# 11.1 and 11.2
+
+
+def test_17_nothing_is_pushed_before_a_heartbeat_has_been_answered():
+    script = Script(2, entries=ENTRIES)
+    for call in script.sent(VoteRequest, script.run(0)):
+        script.respond(call, VoteResponse(term=2, vote_result=VoteResult.ACCEPT))
+    script.run(0)
+    assert script.node.role is Role.LEADER
+    assert not script.sent(PushEntryRequest)
+    script.beaten(script.done)
+    assert pushes(script) == [(COMPARE, 3)]
+
+
+def test_11_2_equal_at_the_end():
+    script = leader()
+    script.pushed(last_push(script))
+    assert script.node.watermark("n0") == 3
+    script.put(b"x")
+    assert pushes(script)[-1] == (APPEND, 4)
+
+
+@pytest.mark.parametrize(
+    ("code", "begin", "end", "following"),
+    [
+        (200, 0, 9, (TRUNCATE, 3)),  # the follower has extra entries
+        (406, -1, -1, (TRUNCATE, 0)),  # it is empty
+        (406, 10, 20, (TRUNCATE, 0)),  # another range
+        (406, 0, 1, (COMPARE, 1)),  # it is behind
+        (406, 0, 5, (COMPARE, 2)),  # inside, but different
+    ],
+)
+def test_11_2(code, begin, end, following):
+    """What a COMPARE at the end leads to."""
+    script = leader()
+    script.pushed(last_push(script), code, begin=begin, end=end)
+    assert pushes(script)[-1] == following
+
+
+def test_11_2_down_to_the_begin_and_then_truncate():
+    script = leader()
+    for expected in (2, 1, 0):
+        script.pushed(last_push(script), 406, end=5)
+        assert pushes(script)[-1] == (COMPARE, expected)
+    script.pushed(last_push(script), 406, end=5)
+    assert pushes(script)[-1] == (TRUNCATE, 0)
+    script.pushed(last_push(script))
+    assert pushes(script)[-3:] == [(APPEND, 1), (APPEND, 2), (APPEND, 3)]
+
+
+def test_what_follows_an_equal_entry_is_compared_before_it_is_cut():
+    """The follower may have it from this leader (an answer that came late)."""
+    script = leader()
+    script.pushed(last_push(script), 406, end=1)
+    script.pushed(last_push(script), 200, end=3)
+    assert pushes(script)[-1] == (COMPARE, 3)
+    script.pushed(last_push(script), 406, end=3)
+    assert pushes(script)[-1] == (COMPARE, 2)
+    script.pushed(last_push(script), 200, end=3)
+    assert pushes(script)[-1] == (TRUNCATE, 2)
+
+
+@pytest.mark.parametrize("code", [405, 407, 302])
+def test_11_2_other_answers_pause_500_ms(code):
+    script = leader()
+    script.pushed(last_push(script), code)
+    assert not pushes(script, script.run(499))
+    assert pushes(script, script.run(1)) == [(COMPARE, 3)]
+
+
+def test_11_1_nothing_to_compare_in_an_empty_ledger():
+    script = leader(entries=())
+    assert not pushes(script)
+    script.put(b"first")
+    assert pushes(script) == [(COMPARE, 0)]
+
+
+def test_11_1_entries_below_the_own_begin():
+    """419: compare again, which ends in TRUNCATE at the begin."""
+    script = leader()
+    script.pushed(last_push(script), 406, end=0)
+    script.ledger.commit(3)
+    script.ledger.expire(2)
+    script.pushed(last_push(script))
+    assert pushes(script)[-1] == (COMPARE, 3)
+
+
+def test_11_1_commit_after_a_second_without_pushes():
+    script = appending()
+    assert not pushes(script, script.run(1000))
+    assert pushes(script, script.run(1)) == [(COMMIT, None)]
+    assert not pushes(script, script.run(1000))
+
+
+def test_11_1_the_first_without_an_answer_is_pushed_again():
+    script = appending()
+    script.put(b"a", b"b")
+    assert pushes(script, script.run(1001)) == [(APPEND, 4)]
+
+
+@pytest.mark.parametrize("code", [413, 421, 415, 405])
+def test_11_1_other_answers_are_transient(code):
+    script = appending()
+    script.put(b"a")
+    script.pushed(last_push(script), code)
+    assert pushes(script, script.run(1001)) == [(APPEND, 4)]
+
+
+def test_11_1_406_compares_again():
+    script = appending()
+    script.put(b"a")
+    call = last_push(script)
+    script.put(b"b")
+    script.pushed(last_push(script), 200)
+    assert pushes(script, script.pushed(call, 406)) == [(COMPARE, 5)]
+
+
+def test_11_6_406_after_every_compare_does_not_loop():
+    """A Java follower with junk behind its end: not hundreds of rounds a second."""
+    script = appending()
+    script.put(b"a")
+    assert not pushes(script, script.pushed(last_push(script), 406))
+    assert pushes(script, script.run(500)) == [(COMPARE, 4)]
+
+
+def test_a_peer_that_has_lost_entries_is_compared_with():
+    """It was restarted; its answer to the idle COMMIT says so."""
+    script = appending()
+    script.run(1001)
+    script.pushed(last_push(script), 200, end=2)
+    assert pushes(script)[-1] == (COMPARE, 3)
+
+
+def test_answers_of_an_old_leadership_do_not_count():
+    script = appending()
+    script.put(b"a")
+    call = last_push(script)
+    script.beat("n0", 9)
+    script.pushed(call)
+    assert script.node.watermark("n0") == -1
+    assert script.ledger.committed_index == -1
+
+
+def test_12_batches():
+    """Entries are collected until they have 4096 bytes; what is there goes out."""
+    script = appending(is_enable_batch_push=True)
+    actions = script.put(*[b"x" * 1000] * 6)
+    assert pushes(script, actions) == [(APPEND, [4, 5, 6, 7]), (APPEND, [8, 9])]
+    script.pushed(last_push(script))
+    assert script.node.watermark("n0") == 9
+
+
+def test_13_in_flight():
+    script = appending(max_in_flight=2)
+    assert len(pushes(script, script.put(b"a", b"b", b"c"))) == 2
+    first = next(c for c in script.sent(PushEntryRequest) if c.peer == "n0")
+    assert pushes(script, script.pushed(first)) == [(APPEND, 6)]
+
+
+def test_13_bytes_in_flight():
+    script = appending(max_push_bytes=250)
+    assert len(pushes(script, script.put(*[b"x" * 52] * 5))) == 3
+
+
+def test_13_throttle():
+    """Far behind, a peer gets so many bytes a second."""
+    script = leader(
+        entries=(2,) * 40, throttle_entries=5, peer_push_throttle_point=100, peer_push_quota=200
+    )
+    script.pushed(last_push(script), 406, end=0)
+    first = len(pushes(script, script.pushed(last_push(script))))
+    assert first in (3, 4, 5)
+    assert not pushes(script, script.run(999 - script.now % 1000))
+    assert len(pushes(script, script.run(1))) in (3, 4, 5)
+
+
+# 10
+
+
+def test_10_3_the_example():
+    """5, 4, 3: a quorum has 4."""
+    assert quorum_index([5, 4, 3]) == 4
+    assert [quorum_index(marks) for marks in ([7], [7, 5], [7, 6, 5, 4], [9, 8, 7, 6, 5])] == [
+        7,
+        5,
+        5,
+        7,
+    ]
+
+
+@given(st.lists(st.integers(-1, 50), min_size=1, max_size=7))
+def test_10_3_more_than_half_have_it(marks):
+    index = quorum_index(marks)
+    assert 2 * sum(mark >= index for mark in marks) > len(marks)
+    assert 2 * sum(mark > index for mark in marks) <= len(marks)
+
+
+def test_10_3_a_quorum_completes_puts():
+    script = appending()
+    script.put(b"a")
+    actions = script.pushed(last_push(script))
+    assert script.of(Committed, actions) == [Committed(4)]
+    assert script.of(Completed, actions) == [Completed(4, 200)]
+    assert script.ledger.committed_index == 4
+
+
+def test_raft_5_4_2_earlier_terms_are_committed_with_an_own_entry_only():
+    """Figure 8; upstream commits them by counting (10.4)."""
+    script = appending()
+    assert script.ledger.committed_index == -1
+    script.put(b"own")
+    script.pushed(last_push(script))
+    assert script.ledger.committed_index == 4
+    upstream = appending(commit_own_term_only=False)
+    assert upstream.ledger.committed_index == 3
+
+
+def test_10_5_no_quorum_in_time():
+    """After 2.5 s the put ends with 502; its entry stays, and may be committed later."""
+    script = appending()
+    script.put(b"a")
+    assert not script.of(Completed, script.run(2500))
+    assert script.of(Completed, script.run(1)) == [Completed(4, 502)]
+
+
+def test_18_1_7_pending_puts_fail_on_step_down():
+    """Before anybody is told of the new role."""
+    script = appending()
+    script.put(b"a")
+    script.put(b"b")
+    script.done.clear()
+    script.beat("n0", 9)
+    told = [a for a in script.done if isinstance(a, Completed | RoleChanged)]
+    assert told == [Completed(5, 404), RoleChanged(Role.CANDIDATE, 2, None)]
+
+
+def test_10_1_why_not_append():
+    script = Script(2, entries=ENTRIES, max_pending_requests=2)
+    assert script.node.why_not_append() == 404
+    script.lead()
+    assert script.node.why_not_append() == 200
+    script.put(b"a", b"b")
+    assert script.node.why_not_append() == 503
+
+
+def test_18_2_the_leader_counts_itself_when_it_has_synced():
+    script = appending(sync_before_ack=True)
+    script.put(b"a")
+    script.node.synced(3, script.now)  # it had begun before the put
+    assert script.of(Sync, script.run(0))
+    script.pushed(last_push(script))
+    assert script.ledger.committed_index == -1
+    script.node.synced(4, script.now)
+    assert script.ledger.committed_index == 4
+
+
+def test_6_5_get_and_append():
+    script = appending(serve_append=True)
+    get = GetEntriesRequest(group=GROUP, remote_id="n1", begin_index=2)
+    assert script.ask(RequestCode.GET, get).entries == (script.ledger.entry(2),)
+    get = GetEntriesRequest(group=GROUP, remote_id="n1", begin_index=99)
+    assert script.ask(RequestCode.GET, get).code == 410
+    append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"from outside")
+    assert script.ask(RequestCode.APPEND, append) is None
+    token = script.last_token
+    answer = script.answer_to(token, script.pushed(last_push(script)))
+    assert (answer.code, answer.index, answer.pos) == (200, 4, script.ledger.entry(4).pos)
+    refusing = appending()
+    assert refusing.ask(RequestCode.APPEND, append).code == 303
+
+
+# 9
+
+
+def order(script, transferee="n0", term=2, transfer_id="n1"):
+    request = LeadershipTransferRequest(
+        group=GROUP,
+        remote_id="n1",
+        transfer_id=transfer_id,
+        transferee_id=transferee,
+        term=term,
+    )
+    return script.ask(RequestCode.LEADERSHIP_TRANSFER, request)
+
+
+@pytest.mark.parametrize(
+    ("transferee", "term", "code"), [("nX", 2, 401), ("n0", 9, 407), ("n1", 2, 411)]
+)
+def test_9_orders_that_are_refused(transferee, term, code):
+    assert order(appending(), transferee, term).code == code
+
+
+def test_9_a_follower_too_far_behind():
+    """Also one of which nothing is known: its ledger may hold another leader's tail."""
+    assert order(leader()).code == 417
+    script = appending(max_leadership_transfer_wait_index=2)
+    script.put(b"a", b"b")
+    assert order(script).code == 417
+
+
+def test_9_the_leaders_side():
+    """Appends are refused until the transferee has answered; the operator gets that answer."""
+    script = appending()
+    assert order(script) is None
+    token = script.last_token
+    assert script.node.why_not_append() == 506
+    assert order(script, "n2").code == 506
+    call = script.sent(LeadershipTransferRequest)[0]
+    assert (call.peer, call.message.take_leadership_ledger_index) == ("n0", 3)
+    actions = script.respond(call, LeadershipTransferResponse(term=3))
+    assert script.answer_to(token, actions) == LeadershipTransferResponse(term=3)
+    assert script.node.why_not_append() == 200
+
+
+def test_9_a_failed_transfer_lets_appends_go_on():
+    script = appending()
+    order(script)
+    token = script.last_token
+    actions = script.respond(script.sent(LeadershipTransferRequest)[0], None)
+    assert script.answer_to(token, actions).code == 302
+    assert script.node.why_not_append() == 200
+
+
+def take(script, index):
+    request = LeadershipTransferRequest(
+        group=GROUP,
+        remote_id="n1",
+        local_id="n0",
+        leader_id="n0",
+        term=2,
+        transfer_id="n0",
+        transferee_id="n1",
+        take_leadership_ledger_index=index,
+    )
+    return script.ask(RequestCode.LEADERSHIP_TRANSFER, request)
+
+
+def transferee(**changes):
+    return Script(2, voted_for="n0", entries=ENTRIES, **changes).follow("n0")
+
+
+def test_9_the_transferees_side():
+    """It waits for the last entries, then votes at once, and answers when it leads."""
+    script = transferee()
+    assert take(script, 4) is None
+    token = script.last_token
+    assert script.node.role is Role.FOLLOWER
+    script.push(APPEND, 2, script.next_entry(2))
+    votes = script.sent(VoteRequest)
+    assert {(vote.message.term, vote.message.transfer) for vote in votes} == {(3, True)}
+    for vote in votes:
+        script.respond(vote, VoteResponse(term=3, vote_result=VoteResult.ACCEPT))
+    script.run(0)
+    assert script.answer_to(token, script.done) == LeadershipTransferResponse(term=3)
+
+
+def test_9_the_transferee_pauses_as_upstream_if_told_so():
+    script = transferee(take_leadership_at_once=False)
+    take(script, 3)
+    assert not script.sent(VoteRequest, script.run(299))
+    assert script.sent(VoteRequest, script.run(701))
+
+
+def test_9_the_transferee_gives_up():
+    script = transferee()
+    take(script, 9)
+    token = script.last_token
+    assert script.answer_to(token, script.run(1000)).code == 418
+    assert script.node.role is Role.FOLLOWER
+
+
+def test_9_another_won():
+    """418: somebody else leads the term; 403: the term is past."""
+    script = transferee()
+    take(script, 3)
+    token = script.last_token
+    script.beat("n2", 3)
+    assert script.answer_to(token, script.done).code == 418
+    script = transferee()
+    take(script, 3)
+    token = script.last_token
+    script.beat("n2", 9)
+    assert script.answer_to(token, script.done).code == 403
+
+
+def test_9_only_the_own_leader_may_hand_over():
+    script = Script(2, entries=ENTRIES).follow("n2")
+    assert take(script, 3).code == 409
+
+
+def test_9_preferred_leader():
+    """A leader that is not preferred hands over to one that is, alive and not far behind."""
+    script = appending(preferred_leader_ids=("n2",))
+    calls = script.sent(LeadershipTransferRequest, script.run(1000))
+    assert [call.peer for call in calls] == ["n2"]
+    script.respond(calls[0], None)
+    assert not script.sent(LeadershipTransferRequest, script.run(2000))  # not every second
+
+
+def test_9_a_dead_preferred_leader():
+    script = leader(preferred_leader_ids=("n2",))
+    for call in script.sent(HeartBeatRequest, script.run(2001)):
+        script.respond(call, None)
+    assert not script.sent(LeadershipTransferRequest, script.run(1000))
+
+
+# 1
+
+
+def test_1_1_peers():
+    peers = parse_peers("n0-host-a:1; n1-10.0.0.2:40911;n2-[::1]:3")
+    assert peers == {"n0": "host-a:1", "n1": "10.0.0.2:40911", "n2": "[::1]:3"}
+    assert parse_ids("n0; n1") == ("n0", "n1")
+    assert parse_ids(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        ("n0-host", "not of the form"),
+        ("0-host:1", "not of the form"),
+        ("n0-host:99999", "not of the form"),
+        ("n0-a:1;n0-b:2", "comes twice"),
+        ("n0-a:1;n1-a:1", "comes twice"),
+    ],
+)
+def test_1_1_peers_that_are_none(text, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        parse_peers(text)
+
+
+def test_1_3_a_missing_own_entry_is_a_start_up_error():
+    with pytest.raises(ConfigurationError, match="n7 is not in dLegerPeers"):
+        DLedgerSettings(GROUP, "n7", {"n0": "a:1"})
+
+
+def test_1_3_quorum():
+    def quorum(size):
+        return DLedgerSettings(GROUP, "n0", {f"n{n}": str(n) for n in range(size)}).quorum
+
+    assert [quorum(size) for size in (1, 2, 3, 4, 5)] == [1, 2, 2, 3, 3]
+
+
+def test_next_wake_is_exact():
+    """An idle leader wakes for heartbeats and commits, and not in between."""
+    script = appending()
+    wakes = 0
+    end = script.now + 60_000
+    while script.node.next_wake <= end:
+        script.now = script.node.next_wake
+        script.node.tick(script.now)
+        wakes += 1
+        actions = list(script.node.outbox)
+        script.node.outbox.clear()
+        for call in actions:
+            if isinstance(call, Send) and isinstance(call.message, PushEntryRequest):
+                script.pushed(call, end=3)
+        script.beaten(actions)
+    assert wakes < 100
