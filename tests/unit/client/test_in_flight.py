@@ -1,11 +1,12 @@
 """Places in flight."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.client.in_flight import Admission, InFlight
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 5),
     st.integers(1, 50),

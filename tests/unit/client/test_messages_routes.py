@@ -3,7 +3,7 @@
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.client.errors import BrokerRefused, code_name
@@ -52,6 +52,7 @@ def test_a_record_as_a_message() -> None:
     assert message_of(record(b"x", UNIQ_KEY="ABC")).transaction_id is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=2000), st.sampled_from([0x1, 0x301]))
 def test_compressed_bodies(body: bytes, sys_flag: int) -> None:
     """Java's and Go's flags; the bit is gone with the compression."""
@@ -59,6 +60,7 @@ def test_compressed_bodies(body: bytes, sys_flag: int) -> None:
     assert (found.body, found.sys_flag & COMPRESSED) == (body, 0)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 0x7FF))
 def test_a_body_that_does_not_decompress(body: bytes, sys_flag: int) -> None:
     """It stays as it is, and says so; its queue goes on."""
@@ -78,6 +80,7 @@ def test_bombs_and_other_kinds() -> None:
         inflate(b"x", 0x201)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes(data: bytes) -> None:
     """Messages, or the one error."""
@@ -93,13 +96,18 @@ def test_message_properties() -> None:
         "T", b"x", "t", ["a", "b"], properties={"TAGS": "other", "mine": "1"}, delay_time_level=3
     )
     assert message.properties == {
-        "TAGS": "t", "KEYS": "a b", "WAIT": "true", "DELAY": "3", "mine": "1"
+        "TAGS": "t",
+        "KEYS": "a b",
+        "WAIT": "true",
+        "DELAY": "3",
+        "mine": "1",
     }
     assert (message.delay_time_level, message.wait_store_msg_ok) == (3, True)
     assert not Message("T", b"x", wait_store_msg_ok=False).wait_store_msg_ok
     assert Message("T", b"x", properties={"DELAY": "x"}).delay_time_level == 0
 
 
+@settings(deadline=None)
 @given(NAMES, NAMES, st.sampled_from(["", "%RETRY%", "%DLQ%"]))
 def test_namespaces(namespace: str, name: str, prefix: str) -> None:
     """There and back; twice is once."""

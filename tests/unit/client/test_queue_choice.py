@@ -1,7 +1,7 @@
 """Queues in turn, away from brokers that failed or were slow."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.client.errors import IllegalMessage
@@ -20,6 +20,7 @@ def test_each_in_turn() -> None:
     assert [choice.next(INFO) for _ in range(12)] == [QUEUES[(11 + n) % 6] for n in range(12)]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 100), st.sampled_from("abc"))
 def test_another_broker(start: int, avoid: str) -> None:
     """The broker of the attempt before is left out."""

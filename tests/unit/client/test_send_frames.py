@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.client.batches import check_batch, split
@@ -29,6 +29,7 @@ TEXTS = st.text(
 )
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]),
     TEXTS,
@@ -63,6 +64,7 @@ def test_the_fast_frame_is_the_plain_one(
     assert decode_properties(fast.ext.properties) == properties
 
 
+@settings(deadline=None)
 @given(st.dictionaries(TEXTS, TEXTS, max_size=40))
 def test_properties_keep_their_values(properties: dict[str, str]) -> None:
     """Only the order is Java's."""
@@ -100,6 +102,7 @@ def made(count: int, size: int) -> list[Message]:
     return messages
 
 
+@settings(deadline=None)
 @given(st.integers(1, 30), st.integers(1, 200), st.integers(300, 2000))
 def test_split_keeps_order_and_size(count: int, size: int, most: int) -> None:
     """All messages, in order, in parts of the allowed size; a part is as full as it can be."""

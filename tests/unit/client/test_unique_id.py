@@ -2,7 +2,7 @@
 
 import time
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.client.unique_id import UniqueIds
@@ -15,6 +15,7 @@ def month_start(now_ms: int) -> int:
     return int(time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))) * 1000
 
 
+@settings(deadline=None)
 @given(st.integers(0, 4_000_000_000_000), st.integers(0, 0xFFFF))
 def test_layout(now_ms: int, first: int) -> None:
     """Address, pid, salt, ms since the first of the month, counter."""
