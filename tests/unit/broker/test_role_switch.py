@@ -1,0 +1,182 @@
+"""Role changes of a running broker: steps and order. Spec: dledger.md, chapter 16."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+
+from rmq_ha.broker.role import RoleParts, RoleSwitch
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.status import BrokerRole
+
+
+class Rig:
+    """A switch whose parts write down what is done to them."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.done: list[str] = []
+        self.configuration = BrokerConfiguration()
+        self.configuration.broker.broker_id = -1
+        self.leading: int | None = None
+        self.settled = True
+        self.behind = 0
+        self.checks_stopped: Deferred[None] = succeed(None)
+        self.registration: Any = SimpleNamespace(
+            identity=BrokerIdentity("c", "b", -1, "h:1"),
+            register_soon=lambda: self.note("register"),
+            register_all=lambda: self.note("look", succeed(None)),
+        )
+        parts = RoleParts(
+            store=SimpleNamespace(  # type: ignore[arg-type]
+                become=lambda is_slave: self.note("slave" if is_slave else "master"),
+                renumber=lambda: self.note("renumber"),
+                schedule=SimpleNamespace(
+                    start=lambda: self.note("schedule on"),
+                    stop=lambda: self.note("schedule off", succeed(True)),
+                ),
+                dispatcher=self,
+            ),
+            topics=SimpleNamespace(create_in_send_back=lambda *_: None),  # type: ignore[arg-type]
+            delay_offsets=SimpleNamespace(load=lambda: None),  # type: ignore[arg-type]
+            transaction_checks=SimpleNamespace(  # type: ignore[arg-type]
+                start=lambda: self.note("checks on"),
+                stop=lambda: self.note("checks off", self.checks_stopped),
+            ),
+            slave_synchronize=SimpleNamespace(  # type: ignore[arg-type]
+                start=lambda: self.note("copying on"),
+                stop=lambda: self.note("copying off", succeed(None)),
+                synchronize=lambda: self.note("copy"),
+            ),
+            registration=self.registration,
+        )
+        self.switch = RoleSwitch(self.clock, self.configuration, parts, self, slave_id=3)
+
+    def note(self, what: str, result: Any = None) -> Any:
+        self.done.append(what)
+        return result
+
+    def take(self) -> list[str]:
+        done, self.done = self.done, []
+        return done
+
+    # The group
+
+    def leads(self, term: int) -> bool:
+        return self.leading == term
+
+    def is_settled(self) -> bool:
+        return self.settled
+
+    def admit_puts(self, admitted: bool) -> None:
+        self.note("puts" if admitted else "no puts")
+
+
+def started() -> Rig:
+    rig = Rig()
+    rig.switch.start()
+    return rig
+
+
+def test_a_follower_is_a_slave_and_looks_for_its_master_at_once() -> None:
+    """The order of changeToSlave; the tables are copied in moments, not in 30 s."""
+    rig = started()
+    rig.switch.follow()
+    done = rig.take()
+    assert done[:2] == ["no puts", "slave"]
+    assert done[-4:] == ["schedule off", "copying on", "register", "checks off"]
+    assert rig.configuration.broker.broker_id == rig.registration.identity.broker_id == 3
+    assert rig.configuration.store.broker_role is BrokerRole.SLAVE
+    rig.clock.pump([0.3, 1.0, 3.0, 7.0, 60.0])
+    assert rig.take() == ["look", "copy"] * 4
+
+
+def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
+    """Puts come last, with numbers that know everything that was dispatched."""
+    rig = started()
+    rig.switch.follow()
+    rig.take()
+    rig.leading, rig.settled = 5, False
+    rig.switch.lead(5)
+    rig.clock.pump([0.1] * 5)
+    rig.settled, rig.behind = True, 10
+    rig.clock.pump([0.1] * 2)
+    assert [what for what in rig.take() if what not in ("look", "copy")] == []
+    rig.behind = 0
+    rig.clock.advance(0.1)
+    assert rig.take() == [
+        "renumber",
+        "copying off",
+        "schedule on",
+        "checks on",
+        "master",
+        "puts",
+        "register",
+    ]
+    assert rig.configuration.broker.broker_id == rig.registration.identity.broker_id == 0
+    assert rig.configuration.store.broker_role is BrokerRole.SYNC_MASTER
+    assert rig.clock.getDelayedCalls() == []
+
+
+def test_a_leadership_that_ends_first_makes_no_master() -> None:
+    rig = started()
+    rig.leading, rig.settled = 5, False
+    rig.switch.lead(5)
+    rig.clock.advance(0.1)
+    rig.leading = None
+    rig.switch.follow()
+    rig.clock.advance(0.1)
+    assert "master" not in rig.take()
+    assert rig.configuration.store.broker_role is BrokerRole.SLAVE
+
+
+def test_puts_end_at_once_also_while_another_change_is_under_way() -> None:
+    """And the last one that is wanted counts."""
+    rig = started()
+    rig.switch.follow()
+    rig.leading = 6
+    rig.switch.lead(6)
+    assert "puts" in rig.take()
+    rig.checks_stopped = Deferred()
+    rig.switch.follow()
+    rig.take()
+    rig.switch.lead(6)
+    rig.switch.follow()
+    assert rig.take() == ["no puts", "slave"]
+    rig.checks_stopped.callback(None)
+    rig.checks_stopped = succeed(None)
+    assert rig.configuration.store.broker_role is BrokerRole.SLAVE
+    assert "master" not in rig.take()
+
+
+def test_a_candidate_that_is_a_slave_already_changes_nothing() -> None:
+    """Spec: dledger.md, section 16.2."""
+    rig = started()
+    rig.switch.stand()
+    assert "register" in rig.take()
+    rig.switch.stand()
+    assert rig.take() == ["no puts", "slave"]
+
+
+def test_what_is_wanted_before_the_broker_serves_waits() -> None:
+    rig = Rig()
+    rig.switch.follow()
+    assert rig.take() == ["no puts", "slave"]
+    rig.switch.start()
+    assert "register" in rig.take()
+
+
+def test_a_stop_leaves_no_timer() -> None:
+    rig = started()
+    rig.switch.follow()
+    rig.leading, rig.settled = 5, False
+    rig.switch.lead(5)
+    stopped: list[None] = []
+    rig.switch.stop().addCallback(stopped.append)
+    assert stopped == [None]
+    assert rig.clock.getDelayedCalls() == []
+    rig.take()
+    rig.switch.follow()
+    assert rig.take() == ["no puts", "slave"]

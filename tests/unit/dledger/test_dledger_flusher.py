@@ -1,0 +1,126 @@
+"""When a ledger reaches the disk. Spec: dledger.md, sections 2, 3.1 and 18.2."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.dledger.classic import ClassicPart
+from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.parts import LedgerCleaner, LedgerFlusher
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.flags import RunningFlags
+from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.testing.host import World
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.host = self.world.add("n0")
+        config = MessageStoreConfig()
+        ledger = Ledger(self.host.disk, "/d", 8192, index_file_size=32 * 1024)
+        ledger.load()
+        row = FileRow(self.host.disk, ["/commitlog"], 8192)
+        self.log = DLedgerCommitLog(config, ledger, [], ClassicPart(CommitLog(config, row, [])))
+        self.ledger = ledger
+        self.flushes = 0
+        self.store: Any = SimpleNamespace(
+            host=self.host.seams,
+            configuration=BrokerConfiguration(),
+            checkpoint=SimpleNamespace(physic=0),
+            root="/store",
+            flags=RunningFlags(),
+            log_flushed=self.flushed,
+        )
+        self.flusher = LedgerFlusher(self.log, self.store)
+
+    def flushed(self) -> None:
+        self.flushes += 1
+
+    def append(self, count: int = 1) -> None:
+        self.ledger.append(1, [b"x" * 100] * count)
+        self.flusher.appended()
+
+    def run(self, seconds: float) -> None:
+        self.world.clock.run_until(self.world.clock.seconds() + seconds)
+
+
+def test_it_is_synced_soon_after_an_append_and_once_for_many() -> None:
+    """The 10 ms loop of upstream, without a timer while there is nothing to do."""
+    rig = Rig()
+    for _ in range(5):
+        rig.append()
+    assert rig.flushes == 0
+    rig.log.last_store_timestamp = 77
+    rig.run(0.2)
+    assert rig.flushes == 1
+    assert rig.ledger.synced_index == 4
+    assert rig.log.flushed_offset == rig.ledger.end_pos
+    assert rig.store.checkpoint.physic == 77
+
+
+def test_who_waits_gets_a_sync_of_what_there_is_now() -> None:
+    """Those that ask while one runs share the next one."""
+    rig = Rig()
+    heard: list[int] = []
+    rig.ledger.append(1, [b"a"])
+    rig.flusher.sync(heard.append)
+    rig.ledger.append(1, [b"b"])
+    rig.flusher.sync(heard.append)
+    rig.flusher.sync(heard.append)
+    rig.run(0.5)
+    assert heard == [0, 1, 1]
+
+
+def test_the_checkpoint_follows_within_seconds_also_of_a_mere_commit() -> None:
+    """Spec: dledger.md, section 3.1."""
+    rig = Rig()
+    rig.append(3)
+    rig.run(5)
+    rig.ledger.commit(2)
+    rig.flusher.appended()
+    rig.run(5)
+    assert b"committedIndex=2" in rig.host.disk.read_bytes("/d/checkpoint")
+    assert rig.host.clock.getDelayedCalls() == []
+
+
+def test_a_sync_that_fails_ends_appends_for_good() -> None:
+    """After it nobody knows what is on the disk."""
+    rig = Rig()
+    heard: list[int] = []
+    rig.ledger.append(1, [b"a"])
+    rig.host.disk.sync_fails = True
+    rig.flusher.sync(heard.append)
+    rig.run(0.5)
+    assert heard == []
+    assert "sync failed" in (rig.log.fault or "")
+    rig.flusher.appended()
+    assert rig.host.clock.getDelayedCalls() == []
+
+
+def test_a_stop_brings_all_to_the_disk_with_the_checkpoint() -> None:
+    from twisted.internet.defer import Deferred
+
+    rig = Rig()
+    rig.append(3)
+    rig.ledger.commit(1)
+    stopped: list[Any] = []
+    Deferred.fromCoroutine(rig.flusher.stop()).addBoth(stopped.append)
+    rig.run(1)
+    assert stopped == [None]
+    assert b"committedIndex=1\nendIndex=2\n" in rig.host.disk.read_bytes("/d/checkpoint")
+    assert rig.host.clock.getDelayedCalls() == []
+
+
+def test_a_full_disk_is_told_to_the_ledger() -> None:
+    """Spec: dledger.md, section 13.1: a follower says 415, too."""
+    rig = Rig()
+    cleaner = LedgerCleaner(rig.log, rig.store)
+    cleaner.check_disk()
+    assert rig.ledger.full is None
+    cleaner.log_ratio = lambda: 0.95  # type: ignore[method-assign]
+    cleaner.check_disk()
+    assert "95% full" in (rig.ledger.full or "")
+    assert not rig.store.flags.is_writable
