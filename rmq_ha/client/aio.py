@@ -15,10 +15,21 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client import producer, push_consumer, transactions
+from rmq_ha.client import (
+    lite_pull_consumer,
+    producer,
+    pull_consumer,
+    push_consumer,
+    transactions,
+)
+from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
 from rmq_ha.client.asking import Asking
 from rmq_ha.client.asks import Asker
-from rmq_ha.client.consumer_settings import PushConsumerConfig
+from rmq_ha.client.consumer_settings import (
+    LitePullConsumerConfig,
+    PullConsumerConfig,
+    PushConsumerConfig,
+)
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.listening import Listener
 from rmq_ha.client.messages import Message, MessageExt, SendResult
@@ -51,7 +62,8 @@ class Client:
             settings = ClientConfig(namesrv_addr=settings)
         self._loop: AbstractEventLoop = get_running_loop()
         self._reactor = LoopReactor(self._loop)
-        self._parts: list[Producer | PushConsumer] = []
+        self._futures = Futures(self._loop)
+        self._parts: list[Producer | PushConsumer | LitePullConsumer | PullConsumer] = []
         try:
             self.instance = ClientInstance(make_host(self._reactor), settings)
         except BaseException:
@@ -109,6 +121,24 @@ class Client:
         self._parts.append(consumer)
         return consumer
 
+    def lite_pull_consumer(
+        self, consumer_group: str, config: LitePullConsumerConfig | None = None, **more: Any
+    ) -> LitePullConsumer:
+        """A consumer to subscribe or assign, to start, and to poll; `more` as above."""
+        made = lite_pull_consumer.LitePullConsumer(self.instance, consumer_group, config, **more)
+        lite = LitePullConsumer(self._futures, made)
+        self._parts.append(lite)
+        return lite
+
+    def pull_consumer(
+        self, consumer_group: str, config: PullConsumerConfig | None = None, **more: Any
+    ) -> PullConsumer:
+        """A consumer to start, and to pull with from any queue and offset; `more` as above."""
+        made = pull_consumer.PullConsumer(self.instance, consumer_group, config, **more)
+        consumer = PullConsumer(self._futures, made)
+        self._parts.append(consumer)
+        return consumer
+
     async def route(self, topic: str) -> TopicRoute:
         """Where a topic is; raises `NoRoute`, `NoNameServer` or `BrokerRefused`."""
         return await self.future(self.instance.route(topic))
@@ -119,9 +149,7 @@ class Client:
 
     def future(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
         """A Deferred, or a coroutine that awaits Deferreds, as a future of this loop."""
-        if not isinstance(later, Deferred):
-            later = Deferred.fromCoroutine(later)
-        return later.asFuture(self._loop)
+        return self._futures.of(later)
 
     def listener(self, function: Listener) -> Listener:
         """An `async def` as a listener: it runs as a task of this loop."""

@@ -406,6 +406,38 @@ def test_asyncio(namesrv: str) -> None:
     asyncio.run(main())
 
 
+def test_pulling_with_asyncio(namesrv: str) -> None:
+    """A lite pull consumer polls assigned queues; a pull consumer goes anywhere."""
+
+    async def main() -> None:
+        async with connect(namesrv) as client:
+            producer = await client.producer()
+            first = await producer.send(Message("AioPull", b"0"))
+            queue = first.message_queue
+            for number in range(1, 5):
+                await producer.send(Message("AioPull", b"%d" % number), queue=queue)
+            pull = client.pull_consumer("aio-pull")
+            await pull.start()
+            async with asyncio.timeout(20):
+                while await pull.max_offset(queue) < 5:
+                    await asyncio.sleep(0.05)
+            found = await pull.pull_block_if_not_found(queue, "*", 2, 32)
+            assert [message.body for message in found.msg_found_list] == [b"2", b"3", b"4"]
+            lite = client.lite_pull_consumer("aio-lite")
+            lite.assign([queue])
+            await lite.start()
+            await lite.seek(queue, 3)
+            bodies: list[bytes] = []
+            async with asyncio.timeout(20):
+                while len(bodies) < 2:
+                    bodies += [message.body for message in await lite.poll(1000)]
+            assert bodies == [b"3", b"4"]
+            await lite.commit_sync()
+            assert await lite.committed(queue) == 5
+
+    asyncio.run(main())
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A broker with TLS and access control; its root certificate."""
