@@ -19,7 +19,7 @@ _MAX_FILTER_SIZE = 16000
 # The longest start of a record that has its store timestamp, with room for an IPv6 host.
 _RECORD_HEAD = 91 + 24
 # What evaluating a filter may take of a reactor turn, seconds; the consumer asks again at once.
-_FILTER_BUDGET_S = 0.02
+_FILTER_BUDGET_S = 0.1
 # Bytes of other queues' records that are read along rather than reading once more.
 _MAX_GAP = 8192
 

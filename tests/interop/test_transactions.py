@@ -17,6 +17,7 @@ from wire import Refused, Wire
 from rmq_ha.client.requests import send_request
 from rmq_ha.model.flags import TRANSACTION_COMMIT
 from rmq_ha.model.properties import encode_properties
+from rmq_ha.model.topics import OP_HALF_TOPIC
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
@@ -53,6 +54,11 @@ def keys(server: Server, topic: str) -> Counter[str]:
 def until_visible(rig: Rig, server: Server, topic: str, wanted: set[str]) -> Counter[str]:
     rig.until(lambda: set(keys(server, topic)) >= wanted, 20, f"all of {topic}", server)
     return keys(server, topic)
+
+
+def end_of(server: Server, topic: str) -> int:
+    with Wire(server.address) as wire:
+        return wire.max_offset(topic, 0)
 
 
 def create(server: Server, *topics: str) -> None:
@@ -204,6 +210,8 @@ def test_slave_goes_on_with_the_checks(shared_rig: Rig, java_master: bool) -> No
             done = producer.leave_open(topic, "done")
             producer.leave_open(topic, *left)
             producer.commit(done[0])
+        until_visible(own, pair.master, topic, {"done"})  # nobody answers a commit
+        own.until(lambda: end_of(pair.master, OP_HALF_TOPIC) > 0, 20, "its mark", pair.master)
         pair.wait_for_topic(topic)
         pair.wait_same()
         pair.master.kill()

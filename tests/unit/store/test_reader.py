@@ -79,7 +79,7 @@ def test_a_filter_that_takes_long_gives_the_turn_back() -> None:
 
     class Slow(ByContent):
         def matches_record(self, record: bytes) -> bool:
-            now[0] += 0.001
+            now[0] += 0.005
             return super().matches_record(record)
 
     reader = MessageReader(rig.config, rig.log, rig.queues, rig.memory, False, lambda: now[0])
