@@ -16,9 +16,9 @@ from rmq_ha.seams import Disk, Worker
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.delay_offsets import DelayOffsets
 from rmq_ha.store.delayed import DelayLevel, check_deliverable, message_of
-from rmq_ha.store.delivered import DeliveredCopies
 from rmq_ha.store.format.commitlog import Record, decode_record, store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, is_extension_address
+from rmq_ha.store.lookback import LookBack, Unit
 
 Put = Callable[[list[Message], Callable[[list[PutMessageResult]], None]], None]
 Delivered = Callable[[int, list[Message], list[PutMessageResult]], None]
@@ -30,8 +30,6 @@ _RETRY_AFTER_FAULT_S = 10.0
 _LONGEST_SLEEP_S = 30.0
 # Messages that are delivered in one turn, of all levels together.
 _BATCH = 64
-# What a slave's copy of the progress, and a delivery that fell behind, may be ahead of its log.
-_AHEAD_MS = 15_000
 _UNKNOWN_DELAY_MS = 1 << 62
 
 
@@ -77,8 +75,7 @@ class ScheduleMessageService:
         self._offsets = DelayOffsets(clock, disk, worker, store_path, flush_interval_ms)
         self._levels: dict[int, DelayLevel] = {}
         self._timer: IDelayedCall | None = None
-        self._copies: DeliveredCopies | None = None
-        self._log_ended_ms = 0
+        self._look_back = LookBack(queues, record_at, self._planned)
 
     @property
     def offset_table(self) -> dict[int, int]:
@@ -129,7 +126,7 @@ class ScheduleMessageService:
         for topic, queue_id in [key for key, _ in self._queues.items()]:
             if topic == SCHEDULE_TOPIC and queue_id >= len(self._levels_ms):
                 self._add_forgotten_level(queue_id + 1)
-        self._look_back()
+        self._look_back.begin(self._levels.values(), self._newest_ms())
         for level in self._levels.values():
             self._wake(level, _FIRST_DELAY_S)
 
@@ -150,45 +147,13 @@ class ScheduleMessageService:
                 count=queue.max_offset - level.offset,
             )
 
-    def _look_back(self) -> None:
-        """Where the recorded progress may be wrong, have the log asked. Spec: section 10.5."""
-        ended = self._log_ended_ms = self._newest_ms()
-        if ended <= 0:
-            return
-        since: list[int] = []
-        for level in self._levels.values():
-            queue = self._queue(level.number)
-            if queue is None:
-                continue
-            level.offset = self._first_due_from(level, queue, ended - _AHEAD_MS)
-            first = queue.units(level.offset, 1)
-            if first:
-                level.unsure_until = queue.max_offset
-                due = self._planned(level, *first[0])
-                if due <= ended:
-                    since.append(due)
-        if since:
-            self._copies = DeliveredCopies(self._queues, self._record_at, min(since))
-
-    def _first_due_from(self, level: DelayLevel, queue: ConsumeQueue, ms: int) -> int:
-        """The first queue offset below the recorded one whose message was due at `ms` or later."""
-        low, high = queue.min_offset, level.offset
-        while low < high:
-            middle = (low + high) // 2
-            units = queue.units(middle, 1)
-            if units and units[0][1] != FILLER_SIZE and self._planned(level, *units[0]) >= ms:
-                high = middle
-            else:
-                low = middle + 1
-        return low
-
     def stop(self) -> "Deferred[bool]":
         """Deliver no more; fires when delayOffset.json is written (or the disk refused)."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._levels.clear()
-        self._copies = None
+        self._look_back.end()
         return self._offsets.stop()
 
     # Turns
@@ -269,7 +234,7 @@ class ScheduleMessageService:
                 level.mark(queue.max_offset, self._clock.seconds())
                 break
             record = None if end in level.stored_ahead else self._record(unit[0], unit[1])
-            is_done = record is None or self._is_done(level, end, unit, record)
+            is_done = record is None or self._look_back.is_delivered(level, end, unit, record)
             if is_done is None:
                 break  # in the next turn it will be known
             if record is not None and not is_done:
@@ -291,16 +256,15 @@ class ScheduleMessageService:
         level.offset = queue.next_file_offset(level.offset)
         return _RETRY_S
 
-    def _planned(self, level: DelayLevel, physical_offset: int, size: int, tags_code: int) -> int:
+    def _planned(self, level: DelayLevel, unit: Unit) -> int:
         """When the message was to be delivered, ms."""
+        physical_offset, size, tags_code = unit
         if not is_extension_address(tags_code):
             return tags_code
         stored = store_timestamp_of(self._record_at(physical_offset, size) or b"")
         return stored + level.delay_ms
 
-    def _wait(
-        self, level: DelayLevel, queue: ConsumeQueue, offset: int, unit: tuple[int, int, int]
-    ) -> int:
+    def _wait(self, level: DelayLevel, queue: ConsumeQueue, offset: int, unit: Unit) -> int:
         """
         Ms until delivery.
 
@@ -309,7 +273,7 @@ class ScheduleMessageService:
         """
         if unit[1] == FILLER_SIZE:
             return 0
-        wait = self._planned(level, *unit) - self._now_ms()
+        wait = self._planned(level, unit) - self._now_ms()
         if wait <= level.delay_ms:
             return wait
         return level.longest_wait_ms(offset, queue.max_offset, self._clock.seconds())
@@ -330,22 +294,6 @@ class ScheduleMessageService:
                 error=error,
             )
             return None
-
-    def _is_done(
-        self, level: DelayLevel, offset: int, unit: tuple[int, int, int], record: Record
-    ) -> bool | None:
-        """Delivered before this start; None: not known yet."""
-        if offset >= level.unsure_until:
-            return False
-        is_done: bool | None = False
-        if self._copies is not None and self._planned(level, *unit) <= self._log_ended_ms:
-            is_done = self._copies.take(record)
-        if is_done:
-            level.found += 1
-            level.stored_ahead.add(offset)  # each copy is found once; this may be asked again
-        elif is_done is False and offset < level.recorded:
-            level.again += 1
-        return is_done
 
     def _put_batch(
         self, level: DelayLevel, messages: list[Message], offsets: list[int], end: int, pause: float
@@ -405,21 +353,7 @@ class ScheduleMessageService:
             level.stored_ahead = {ahead for ahead in level.stored_ahead if ahead >= offset}
         # Also where that is less than what the file said: a crash now must not lose the rest.
         self._offsets.delivered(level.number, offset)
-        if level.unsure_until and offset >= level.unsure_until:
-            self._sure(level)
-
-    def _sure(self, level: DelayLevel) -> None:
-        level.unsure_until = 0
-        if level.found or level.again:
-            self.log.info(
-                "delay level {delay_level}: {found} messages after the recorded progress, or just "
-                "before it, were delivered already; {again} before it were not and are now",
-                delay_level=level.number,
-                found=level.found,
-                again=level.again,
-            )
-        if not any(other.unsure_until for other in self._levels.values()):
-            self._copies = None
+        self._look_back.reached(level, offset)
 
 
 def _wake_time(level: DelayLevel) -> float:

@@ -15,7 +15,7 @@ from rmq_ha.errors import RemotingError
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.store.lookback import LookBack
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simcluster import SimCluster
@@ -125,7 +125,7 @@ def test_fail_over(seed: int, role: BrokerRole) -> None:
 
 def test_progress_file_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the scenario finds when the log is not asked: hundreds come twice, others never."""
-    monkeypatch.setattr(ScheduleMessageService, "_look_back", lambda self: None)
+    monkeypatch.setattr(LookBack, "begin", lambda self, levels, ended_ms: None)
     _, doubled = lost_and_doubled(run_scenario(0, BrokerRole.SYNC_MASTER)[0])
     assert len(doubled) > 100
     lost, _ = lost_and_doubled(run_scenario(1, BrokerRole.ASYNC_MASTER)[0])
