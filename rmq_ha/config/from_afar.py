@@ -22,7 +22,9 @@ _REASONS = {
     "says which DLedger group this broker belongs to": (
         "enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId"
     ),
-    "says who may do what": "aclEnable dLegerOperatorHosts",
+    "says who may do what": (
+        "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey dLegerOperatorHosts"
+    ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }
 _BY_KEY = {key: reason for reason, keys in _REASONS.items() for key in keys.split()}

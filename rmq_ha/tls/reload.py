@@ -37,6 +37,7 @@ class TlsReload:
     def __init__(self, host: Host, parts: Sequence[Part]) -> None:
         """:param parts: each keeps what it had when its new files do not fit."""
         self._disk = host.disk
+        self._worker = host.worker
         self._parts = parts
         self._seen = self._look()
         self._has_changed = False
@@ -71,8 +72,11 @@ class TlsReload:
             self.log.info("TLS settings and certificates read again: for new connections")
         return is_good
 
-    def _check(self) -> None:
-        now = self._look()
+    def _check(self) -> "Deferred[None]":
+        """A directory may be on another machine: the reactor does not wait for it."""
+        return self._worker.call(self._look).addCallback(self._looked)
+
+    def _looked(self, now: list[tuple[str, int, int]]) -> None:
         if now != self._seen:
             self._seen = now
             self._has_changed = True

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from material import Files, now_ms, talk
+from twisted.internet.defer import execute
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, globalLogPublisher
 
@@ -13,6 +14,7 @@ from rmq_ha.tls.reload import TlsReload
 from rmq_ha.tls.server import ServerTls
 
 REAL = {"tls.test.mode.enable": "false"}
+AT_ONCE = SimpleNamespace(call=execute)
 
 
 class WatchedFiles(Files):
@@ -40,7 +42,7 @@ class Place:
         self.clock = Clock()
         options = REAL | self.files.put_pair("tls.server", "old")
         self.server = ServerTls(options, self.files.read_bytes, now_ms)
-        host: Any = SimpleNamespace(clock=self.clock, disk=self.files)
+        host: Any = SimpleNamespace(clock=self.clock, disk=self.files, worker=AT_ONCE)
         self.reload = TlsReload(host, [self.server])
         self.errors: list[str] = []
         self.reload.start()
@@ -122,7 +124,7 @@ def test_a_file_that_is_away_for_a_moment(place: Place) -> None:
 def test_nothing_is_watched_where_nothing_was_read() -> None:
     clock = Clock()
     rules = ServerTls({}, Files().read_bytes, now_ms)
-    host: Any = SimpleNamespace(clock=clock, disk=WatchedFiles())
+    host: Any = SimpleNamespace(clock=clock, disk=WatchedFiles(), worker=AT_ONCE)
     reload = TlsReload(host, [rules])
     reload.start()
     assert clock.getDelayedCalls() == []
