@@ -127,8 +127,12 @@ class _PrettyWriter(_Writer):
         if not members:
             return "{}"
         end = "\n" + "\t" * depth
-        pieces = [f"{self._key(name)}:{self.text(item, depth + 1)}" for name, item in members]
-        if isinstance(members[0][0], int):
+        if isinstance(members[0][0], ObjectKey):
+            keys = [(self._map(name, depth + 1), item) for name, item in members]
+        else:
+            keys = [(self._key(name), item) for name, item in members]
+        pieces = [f"{name}:{self.text(item, depth + 1)}" for name, item in keys]
+        if isinstance(members[0][0], int | ObjectKey):
             return "{" + ",".join(pieces) + end + "}"
         start = end + "\t"
         return "{" + start + ("," + start).join(pieces) + end + "}"
