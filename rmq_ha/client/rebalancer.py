@@ -23,6 +23,7 @@ from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.wire.bodies import MessageQueue
 
 AGAIN_SECONDS = 1.0
+_MOST_PATIENT_SECONDS = 16.0
 
 
 class QueueOwner(Protocol):
@@ -82,6 +83,8 @@ class Rebalancer:
         )
         self._running: Deferred[None] | None = None
         self._once_more = False
+        self._is_unrouted = False
+        self._patience = AGAIN_SECONDS
         self._retry: IDelayedCall | None = None
         self._stopped = False
 
@@ -128,15 +131,29 @@ class Rebalancer:
     async def _rounds(self) -> None:
         complete = True
         while not self._stopped:
-            self._once_more = False
+            self._once_more = self._is_unrouted = False
             complete = True
             for topic in self._owner.topics():
                 complete = await self._topic(topic) and complete
             await self._not_subscribed()
             if not self._once_more:
                 break
-        if not complete and not self._stopped and self._retry is None:
-            self._retry = self._clock.callLater(AGAIN_SECONDS, self._again)
+        pause = self._pause(complete)
+        if pause and not self._stopped and self._retry is None:
+            self._retry = self._clock.callLater(pause, self._again)
+
+    def _pause(self, complete: bool) -> float:
+        """
+        Seconds to the next try; 0: the next round is soon enough.
+
+        A topic that was just created has a route within moments; one that nobody creates is asked
+        for more and more rarely.
+        """
+        if not self._is_unrouted:
+            self._patience = AGAIN_SECONDS
+            return 0.0 if complete else AGAIN_SECONDS
+        pause, self._patience = self._patience, min(2 * self._patience, _MOST_PATIENT_SECONDS)
+        return pause if complete else AGAIN_SECONDS
 
     def _again(self) -> None:
         self._retry = None
@@ -155,6 +172,7 @@ class Rebalancer:
             share = await self._share(topic, queues)
         except NoRoute as error:
             if not topic.startswith(RETRY_PREFIX):
+                self._is_unrouted = True
                 self.log.debug("{reason}", reason=error)
             return True
         except RmqHaError as error:

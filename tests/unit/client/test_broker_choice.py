@@ -1,0 +1,74 @@
+"""Whom to pull from."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.client.broker_choice import BrokerChoice
+from rmq_ha.wire.bodies import MessageQueue
+
+QUEUE = MessageQueue("T", "b", 0)
+BOTH = {0: "master", 1: "slave"}
+
+
+class Clock:
+    now = 0.0
+
+    def seconds(self) -> float:
+        return self.now
+
+
+def test_the_broker_suggests_and_the_next_one_is_asked() -> None:
+    choice = BrokerChoice(Clock().seconds)
+    assert choice.address(QUEUE, BOTH) == ("master", 0)
+    choice.suggest(QUEUE, 1)
+    assert choice.address(QUEUE, BOTH) == ("slave", 1)
+    assert choice.address(QUEUE, {0: "master"}) == ("master", 0)
+    assert choice.address(QUEUE, {0: "master", 2: "second"}) == ("second", 2)
+    assert choice.address(QUEUE._replace(queue_id=1), BOTH) == ("master", 0)
+    choice.suggest(QUEUE, 0)
+    assert choice.address(QUEUE, BOTH) == ("master", 0)
+    assert choice.address(QUEUE, {1: "slave"}) == ("slave", 1)
+    assert choice.address(QUEUE, {}) is None
+
+
+def test_who_cannot_be_reached_is_passed_over_for_a_while() -> None:
+    clock = Clock()
+    choice = BrokerChoice(clock.seconds)
+    choice.failed("master")
+    assert choice.address(QUEUE, BOTH) == ("slave", 1)
+    assert choice.address(QUEUE, {0: "master"}) == ("master", 0)
+    clock.now = 5.0
+    assert choice.address(QUEUE, BOTH) == ("master", 0)
+    choice.failed("master")
+    choice.answered("master")
+    assert choice.address(QUEUE, BOTH) == ("master", 0)
+    choice.failed("master")
+    choice.failed("slave")
+    assert choice.address(QUEUE, BOTH) == ("master", 0)
+
+
+def test_a_user_s_choice_stands() -> None:
+    choice = BrokerChoice(Clock().seconds, connect_broker_by_user=True, default_broker_id=1)
+    choice.suggest(QUEUE, 0)
+    choice.failed("slave")
+    assert choice.address(QUEUE, BOTH) == ("slave", 1)
+
+
+@given(
+    addresses=st.dictionaries(st.integers(0, 4), st.sampled_from("abcde")),
+    suggested=st.integers(0, 6),
+    failed=st.lists(st.sampled_from("abcde")),
+)
+def test_some_address_is_chosen_whenever_there_is_one(
+    addresses: dict[int, str], suggested: int, failed: list[str]
+) -> None:
+    choice = BrokerChoice(Clock().seconds)
+    choice.suggest(QUEUE, suggested)
+    for address in failed:
+        choice.failed(address)
+    found = choice.address(QUEUE, addresses)
+    assert (found is None) == (not addresses)
+    if found is not None:
+        assert addresses[found[1]] == found[0]
+        if set(addresses.values()) - set(failed):
+            assert found[0] not in failed

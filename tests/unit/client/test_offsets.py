@@ -1,0 +1,138 @@
+"""Offsets in files, as Java writes them, and with brokers."""
+
+from typing import Any
+
+import pytest
+from consuming import GROUP, Consuming, queue
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
+
+from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.offsets import (
+    LocalFileOffsetStore,
+    ReadOffsetType,
+    RemoteBrokerOffsetStore,
+    decode_offsets,
+    encode_offsets,
+)
+from rmq_ha.client.queue_calls import QueueCalls
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.testing.host import World
+from rmq_ha.wire.bodies import MessageQueue
+
+# Printed by OffsetSerializeWrapper of 4.9.7.
+JAVA = b"""{
+\t"offsetTable":{{
+\t\t\t"brokerName":"broker-a",
+\t\t\t"queueId":3,
+\t\t\t"topic":"T"
+\t\t}:42,{
+\t\t\t"brokerName":"broker-b",
+\t\t\t"queueId":0,
+\t\t\t"topic":"T"
+\t\t}:7
+\t}
+}"""
+TABLE = {MessageQueue("T", "broker-a", 3): 42, MessageQueue("T", "broker-b", 0): 7}
+PATH = "/home/.rocketmq_offsets/c/g/offsets.json"
+
+
+def test_the_file_is_java_s_to_the_byte() -> None:
+    assert encode_offsets(TABLE) == JAVA
+    assert decode_offsets(JAVA) == TABLE
+
+
+@given(
+    st.dictionaries(
+        st.builds(MessageQueue, st.text(), st.text(), st.integers(0, 1 << 31)),
+        st.integers(0, 1 << 62),
+    )
+)
+def test_every_table_comes_back(table: dict[MessageQueue, int]) -> None:
+    assert decode_offsets(encode_offsets(table)) == table
+
+
+@given(st.one_of(st.binary(), st.integers(0, len(JAVA)).map(lambda end: JAVA[:end])))
+def test_any_bytes_are_a_table_or_one_error(data: bytes) -> None:
+    try:
+        table = decode_offsets(data)
+    except ProtocolViolation:
+        return
+    assert all(isinstance(offset, int) for offset in table.values())
+
+
+class Local:
+    """A store on a simulated disk."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.host = self.world.add("client")
+
+    def store(self) -> LocalFileOffsetStore:
+        store = LocalFileOffsetStore(self.host.disk, self.host.worker, PATH)
+        self.wait(store.load())
+        return store
+
+    def wait(self, sequence: Any) -> Any:
+        results: list[Any] = []
+        Deferred.fromCoroutine(sequence).addBoth(results.append)
+        self.world.clock.run_while(lambda: not results, 10)
+        if hasattr(results[0], "raiseException"):
+            results[0].raiseException()
+        return results[0]
+
+
+def test_a_file_is_read_again_and_its_backup_when_it_is_damaged() -> None:
+    local = Local()
+    store = local.store()
+    one, two = TABLE
+    store.update_offset(one, 1, True)
+    local.wait(store.persist_all([one]))
+    store.update_offset(one, 5, True)
+    store.update_offset(one, 3, True)
+    store.update_offset(two, 7, False)
+    store.remove_offset(two)
+    local.wait(store.persist_all([one]))
+    again = local.store()
+    assert local.wait(again.read_offset(one)) == 5
+    assert again.memory(two) == 7
+    assert again.clone_offset_table("T") == {one: 5, two: 7}
+    assert local.wait(again.read_offset(MessageQueue("T", "x", 0))) is None
+    local.host.disk.replace(PATH, b"{broken")
+    assert local.store().memory(one) == 1
+    local.host.disk.replace(PATH + ".bak", b"also")
+    with pytest.raises(MQClientError, match="repair it"):
+        local.store()
+
+
+def test_a_java_client_s_file_is_taken_over() -> None:
+    local = Local()
+    local.host.disk.make_dirs(PATH.rpartition("/")[0])
+    local.host.disk.replace(PATH, JAVA)
+    assert local.store().clone_offset_table("") == TABLE
+
+
+def test_brokers_keep_what_is_persisted_and_memory_what_is_owned() -> None:
+    cluster = Consuming("a")
+    client = cluster.client()
+    cluster.wait(client.start())
+    cluster.wait(client.route("topic"))
+    store = RemoteBrokerOffsetStore(QueueCalls(client), GROUP)
+    cluster.wait(store.load())
+    assert cluster.wait(store.read_offset(queue("a", 1))) == 0
+    for number in range(3):
+        store.update_offset(queue("a", number), 10 + number, True)
+    cluster.wait(store.persist_all([queue("a", 0), queue("a", 1)]))
+    cluster.run(1)
+    assert cluster.committed("a") == {0: 10, 1: 11}
+    assert store.memory(queue("a", 2)) is None
+    store.update_offset(queue("a", 0), 4, False)
+    kind = ReadOffsetType.READ_FROM_STORE
+    assert cluster.wait(store.read_offset(queue("a", 0))) == 4
+    assert cluster.wait(store.read_offset(queue("a", 0), kind)) == 10
+    memory = ReadOffsetType.READ_FROM_MEMORY
+    assert cluster.wait(store.read_offset(queue("a", 3), memory)) is None
+    cluster.wait(store.persist(queue("zzz", 0)))
+    store.update_offset(queue("zzz", 0), 1, True)
+    cluster.wait(store.persist(queue("zzz", 0)))  # nobody to tell: it is logged
