@@ -48,7 +48,7 @@ def test_determinism():
     """Equal seeds give equal digests, whatever the order of sets and hashes in the process."""
     script = (
         "from rmq_ha.testing.simulate import run_raft\n"
-        "print([run_raft(seed, 3).digest for seed in (3, 4, 5)], run_raft(3, 5).digest)"
+        "print(*[run_raft(seed, 3).digest for seed in (3, 4, 5)], run_raft(3, 5).digest)"
     )
     digests = {
         subprocess.run(
@@ -61,7 +61,7 @@ def test_determinism():
         for seed in ("1", "2")
     }
     assert len(digests) == 1
-    assert len(set(digests.pop().replace("[", "").replace("]", ",").split(","))) == 5
+    assert len(set(digests.pop().split())) == 4
 
 
 # Planted bugs
