@@ -184,9 +184,8 @@ class BrokerController:
             self.host, self.configuration, self.commit_log, self.host.memory_bytes
         )
         self.store.attach_replication(self.replication)
-        if self.configuration.broker.enable_calc_filter_bit_map and not self.is_slave:
-            # A slave's filters are born by another clock than its messages.
-            self.store.queues.bit_map_of = self.consumer_filters.bit_map
+        if self.configuration.broker.enable_calc_filter_bit_map:
+            self.store.queues.bit_map_of = self._bit_map_of
         self.store.schedule.on_delivered = self.stats.delivered
         for plugin in plugins[IDispatcherPlugin]:
             self.store.add_dispatcher(
@@ -400,6 +399,10 @@ class BrokerController:
     def _persist_filters(self) -> "Deferred[bool]":
         self.consumer_filters.clean()
         return self.consumer_filters.persist_if_dirty()
+
+    def _bit_map_of(self, request: DispatchRequest) -> bytes | None:
+        """None on a slave: its filters are born by another clock than its messages."""
+        return None if self.is_slave else self.consumer_filters.bit_map(request)
 
     def delay_offset_table(self) -> dict[int, int]:
         """Delay level to next offset: the delivery's own, or a slave's copy of it."""

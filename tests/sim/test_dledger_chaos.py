@@ -31,12 +31,13 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         self.random = random = BrokerGroup(seed).world.random("chaos")
         self.flush = random.choice((FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH))
-        batch = random.random() < 0.3
+        batch = random.choice((0, 0, 700, 262144))
         size = random.choice((3, 3, 5))
 
         def change(configuration: Any) -> None:
             configuration.store.flush_disk_type = self.flush
-            configuration.store.enable_batch_push = batch
+            configuration.ours.dledger_push_batch_size = batch
+            configuration.store.enable_batch_push = batch == 0 and size == 5
 
         self.group = BrokerGroup(seed, size, change).start()
         self.acked: list[bytes] = []
