@@ -64,6 +64,7 @@ from rmq_ha.interfaces import (
 )
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
+from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.plugins import checked, load_configured
