@@ -16,6 +16,8 @@ from rig import Rig, Server
 from wire import Refused, Wire
 
 from rmq_ha.client.requests import send_request
+from rmq_ha.model.message import offset_msg_id
+from rmq_ha.wire import fastjson
 
 OURS, JAVA = "broker-ours", "broker-java"
 SETTINGS = {
@@ -257,6 +259,45 @@ def test_pull_and_lite_pull(story: Story, broker: str) -> None:
         range(QUEUES), per_queue
     )
     assert story.committed(broker, f"g-pull-{broker}", topic) == {0: per_queue + 1}
+
+
+@BROKERS
+def test_operators_see_it_have_it_consume_one_and_set_it_back(story: Story, broker: str) -> None:
+    """Codes 203, 307, 309, 223 and 222, by way of the broker."""
+    wire, topic, by = story.wires[broker], f"cast-{broker}", f"watched-{broker}"
+    group = f"g-{by}"
+    story.tell("start", by, group=group, topic=topic)
+    story.started()
+    sent = story.sent[topic]
+    story.arrived(by, sent)
+    connections = fastjson.parse(wire.call(203, consumerGroup=group).body or b"")
+    (client,) = connections["connectionSet"]
+    assert client["language"] == "PYTHON"
+    assert connections["consumeType"] == "CONSUME_PASSIVELY"
+    whom = {"consumerGroup": group, "clientId": client["clientId"]}
+    info = fastjson.parse(wire.call(307, jstackEnable="false", **whom).body or b"")
+    assert info["properties"]["PROP_CONSUMEORDERLY"] == "false"
+    assert info["statusTable"][topic]["consumeOKTPS"] > 0
+    assert len([queue for queue in info["mqTable"] if dict(queue)["topic"] == topic]) == QUEUES
+    (first, *_) = wire.pull_all(topic, 0)
+    where = offset_msg_id(first.store_host, first.physical_offset)
+    result = fastjson.parse(wire.call(309, msgId=where, topic=topic, **whom).body or b"")
+    assert result["consumeResult"] == "CR_SUCCESS"
+    assert story.arrived(by, [first.body.decode()] * 2)
+    for number in range(QUEUES):
+        lane = story.lane(broker, topic, number)
+        assert story.ours.until(
+            lambda number=number, lane=lane: (
+                story.committed(broker, group, topic).get(number) == len(lane)
+            ),
+            10,
+            "the offsets",
+        )
+    status = fastjson.parse(wire.call(223, topic=topic, group=group, clientAddr="").body or b"")
+    (table,) = status["consumerTable"].values()
+    assert sum(table.values()) == len(sent)
+    wire.call(222, topic=topic, group=group, timestamp=0, isForce="true")
+    story.arrived(by, sent * 2)
 
 
 class Mixed:

@@ -12,6 +12,7 @@ from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.listening import ConsumeConcurrentlyStatus
 from rmq_ha.client.offsets import RemoteBrokerOffsetStore
 from rmq_ha.client.queue_calls import QueueCalls
+from rmq_ha.client.requests import send_request
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.bodies import MessageQueue
@@ -336,3 +337,26 @@ def test_hooks_see_every_call_and_a_broken_one_breaks_nothing() -> None:
     cluster.run(2)
     assert seen == [("CONSUME_SUCCESS", True, 1)] * 2
     assert len(cluster.got["c1"]) == 2
+
+
+def test_a_namespace_is_seen_by_brokers_only() -> None:
+    cluster = Consuming("a")
+    cluster.create("a", f"ns%{TOPIC}", 4)
+    seen: list[Any] = []
+
+    def listener(messages: Any, context: Any) -> Any:
+        seen.append((messages[0].topic, messages[0].reconsume_times))
+        context.delay_level_when_next_consume = 1
+        return LATER if len(seen) == 1 else None
+
+    client = cluster.client("c1", namespace="ns")
+    consumer = cluster.consumer(client=client, listener=listener)
+    now = cluster.hosts["sender"].now_ms()
+    command = send_request("p", f"ns%{TOPIC}", 0, b"x", "", now)
+    cluster.wait(cluster.sender.invoke(cluster.address("a"), command, 3000))
+    cluster.run(5)
+    assert seen == [(TOPIC, 0), (TOPIC, 1)]
+    assert len(of_topic(consumer)) == 4
+    cluster.wait(consumer.stop())
+    cluster.run(1)
+    assert dict(cluster.brokers["a"].consumer_offsets.queues(f"ns%{GROUP}", f"ns%{TOPIC}"))[0] == 1
