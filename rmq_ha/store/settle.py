@@ -98,8 +98,12 @@ class PutSettler:
         ]
         if status is not PutMessageStatus.PUT_OK:
             for own, append in results:
-                if append is not None and own is not PutMessageStatus.PUT_OK:
+                if append is None or own is PutMessageStatus.PUT_OK:
+                    continue
+                if own.is_stored:
                     self._outcomes.stored_less_safely(own, append.message_count)
+                else:  # written, but no quorum of a group has it
+                    self._outcomes.not_stored(own, append.message_count)
         return results
 
     def _own_status(self, append: AppendResult) -> PutMessageStatus:
