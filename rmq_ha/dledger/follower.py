@@ -134,11 +134,15 @@ class Follower:
         """More of the ledger is stored."""
         if not self._unstored:
             return
-        limit, waiting = self._storage.index, self._unstored
-        self._unstored = [one for one in waiting if one.index > limit]
+        limit, end = self._storage.index, self._member.ledger.end_index
+        waiting, self._unstored = self._unstored, []
         for one in waiting:
             if one.index <= limit:
                 self._answer(one.token, one.request, _OK)
+            elif one.index > end:  # cut off meanwhile
+                self._answer(one.token, one.request, _INCONSISTENT)
+            else:
+                self._unstored.append(one)
         if self._unstored:
             self._storage.want(max(one.index for one in self._unstored))
 
