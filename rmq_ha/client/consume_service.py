@@ -151,7 +151,7 @@ class Caller:
             self._before(call)
         try:
             outcome = self._parts.listener(call.messages, call.context)
-            later = as_deferred(outcome)
+            later = None if outcome is None else as_deferred(outcome)
         except Exception:
             outcome, later = Failure(), None  # type: ignore[no-untyped-call]
         if later is None:

@@ -71,6 +71,8 @@ class ConsumeOrderlyContext:
 
 def as_deferred(outcome: Any) -> "Deferred[Any] | None":
     """What a coroutine, a Deferred or asyncio's Future will say; None: `outcome` is the answer."""
+    if isinstance(outcome, Enum):
+        return None
     if isinstance(outcome, Deferred):
         return outcome
     if iscoroutine(outcome):
