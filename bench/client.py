@@ -5,7 +5,8 @@
 
 Each figure comes from a process of its own: sends a second at 1, 64 and 256 in flight, messages
 consumed a second, processor time a message (with the start of the process), largest resident
-memory. Java needs some ten thousand messages to warm up. `--pypi` names an interpreter that has the package `rocketmq` (see WHY).
+memory. Java needs some ten thousand messages to warm up. `--pypi` names an interpreter that has
+the package `rocketmq` (see WHY).
 """
 
 from __future__ import annotations
