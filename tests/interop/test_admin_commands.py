@@ -47,6 +47,12 @@ class JavaBroker:
 
     def admin(self, *arguments: Any, expect: int = 0) -> list[Any]:
         """The JSON lines of a command's stdout."""
+        code, out, err = self.run(*arguments)
+        assert code == expect, (arguments, code, out, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def run(self, *arguments: Any) -> tuple[Any, str, str]:
+        """Exit code, stdout and stderr of a command."""
         out, err, code = StringIO(), StringIO(), None
         with (
             patch.dict(os.environ, NAMESRV_ADDR=self.namesrv),
@@ -58,8 +64,7 @@ class JavaBroker:
                 main(["--json", *map(str, arguments)], prog_name="rmqha-admin")
             except SystemExit as end:
                 code = end.code
-        assert code == expect, (arguments, code, out.getvalue(), err.getvalue())
-        return [json.loads(line) for line in out.getvalue().splitlines()]
+        return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +87,8 @@ def java(shared_rig: Rig) -> JavaBroker:
 def test_what_was_sent_is_found(java: JavaBroker) -> None:
     """By key, unique id and place, as the Java client's messages are."""
     ours = java.admin("produce", TOPIC, "by command", "--key", "k1", "--tags", "B")[0]
-    theirs = java.rig.peer(
-        "produce", "--namesrv", java.namesrv, "--topic", TOPIC, "--count", 1, "--verbose"
-    )[0]
+    options = ("--count", 1, "--verbose", "--send-timeout", 20_000)
+    theirs = java.rig.peer("produce", "--namesrv", java.namesrv, "--topic", TOPIC, *options)[0]
     java.rig.until(
         lambda: any(
             item["body"] == "by command"
@@ -92,6 +96,12 @@ def test_what_was_sent_is_found(java: JavaBroker) -> None:
         ),
         20,
         "the command's message in a queue",
+        java.broker,
+    )
+    java.rig.until(
+        lambda: java.run("message", "show", ours["msg_id"], "-t", TOPIC)[0] == 0,
+        20,
+        "the command's message in the index",
         java.broker,
     )
     assert java.admin("message", "show", ours["msg_id"], "-t", TOPIC)[0]["body"] == "by command"

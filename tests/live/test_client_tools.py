@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 
 from rmq_ha.admin import session
 from rmq_ha.admin.main import main
+from rmq_ha.admin.session import NOT_FOUND
 from rmq_ha.client.aio import connect
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import BrokerRefused, MQClientError
@@ -129,8 +130,17 @@ class Admin:
         self._environ = {"NAMESRV_ADDR": namesrv, **environ}
 
     def __call__(self, *arguments: Any, expect: int = 0) -> tuple[str, str]:
-        """What it wrote to stdout and stderr."""
-        out, err, code = StringIO(), StringIO(), 0
+        """What it wrote to stdout and stderr; route and index of what is new may take a moment."""
+        deadline = time.monotonic() + 15
+        code, out, err = self._run(arguments)
+        while code == NOT_FOUND != expect and time.monotonic() < deadline:
+            time.sleep(0.1)
+            code, out, err = self._run(arguments)
+        assert code == expect, (arguments, code, out, err)
+        return out, err
+
+    def _run(self, arguments: tuple[Any, ...]) -> tuple[Any, str, str]:
+        out, err, code = StringIO(), StringIO(), None
         with (
             patch.dict(os.environ, self._environ),
             patch.object(session, "react", react_in_loop),
@@ -140,9 +150,8 @@ class Admin:
             try:
                 main([str(item) for item in arguments], prog_name="rmqha-admin")
             except SystemExit as end:
-                code = end.code  # type: ignore[assignment]
-        assert code == expect, (arguments, code, out.getvalue(), err.getvalue())
-        return out.getvalue(), err.getvalue()
+                code = end.code
+        return code, out.getvalue(), err.getvalue()
 
     def json(self, *arguments: Any, **more: Any) -> list[Any]:
         """The JSON lines of its stdout."""
