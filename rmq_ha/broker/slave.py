@@ -179,6 +179,8 @@ class SlaveSynchronize:
             try:
                 is_written = await kind.copy(master)
             except Exception as error:  # whatever it was, the other tables are copied
+                if self._master != master:
+                    return
                 self._failed(kind, master, error)
                 continue
             if not is_written:
@@ -203,26 +205,37 @@ class SlaveSynchronize:
             )
         kind.last_error = text
 
+    def _check(self, master: str) -> None:
+        """:raises RemotingError: it is not the master any more, but perhaps this broker is."""
+        if self._master != master:
+            raise RemotingError(f"{master} is not the master any more")
+
     async def _copy_topics(self, master: str) -> bool:
         try:
             snapshot = await self._api.topic_configs(fast_address(master))
         except (RemotingError, ProtocolViolation):
             # A master without that port (a firewall, or none of Java's) has it on the main one.
             snapshot = await self._api.topic_configs(master)
+        self._check(master)
         if snapshot.version != self._topics.data_version:
             self.log.info("topics replaced by those of master {peer}", peer=master)
             return await self._topics.replace_all(snapshot.version, snapshot.topics)
         return await self._topics.persist_if_dirty()
 
     async def _copy_consumer_offsets(self, master: str) -> bool:
-        self._consumer_offsets.merge(await self._api.consumer_offsets(master))
+        offsets = await self._api.consumer_offsets(master)
+        self._check(master)
+        self._consumer_offsets.merge(offsets)
         return await self._consumer_offsets.persist_if_dirty()
 
     async def _copy_delay_offsets(self, master: str) -> bool:
-        return await self._delay_offsets.take(await self._api.delay_offsets(master))
+        offsets = await self._api.delay_offsets(master)
+        self._check(master)
+        return await self._delay_offsets.take(offsets)
 
     async def _copy_groups(self, master: str) -> bool:
         snapshot = await self._api.subscription_groups(master)
+        self._check(master)
         if snapshot.version != self._groups.data_version:
             self.log.info("consumer groups replaced by those of master {peer}", peer=master)
             return await self._groups.replace_all(snapshot.version, snapshot.groups)

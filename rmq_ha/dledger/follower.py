@@ -1,5 +1,6 @@
 """A follower's half of replication: what it does with the leader's pushes."""
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,7 @@ class Follower:
         self._early: dict[int, _Waiting] = {}
         self._early_bytes = 0
         self._gap_at = NEVER
-        self._unstored: list[_Waiting] = []
+        self._unstored: deque[_Waiting] = deque()
         self._term = -1
         self.matched = -1
         member.observers.append(self._role_changed)
@@ -66,7 +67,7 @@ class Follower:
         member = self._member
         if member.role is not Role.FOLLOWER:
             self._drop_early(ResponseCode.NOT_FOLLOWER)
-            unstored, self._unstored = self._unstored, []
+            unstored, self._unstored = self._unstored, deque()
             for waiting in unstored:
                 self._answer(waiting.token, waiting.request, ResponseCode.NOT_FOLLOWER)
         if member.term != self._term:
@@ -125,17 +126,25 @@ class Follower:
     def _finish(self, request: PushEntryRequest, token: Any, code: int, index: int) -> None:
         """Answer; a success, which vouches for entries, once those are stored."""
         if code == _OK and index > self._storage.index:
-            self._unstored.append(_Waiting(request, token, index=index))
+            self._drop_given_up()
+            self._unstored.append(_Waiting(request, token, self._member.now, index))
             self._storage.want(index)
         else:
             self._answer(token, request, code)
+
+    def _drop_given_up(self) -> None:
+        """Of a disk whose sync never ends: what the leader asks again must not pile up here."""
+        limit = self._member.now - self._member.settings.rpc_timeout
+        while self._unstored and self._unstored[0].since < limit:
+            waiting = self._unstored.popleft()
+            self._answer(waiting.token, waiting.request, ResponseCode.DISK_ERROR)
 
     def stored(self) -> None:
         """More of the ledger is stored."""
         if not self._unstored:
             return
         limit, end = self._storage.index, self._member.ledger.end_index
-        waiting, self._unstored = self._unstored, []
+        waiting, self._unstored = self._unstored, deque()
         for one in waiting:
             if one.index <= limit:
                 self._answer(one.token, one.request, _OK)
@@ -224,7 +233,11 @@ class Follower:
         if known < 0:
             return _INCONSISTENT
         if known:
-            if any(ledger.entry(entry.index) != entry for entry in entries[:known]):
+            try:
+                is_same = all(ledger.entry(entry.index) == entry for entry in entries[:known])
+            except (StoreError, OSError) as error:
+                return self._refused("read again", entries[0], error)
+            if not is_same:
                 return _INCONSISTENT
             self.matched = max(self.matched, min(last, ledger.end_index))
             entries = entries[known:]
@@ -273,7 +286,11 @@ class Follower:
             if request.term != self._member.term:
                 return ResponseCode.INCONSISTENT_TERM
             return ResponseCode.INCONSISTENT_LEADER
-        if self._member.ledger.entry(entry.index) != entry:
+        try:
+            is_same = self._member.ledger.entry(entry.index) == entry
+        except (StoreError, OSError) as error:
+            return self._refused("compare", entry, error)
+        if not is_same:
             return _INCONSISTENT
         if is_leader:
             self.matched = max(self.matched, entry.index)
@@ -284,7 +301,10 @@ class Follower:
         member, ledger = self._member, self._member.ledger
         if not self._is_from_leader(request) or entry.term > request.term:
             return _INCONSISTENT
-        is_same = ledger.entry(entry.index) == entry
+        try:
+            is_same = ledger.entry(entry.index) == entry
+        except (StoreError, OSError) as error:
+            return self._refused("compare", entry, error)
         settings = member.settings
         if settings.check_previous and entry.index < self.matched:
             return _OK if is_same else _INCONSISTENT

@@ -10,6 +10,8 @@ from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.values import Role, TermVote
 
 NEVER = 1 << 62
+_MAX_TERM_JUMP = 1 << 32
+"""No honest member is that far ahead: one forged term must not use up all that there are."""
 Handler = Callable[[str, Any, Any], None]
 
 
@@ -71,10 +73,10 @@ class Member:
         """
         Give up any role; the own term stays.
 
-        :param term: known to be in use in the group.
+        :param term: known to be in use in the group; one that cannot be changes nothing.
         :param increase: raise the term at once.
         """
-        if term < self.term:
+        if not self.term <= term <= self.term + _MAX_TERM_JUMP:
             return
         self.known_max_term = max(self.known_max_term, term)
         self.wants_increase |= increase

@@ -240,3 +240,21 @@ def test_fast_address() -> None:
     for bad in ("", "host", ":1", "h:x"):
         with pytest.raises(ProtocolViolation):
             fast_address(bad)
+
+    def test_what_comes_after_the_end_is_not_taken(self) -> None:
+        """A broker that has become the master meanwhile would lose its own topics and offsets."""
+        late: Deferred[RemotingCommand] = Deferred()
+        at_once = self.master.invoke
+
+        def invoke(address: str, command: RemotingCommand, timeout: int) -> Deferred[Any]:
+            found = at_once(address, command, timeout)
+            return late.addCallback(lambda _: found) if command.code == 21 else found
+
+        self.master.invoke = invoke  # type: ignore[method-assign]
+        self.slave.set_master_address(MAIN)
+        self.slave.synchronize()
+        self.slave.stop()
+        late.callback(None)  # type: ignore[arg-type]
+        self.assertEqual(list(self.topics.table), [])
+        self.assertEqual(self.master.asked, [(FAST, 21)])
+        self.assertEqual(self.slave.statistics()["topics"]["failures"], 0)

@@ -10,9 +10,10 @@ from rmq_ha.dledger.messages import (
     LeadershipTransferRequest,
     MetadataRequest,
     PushEntryRequest,
+    PushEntryResponse,
 )
 from rmq_ha.dledger.values import Entry, Role
-from rmq_ha.errors import LedgerFull
+from rmq_ha.errors import CorruptRecord, LedgerFull
 from rmq_ha.testing.dledger_script import GROUP, Script
 
 APPEND, COMMIT = PushType.APPEND, PushType.COMMIT
@@ -267,6 +268,34 @@ def test_who_waits_for_a_sync_is_not_told_success_in_a_new_term():
     script.node.synced(4, script.now)
     script.run(0)
     assert script.answer_to(token, script.done).code == 405
+
+
+def test_what_waits_for_a_sync_that_never_ends_does_not_pile_up():
+    """The leader asks again after its time is over; the disk is broken, memory is not to follow."""
+    script = follower(sync_before_ack=True)
+    entry = script.next_entry(2)
+    for _ in range(20):
+        assert script.push(APPEND, 2, entry) is None
+        script.run(script.settings.rpc_timeout + 1)
+        script.beat("n0", 2)
+    assert len(script.node._follower._unstored) == 1
+    pushes = [a.message for a in script.of(Answer) if isinstance(a.message, PushEntryResponse)]
+    assert [answer.code for answer in pushes] == [414] * 19
+
+
+def test_an_entry_that_the_disk_cannot_read_is_answered():
+    """An exception would leave the leader without an answer; 406 would have more cut off."""
+    script = follower()
+    two = script.ledger.entry(2)
+
+    def unreadable(index):
+        raise CorruptRecord("the checksum differs")
+
+    script.ledger.entry = unreadable
+    assert script.push(COMPARE, 2, two).code == 414
+    assert script.push(APPEND, 2, two).code == 414
+    assert script.push(TRUNCATE, 2, two).code == 414
+    assert script.ledger.end_index == 3
 
 
 def test_metadata():

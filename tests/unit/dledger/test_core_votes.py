@@ -91,6 +91,16 @@ def test_vote_is_persisted_before_it_is_answered():
     assert answer.message.vote_result is R.ACCEPT
 
 
+def test_a_forged_term_does_not_use_up_all_terms():
+    """One frame with the largest number would end elections for good."""
+    script = follower()
+    assert script.vote("n0", (1 << 63) - 1, 9, 9).vote_result is VoteResult.REJECT_TERM_NOT_READY
+    assert script.beat("n2", (1 << 63) - 1).code == 416
+    assert script.node.term == 2
+    script.vote("n0", 1000, 9, 9)
+    assert script.node.term == 1000
+
+
 def test_raft_5_2_one_vote_in_a_term():
     """The first comes, the others go; also after a restart with what was persisted."""
     script = Script(2)
