@@ -72,6 +72,7 @@ class ConsumerBase:
         self.offset_store = offset_store or self._make_offset_store(config)
         self.queues_to_persist: Callable[[], Collection[MessageQueue]] = list
         self._base_config = config
+        self._watched: set[str] = set()
         self.state = "new"
         self._persisting = Periodic(
             instance.host.clock,
@@ -129,16 +130,33 @@ class ConsumerBase:
         :raises NoNameServer: none answers.
         """
         for topic in topics:
-            self.instance.watch_topic(topic)
+            if self.state in ("stopping", "stopped"):
+                return
+            self.watch(topic)
             try:
                 await self.instance.route(topic)
             except NoRoute as error:
                 if not topic.startswith(RETRY_PREFIX):
                     self.log.warn("{reason}: waiting for it", reason=error)
 
+    def watch(self, topic: str) -> None:
+        """Keep its route fresh until `unwatch`, or the end; twice is harmless."""
+        if topic not in self._watched:
+            self._watched.add(topic)
+            self.instance.watch_topic(topic)
+
+    def unwatch(self, topic: str) -> None:
+        """A topic is consumed no more; harmless when it never was."""
+        if topic in self._watched:
+            self._watched.remove(topic)
+            self.instance.unwatch_topic(topic)
+
     async def persist_offsets(self) -> None:
-        """Write all offsets down now; never fails."""
-        await self.offset_store.persist_all(self.queues_to_persist())
+        """Write all offsets down now; never fails, whatever store an application brings."""
+        try:
+            await self.offset_store.persist_all(self.queues_to_persist())
+        except Exception:
+            self.log.failure("offsets of {group} are not persisted", group=self.group)
 
     def run(self) -> None:
         """It is started: persist offsets every so often."""
@@ -146,9 +164,11 @@ class ConsumerBase:
         self._persisting.start()
 
     async def halt(self) -> None:
-        """It stops: persist offsets for the last time."""
+        """It stops: persist offsets for the last time, and follow no routes."""
         await self._persisting.stop()
         await self.persist_offsets()
+        for topic in list(self._watched):
+            self.unwatch(topic)
 
     def _persist(self) -> object:
         return Deferred.fromCoroutine(self.persist_offsets())
@@ -162,6 +182,23 @@ class ConsumerBase:
         if self.state != "new":
             raise NotStarted(f"{self!r} was started before: make a new one")
         self.state = "starting"
+
+    def must_go_on(self) -> None:
+        """
+        After each wait in a start.
+
+        :raises NotStarted: somebody has stopped it meanwhile.
+        """
+        if self.state not in ("starting", "running"):
+            raise NotStarted(f"{self!r} was stopped before it had started")
+
+    def stops(self) -> bool:
+        """Whether there is something to stop; from now on it is stopping."""
+        before = self.state
+        if before in ("stopping", "stopped"):
+            return False
+        self.state = "stopped" if before == "new" else "stopping"
+        return before != "new"
 
     def must_run(self) -> None:
         """

@@ -120,7 +120,8 @@ class LitePullConsumer:
         """Read it no more; its queues are given up soon."""
         topic = self._base.wrap(topic)
         self._subscriptions.remove(topic)
-        self._instance.unwatch_topic(topic)
+        if topic not in self._listeners:
+            self._base.unwatch(topic)
         if self.is_running:
             self._instance.heartbeat_now()
             self._rebalancer.soon()
@@ -163,7 +164,7 @@ class LitePullConsumer:
         """Be told when a topic gets or loses queues."""
         topic = self._base.wrap(topic)
         self._listeners[topic] = listener
-        self._instance.watch_topic(topic)
+        self._base.watch(topic)
 
     # Life
 
@@ -195,10 +196,12 @@ class LitePullConsumer:
                     await base.calls.check_subscription(
                         base.group, self._instance.client_id, wanted
                     )
+            base.must_go_on()
             self._instance.register_consumer(base.group, self._part)
             base.run()
             self._next_commit_ms = self._now_ms() + self.config.auto_commit_interval_millis
             await self._instance.heartbeat_now()
+            base.must_go_on()
             self._instance.on_route_change(self._route_changed)
             self._take_assigned()
             await self._rebalancer.start()
@@ -208,15 +211,12 @@ class LitePullConsumer:
 
     async def _stop(self) -> None:
         base = self._base
-        if base.state in ("stopped", "stopping"):
+        if not base.stops():
             return
-        base.state = "stopping"
         self._instance.forget_route_change(self._route_changed)
         await self._rebalancer.stop()
         self._queues.stop()
         await base.halt()
-        for topic in [*self._subscriptions, *self._listeners]:
-            self._instance.unwatch_topic(topic)
         await self._part.leave()
         base.state = "stopped"
 
@@ -355,7 +355,7 @@ class LitePullConsumer:
             if queue not in self._by_hand:
                 self._queues.remove(queue)
         for queue in sorted(self._by_hand):
-            self._instance.watch_topic(queue.topic)
+            self._base.watch(queue.topic)
             self._queues.add(queue)
 
     def _visible(self, messages: list[MessageExt]) -> list[MessageExt]:

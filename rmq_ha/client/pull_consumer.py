@@ -121,9 +121,11 @@ class PullConsumer:
             await self._instance.start()
             await base.offset_store.load()
             await base.know_routes(list(self._listeners))
+            base.must_go_on()
             self._instance.register_consumer(base.group, self._part)
             base.run()
             await self._instance.heartbeat_now()
+            base.must_go_on()
             await self._rebalancer.start()
         except BaseException:
             await self._stop()
@@ -131,13 +133,10 @@ class PullConsumer:
 
     async def _stop(self) -> None:
         base = self._base
-        if base.state in ("stopped", "stopping"):
+        if not base.stops():
             return
-        base.state = "stopping"
         await self._rebalancer.stop()
         await base.halt()
-        for topic in self._listeners:
-            self._instance.unwatch_topic(topic)
         await self._part.leave()
         base.state = "stopped"
 

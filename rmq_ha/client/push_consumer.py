@@ -126,7 +126,7 @@ class PushConsumer:
         topic = self._base.wrap(topic)
         self._subscriptions.remove(topic)
         self._stats.forget(topic)
-        self._instance.unwatch_topic(topic)
+        self._base.unwatch(topic)
         if self.is_running:
             self._queues.tell()
             self._rebalance()
@@ -192,14 +192,17 @@ class PushConsumer:
         try:
             await self._instance.start()
             await base.offset_store.load()
+            base.must_go_on()
             self._make_service()
             topics = list(self._subscriptions)
             await base.know_routes(topics)
             await self._check_expressions()
+            base.must_go_on()
             self._started_ms = self._now_ms()
             self._instance.register_consumer(base.group, self)
             base.run()
             await self._queues.tell()
+            base.must_go_on()
             self._instance.on_route_change(self._route_changed)
             assert self._rebalancer is not None
             await self._rebalancer.start()
@@ -254,9 +257,8 @@ class PushConsumer:
 
     async def _stop(self) -> None:
         base = self._base
-        if base.state in ("stopped", "stopping"):
+        if not base.stops():
             return
-        base.state = "stopping"
         self._queues.stop_pulling()
         self._instance.forget_route_change(self._route_changed)
         if self._rebalancer is not None:
@@ -267,8 +269,6 @@ class PushConsumer:
             await self._service.stop(self.config.await_termination_millis_when_shutdown)
         await base.halt()
         await self._queues.release()
-        for topic in self._subscriptions:
-            self._instance.unwatch_topic(topic)
         if self._instance.consumers.get(base.group) is self:
             await self._instance.unregister_consumer(base.group)
         await self._instance.stop_if_unused()

@@ -1,0 +1,138 @@
+"""Consumers that stop at an awkward moment, and queues that go on elsewhere."""
+
+from typing import Any
+
+import pytest
+from consuming import GROUP, TOPIC, Consuming, queue
+from twisted.internet.defer import Deferred
+
+from rmq_ha.client.consumer_settings import (
+    LitePullConsumerConfig,
+    PullConsumerConfig,
+    PushConsumerConfig,
+)
+from rmq_ha.client.errors import NotStarted
+from rmq_ha.client.lite_pull_consumer import LitePullConsumer
+from rmq_ha.client.offsets import RemoteBrokerOffsetStore
+from rmq_ha.client.producer import Producer
+from rmq_ha.client.pull_consumer import PullConsumer
+from rmq_ha.client.push_consumer import PushConsumer
+from rmq_ha.client.queue_calls import QueueCalls
+from rmq_ha.client.settings import ProducerConfig
+
+
+def push(instance: Any, **more: Any) -> PushConsumer:
+    consumer = PushConsumer(instance, GROUP, PushConsumerConfig(), **more)
+    consumer.subscribe(TOPIC)
+    consumer.register_message_listener(lambda messages, context: None)
+    return consumer
+
+
+def lite(instance: Any) -> LitePullConsumer:
+    consumer = LitePullConsumer(instance, GROUP, LitePullConsumerConfig())
+    consumer.subscribe(TOPIC)
+    return consumer
+
+
+def pull(instance: Any) -> PullConsumer:
+    consumer = PullConsumer(instance, GROUP, PullConsumerConfig())
+    consumer.register_message_queue_listener(TOPIC)
+    return consumer
+
+
+@pytest.mark.parametrize("kind", [push, lite, pull])
+@pytest.mark.parametrize("moment", [0.0, 0.002, 0.004, 0.006, 0.01, 0.02])
+def test_a_stop_during_the_start_leaves_nothing_behind(kind: Any, moment: float) -> None:
+    """A client that others use too would keep it alive otherwise."""
+    cluster = Consuming("a")
+    instance = cluster.client("c1")
+    producer = Producer(instance, ProducerConfig(producer_group="P"))
+    cluster.wait(producer.start())
+    consumer = kind(instance)
+    outcome: list[Any] = []
+    consumer.start().addBoth(outcome.append)
+    cluster.run(moment)
+    cluster.wait(consumer.stop())
+    cluster.run(20)
+    assert len(outcome) == 1
+    assert outcome[0] is None or outcome[0].check(NotStarted)
+    assert not consumer.is_running
+    assert not instance.consumers
+    assert instance.is_running
+    assert instance.routes._watched == {}
+    cluster.wait(producer.stop())
+    cluster.run(1)
+    assert not cluster.hosts["c1"].clock.getDelayedCalls()
+
+
+def test_what_was_never_started_stops_nobody_else_s_client() -> None:
+    cluster = Consuming("a")
+    instance = cluster.client("c1")
+    cluster.wait(instance.start())
+    for kind in (push, lite, pull):
+        cluster.wait(kind(instance).stop())
+    assert instance.is_running
+
+
+def test_routes_that_others_watch_stay_watched() -> None:
+    """Subscribing twice counts once; a consumer takes back only what it asked for."""
+    cluster = Consuming("a")
+    instance = cluster.client("c1")
+    instance.watch_topic(TOPIC)
+    consumer = push(instance)
+    cluster.wait(consumer.start())
+    consumer.subscribe(TOPIC, "a")
+    cluster.run(1)
+    cluster.wait(consumer.stop())
+    assert instance.routes._watched == {TOPIC: 1}
+
+
+def test_an_offset_store_that_fails_does_not_keep_a_consumer_from_leaving() -> None:
+    cluster = Consuming("a")
+    instance = cluster.client("c1")
+
+    class Broken(RemoteBrokerOffsetStore):
+        """Of an application."""
+
+        async def persist_all(self, queues: Any) -> None:
+            raise RuntimeError("the database is away")
+
+    consumer = push(instance, offset_store=Broken(QueueCalls(instance), GROUP))
+    cluster.wait(consumer.start())
+    cluster.wait(consumer.stop())
+    assert not instance.consumers
+    assert not instance.is_running
+
+
+def test_messages_of_queues_that_are_gone_do_not_wait_behind_a_listener_that_hangs() -> None:
+    cluster = Consuming("a", queues=1)
+    cluster.send("a", 20, queue_id=0)
+    never: Deferred[None] = Deferred()
+    consumer = cluster.consumer(listener=lambda *_: never, consume_concurrency=1)
+    service: Any = consumer._service
+    for offset in range(5):
+        cluster.run(2)
+        consumer.reset_offsets(TOPIC, {queue("a", 0): offset})
+        cluster.run(2)
+        assert len(service._waiting) <= 20
+    cluster.wait(consumer.stop())
+
+
+def test_a_queue_that_goes_on_lower_is_committed_lower() -> None:
+    """Else what comes between there and the old end would be skipped by the next member."""
+    cluster = Consuming("a", queues=1)
+    cluster.send("a", 3, queue_id=0)
+    consumer = lite(cluster.client("l1"))
+    cluster.wait(consumer.start())
+    cluster.wait(consumer.seek_to_begin(queue("a", 0)))
+    assert len(cluster.wait(consumer.poll(1000))) == 3
+    ours = consumer._queues._table[queue("a", 0)]
+    ours.process_queue.go_on_at(100)  # as if the broker had had more, and lost it
+    assert ours.loop is not None
+    ours.loop.halt()
+    consumer._queues.offset_moved(queue("a", 0), ours.process_queue, 3)
+    cluster.send("a", 1, queue_id=0)
+    assert len(cluster.wait(consumer.poll(9000))) == 1
+    cluster.wait(consumer.commit_sync())
+    assert cluster.committed("a")[0] == 4
+    cluster.wait(consumer.stop())
