@@ -232,6 +232,7 @@ class LiteQueues:
         if lite is None or self._stopped:
             return
         lite.loop = None
+        process_queue.go_on_at(offset)
         lite.timer = self.clock.callLater(self.error_seconds, self._run, queue, lite, offset)
 
     def unknown_subscription(self) -> None:

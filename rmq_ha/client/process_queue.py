@@ -95,6 +95,14 @@ class ProcessQueue:
         first = self._first()
         return self._end if first is None else first
 
+    def go_on_at(self, offset: int) -> None:
+        """
+        The queue does not have what was to come next, but goes on here, which may be lower.
+
+        What is cached is still consumed, but says no more how far the queue is.
+        """
+        self._end = offset
+
     # Orderly
 
     def take(self, count: int) -> list[MessageExt]:
