@@ -81,6 +81,11 @@ class ConsumeConcurrently:
 
     def leave(self, process_queue: ProcessQueue, queue: MessageQueue) -> "Deferred[None] | None":
         """The queue is another member's: nothing to wait for, results for it count no more."""
+        waiting = self._waiting
+        kept = [item for item in waiting if item[0] is not process_queue]
+        if len(kept) != len(waiting):  # behind a listener that hangs they would pile up
+            waiting.clear()
+            waiting.extend(kept)
         return None
 
     def owned(self, queues: "dict[MessageQueue, ProcessQueue]") -> None:

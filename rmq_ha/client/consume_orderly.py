@@ -144,8 +144,10 @@ class ConsumeOrderly:
         for queue, process_queue in self._queues.items():
             if not process_queue.dropped:
                 by_broker.setdefault(queue.broker_name, []).append(queue)
-        for broker_name, queues in by_broker.items():
-            locked = set(await self._lock(broker_name, queues))
+        for broker_name, all_queues in by_broker.items():
+            # While another broker was asked some may have been given up, and unlocked.
+            queues = [queue for queue in all_queues if queue in self._queues]
+            locked = set(await self._lock(broker_name, queues)) if queues else set()
             for queue in queues:
                 still = self._queues.get(queue)
                 if still is not None:

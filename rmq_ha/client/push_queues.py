@@ -150,6 +150,8 @@ class PushQueues:
             self.log.warn("where to begin with {queue}: {reason}", queue=queue, reason=error)
             return False
         if self._stopped or queue in self._table:
+            if needs_lock and queue not in self._table:
+                await self._unlock(queue.broker_name, [queue])
             return False
         process_queue = ProcessQueue(self.now_ms())
         process_queue.locked = needs_lock

@@ -134,6 +134,8 @@ class Rebalancer:
             self._once_more = self._is_unrouted = False
             complete = True
             for topic in self._owner.topics():
+                if self._stopped:
+                    return  # each topic may take as long as its brokers are silent
                 complete = await self._topic(topic) and complete
             await self._not_subscribed()
             if not self._once_more:
