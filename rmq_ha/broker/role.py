@@ -24,6 +24,7 @@ from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.store.default import DefaultMessageStore
 
 READY_LOOK_S = 0.02
+RETRY_S = 1.0
 MASTER_LOOKS_S = (0.3, 1.0, 3.0, 7.0)
 """After a change the master is looked for that often: it may register later than its slaves."""
 
@@ -83,6 +84,7 @@ class RoleSwitch:
         self._is_started = self._is_stopped = False
         self._pause: tuple[IDelayedCall, Deferred[None]] | None = None
         self._look: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
 
     @property
     def is_slave(self) -> bool:
@@ -103,6 +105,9 @@ class RoleSwitch:
         self._is_stopped = True
         self._wanted.clear()
         self._stop_looking()
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         if self._pause is not None:
             timer, waiting = self._pause
             timer.cancel()
@@ -158,7 +163,25 @@ class RoleSwitch:
         if not leads:
             await self._change_to_slave()
         elif await self._is_ready(term):
-            self._change_to_master(term)
+            try:
+                self._change_to_master(term)
+            except Exception:
+                self.log.failure("this broker cannot become the master yet; it tries again")
+                await self._change_to_slave()
+                self._try_again(term)
+
+    def _try_again(self, term: int) -> None:
+        """A leader that is no master would leave the group without one."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if not self._is_stopped:
+            self._again = self._clock.callLater(RETRY_S, self._on_again, term)
+
+    def _on_again(self, term: int) -> None:
+        self._again = None
+        if self._group.leads(term):
+            self._want(True, term)
 
     async def _is_ready(self, term: int) -> bool:
         """Wait until all is committed and dispatched; false when the leadership is over first."""

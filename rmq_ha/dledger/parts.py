@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
+from rmq_ha.errors import StoreError
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.format.commitlog import store_timestamp_of
@@ -97,10 +98,17 @@ class LedgerFlusher:
         end, committed = self._state()
         self._seen = (end, committed if thorough else self._seen[1])
         newest = self._log.last_store_timestamp
+        try:
+            job = self._ledger.sync_job(thorough)
+        except (OSError, StoreError) as error:
+            # what was to be synced may count as clean by now
+            self._is_broken = self._ledger.is_broken = True
+            self._ledger.fault = self._log.fault = f"cannot sync: {error}"
+            self.log.error("the ledger takes no more entries: {error}", error=error)
+            return
         callers, self._callers = self._callers, []
         running: Deferred[None] = Deferred()
         self._running = running
-        job = self._ledger.sync_job(thorough)
         synced = self._worker.call(job.run)
         synced.addCallbacks(
             self._synced,

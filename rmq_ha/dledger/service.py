@@ -273,14 +273,20 @@ class DLedgerService:
                 self.node.outbox.clear()
                 if self._is_barred or not self._actions:
                     break
-                action = self._actions.popleft()
-                self._do[type(action)](action)
+                self._act(self._actions.popleft())
         finally:
             self._is_running = False
         if self._ledger.end_index != self._seen_end:
             self._seen_end = self._ledger.end_index
-            self._log.grown()
+            self._act(Committed(self._ledger.committed_index))
         self._arm()
+
+    def _act(self, action: Action) -> None:
+        """One that fails must take neither the others nor the timer with it."""
+        try:
+            self._do[type(action)](action)
+        except Exception:
+            self.log.failure("the DLedger member could not do {action}", action=type(action))
 
     def _arm(self) -> None:
         if self.node is None or self._is_stopped:
@@ -349,6 +355,7 @@ class DLedgerService:
             leader=action.leader_id or "not known",
         )
         if action.role is Role.LEADER:
+            self._told_index = self._ledger.end_index  # of another leadership until now
             self._begin_term(action.term)
         else:
             self._log.admits = False
@@ -366,10 +373,11 @@ class DLedgerService:
         """With `commit_own_term_only` nothing is committed before an entry of this term."""
         if not self.settings.commit_own_term_only or not self.leads(term):
             return
-        self._told_index = self._ledger.end_index
         if self._log.begin_term(term, self._address, self._host.now_ms()):
             self._tell_appended()
-        elif not self._is_stopped and self._again is None:
+        elif not self._is_stopped:
+            if self._again is not None:  # of a term before
+                self._again.cancel()
             self._again = self._host.clock.callLater(_RETRY_S, self._begin_again, term)
 
     def _begin_again(self, term: int) -> None:

@@ -8,6 +8,7 @@ from twisted.internet.task import Clock
 
 from rmq_ha.broker.role import RoleParts, RoleSwitch
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import StoreError
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.status import BrokerRole
 
@@ -180,3 +181,39 @@ def test_a_stop_leaves_no_timer() -> None:
     rig.take()
     rig.switch.follow()
     assert rig.take() == ["no puts", "slave"]
+
+
+def test_a_master_that_could_not_be_made_is_tried_again() -> None:
+    """A leader that is no master would leave the group without one; half a one takes no puts."""
+    rig = started()
+    rig.leading = 5
+    schedule: Any = rig.switch._parts.store.schedule
+    on = schedule.start
+
+    def fails() -> None:
+        schedule.start = on
+        raise StoreError("delayOffset.json cannot be read")
+
+    schedule.start = fails
+    rig.switch.lead(5)
+    done = rig.take()
+    assert "puts" not in done
+    assert done[-4:] == ["schedule off", "copying on", "register", "checks off"]
+    assert rig.configuration.store.broker_role is BrokerRole.SLAVE
+    rig.clock.advance(1.1)
+    assert rig.take()[-2:] == ["puts", "register"]
+    assert rig.configuration.store.broker_role is BrokerRole.SYNC_MASTER
+
+
+def test_a_master_that_could_not_be_made_is_given_up_with_its_term_or_the_broker() -> None:
+    for ends in (lambda rig: setattr(rig, "leading", 6), lambda rig: rig.switch.stop()):
+        rig = started()
+        rig.leading = 5
+        schedule: Any = rig.switch._parts.store.schedule
+        schedule.start = lambda: 1 / 0
+        rig.switch.lead(5)
+        ends(rig)
+        schedule.start = lambda: None
+        rig.clock.pump([1.0] * 60)
+        assert "puts" not in rig.take()
+        assert rig.clock.getDelayedCalls() == []

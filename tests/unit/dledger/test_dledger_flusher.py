@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
@@ -124,3 +126,22 @@ def test_a_full_disk_is_told_to_the_ledger() -> None:
     cleaner.check_disk()
     assert "95% full" in (rig.ledger.full or "")
     assert not rig.store.flags.is_writable
+
+
+def test_files_that_cannot_be_opened_for_a_sync_end_the_ledger_and_not_the_stop() -> None:
+    """Nobody knows any more what of it is on the disk."""
+    rig = Rig()
+    rig.append()
+
+    def no_descriptors(thorough: bool = False) -> Any:
+        raise OSError(24, "Too many open files")
+
+    rig.ledger.sync_job = no_descriptors  # type: ignore[method-assign]
+    rig.run(0.2)
+    assert rig.ledger.is_broken
+    assert rig.log.fault is not None
+    heard: list[int] = []
+    rig.flusher.sync(heard.append)
+    stopped = Deferred.fromCoroutine(rig.flusher.stop())
+    assert stopped.called
+    assert heard == []

@@ -1,0 +1,54 @@
+"""DLedgerService in whole brokers on simulated machines: what must not stop it."""
+
+from typing import Any
+
+from rmq_ha.dledger.values import Role
+from rmq_ha.testing.brokers import BrokerNode
+from rmq_ha.testing.group import BrokerGroup
+
+
+def service_of(member: BrokerNode) -> Any:
+    return member.controller.replication  # type: ignore[union-attr]
+
+
+def followers(group: BrokerGroup) -> list[BrokerNode]:
+    master = group.master()
+    return [member for member in group.members if member is not master]
+
+
+def test_puts_of_a_new_leadership_are_told_though_an_earlier_one_had_more_entries() -> None:
+    """A leader that was deposed, cut and elected again; without first entries of a term, too."""
+
+    def change(configuration: Any) -> None:
+        configuration.ours.dledger_commit_own_term_only = False
+
+    group = BrokerGroup(1, change=change).start()
+    assert group.send(b"a") == 0
+    group.run(2)
+    for member in followers(group):
+        service_of(member)._told_index = 1000
+    old = group.master()
+    assert old is not None
+    group.kill(old)
+    group.run(1)
+    group.wait_for_master()
+    assert group.send(b"b") == 0
+
+
+def test_a_role_that_cannot_be_taken_stops_neither_timer_nor_votes() -> None:
+    """What follows in the outbox, and in time, is done all the same."""
+    group = BrokerGroup(2).start()
+    broken, other = followers(group)
+    service_of(broken).roles = None.__class__  # has none of its methods
+    old = group.master()
+    assert old is not None
+    group.kill(old)
+    for _ in range(40):
+        group.run(1)
+        if Role.LEADER in (service_of(broken).node.role, service_of(other).node.role):
+            break
+    assert {service_of(member).node.role for member in (broken, other)} == {
+        Role.LEADER,
+        Role.FOLLOWER,
+    }
+    assert service_of(broken)._timer.active()
