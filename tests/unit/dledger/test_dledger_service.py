@@ -52,3 +52,4 @@ def test_a_role_that_cannot_be_taken_stops_neither_timer_nor_votes() -> None:
         Role.FOLLOWER,
     }
     assert service_of(broken)._timer.active()
+    assert group.world.clock.failures == []
