@@ -86,6 +86,7 @@ class Tracer:
     and so is what comes while 2048 wait.
 
     :ivar dropped: how many traces were.
+    :ivar topic: where they go.
     """
 
     log = Logger()
@@ -95,7 +96,7 @@ class Tracer:
         self.dropped = 0
         self._clock = instance.host.clock
         self._namespace = instance.settings.namespace
-        self._topic = topic
+        self.topic = topic
         number = instance.host.random.getrandbits(32)
         config = ProducerConfig(
             producer_group=f"{GROUP_PREFIX}-{number:08x}", send_msg_timeout=_SEND_TIMEOUT_MS
@@ -142,7 +143,7 @@ class Tracer:
         for part in _parts(records):
             body = "".join([record.text for record in part]).encode("utf-8", "replace")
             keys = sorted({key for record in part for key in record.keys if key})
-            sent = self._producer.send(Message(self._topic, body, keys=keys))
+            sent = self._producer.send(Message(self.topic, body, keys=keys))
             sent.addErrback(self._failed, len(part))
 
     def _failed(self, failure: Failure, lost: int) -> None:
