@@ -80,6 +80,7 @@ class ClientInstance:
         self._known_addresses: set[str] = set()
         self._is_beating = False
         self._next_beat: Deferred[None] | None = None
+        self._this_beat: Deferred[None] | None = None
         self._state = "new"
         self.routes.on_change(self._route_changed)
 
@@ -144,13 +145,13 @@ class ClientInstance:
         """Tell brokers that it left; fires when they know, or do not answer; never fails."""
         if self.producers.pop(group, None) is None:
             return succeed(None)
-        return self._heartbeats.leave(producer_group=group)
+        return self._after_beat(lambda: self._heartbeats.leave(producer_group=group))
 
     def unregister_consumer(self, group: str) -> "Deferred[None]":
         """As `unregister_producer`."""
         if self.consumers.pop(group, None) is None:
             return succeed(None)
-        return self._heartbeats.leave(consumer_group=group)
+        return self._after_beat(lambda: self._heartbeats.leave(consumer_group=group))
 
     def heartbeat_now(self) -> "Deferred[None]":
         """
@@ -347,10 +348,23 @@ class ClientInstance:
         self.routes.drop_offline()
         return self.heartbeat_now()
 
+    def _after_beat(self, leave: "Callable[[], Deferred[None]]") -> "Deferred[None]":
+        """A heartbeat that a broker reads after we left would bring the group back for 2 min."""
+        if not self._is_beating:
+            return leave()
+        if self._this_beat is None:
+            self._this_beat = Deferred()
+        left: Deferred[None] = Deferred()
+        self._this_beat.chainDeferred(left)
+        return left.addCallback(lambda _: leave())
+
     def _beaten(self, _: object, done: "Deferred[None]") -> None:
         self._is_beating = False
         waiting, self._next_beat = self._next_beat, None
+        leaving, self._this_beat = self._this_beat, None
         done.callback(None)
+        if leaving is not None:
+            leaving.callback(None)
         if waiting is not None:
             again = self.heartbeat_now() if self.is_running else succeed(None)
             again.chainDeferred(waiting)

@@ -382,3 +382,32 @@ def test_the_environment_names_servers() -> None:
     assert instance.routes is not None
     with pytest.raises(ConfigurationError, match="NAMESRV_ADDR"):
         cluster.client("d", namesrv_addr="")
+
+
+def test_a_group_leaves_only_after_the_heartbeat_that_still_names_it() -> None:
+    """Read the other way round they would make it a member that consumes nothing for 2 min."""
+    cluster = SimCluster("a")
+    instance = cluster.client()
+    cluster.wait(instance.start())
+    instance.register_consumer("CG", Part())
+    cluster.wait(instance.route("TBW102"))
+    cluster.run(2)
+    codes: list[int] = []
+    answers: list[Deferred[RemotingCommand]] = []
+
+    class Slow:
+        def invoke(self, address: str, command: RemotingCommand, _: int) -> Any:
+            codes.append(command.code)
+            answers.append(Deferred())
+            return answers[-1]
+
+    instance._heartbeats._calls = Slow()  # type: ignore[assignment]
+    instance.heartbeat_now()
+    again = instance.heartbeat_now()
+    left = instance.unregister_consumer("CG")
+    assert codes == [RequestCode.HEART_BEAT]
+    answers[0].callback(RemotingCommand(0))
+    assert codes == [RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT]
+    assert again.called
+    answers[1].callback(RemotingCommand(0))
+    assert left.called
