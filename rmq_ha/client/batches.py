@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rmq_ha.client.errors import IllegalMessage
 from rmq_ha.client.messages import Message
 from rmq_ha.client.send_frames import properties_text
-from rmq_ha.model.properties import UNIQ_KEY, WAIT
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, UNIQ_KEY, WAIT
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.text import to_bytes
@@ -60,7 +60,7 @@ def split(messages: Sequence[Message], max_size: int) -> list[BatchPart]:
 
     :param messages: each with its unique id; `check_batch` let them pass.
     :param max_size: bytes of a request's body.
-    :raises IllegalMessage: one message alone is larger.
+    :raises IllegalMessage: one message alone is larger, or its properties are too long.
     """
     parts: list[BatchPart] = []
     members: list[tuple[int, bytes, str]] = []
@@ -69,7 +69,13 @@ def split(messages: Sequence[Message], max_size: int) -> list[BatchPart]:
     shared = properties_text({WAIT: "true" if messages[0].wait_store_msg_ok else "false"})
     for message in messages:
         text = properties_text(message.properties)
-        length = _OVERHEAD + len(message.body) + len(to_bytes(text))
+        text_size = len(to_bytes(text))
+        if text_size > MAX_PROPERTIES_SIZE:
+            raise IllegalMessage(
+                f"the properties of a message have {text_size} bytes, at most"
+                f" {MAX_PROPERTIES_SIZE} are allowed"
+            )
+        length = _OVERHEAD + len(message.body) + text_size
         if length > max_size:
             raise IllegalMessage(
                 f"one message takes {length} bytes of a batch, at most {max_size} are allowed"

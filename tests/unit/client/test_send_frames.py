@@ -123,6 +123,13 @@ def test_split_keeps_order_and_size(count: int, size: int, most: int) -> None:
         assert len(part.body) + 22 + len(first[1]) + len(first[2].encode()) > most
 
 
+def test_properties_that_are_too_long_in_bytes_are_no_batch() -> None:
+    """Their length has 16 bits; a text of so many characters may have three times as many bytes."""
+    message = Message("T", b"x", properties={"name": "\u4e2d" * 20_000, UNIQ_KEY: "1"})
+    with pytest.raises(IllegalMessage, match="60026 bytes"):
+        split([message], 4 << 20)
+
+
 def test_what_is_no_batch() -> None:
     """Java's own rules."""
     with pytest.raises(IllegalMessage, match="without messages"):
