@@ -4,21 +4,7 @@ import os
 import socket
 
 from rmq_ha.config.surroundings import Surroundings
-
-
-def local_address() -> str:
-    """
-    The IPv4 address that packets to other machines leave from, or `127.0.0.1`.
-
-    Connecting a datagram socket picks the address and sends nothing.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            address = str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
-    return "127.0.0.1" if address == "0.0.0.0" else address
+from rmq_ha.host.process import local_address
 
 
 def real_surroundings(directory: str) -> Surroundings:
