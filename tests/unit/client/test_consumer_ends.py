@@ -136,3 +136,44 @@ def test_a_queue_that_goes_on_lower_is_committed_lower() -> None:
     cluster.wait(consumer.commit_sync())
     assert cluster.committed("a")[0] == 4
     cluster.wait(consumer.stop())
+
+
+def test_locks_are_not_renewed_for_queues_that_were_given_up_meanwhile() -> None:
+    """The member that has them now would wait for a minute."""
+    cluster = Consuming("a", "b", queues=1)
+    consumer = cluster.consumer(orderly=True)
+    cluster.run(3)
+    service: Any = consumer._service
+    asked: list[list[Any]] = []
+    first: Deferred[list[Any]] = Deferred()
+
+    async def lock(broker_name: str, queues: list[Any]) -> list[Any]:
+        asked.append(queues)
+        return await first if len(asked) == 1 else queues
+
+    service._lock = lock
+    renewed = Deferred.fromCoroutine(service.renew_locks())
+    ours = dict(service._queues)
+    service.owned({key: ours[key] for key in asked[0]})
+    first.callback(asked[0])
+    assert renewed.called
+    assert len(asked) == 1
+    service.owned(ours)
+    del service._lock
+    cluster.wait(consumer.stop())
+
+
+def test_a_stop_waits_for_one_topic_of_a_rebalance_only() -> None:
+    """Each may take seconds while its brokers are silent."""
+    cluster = Consuming("a")
+    consumer = cluster.consumer()
+    for number in range(10):
+        cluster.create("a", f"T{number}", 1)
+        consumer.subscribe(f"T{number}")
+    cluster.run(3)
+    cluster.crash("a", power=True)
+    consumer._rebalancer.soon()
+    cluster.run(1)
+    started = cluster.clock.seconds()
+    cluster.wait(consumer.stop())
+    assert cluster.clock.seconds() - started < 12
