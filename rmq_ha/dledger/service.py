@@ -222,16 +222,25 @@ class DLedgerService:
     def _serve(self, code: int, message: Message, answered: Answered) -> None:
         if self.node is None or self._is_stopped:
             raise RemotingError("this member does not take part yet, or not any more")
-        self._enter(self.node.request, code, message, answered)
+        if not self._enter(self.node.request, code, message, answered) and not answered.called:
+            answered.errback(RemotingError("this member failed; its log says why"))
 
-    def _enter(self, function: Callable[..., None], *args: Any) -> None:
-        """Into the core, then do what it wants; what it does not expect must not end it."""
+    def _enter(self, function: Callable[..., None], *args: Any) -> bool:
+        """
+        Into the core, then do what it wants; what it does not expect must not end it.
+
+        :returns: whether it went well.
+        """
+        is_done = True
         try:
             function(*args, self._now())
         except Exception:
+            is_done = False
             self.log.failure("the DLedger member goes on after a failure")
-            self._rests_until = self._host.clock.seconds() + _RETRY_S
+            if not args:  # a tick would come again at once; what peers send puts off no heartbeat
+                self._rests_until = self._host.clock.seconds() + _RETRY_S
         self._run()
+        return is_done
 
     def _on_time(self) -> None:
         self._timer = None

@@ -2,7 +2,13 @@
 
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
+from rmq_ha.dledger.codes import RequestCode
+from rmq_ha.dledger.messages import MetadataRequest
+from rmq_ha.dledger.protocol import Answered
 from rmq_ha.dledger.values import Role
+from rmq_ha.errors import RemotingError
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import BrokerGroup
 
@@ -53,3 +59,26 @@ def test_a_role_that_cannot_be_taken_stops_neither_timer_nor_votes() -> None:
     }
     assert service_of(broken)._timer.active()
     assert group.world.clock.failures == []
+
+
+def test_a_request_that_fails_is_answered_and_puts_off_no_heartbeat() -> None:
+    """Or whoever finds such a frame could depose a leader with it, and fill its memory."""
+    group = BrokerGroup(3).start()
+    master = group.master()
+    assert master is not None
+    service = service_of(master)
+
+    def fails(*_: object) -> None:
+        raise IndexError("a mistake")
+
+    term, request = service.node.term, service.node.request
+    service.node.request = fails
+    for _ in range(100):
+        answered: Answered = Deferred()
+        service._serve(RequestCode.METADATA, MetadataRequest(), answered)
+        heard: list[Any] = []
+        answered.addErrback(heard.append)
+        assert heard[0].check(RemotingError)
+        group.run(0.1)
+    service.node.request = request
+    assert (service.node.role, service.node.term) == (Role.LEADER, term)
