@@ -287,5 +287,6 @@ def check_body(known: bytes, found: bytes, one: IndexEntry) -> None:
     if known != found and known[:4] == found[:4]:
         raise CorruptRecord(
             f"entry {one.index} at {one.pos} is damaged: the disk returns another body than was "
-            "written; empty this member's directory, so that it copies the leader's"
+            "written; while the others have a leader, empty this member's directory but for "
+            "currterm: it then copies the leader's"
         )

@@ -125,8 +125,9 @@ class LedgerRecovery:
         if synced is not None and found.index < synced.index and self._marked(synced) is not None:
             raise CorruptRecord(
                 f"entry {found.index + 1} in {self._row.directories[0]} is damaged, though "
-                f"everything up to entry {synced.index} was on the disk; empty this member's "
-                "directory, so that it copies the leader's"
+                f"everything up to entry {synced.index} was on the disk; while the others have a "
+                "leader, empty this member's directory but for currterm: it then copies "
+                "the leader's"
             )
 
     def _beginning(self) -> tuple[int, Header | None]:
@@ -156,7 +157,8 @@ class LedgerRecovery:
             if len(starts) > 1 and (self._synced is None or self._synced.index >= 0):
                 raise CorruptRecord(
                     f"{self._row.path(starts[0])} does not begin with an entry; restore it, or "
-                    "empty this member's directory, so that it copies the leader's"
+                    "empty this member's directory but for currterm, while the others have a "
+                    "leader: it then copies the leader's"
                 )
             return starts[0]
         if not self._is_indexed(begin):

@@ -130,6 +130,6 @@ class LedgerTail:
 def unreadable(position: int) -> StoreError:
     """Damage that recovery did not see: nothing behind it is delivered, and nothing is lost."""
     return StoreError(
-        f"the DLedger log cannot be read at {position}: stop this member and empty its directory, "
-        "so that it copies the leader's"
+        f"the DLedger log cannot be read at {position}: stop this member and, while the others "
+        "have a leader, empty its directory but for currterm: it then copies the leader's"
     )

@@ -70,8 +70,7 @@ class TermFile:
         if faults:
             raise StoreError(
                 f"{'; '.join(faults)}. A member that forgets its vote may vote twice: write the "
-                "group's present term into it as currTerm=<number>, or empty this member's "
-                "directory, so that it copies the leader's"
+                "group's present term plus 1 into it as currTerm=<number>"
             )
         return TermVote()
 
