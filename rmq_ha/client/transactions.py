@@ -24,6 +24,8 @@ from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 
 MAX_CHECKS = 2000
+CHECK_SECONDS = 600.0
+"""A listener that has not answered by then is cancelled: UNKNOW; the broker asks again."""
 _OFFSET_DIGITS = 16
 
 
@@ -82,7 +84,13 @@ class TransactionProducer(Producer):
     ) -> None:
         super().__init__(instance, config, hooks)
         self._listener = listener
-        self._checks = 0
+        self._checks: set[Deferred[None]] = set()
+
+    async def stop(self) -> None:
+        """As a `Producer`; brokers' questions that are still open are for the others."""
+        for check in list(self._checks):
+            check.cancel()
+        await super().stop()
 
     def send_in_transaction(
         self, message: Message, arg: Any = None, *, timeout_ms: float | None = None
@@ -144,16 +152,23 @@ class TransactionProducer(Producer):
         answer: Callable[[RemotingCommand], object],
     ) -> None:
         """A broker asks about a half message; it asks again when we do not answer."""
-        if self._checks >= MAX_CHECKS:
+        if self._state != "running":
+            return
+        if len(self._checks) >= MAX_CHECKS:
             self.log.warn(
                 "{count} questions about transactions wait for their answer already; {id} does not",
-                count=self._checks,
+                count=len(self._checks),
                 id=header.msg_id,
             )
             return
-        self._checks += 1
         checked = Deferred.fromCoroutine(self._check(message, header, answer))
-        checked.addErrback(self._not_answered).addBoth(self._check_over)
+        if checked.called:
+            checked.addErrback(self._not_answered)
+            return
+        self._checks.add(checked)
+        checked.addTimeout(CHECK_SECONDS, self._clock)
+        checked.addErrback(self._not_answered)
+        checked.addBoth(lambda _: self._checks.discard(checked))
 
     async def _check(
         self,
@@ -177,9 +192,6 @@ class TransactionProducer(Producer):
 
     def _not_answered(self, failure: Failure) -> None:
         self.log.failure("a question about a transaction", failure)
-
-    def _check_over(self, _: object) -> None:
-        self._checks -= 1
 
 
 def end_transaction(

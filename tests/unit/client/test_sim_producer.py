@@ -35,7 +35,11 @@ from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.client.request_reply import create_reply_message
 from rmq_ha.client.requests import pull_request
 from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.transactions import LocalTransactionState, TransactionProducer
+from rmq_ha.client.transactions import (
+    CHECK_SECONDS,
+    LocalTransactionState,
+    TransactionProducer,
+)
 from rmq_ha.model.topic_config import TopicConfig
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
@@ -555,6 +559,33 @@ def test_transactions(
     assert visible(cluster) == count
     assert len(listener.questions) == questions
     assert set(listener.questions) <= {result.send_result.msg_id}
+
+
+def test_a_check_that_hangs_is_given_up_in_time(
+    transactions: tuple[SimCluster, TransactionProducer, Listener],
+) -> None:
+    """Else the places for questions would be gone one day; a stop waits for none."""
+    cluster, producer, listener = transactions
+    listener.executed = UNKNOW
+    hanging: list[Deferred[Any]] = []
+
+    def check(message: MessageExt) -> Deferred[Any]:
+        hanging.append(Deferred())
+        return hanging[-1]
+
+    listener.check_local_transaction = check  # type: ignore[assignment]
+    cluster.wait(producer.send_in_transaction(Message("T", b"x")))
+    cluster.run(10)
+    asked = len(hanging)
+    assert asked >= 1
+    assert len(producer._checks) == asked
+    cluster.brokers["a"].configuration.broker.transaction_check_max = 0
+    cluster.run(CHECK_SECONDS)
+    assert hanging[0].called
+    assert len(producer._checks) == len([each for each in hanging if not each.called])
+    cluster.wait(producer.stop())
+    assert not producer._checks
+    assert not cluster.hosts["client"].clock.getDelayedCalls()
 
 
 def test_request_and_reply(bench: Callable[..., Bench]) -> None:
