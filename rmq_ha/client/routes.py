@@ -10,6 +10,7 @@ from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 MASTER_ID = 0
+_MOST_QUEUES = 0xFFFF  # of one broker; no name server shall fill our memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,9 @@ def _by_name(item: QueueRoute) -> str:
 
 def _numbered(topic: str, pairs: list[tuple[str, int]]) -> tuple[MessageQueue, ...]:
     return tuple(
-        MessageQueue(topic, name, number) for name, count in pairs for number in range(count)
+        MessageQueue(topic, name, number)
+        for name, count in pairs
+        for number in range(min(count, _MOST_QUEUES))
     )
 
 
@@ -114,7 +117,7 @@ def _ordered(text: str) -> list[tuple[str, int]]:
     pairs = []
     for piece in text.split(";"):
         name, _, count = piece.partition(":")
-        if name and count.isascii() and count.isdecimal() and int(count) <= 0xFFFF:
+        if name and count.isascii() and count.isdecimal() and int(count) <= _MOST_QUEUES:
             pairs.append((name, int(count)))
     return pairs
 

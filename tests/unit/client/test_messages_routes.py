@@ -172,6 +172,15 @@ def test_a_configured_order_decides_alone() -> None:
     ]
 
 
+def test_a_route_with_too_many_queues_fills_no_memory() -> None:
+    """Whatever a name server says."""
+    mad = TopicRoute(
+        [QueueRoute("a", 2**31 - 1, 2**31 - 1, 6, 0)], [BrokerRoute("c", "a", {0: "x"})]
+    )
+    assert len(subscribe_queues("T", mad)) == 0xFFFF
+    assert len(publish_info("T", mad).queues) == 0xFFFF
+
+
 def test_a_borrowed_route() -> None:
     """As many queues as the producer would like, at most what the template has."""
     found = {item.broker_name: item for item in borrowed_route(ROUTE, 3).queues}
