@@ -51,6 +51,7 @@ from rmq_ha.wire.command import RemotingCommand
 
 _RETRY_S = 1.0
 _HAND_OVER_S = 2.0
+_RESIGN_S = 5.0
 _LAST_PUTS_S = 1.0
 """How long a stop waits for puts that are on their way."""
 
@@ -116,7 +117,7 @@ class DLedgerService:
         self._again: IDelayedCall | None = None
         self._puts = WaitingPuts()
         self._told_index = self._seen_end = -1
-        self._rests_until = 0.0
+        self._rests_until = self._resigns_at = 0.0
         self._elections = 0
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Persist: self._persist,
@@ -288,7 +289,19 @@ class DLedgerService:
         if self._ledger.end_index != self._seen_end:
             self._seen_end = self._ledger.end_index
             self._act(Committed(self._ledger.committed_index))
+        if self._log.fault is not None:
+            self._resign()
         self._arm()
+
+    def _resign(self) -> None:
+        """A leader that can write nothing until its next start would keep all from writing."""
+        node, now = self.node, self._host.clock.seconds()
+        if node is None or node.role is not Role.LEADER or self._is_stopped:
+            return
+        if now >= self._resigns_at:
+            self._resigns_at = now + _RESIGN_S
+            self.log.warn("this leader hands over: {reason}", reason=self._log.fault)
+            Deferred.fromCoroutine(self._hand_over()).addErrback(self._surprised)
 
     def _act(self, action: Action) -> None:
         """One that fails must take neither the others nor the timer with it."""

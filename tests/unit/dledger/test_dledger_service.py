@@ -82,3 +82,21 @@ def test_a_request_that_fails_is_answered_and_puts_off_no_heartbeat() -> None:
         group.run(0.1)
     service.node.request = request
     assert (service.node.role, service.node.term) == (Role.LEADER, term)
+
+
+def test_a_leader_whose_disk_has_failed_hands_over() -> None:
+    """It takes no puts until its next start; while it led, nobody would."""
+    group = BrokerGroup(4).start()
+    sent = [b"%d" % number for number in range(10)]
+    assert [group.send(body) for body in sent] == [0] * 10
+    old = group.master()
+    assert old is not None
+    others = followers(group)
+    service_of(old)._log.flusher._ledger.sync_failed(None, OSError(5, "Input/output error"))
+    service_of(old)._log.fault = "sync failed"
+    group.run(6)
+    assert group.master() in others
+    assert group.send(b"after") == 0
+    group.run(3)
+    for member in others:
+        assert group.bodies(member) == [*sent, b"after"]
