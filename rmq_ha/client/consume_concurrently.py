@@ -141,7 +141,7 @@ class ConsumeConcurrently:
 
     def _answered(self, call: ListenerCall, status: Any) -> None:
         messages, context = call.messages, call.context
-        acked = min(context.ack_index + 1, len(messages)) if status is SUCCESS else 0
+        acked = max(0, min(context.ack_index + 1, len(messages))) if status is SUCCESS else 0
         failed = messages[acked:]
         if call.process_queue.dropped:
             self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
