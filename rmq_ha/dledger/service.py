@@ -38,7 +38,7 @@ from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
 from rmq_ha.dledger.values import Role
-from rmq_ha.errors import RemotingError
+from rmq_ha.errors import RemotingError, RequestRejected
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.message import Address
@@ -47,6 +47,7 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
 
 _RETRY_S = 1.0
@@ -222,9 +223,12 @@ class DLedgerService:
 
     def _serve(self, code: int, message: Message, answered: Answered) -> None:
         if self.node is None or self._is_stopped:
-            raise RemotingError("this member does not take part yet, or not any more")
+            raise RequestRejected(
+                RemotingCode.SYSTEM_ERROR, "this member does not take part yet, or not any more"
+            )
         if not self._enter(self.node.request, code, message, answered) and not answered.called:
-            answered.errback(RemotingError("this member failed; its log says why"))
+            reason = "this member failed; its log says why"
+            answered.errback(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
 
     def _enter(self, function: Callable[..., None], *args: Any) -> bool:
         """

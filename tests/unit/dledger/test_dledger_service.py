@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import MetadataRequest
 from rmq_ha.dledger.protocol import Answered
 from rmq_ha.dledger.values import Role
-from rmq_ha.errors import RemotingError
+from rmq_ha.errors import RequestRejected
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import BrokerGroup
 
@@ -78,7 +79,7 @@ def test_a_request_that_fails_is_answered_and_puts_off_no_heartbeat() -> None:
         service._serve(RequestCode.METADATA, MetadataRequest(), answered)
         heard: list[Any] = []
         answered.addErrback(heard.append)
-        assert heard[0].check(RemotingError)
+        assert heard[0].check(RequestRejected)
         group.run(0.1)
     service.node.request = request
     assert (service.node.role, service.node.term) == (Role.LEADER, term)
@@ -100,3 +101,17 @@ def test_a_leader_whose_disk_has_failed_hands_over() -> None:
     group.run(3)
     for member in others:
         assert group.bodies(member) == [*sent, b"after"]
+
+
+def test_a_member_that_cannot_keep_its_vote_leaves_and_says_so_without_a_traceback() -> None:
+    """The others ask it many times a second, until somebody mends its disk."""
+    group = BrokerGroup(5).start()
+    old = group.master()
+    assert old is not None
+    old.host.seams.disk.sync_fails = True  # type: ignore[attr-defined]
+    group.send(b"a")
+    group.run(10)
+    assert group.master() not in (None, old)
+    assert group.send(b"b") == 0
+    with pytest.raises(RequestRejected):
+        service_of(old)._serve(RequestCode.METADATA, MetadataRequest(), Deferred())
