@@ -242,6 +242,17 @@ class Caller:
         try:
             answered(call, status)
         except Exception:
+            self.log.failure("after consuming of {queue}: it will come again", queue=call.queue)
+            if call in self.running:
+                self._answer_again(call, answered)
+
+    def _answer_again(
+        self, call: ListenerCall, answered: Callable[[ListenerCall, Any], None]
+    ) -> None:
+        """Its context holds nonsense, say: without an answer the queue would stand still."""
+        try:
+            answered(call, self._later)
+        except Exception:
             self.log.failure("after consuming of {queue}", queue=call.queue)
             self.over(call)
 

@@ -12,6 +12,7 @@ from rmq_ha.client.consumer_settings import (
     PushConsumerConfig,
 )
 from rmq_ha.client.errors import NotStarted
+from rmq_ha.client.listening import ConsumeOrderlyStatus
 from rmq_ha.client.lite_pull_consumer import LitePullConsumer
 from rmq_ha.client.offsets import RemoteBrokerOffsetStore
 from rmq_ha.client.producer import Producer
@@ -177,3 +178,28 @@ def test_a_stop_waits_for_one_topic_of_a_rebalance_only() -> None:
     started = cluster.clock.seconds()
     cluster.wait(consumer.stop())
     assert cluster.clock.seconds() - started < 12
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_nonsense_in_the_context_of_a_listener_stops_no_queue(orderly: bool) -> None:
+    cluster = Consuming("a", queues=1)
+    got: list[str] = []
+
+    def listener(messages: Any, context: Any) -> Any:
+        got.extend(message.body.decode() for message in messages)
+        if len(got) == 1 and orderly:
+            context.suspend_current_queue_time_millis = "soon"
+            context.auto_commit = False
+            return ConsumeOrderlyStatus.ROLLBACK
+        if len(got) == 1:
+            context.ack_index = "all"
+        return None
+
+    sent = cluster.send("a", 2, queue_id=0)
+    consumer = cluster.consumer(listener=listener, orderly=orderly)
+    cluster.run(20)
+    assert len(got) == 3
+    assert set(got) == set(sent)
+    cluster.wait(consumer.stop())
+    cluster.run(1)
+    assert cluster.committed("a") == {0: 2}
