@@ -102,8 +102,7 @@ class LedgerFlusher:
             job = self._ledger.sync_job(thorough)
         except (OSError, StoreError) as error:
             # what was to be synced may count as clean by now
-            self._is_broken = self._ledger.is_broken = True
-            self._ledger.fault = self._log.fault = f"cannot sync: {error}"
+            self._give_up(f"cannot sync: {error}")
             self.log.error("the ledger takes no more entries: {error}", error=error)
             return
         callers, self._callers = self._callers, []
@@ -135,8 +134,12 @@ class LedgerFlusher:
         self._ledger.sync_failed(job, failure.value)  # type: ignore[arg-type]
         self._log.fault = f"sync failed: {failure.getErrorMessage()}"
 
+    def _give_up(self, reason: str) -> None:
+        self._is_broken = self._ledger.is_broken = True
+        self._ledger.fault = self._log.fault = reason
+
     def _surprised(self, failure: Failure) -> None:
-        self._is_broken = True
+        self._give_up(f"cannot sync: {failure.getErrorMessage()}")
         self.log.failure("the ledger cannot be synced any more", failure)
 
     def _next(self, _: object, running: "Deferred[None]") -> None:

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -11,6 +12,7 @@ from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.parts import LedgerCleaner, LedgerFlusher
+from rmq_ha.errors import StoreError
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.mapped_files import FileRow
@@ -145,3 +147,18 @@ def test_files_that_cannot_be_opened_for_a_sync_end_the_ledger_and_not_the_stop(
     stopped = Deferred.fromCoroutine(rig.flusher.stop())
     assert stopped.called
     assert heard == []
+
+
+def test_a_sync_whose_end_cannot_be_noted_ends_the_ledger() -> None:
+    """It would else take entries that nothing brings to the disk any more."""
+    rig = Rig()
+    rig.append()
+
+    def fails(job: Any) -> int:
+        raise StoreError("cannot write the checkpoint")
+
+    rig.ledger.synced = fails  # type: ignore[method-assign]
+    rig.run(0.2)
+    assert rig.log.fault is not None
+    with pytest.raises(StoreError):
+        rig.ledger.append(1, [b"x"])
