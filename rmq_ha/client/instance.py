@@ -30,6 +30,7 @@ from rmq_ha.wire.route_bodies import TopicRoute
 VIP_DISTANCE = 2
 _FIRST_REFRESH_S = 0.01
 _FIRST_HEARTBEAT_S = 1.0
+_BEAT_PATIENCE_S = 0.25
 
 
 class ClientInstance:
@@ -356,6 +357,7 @@ class ClientInstance:
             self._this_beat = Deferred()
         left: Deferred[None] = Deferred()
         self._this_beat.chainDeferred(left)
+        left.addTimeout(_BEAT_PATIENCE_S, self.host.clock, lambda _, __: None)
         return left.addCallback(lambda _: leave())
 
     def _beaten(self, _: object, done: "Deferred[None]") -> None:
