@@ -214,8 +214,9 @@ class BlockingClient:
         """
         All messages of a range of offsets that are there, in order: a task of a Spark executor.
 
-        :param stop: the first offset that is not wanted; ends early where the queue ends.
-        :raises MQClientError: the queue begins behind `start`: messages are gone.
+        :param stop: the first offset that is not wanted, at most the queue's `max_offset`.
+        :raises MQClientError: the queue begins behind `start`: messages are gone. Or it ends before
+            `stop` where it was read: on a slave that is behind, while its master is away.
         """
         while start < stop:
             result = self.pull(queue, start, min(_FORWARD, stop - start), selector, group=group)
@@ -228,7 +229,10 @@ class BlockingClient:
                     " deleted; raise fileReservedTime of the broker, or read sooner"
                 )
             if result.next_begin_offset <= start:
-                return
+                raise MQClientError(
+                    f"{queue} ends at {result.max_offset} where it was read, {stop} was wanted: a"
+                    " slave is behind (read again when its master is back), or the end is wrong"
+                )
             start = result.next_begin_offset
 
     def view_message(self, offset_msg_id: str) -> MessageExt:

@@ -187,7 +187,7 @@ class Group:
             return answer.code == 0
         return False
 
-    def wait_leader(self, *others_than: str, seconds: float = 30) -> Member:
+    def wait_leader(self, *others_than: str, seconds: float = 60) -> Member:
         """Until one leads and serves."""
         found: list[Member] = []
 
@@ -329,7 +329,7 @@ class GroupLoad:
                     Stored(serial, int(queue_id), int(queue_offset), int(message_id[16:], 16))
                 )
 
-    def wait_progress(self, group: Group, count: int = 20, seconds: float = 30) -> None:
+    def wait_progress(self, group: Group, count: int = 20, seconds: float = 60) -> None:
         """Until this many more were answered SEND_OK."""
         wanted = len(self.stored) + count
         group.rig.until(
@@ -371,7 +371,7 @@ class GroupLoad:
             return repr(error)
         return f"{len(wanted)} missing: {list(wanted.values())[:3]}" if wanted else ""
 
-    def until_readable(self, group: Group, seconds: float = 30) -> None:
+    def until_readable(self, group: Group, seconds: float = 60) -> None:
         """Until every member serves all that was answered SEND_OK."""
         for member in group.members.values():
             wrong = [""]

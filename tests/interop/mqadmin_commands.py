@@ -187,12 +187,6 @@ _CAUSE = r"Caused by: \S+: CODE: \d+ DESC: "
 
 DIFFERENCES = [
     Difference(
-        "brokerStatus",
-        r"(MASTER |SLAVE )?putMessageDistributeTime : \[<=.*",
-        r"(MASTER |SLAVE )?putMessageDistributeTime : null",
-        "Java has nothing to tell in a broker's first minute; we tell what there is",
-    ),
-    Difference(
         "(topicStatus -t Nope|consumerConnection|consumerProgress|topicRoute -t Unit)",
         _CAUSE + r"No topic route info in name server for the topic: \S+; create it, or look .*",
         _CAUSE + r"No topic route info in name server for the topic: \S+",

@@ -242,6 +242,9 @@ MASKS = [
     (r"spentTimeMills=\d+", "spentTimeMills=MS"),
     (r"((get|put)MessageEntireTimeMax\s*:|istenPort\s*=)\s*\d+", r"\1 NUMBER"),
     (r"(runtime +:|remainHowManyDataToFlush *:) .*", r"\1 ..."),
+    # One number for each of 10 s, 1 min and 10 min that a broker has lived; Java's null at first.
+    (r"(\w+Tps *:)( REAL)+", r"\1 REAL"),
+    (r"(putMessageDistributeTime *:) .*", r"\1 ..."),
     (r"(PUSH +CLUSTERING) +\d+", r"\1 TPS"),
     (r"(broker-a +\d +true) +\d+", r"\1 MS"),
 ]

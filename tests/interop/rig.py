@@ -206,7 +206,7 @@ class Rig:
     def until_ready(self, server: Server) -> None:
         """Wait for a server that was started without waiting."""
         ready = f"{server.process.args!r} ready"
-        self.until(lambda: "READY {" in server.output.read_text(), 40, ready, server)
+        self.until(lambda: "READY {" in server.output.read_text(), 60, ready, server)
 
     def until(self, condition: Any, seconds: float, what: str, *servers: Server) -> None:
         """Wait for a condition; say what the servers printed when it does not come."""

@@ -301,10 +301,12 @@ def test_the_blocking_client_sends_and_reads(namesrv: str) -> None:
         deadline = time.monotonic() + 10
         while client.max_offset(queue) < first.queue_offset + 6 and time.monotonic() < deadline:
             time.sleep(0.05)
-        bodies = [item.body for item in client.messages(queue, 0, 100)]
+        bodies = [item.body for item in client.messages(queue, 0, 6)]
         assert bodies == [b"x" * 5000, b"two", b"0", b"1", b"2", b"last"]
         assert [m.body for m in client.messages(queue, 1, 3)] == [b"two", b"0"]
-        assert [m.body for m in client.messages(queue, 0, 100, "TagB")] == [b"two"]
+        assert [m.body for m in client.messages(queue, 0, 6, "TagB")] == [b"two"]
+        with pytest.raises(MQClientError, match="ends at 6 where it was read, 7 was wanted"):
+            list(client.messages(queue, 0, 7))
         assert client.min_offset(queue) == 0
         assert client.earliest_msg_store_time(queue) > 0
         assert client.search_offset(queue, 1) == 0
