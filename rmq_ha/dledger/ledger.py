@@ -25,6 +25,10 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry
 from rmq_ha.errors import InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.seams import Disk
 
+# Both the files' names (20 digits) and places in the index (32 bytes an entry) stay 64-bit numbers.
+_INDEX_LIMIT = 1 << 57
+_POSITION_LIMIT = 1 << 62
+
 
 class Ledger(LedgerReader):
     """
@@ -159,7 +163,12 @@ class Ledger(LedgerReader):
                 ResponseCode.INCONSISTENT_TERM,
                 f"entry {entry.index} of term {entry.term} cannot follow one of term {term}",
             )
-        if entry.magic != MAGIC or entry.index < 0 or len(entry.body) > self.largest_body:
+        if not 0 <= entry.index < _INDEX_LIMIT or entry.pos > _POSITION_LIMIT:
+            raise InconsistentLedger(
+                ResponseCode.INCONSISTENT_INDEX,
+                f"no ledger comes as far as entry {entry.index} at {entry.pos}",
+            )
+        if entry.magic != MAGIC or len(entry.body) > self.largest_body:
             raise InconsistentLedger(
                 ResponseCode.INCONSISTENT_STATE,
                 f"entry {entry.index} has magic {entry.magic} and {len(entry.body)} bytes; at most "

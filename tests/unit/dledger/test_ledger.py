@@ -154,6 +154,15 @@ def test_what_does_not_follow_is_refused_before_it_is_written(
     assert start().entry(20) == good
 
 
+@pytest.mark.parametrize(("index", "pos"), [(1 << 58, 0), (20, 1 << 63)])
+def test_no_cut_to_where_no_ledger_comes(start: Open, index: int, pos: int) -> None:
+    """Its files would have names that the next start refuses."""
+    ledger = filled(start)
+    with pytest.raises(InconsistentLedger, match="no ledger comes as far"):
+        ledger.truncate_to(Entry(index, 1, pos, b"x"))
+    assert start().end_index == 19
+
+
 def test_of_a_batch_with_one_bad_entry_nothing_is_stored(start: Open) -> None:
     ledger = filled(start)
     one = Entry(20, 1, ledger.place(1), b"y")
