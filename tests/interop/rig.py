@@ -157,8 +157,9 @@ class Rig:
         directory = self.directory / name
         directory.mkdir(parents=True, exist_ok=True)
         port = port or self.ports(4) + 2
-        # On a busy machine both refuse what waited 200 ms.
-        settings = {"listenPort": port, "waitTimeMillsInSendQueue": 10000, **settings}
+        # On a busy machine both refuse what waited 200 ms, or comes after a write of 1 s.
+        patience = {"waitTimeMillsInSendQueue": 10000, "osPageCacheBusyTimeOutMills": 10000}
+        settings = {"listenPort": port, **patience, **settings}
         if java:
             command = [str(PEER), "broker", "--conf", str(SMALL / conf), "--dir", str(directory)]
             if namesrv:

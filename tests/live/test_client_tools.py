@@ -26,7 +26,7 @@ from rmq_ha.admin.main import main
 from rmq_ha.admin.session import NOT_FOUND
 from rmq_ha.client.aio import connect
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import BrokerRefused, MQClientError
+from rmq_ha.client.errors import BrokerRefused, MQClientError, NoRoute
 from rmq_ha.client.messages import Message, MessageExt
 from rmq_ha.client.settings import ClientConfig
 from rmq_ha.client.signing import Credentials
@@ -289,10 +289,23 @@ def test_examples(namesrv: str, example: str) -> None:
     assert "Traceback" not in done.stderr, done.stderr
 
 
+def until_routed(client: BlockingClient, topic: str) -> None:
+    """The broker tells the name server of a topic that a send created a moment later."""
+    deadline = time.monotonic() + 15
+    while True:
+        try:
+            client.route(topic)
+            return
+        except NoRoute:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_the_blocking_client_sends_and_reads(namesrv: str) -> None:
     """Batches, one-way sends, queues chosen by the caller, offsets, times."""
     with BlockingClient(namesrv) as client:
         first = client.send(Message("Plain", b"x" * 5000))
+        until_routed(client, "Plain")
         queue = first.message_queue
         client.send(Message("Plain", b"two", "TagB"), queue=queue)
         batch = client.send_batch([Message("Plain", b"%d" % i) for i in range(3)], queue=queue)
