@@ -16,7 +16,11 @@ from conversation import Conversation, compiled_java
 from rig import ALL_JAVA, Rig, Server
 from wire import Refused, Wire
 
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.messages import Message
 from rmq_ha.client.requests import send_request
+from rmq_ha.client.settings import ClientConfig
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
@@ -228,6 +232,16 @@ def test_our_slave_signs_for_a_java_master(shared_rig: Rig, program: list[str]) 
         made.allowed(f"topic {ADMIN} {made.master.address} Both")
         slave = made.slave("s-of-java", java=False, **KEYS)
         made.until(lambda: "Both" in topics_of(slave), 30, "the slave has the topics")
+        credentials = Credentials("adminadmin", "adminsecret")
+        settings = ClientConfig(namesrv_addr=made.namesrv, credentials=credentials)
+        with BlockingClient(settings) as client:
+            sent = client.send(Message("Both", b"signed"))
+            queue, offset = sent.message_queue, sent.queue_offset
+            (found,) = client.messages(queue, offset, offset + 1)
+            assert found.body == b"signed"
+        unsigned = ClientConfig(namesrv_addr=made.namesrv)
+        with BlockingClient(unsigned) as client, pytest.raises(MQClientError, match="AclException"):
+            client.send(Message("Both", b"unsigned"))
     finally:
         made.client.close()
 

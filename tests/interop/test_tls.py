@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,6 +19,10 @@ from pairs import QUICK, assert_same_logs
 from rig import ALL_JAVA, Rig, Server, rig_in
 from wire import Load, Wire, log_end
 
+from rmq_ha.client.aio import connect
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.messages import Message
+from rmq_ha.client.settings import ClientConfig
 from rmq_ha.wire.codes import RequestCode
 
 REAL = {"tls.test.mode.enable": "false"}
@@ -249,3 +254,21 @@ def test_our_slave_among_java_servers_that_enforce_tls(rig: Rig, ours: Authority
 
     rig.until(has_topic, 30, "the topic on the slave", slave, master)
     rig.until(lambda: log_end(slave.address) > 0, 30, "messages on the slave", slave, master)
+    keys = REAL | ours.settings("tls.client", "client") | {"tls.client.authServer": "true"}
+    say_hello(ClientConfig(namesrv_addr=namesrv, use_tls=True, tls=keys), "FromJava")
+
+
+def say_hello(settings: ClientConfig, topic: str) -> None:
+    """Our clients, in a reactor and blocking, send to a Java broker, and read it back."""
+
+    async def send() -> str:
+        async with connect(settings) as client:
+            producer = await client.producer()
+            return (await producer.send(Message(topic, b"hello"))).send_status.name
+
+    assert asyncio.run(send()) == "SEND_OK"
+    with BlockingClient(settings) as client:
+        result = client.send(Message(topic, b"hello again"))
+        queue, offset = result.message_queue, result.queue_offset
+        (found,) = client.messages(queue, offset, offset + 1)
+        assert found.body == b"hello again"
