@@ -9,10 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from live_ports import free_ports
 
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.store.format.commitlog import decode_records
@@ -35,21 +35,7 @@ storePathRootDir=store
 """
 
 
-def free_ports(count: int) -> list[int]:
-    """Bases of four neighbouring ports each."""
-    found: list[int] = []
-    for base in range(24500, 24680, 4):
-        with ExitStack() as stack:
-            try:
-                for port in range(base, base + 4):
-                    probe = stack.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(base)
-        if len(found) == count:
-            return found
-    raise RuntimeError("no free ports")
+BASES = range(24500, 24680, 4)
 
 
 def call(port: int, request: RemotingCommand, timeout: float = 4) -> RemotingCommand:
@@ -70,7 +56,7 @@ class Group:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        *self.bases, names = free_ports(4)
+        *self.bases, names = free_ports(4, BASES)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._names = names
         (directory / "ns").mkdir()

@@ -11,10 +11,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from live_ports import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_ha.client.requests import send_request
@@ -34,21 +34,7 @@ haSendHeartbeatInterval=1000
 """
 
 
-def free_ports(count: int) -> list[int]:
-    """Bases of four neighbouring ports each."""
-    found: list[int] = []
-    for base in range(24700, 24780, 4):
-        with ExitStack() as stack:
-            try:
-                for port in range(base, base + 4):
-                    probe = stack.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(base)
-        if len(found) == count:
-            return found
-    raise RuntimeError("no free ports")
+BASES = range(24700, 24780, 4)
 
 
 class Broker:
@@ -117,7 +103,7 @@ def until(condition: Callable[[], object], what: str, *brokers: Broker) -> None:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
-    one, two, three = free_ports(3)
+    one, two, three = free_ports(3, BASES)
     namesrv = three + 2
     brokers = [
         Broker(
@@ -191,7 +177,7 @@ def _check_log(master: Broker) -> None:
 
 
 def test_a_status_port_that_is_taken_stops_the_start(tmp_path: Path) -> None:
-    (base,) = free_ports(1)
+    (base,) = free_ports(1, BASES)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", base + 1))
         taken.listen()
