@@ -72,6 +72,7 @@ LAYERS = {
     "rmq_ha.client.subscriptions": 2,
     "rmq_ha.client.unique_id": 2,
     "rmq_ha.app": 5,
+    "rmq_ha.spark": 5,
     "rmq_ha.testing": ASIDE,
 }
 
@@ -131,7 +132,7 @@ AMBIENT = (
     "uuid.uuid1",
     "uuid.uuid4",
 )
-MAY_BE_AMBIENT = ("rmq_ha.host", "rmq_ha.app", "rmq_ha.testing")
+MAY_BE_AMBIENT = ("rmq_ha.host", "rmq_ha.app", "rmq_ha.testing", "rmq_ha.spark.host")
 
 
 def module_of(path: Path) -> str:
@@ -260,6 +261,19 @@ def test_a_package_file_is_its_docstring(path: Path) -> None:
     assert len(tree.body) == 1
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if is_below(module_of(path), ["rmq_ha.spark"])], ids=module_of
+)
+def test_spark_knows_no_reactor(path: Path) -> None:
+    """Spark forks its workers: what they import has no reactor, and none of Twisted."""
+    wrong = [
+        f"{where(path, line)}: {name}"
+        for line, name in imports(parsed(path))
+        if is_below(name, ["twisted", "zope"])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_twisted_plugins_is_no_package() -> None:
     """An `__init__.py` there would hide Twisted's own plugins."""
     assert not list((ROOT.parent / "twisted").rglob("__init__.py"))
@@ -270,6 +284,8 @@ def test_implementers_implement(path: Path) -> None:
     """Every class has the methods, with the parameters, of the interfaces that it declares."""
     if path.name == "__init__.py":
         return
+    if is_below(module_of(path), ["rmq_ha.spark"]):
+        pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
     module = importlib.import_module(module_of(path))
     for _, found in inspect.getmembers(module, inspect.isclass):
         if found.__module__ == module.__name__:

@@ -1,0 +1,1 @@
+"""RocketMQ in Spark: data sources over brokers and stores, and jobs that judge them."""

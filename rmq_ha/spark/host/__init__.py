@@ -1,0 +1,1 @@
+"""What the jobs ask of the machine: Java, sessions, files, the clock."""

@@ -1,0 +1,80 @@
+"""What a job answers, and how that becomes an exit code."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+
+class Outcome(IntEnum):
+    """The exit code of a job."""
+
+    HOLDS = 0
+    VIOLATED = 1
+    USAGE = 2
+    UNDECIDED = 3
+    FAILED = 4
+
+
+class WrongUsage(Exception):
+    """The job was asked in a way that makes no sense: exit code 2; says what to write instead."""
+
+
+class CannotDecide(Exception):
+    """An input is missing, unreadable or moving: exit code 3; says which, and what to do."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """
+    A table of the report.
+
+    :ivar note: a sentence above it.
+    :ivar rows: at most some hundreds; the rest belongs into the findings.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """
+    A plot of the report: `series` maps names to y values, all as long as `x`.
+
+    :ivar kind: `line`, `bar`, `step` or `scatter`.
+    :ivar x: numbers, texts, or datetimes.
+    """
+
+    title: str
+    x: Sequence[Any]
+    series: Mapping[str, Sequence[float | None]]
+    x_label: str = ""
+    y_label: str = ""
+    kind: str = "line"
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """
+    What a job answers.
+
+    :ivar findings: rows of `rmq_ha.spark.findings.FINDINGS`.
+    :ivar outcome: `HOLDS`, `VIOLATED` or `UNDECIDED`.
+    :ivar verdict: one line.
+    :ivar numbers: for the JSON summary: plain JSON values.
+    :ivar sections: of the report, in order.
+    :ivar frames: further DataFrames, written as Parquet below the output directory by name.
+    """
+
+    findings: DataFrame
+    outcome: Outcome
+    verdict: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    sections: Sequence[Table | Plot] = ()
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)
