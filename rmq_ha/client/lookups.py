@@ -138,6 +138,24 @@ def commit_offset(
     yield from expect_any(command, in_order(addresses))
 
 
+class Pulled(NamedTuple):
+    """
+    The answer to a pull, its messages not yet decoded.
+
+    :ivar body: records, one after the other.
+    :ivar broker_id: of the one who answered.
+    """
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+    suggest_which_broker_id: int
+    address: str
+    broker_id: int
+
+
 def pull(
     choice: BrokerChoice,
     addresses: dict[int, str],
@@ -153,6 +171,27 @@ def pull(
     :raises RemotingError: none of the addresses answers.
     :raises CorruptRecord: the answer has other things than records.
     """
+    data = subscription(queue.topic, wanted.selector, 0)
+    pulled = yield from pull_records(choice, addresses, queue, offset, wanted)
+    messages = decode_messages(pulled.body, queue.broker_name) if pulled.body else []
+    return PullResult(
+        pulled.status,
+        pulled.next_begin_offset,
+        pulled.min_offset,
+        pulled.max_offset,
+        chosen(messages, data),
+        pulled.suggest_which_broker_id,
+    )
+
+
+def pull_records(
+    choice: BrokerChoice,
+    addresses: dict[int, str],
+    queue: MessageQueue,
+    offset: int,
+    wanted: Wanted,
+) -> Asking[Pulled]:
+    """As `pull`, but nothing is decoded; brokers choose by the hash of a tag only."""
     data = subscription(queue.topic, wanted.selector, 0)
     ext = {
         "consumerGroup": wanted.group,
@@ -184,24 +223,25 @@ def pull(
                 raise
             continue
         choice.answered(address)
-        result = _pulled(response, queue, address)
+        result = _pulled(response, address, broker_id)
         choice.suggest(queue, result.suggest_which_broker_id)
-        return result._replace(msg_found_list=chosen(result.msg_found_list, data))
+        return result
 
 
-def _pulled(response: RemotingCommand, queue: MessageQueue, address: str) -> PullResult:
+def _pulled(response: RemotingCommand, address: str, broker_id: int) -> Pulled:
     status = _PULLED.get(response.code)  # type: ignore[call-overload]
     if status is None:
         raise BrokerRefused(response.code, response.remark, address)
-    body = response.body if status is PullStatus.FOUND else None
     suggested = (response.ext or {}).get("suggestWhichBrokerId", "")
-    return PullResult(
+    return Pulled(
         status,
         number(response, "nextBeginOffset", address),
         number(response, "minOffset", address),
         number(response, "maxOffset", address),
-        decode_messages(body, queue.broker_name) if body else [],
+        (response.body or b"") if status is PullStatus.FOUND else b"",
         int(suggested) if suggested.isdecimal() else MASTER_ID,
+        address,
+        broker_id,
     )
 
 
