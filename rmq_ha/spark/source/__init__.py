@@ -1,0 +1,1 @@
+"""The data source `rocketmq`: options, schema, and what reads and writes."""

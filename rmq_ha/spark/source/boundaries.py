@@ -1,0 +1,199 @@
+"""Where a read begins and ends, as the options say it: words, offsets by queue, or times."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from rmq_ha.spark.result import WrongUsage
+from rmq_ha.spark.source.reading import QueueId
+
+LATEST_OFFSET = -1
+EARLIEST_OFFSET = -2
+_LONGEST = (1 << 63) - 1
+
+
+class Kind(StrEnum):
+    """What a boundary is made of."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIME = "time"
+    TIMES = "times"
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """
+    Where all queues begin, or end.
+
+    :ivar ms: with `Kind.TIME`: the first message stored then or later.
+    :ivar by_queue: with `Kind.OFFSETS` offsets (-1 latest, -2 earliest), with `Kind.TIMES` ms; the
+        broker of a key is empty where the option names none.
+    :ivar option: the option that said so, for errors.
+    """
+
+    kind: Kind
+    ms: int = 0
+    by_queue: Mapping[QueueId, int] = field(default_factory=dict)
+    option: str = ""
+
+    def of(self, queue: QueueId) -> int | None:
+        """The number that is meant for a queue; None: none was given."""
+        exact = self.by_queue.get(queue)
+        return self.by_queue.get(queue._replace(broker="")) if exact is None else exact
+
+    def check_covers(self, queues: Iterable[QueueId]) -> None:
+        """
+        Every queue has a number, and every number its queue, as in Spark's Kafka source.
+
+        :raises WrongUsage: one has not.
+        """
+        here = list(queues)
+        brokers: dict[tuple[str, int], set[str]] = {}
+        for queue in here:
+            brokers.setdefault((queue.topic, queue.queue_id), set()).add(queue.broker)
+        missing = [queue for queue in here if self.of(queue) is None]
+        if missing:
+            raise WrongUsage(
+                f"{self.option} names some queues only: {_some(missing)} missing; name every queue"
+                " that is read (-2: its beginning, -1: its end)"
+            )
+        known = set(here)
+        for queue in self.by_queue:
+            holders = brokers.get((queue.topic, queue.queue_id), set())
+            if not queue.broker and len(holders) > 1:
+                raise WrongUsage(
+                    f"{self.option}: queue {queue.queue_id} of {queue.topic} is on"
+                    f" {', '.join(sorted(holders))}: write"
+                    f' {{"{queue.topic}":{{"{min(holders)}":{{"{queue.queue_id}":...}}}}}}'
+                )
+            if not holders or (queue.broker and queue not in known):
+                raise WrongUsage(
+                    f"{self.option} names {queue}, which is not there or not subscribed to;"
+                    f" there are {_some(here)}"
+                )
+
+
+EARLIEST = Boundary(Kind.EARLIEST)
+LATEST = Boundary(Kind.LATEST)
+
+
+def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Boundary:
+    """
+    Read `earliest`, `latest`, or JSON of offsets.
+
+    :param batch: not a stream, where "latest" is no beginning.
+    :param is_start: not the end, which cannot be "earliest".
+    :raises WrongUsage: it is none of them.
+    """
+    word = text.strip().lower()
+    if word == Kind.LATEST:
+        if batch and is_start:
+            raise WrongUsage(f"{option}=latest: a batch that begins at the end reads nothing")
+        return Boundary(Kind.LATEST, option=option)
+    if word == Kind.EARLIEST:
+        if not is_start:
+            raise WrongUsage(f"{option}=earliest: a read that ends at the beginning reads nothing")
+        return Boundary(Kind.EARLIEST, option=option)
+    table = queue_table(text, option, 'earliest, latest or JSON like {"topic":{"0":23,"1":-2}}')
+    for queue, offset in table.items():
+        if offset < EARLIEST_OFFSET:
+            raise WrongUsage(f"{option}: {offset} of {queue} is no offset; -2 earliest, -1 latest")
+        if offset == LATEST_OFFSET and batch and is_start:
+            raise WrongUsage(f"{option}: a batch cannot begin at the end of {queue} (-1)")
+        if offset == EARLIEST_OFFSET and not is_start:
+            raise WrongUsage(f"{option}: a read cannot end at the beginning of {queue} (-2)")
+    return Boundary(Kind.OFFSETS, by_queue=table, option=option)
+
+
+def parse_timestamps(text: str, option: str) -> Boundary:
+    """
+    Read JSON of times, ms since the epoch.
+
+    :raises WrongUsage: it is something else.
+    """
+    table = queue_table(text, option, 'JSON like {"topic":{"0":1700000000000}}')
+    for queue, ms in table.items():
+        if ms < 0:
+            raise WrongUsage(f"{option}: {ms} of {queue} is no time in ms since the epoch")
+    return Boundary(Kind.TIMES, by_queue=table, option=option)
+
+
+def queue_table(text: str, option: str, wanted: str) -> dict[QueueId, int]:
+    """
+    Read `{"topic":{"0":23}}` or `{"topic":{"broker-a":{"0":23}}}`.
+
+    :raises WrongUsage: it is neither.
+    """
+    wrong = WrongUsage(f"{option}={text!r}: write {wanted}, or with brokers {_LEVELS}")
+    value = json_of(text)
+    if not isinstance(value, dict) or not value:
+        raise wrong
+    found: dict[QueueId, int] = {}
+    for topic, inner in value.items():
+        if not isinstance(inner, dict) or not inner:
+            raise wrong
+        for name, number in inner.items():
+            level = {name: number} if not isinstance(number, dict) else number
+            broker = name if isinstance(number, dict) else ""
+            for queue_id, each in level.items():
+                if not _is_id(queue_id) or type(each) is not int or abs(each) > _LONGEST:
+                    raise wrong
+                found[QueueId(topic, broker, int(queue_id))] = each
+    return found
+
+
+def assigned_queues(text: str, option: str) -> tuple[QueueId, ...]:
+    """
+    Read `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`.
+
+    :raises WrongUsage: it is neither.
+    """
+    wrong = WrongUsage(
+        f'{option}={text!r}: write JSON like {{"topic":[0,1]}}, or {{"topic":{{"broker-a":[0]}}}}'
+    )
+    value = json_of(text)
+    if not isinstance(value, dict) or not value:
+        raise wrong
+    found: list[QueueId] = []
+    for topic, inner in value.items():
+        by_broker = inner if isinstance(inner, dict) else {"": inner}
+        for broker, ids in by_broker.items():
+            if not isinstance(ids, list) or not ids:
+                raise wrong
+            if not all(type(each) is int and 0 <= each < 1 << 31 for each in ids):
+                raise wrong
+            found += [QueueId(topic, broker, each) for each in ids]
+    if not found:
+        raise wrong
+    return tuple(sorted(set(found)))
+
+
+def json_of(text: str) -> Any:
+    """JSON as a value; None when it is not JSON, or names a key twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        return None
+
+
+_LEVELS = '{"topic":{"broker-a":{"0":23}}}'
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return found
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 1 << 31
+
+
+def _some(queues: list[QueueId]) -> str:
+    shown = ", ".join(map(str, sorted(queues)[:3]))
+    return shown if len(queues) <= 3 else f"{shown} and {len(queues) - 3} more"

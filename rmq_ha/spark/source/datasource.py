@@ -1,0 +1,67 @@
+"""`spark.read.format("rocketmq")`: what Spark meets; see `options` for what it can be told."""
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+NAME = "rocketmq"
+
+
+class RocketmqDataSource(DataSource):
+    """
+    Messages and tables of brokers and stores; for sessions that push no filters down.
+
+    Everything is imported where it is used: Spark loads this class in several processes, and only
+    some of them read.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """For `format(...)`."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns when the user names none."""
+        from rmq_ha.spark.source.batch import schema_of
+
+        return schema_of(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch."""
+        from rmq_ha.spark.source.batch import make_reader
+
+        return make_reader(self.options, schema, push_down=False)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Send a DataFrame."""
+        from rmq_ha.spark.source.sink import make_writer
+
+        return make_writer(self.options, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> Any:
+        """A stream."""
+        from rmq_ha.spark.source.streaming import make_stream_reader
+
+        return make_stream_reader(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        """Send a stream."""
+        from rmq_ha.spark.source.sink import make_stream_writer
+
+        return make_stream_writer(self.options, schema, overwrite)
+
+
+class PushDownDataSource(RocketmqDataSource):
+    """For sessions with `spark.sql.python.filterPushdown.enabled`; others refuse its reader."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch that filters are pushed down to."""
+        from rmq_ha.spark.source.batch import make_reader
+
+        return make_reader(self.options, schema, push_down=True)
+
+
+def data_source(*, push_down: bool) -> type[DataSource]:
+    """The class to register, by whether the session pushes filters down."""
+    return PushDownDataSource if push_down else RocketmqDataSource

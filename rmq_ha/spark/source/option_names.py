@@ -1,0 +1,111 @@
+"""Names of options: what each may be called, and what was probably meant."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from rmq_ha.spark.result import WrongUsage
+
+SOURCE_NAMES = (
+    "path",
+    "namesrv",
+    "brokerAddr",
+    "brokerName",
+    "table",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "splitSize",
+    "batchRows",
+    "includeProperties",
+    "tags",
+    "scan",
+    "storePathCommitLog",
+    "maxHashSlotNum",
+    "maxIndexNum",
+    "group",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "useTLS",
+    "pullTimeoutMs",
+    "pullBatchSize",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+"""What a read understands, beside `tls.*`."""
+ALIASES = {
+    "rocketmq.namesrv.addr": "namesrv",
+    "nameServer": "namesrv",
+    "namesrvAddr": "namesrv",
+    "rocketmq.broker.addr": "brokerAddr",
+    "topic": "subscribe",
+    "subExpression": "tags",
+    "pullTimeout": "pullTimeoutMs",
+    "includeHeaders": "includeProperties",
+}
+"""Other spellings, most of them those of rocketmq-spark."""
+_NOT_HERE = {
+    "kafka.bootstrap.servers": "RocketMQ has name servers: write namesrv=host:port",
+    "groupIdPrefix": "reads belong to no group here; `group` names one to pull as",
+    "kafka.group.id": "reads belong to no group here; `group` names one to pull as",
+    "consumer.group": "reads belong to no group here; `group` names one to pull as",
+    "paths": "one store at a time: read each by itself and unite them with unionByName",
+}
+_OF_SPARK = ("checkpointLocation", "queryName", "triggerOnce", "__partition_columns")
+
+
+def by_name(
+    given: Mapping[str, str],
+    names: tuple[str, ...] = SOURCE_NAMES,
+    aliases: Mapping[str, str] = ALIASES,
+) -> dict[str, str]:
+    """
+    The options under their own names; case does not matter. Keys of Spark itself are left out.
+
+    :param names: what is understood; any `tls.*` is too.
+    :raises WrongUsage: an option is unknown (says what was probably meant), or given twice with
+        different values.
+    """
+    spelt = {name.lower(): name for name in (*names, *_OF_SPARK)}
+    spelt |= {alias.lower(): name for alias, name in aliases.items()}
+    not_here = {name.lower(): why for name, why in _NOT_HERE.items()}
+    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    for key, value in given.items():
+        low = key.lower()
+        name = low if low.startswith("tls.") else spelt.get(low)
+        if name is None:
+            raise WrongUsage(_unknown(key, not_here.get(low), names, aliases))
+        if name in _OF_SPARK:
+            continue
+        if found.get(name, value) != value:
+            raise WrongUsage(
+                f"options {keys[name]}={found[name]!r} and {key}={value!r} are the same option:"
+                " give it once"
+            )
+        found[name], keys[name] = value, key
+    return found
+
+
+def _unknown(key: str, why: str | None, names: tuple[str, ...], aliases: Mapping[str, str]) -> str:
+    if why is not None:
+        return f"option {key}: {why}"
+    spelt = {name.lower(): name for name in (*aliases, *names)}
+    near = get_close_matches(key.lower(), spelt, n=1, cutoff=0.6)
+    if near:
+        return f"there is no option {key!r}; did you mean {spelt[near[0]]!r}?"
+    return f"there is no option {key!r}; there are {', '.join(names)} and tls.*"

@@ -1,0 +1,341 @@
+"""The options of a read; names, defaults and meaning are those of Spark's Kafka source."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.signing import Credentials
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.spark.places import addresses_of
+from rmq_ha.spark.result import WrongUsage
+from rmq_ha.spark.source.boundaries import (
+    EARLIEST,
+    LATEST,
+    Boundary,
+    Kind,
+    assigned_queues,
+    parse_offsets,
+    parse_timestamps,
+)
+from rmq_ha.spark.source.option_names import by_name
+from rmq_ha.spark.source.reading import Subscription
+
+T = TypeVar("T")
+MESSAGES = "messages"
+TABLES = (
+    MESSAGES,
+    "consumerOffsets",
+    "topics",
+    "groups",
+    "delayOffsets",
+    "queues",
+    "consumeQueue",
+    "index",
+)
+SCANS = ("auto", "files", "queues")
+STRATEGIES = ("error", "latest")
+_OF_MESSAGES = (
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "tags",
+    "scan",
+)
+_OF_STORES = ("scan", "splitSize", "storePathCommitLog", "maxHashSlotNum", "maxIndexNum")
+_OF_CLUSTERS = (
+    "group",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "useTLS",
+    "pullTimeoutMs",
+    "pullBatchSize",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+_ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SPANS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """
+    What is to be read, and how.
+
+    :ivar path: of a store; None when brokers are asked.
+    :ivar namesrv: `host:port` of name servers, `;` between them; empty for a store.
+    :ivar broker_addr: of the one broker whose table is asked for; empty: those that the name
+        servers know.
+    :ivar broker_name: for a store: what the column `brokerName` says; for brokers: only this one.
+    :ivar table: one of `TABLES`.
+    :ivar strategy: what a queue without a message at or behind the starting time means.
+    :ivar max_offsets: of one batch of a stream; so are `min_offsets`, `max_bytes`.
+    :ivar max_trigger_delay_ms: a batch below `min_offsets` starts after so long all the same.
+    :ivar max_records: of one partition.
+    :ivar split_size: bytes of a file that one partition reads.
+    :ivar tags: only messages with one of these; None: all.
+    :ivar tag_expression: the same, as brokers want it.
+    :ivar index_sizes: slots and entries of an index file, where they are not RocketMQ's.
+    :ivar group: in whose name brokers are asked; empty: in nobody's.
+    :ivar num_retries: of a call that fails.
+    """
+
+    path: str | None = None
+    namesrv: str = ""
+    broker_addr: str = ""
+    broker_name: str | None = None
+    table: str = MESSAGES
+    subscription: Subscription = Subscription()
+    start: Boundary = EARLIEST
+    end: Boundary = LATEST
+    strategy: str = "error"
+    fail_on_data_loss: bool = True
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    max_bytes: int | None = None
+    min_partitions: int | None = None
+    max_records: int | None = None
+    split_size: int = 64 << 20
+    batch_rows: int = 8192
+    include_properties: bool = False
+    tags: frozenset[str] | None = None
+    tag_expression: str = "*"
+    scan: str = "auto"
+    commit_log: str | None = None
+    index_sizes: tuple[int, int] | None = None
+    group: str = ""
+    pull_timeout_ms: int = 3_000
+    pull_batch_size: int = 32
+    num_retries: int = 3
+    retry_interval_ms: int = 10
+    client: ClientConfig = field(default_factory=ClientConfig)
+
+    @property
+    def is_offline(self) -> bool:
+        """A store is read, no broker asked."""
+        return self.path is not None
+
+
+def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
+    """
+    Read the options of `spark.read` or `spark.readStream`.
+
+    :raises WrongUsage: an option is unknown, does not fit, or contradicts another one.
+    """
+    known = by_name(given)
+    _check_place(known)
+    table = _choice(known, "table", TABLES)
+    if table != MESSAGES:
+        _check_table(known, table, streaming)
+    offline = "path" in known
+    start, end = _boundaries(known, streaming)
+    subscription = _subscription(known, required=not offline and table == MESSAGES)
+    tags = SubscriptionData.for_tags("", known.get("tags"))
+    number = _numbers(known)
+    return SourceOptions(
+        path=known.get("path"),
+        namesrv=known.get("namesrv", ""),
+        broker_addr=known.get("brokerAddr", ""),
+        broker_name=known.get("brokerName") or None,
+        table=table,
+        subscription=subscription,
+        start=start,
+        end=end,
+        strategy=_choice(known, "startingOffsetsByTimestampStrategy", STRATEGIES),
+        fail_on_data_loss=_flag(known, "failOnDataLoss", True),
+        max_offsets=number("maxOffsetsPerTrigger", _positive, None),
+        min_offsets=number("minOffsetsPerTrigger", _positive, None),
+        max_trigger_delay_ms=number("maxTriggerDelay", _span, 900_000),
+        max_bytes=number("maxBytesPerTrigger", _size, None),
+        min_partitions=number("minPartitions", _positive, None),
+        max_records=number("maxRecordsPerPartition", _positive, None),
+        split_size=number("splitSize", _size, 64 << 20),
+        batch_rows=number("batchRows", _positive, 8192),
+        include_properties=_flag(known, "includeProperties", False),
+        tags=frozenset(tags.tags_set) if tags.tags_set else None,
+        tag_expression=tags.sub_string,
+        scan=_choice(known, "scan", SCANS),
+        commit_log=known.get("storePathCommitLog"),
+        index_sizes=_index_sizes(known, number),
+        group=known.get("group", ""),
+        pull_timeout_ms=number("pullTimeoutMs", _positive, 3_000),
+        pull_batch_size=number("pullBatchSize", _positive, 32),
+        num_retries=number("fetchOffset.numRetries", _natural, 3),
+        retry_interval_ms=number("fetchOffset.retryIntervalMs", _natural, 10),
+        client=client_config(known),
+    )
+
+
+def client_config(known: Mapping[str, str]) -> ClientConfig:
+    """
+    How brokers are asked.
+
+    :param known: options by their own names (`option_names.by_name`).
+    :raises WrongUsage: half of an account is given.
+    """
+    access, secret = known.get("accessKey", ""), known.get("secretKey", "")
+    if bool(access) != bool(secret):
+        raise WrongUsage("accessKey and secretKey are given together or not at all")
+    tls = {key: value for key, value in known.items() if key.startswith("tls.")}
+    timeout = _positive(known.get("pullTimeoutMs", "3000"), "pullTimeoutMs")
+    return ClientConfig(
+        namesrv_addr=known.get("namesrv", ""),
+        credentials=Credentials(access, secret, known.get("securityToken", "")) if access else None,
+        use_tls=_flag(known, "useTLS", bool(tls)),
+        tls=tls,
+        mq_client_api_timeout=timeout,
+    )
+
+
+def _check_place(known: dict[str, str]) -> None:
+    places = [name for name in ("path", "namesrv", "brokerAddr") if known.get(name)]
+    if not places:
+        raise WrongUsage(
+            "nothing to read from: give `path` (the directory of a store) or `namesrv` (host:port)"
+        )
+    if "path" in places and len(places) > 1:
+        raise WrongUsage(
+            f"path={known['path']!r} is a store, {places[1]}={known[places[1]]!r} a running"
+            " broker: give one of them"
+        )
+    if len(places) > 1:
+        raise WrongUsage("namesrv and brokerAddr both say whom to ask: give one of them")
+    for name in places[0:1] if places[0] != "path" else ():
+        addresses_of(known[name], f"{name}={known[name]}", one=name == "brokerAddr")
+    useless = _OF_CLUSTERS if "path" in places else _OF_STORES
+    where = "running brokers" if "path" in places else "stores (path)"
+    for name in useless:
+        if name in known:
+            raise WrongUsage(f"{name} is an option for {where}, not with {places[0]}")
+    if "brokerAddr" in places and known.get("table", MESSAGES).lower() == MESSAGES:
+        raise WrongUsage(
+            "brokerAddr is for tables; messages are found through a name server: give namesrv"
+        )
+
+
+def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
+    if streaming:
+        raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
+    for name in _OF_MESSAGES:
+        if name in known:
+            raise WrongUsage(f"{name} is an option for messages, not with table={table}")
+
+
+def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Boundary]:
+    if streaming:
+        for name in _ENDS:
+            if name in known:
+                raise WrongUsage(f"{name}: a stream does not end; leave it out, or use spark.read")
+    default = LATEST if streaming else EARLIEST
+    return (
+        _boundary(known, "starting", default, batch=not streaming),
+        _boundary(known, "ending", LATEST, batch=not streaming),
+    )
+
+
+def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bool) -> Boundary:
+    """The Kafka source's precedence: one time, times by queue, offsets."""
+    name = f"{which}Timestamp"
+    if name in known:
+        return Boundary(Kind.TIME, ms=_natural(known[name], name), option=name)
+    name = f"{which}OffsetsByTimestamp"
+    if name in known:
+        return parse_timestamps(known[name], name)
+    name = f"{which}Offsets"
+    if name in known:
+        return parse_offsets(known[name], name, batch=batch, is_start=which == "starting")
+    return default
+
+
+def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if name in known]
+    if len(given) > 1:
+        raise WrongUsage(f"{' and '.join(given)} both choose topics: give one of them")
+    if not given:
+        if required:
+            raise WrongUsage("which topics? Give subscribe, subscribePattern or assign")
+        return Subscription()
+    text = known[given[0]]
+    if given[0] == "assign":
+        return Subscription(assigned=assigned_queues(text, "assign"))
+    if given[0] == "subscribe":
+        topics = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not topics:
+            raise WrongUsage(f"subscribe={text!r}: write topics, `,` between them")
+        return Subscription(topics=tuple(dict.fromkeys(topics)))
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise WrongUsage(f"subscribePattern={text!r} is no regular expression: {error}") from None
+    if not text.strip():
+        raise WrongUsage("subscribePattern is empty: write .* for all topics")
+    return Subscription(pattern=text)
+
+
+def _index_sizes(
+    known: dict[str, str], number: Callable[..., int | None]
+) -> tuple[int, int] | None:
+    given = [name for name in ("maxHashSlotNum", "maxIndexNum") if name in known]
+    if len(given) == 1:
+        raise WrongUsage("maxHashSlotNum and maxIndexNum are given together or not at all")
+    slots, entries = number("maxHashSlotNum", _positive, 0), number("maxIndexNum", _positive, 0)
+    return (slots, entries) if slots and entries else None
+
+
+def _numbers(known: dict[str, str]) -> "Callable[..., int]":
+    def number(name: str, parse: Callable[[str, str], int], default: int) -> int:
+        return parse(known[name], name) if name in known else default
+
+    return number
+
+
+def _choice(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = known.get(name, choices[0]).strip()
+    for choice in choices:
+        if text.lower() == choice.lower():
+            return choice
+    raise WrongUsage(f"{name}={text!r}: one of {', '.join(choices)}")
+
+
+def _flag(known: Mapping[str, str], name: str, default: bool) -> bool:
+    text = known.get(name)
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise WrongUsage(f"{name}={text!r}: true or false")
+    return text.strip().lower() == "true"
+
+
+def _natural(text: str, name: str) -> int:
+    stripped = text.strip()
+    if not stripped.isascii() or not stripped.isdigit() or int(stripped[:20]) >= 1 << 63:
+        raise WrongUsage(f"{name}={text!r}: a number, 0 or more")
+    return int(stripped)
+
+
+def _positive(text: str, name: str) -> int:
+    number = _natural(text, name)
+    if number < 1:
+        raise WrongUsage(f"{name}={text!r}: a number above 0")
+    return number
+
+
+def _size(text: str, name: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", text.strip().lower())
+    if found is None or not int(found[1]):
+        raise WrongUsage(f"{name}={text!r}: bytes, like 65536, 64k, 64m or 1g")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _span(text: str, name: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,12})(ms|s|m|min|h|d)", text.strip().lower())
+    if found is None:
+        raise WrongUsage(f"{name}={text!r}: a time like 500ms, 30s, 15m or 1h")
+    return int(found[1]) * _SPANS[found[2]]

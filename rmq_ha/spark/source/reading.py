@@ -1,0 +1,115 @@
+"""What readers of queues have in common: names, ranges, and what can be asked of a set of queues.
+
+Offsets are always the next one to read: a range is [start, stop), and `stop` of one read is `start`
+of the next.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from rmq_ha.spark.source.pushdown import Keep
+
+
+class QueueId(NamedTuple):
+    """
+    One queue of a cluster.
+
+    :ivar broker: name of the broker; empty for a store whose broker was not named.
+    """
+
+    topic: str
+    broker: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        """`topic/broker/0`."""
+        return "/".join(filter(None, (self.topic, self.broker, str(self.queue_id))))
+
+
+class QueueRange(NamedTuple):
+    """
+    Messages of one queue.
+
+    :ivar start: offset of the first one.
+    :ivar stop: behind the last one.
+    """
+
+    queue: QueueId
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """
+    Which queues are wanted; everything when all three are None.
+
+    :ivar topics: by name (`subscribe`).
+    :ivar pattern: that the whole name of a topic has to match (`subscribePattern`).
+    :ivar assigned: topic, broker (empty: any) and queue (`assign`).
+    """
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    assigned: tuple[QueueId, ...] | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Nothing was chosen: every topic that is there."""
+        return self.topics is None and self.pattern is None and self.assigned is None
+
+    @property
+    def named(self) -> tuple[str, ...] | None:
+        """The topics that were named, sorted; None when one has to look which there are."""
+        if self.assigned is not None:
+            return tuple(sorted({queue.topic for queue in self.assigned}))
+        return None if self.topics is None else tuple(sorted(set(self.topics)))
+
+    def wants_topic(self, topic: str) -> bool:
+        """At least one queue of the topic may be wanted."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        named = self.named
+        return named is None or topic in named
+
+    def wants(self, queue: QueueId) -> bool:
+        """The queue is wanted."""
+        if self.assigned is None:
+            return self.wants_topic(queue.topic)
+        any_broker = queue._replace(broker="")
+        return any(each in (queue, any_broker) for each in self.assigned)
+
+
+class Queues(Protocol):
+    """
+    A store or a cluster, as queues. Implementations can be pickled, and keep nothing between calls
+    that a repeated read could tell.
+    """
+
+    def queues(self, topics: Subscription) -> list[QueueId]:
+        """
+        The wanted queues that are there now, sorted.
+
+        :raises CannotDecide: nobody can be asked, or a topic that was named is not there.
+        """
+        ...
+
+    def bounds(self, queue: QueueId) -> tuple[int, int]:
+        """Offset of the first message, and behind the last one."""
+        ...
+
+    def offset_at(self, queue: QueueId, ms: int) -> int | None:
+        """The first message stored at `ms` or later; None when there is none."""
+        ...
+
+    def read(self, wanted: QueueRange, columns: Sequence[str], keep: "Keep") -> Iterator[Any]:
+        """
+        The messages of a range as `pyarrow.RecordBatch` of exactly these columns, in queue order.
+
+        :param keep: only rows that it wants (`keep.rows(batch)`); offsets of the others are passed.
+        :raises CannotDecide: the range cannot be read whole: messages are gone, or not there yet.
+        """
+        ...
