@@ -1,0 +1,1 @@
+"""rmq-ha: what a job leaves behind for people and programs."""

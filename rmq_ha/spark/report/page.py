@@ -1,0 +1,173 @@
+"""The report: one HTML file that needs nothing else, to be mailed and printed."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import cache
+from importlib import resources
+from math import isfinite
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from rmq_ha.spark.report.digest import Digest
+from rmq_ha.spark.report.plots import left_out, svg
+from rmq_ha.spark.result import Outcome, Plot, Table
+
+MAX_ROWS = 500
+"""Of one table."""
+MAX_CELL = 400
+"""Characters of one cell; the Parquet files have all."""
+HEADLINES = {
+    Outcome.HOLDS: "Holds",
+    Outcome.VIOLATED: "Violated",
+    Outcome.UNDECIDED: "Could not decide",
+    Outcome.FAILED: "Failed",
+    Outcome.USAGE: "Wrong usage",
+}
+MEANINGS = {
+    Outcome.HOLDS: "Everything that was checked is as it should be.",
+    Outcome.VIOLATED: "Something is not as it should be; the findings say what, and what to do.",
+    Outcome.UNDECIDED: "An input was missing, unreadable or moving. This says nothing about it.",
+    Outcome.FAILED: "The job itself failed. This says nothing about what it looked at.",
+    Outcome.USAGE: "The job was asked in a way that makes no sense.",
+}
+_PLACES = (
+    ("broker", ""),
+    ("topic", ""),
+    ("queueId", "queue "),
+    ("group", "group "),
+    ("queueOffset", "offset "),
+    ("physicalOffset", "log offset "),
+    ("msgId", "message "),
+)
+_LONG = re.compile(r"\d{5,}")
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def render(
+    summary: Mapping[str, Any],
+    counted: Digest,
+    sections: Sequence[Table | Plot],
+    frames: Sequence[str],
+    limit: int,
+) -> str:
+    """
+    The page's text.
+
+    :param summary: as `summary.json` has it.
+    :param frames: names of the other Parquet directories beside the report.
+    :param limit: findings in the table.
+    """
+    outcome = Outcome(summary["exitCode"])
+    return _template().render(
+        summary=summary,
+        tone=outcome.name.lower(),
+        headline=HEADLINES[outcome],
+        meaning=MEANINGS[outcome],
+        counts=[(code, counted.worst_of[code], number) for code, number in counted.counts.items()],
+        severities=counted.severities,
+        total=counted.total,
+        findings=[(row, _where(row)) for row in counted.top[:limit]],
+        numbers=list(_flat(summary["numbers"])),
+        sections=[_section(number, section) for number, section in enumerate(sections, 1)],
+        frames=frames,
+    )
+
+
+def shown(value: Any) -> str:
+    """
+    A value as people read it; what would be invisible or turn the text around is written out.
+
+    Topics, groups and keys are chosen by others.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 or not isfinite(value) else str(round(value))
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC) if value.tzinfo else value
+        return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, date):
+        return value.isoformat()
+    text = str(value)
+    if len(text) > MAX_CELL:
+        text = f"{text[:MAX_CELL]}… ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(map(_visible, text))
+
+
+def cell(value: Any) -> str:
+    """The same, long numbers in groups of three, which are not there when they are copied."""
+    text = shown(value)
+    if not isinstance(value, int | float) or not _LONG.fullmatch(text):
+        return text
+    at = (len(text) - 1) % 3 + 1
+    groups = [text[:at], *(text[start : start + 3] for start in range(at, len(text), 3))]
+    return Markup(groups[0] + "".join(f'<i class="g">{group}</i>' for group in groups[1:]))
+
+
+def _visible(character: str) -> str:
+    if character in "\n\u00a0\u202f" or not unicodedata.category(character).startswith("C"):
+        return character
+    return f"\\u{ord(character):04x}"
+
+
+def _name(name: str) -> str:
+    """`repeatedMessages` and `repeated_messages` as words."""
+    words = _WORD.sub(" ", name).replace("_", " ")
+    return words[:1].upper() + words[1:].lower() if words.islower() or " " in words else words
+
+
+def _flat(numbers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in numbers.items():
+        label = f"{prefix}{_name(str(name)) if not prefix else name}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{label}: ")
+        elif isinstance(value, list):
+            yield label, ", ".join(shown(item) for item in value)
+        else:
+            yield label, value
+
+
+def _where(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Which broker, topic, queue ... as label and value; offsets without separators, to copy."""
+    return [
+        (label, str(row[name]) if isinstance(row[name], int) else row[name])
+        for name, label in _PLACES
+        if row.get(name) is not None
+    ]
+
+
+def _section(number: int, section: Table | Plot) -> dict[str, Any]:
+    if isinstance(section, Plot):
+        note = f"{section.note} {left_out(section)}".strip()
+        return {"title": section.title, "note": note, "svg": Markup(svg(section, number))}
+    rows = [list(row) for row in section.rows[:MAX_ROWS]]
+    numeric = [
+        bool(rows) and all(isinstance(row[at], int | float | None) for row in rows)
+        for at in range(len(section.columns))
+    ]
+    return {
+        "title": section.title,
+        "note": section.note,
+        "columns": section.columns,
+        "rows": rows,
+        "numeric": numeric,
+        "more": len(section.rows) - len(rows),
+    }
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(shown=shown, cell=cell)
+    source = resources.files("rmq_ha.spark.report").joinpath("report.html.jinja")
+    return environment.from_string(source.read_text("utf-8"))

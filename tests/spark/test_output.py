@@ -1,0 +1,169 @@
+"""What a job leaves in its output directory."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rmq_ha.spark.findings import FINDINGS, Finding
+from rmq_ha.spark.host.output import (
+    AT_HAND,
+    refuse_foreign,
+    write_output,
+    write_refusal,
+)
+from rmq_ha.spark.report.summary import Timings
+from rmq_ha.spark.result import JobResult, Outcome, Table, WrongUsage
+
+pytestmark = pytest.mark.spark
+
+TIMINGS = Timings(1_700_000_000_000, 1.0, 2.0)
+FEW = [
+    Finding("WARN", "STALE", "Look again.", broker="b"),
+    Finding("ERROR", "LOST", "Restore it.", topic="t", queue_id=1, queue_offset=2**40),
+]
+
+
+def jobs_done(spark: SparkSession) -> int:
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup("counted"))
+
+
+def result(findings: DataFrame, **values: Any) -> JobResult:
+    return JobResult(
+        findings, values.pop("outcome", Outcome.VIOLATED), "Not safe.", {"lag": 3}, **values
+    )
+
+
+def test_few_findings_are_counted_and_written(spark: SparkSession, tmp_path: Path) -> None:
+    """Summary, report, findings and frames; the same directory takes the next run."""
+    findings = spark.createDataFrame(FEW, FINDINGS)
+    out = tmp_path / "out dir"
+    frames = {"lag": spark.range(3)}
+    sections = [Table("Lag", ("queue", "lag"), [(1, 2)])]
+    written = write_output(
+        "verify-offsets",
+        {"master": "/a"},
+        result(findings, frames=frames, sections=sections),
+        str(out),
+        TIMINGS,
+    )
+    assert written.findings.counts == {"LOST": 1, "STALE": 1}
+    assert written.outcome is Outcome.VIOLATED
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary == written.summary
+    assert summary["severities"] == {"ERROR": 1, "WARN": 1, "INFO": 0}
+    assert summary["seconds"]["run"] >= 2
+    assert "Not safe." in (out / "report.html").read_text()
+    again = spark.read.parquet(str(out / "findings"))
+    assert [(field.name, field.dataType) for field in again.schema] == [
+        (field.name, field.dataType) for field in FINDINGS
+    ]
+    assert {tuple(found) for found in again.collect()} == set(FEW)
+    assert spark.read.parquet(str(out / "lag")).count() == 3
+    assert sorted(path.name for path in out.iterdir()) == [
+        "findings",
+        "lag",
+        "report.html",
+        "summary.json",
+    ]
+    refuse_foreign(str(out))
+    none = write_output(
+        "x", {}, result(findings.limit(0), outcome=Outcome.HOLDS), str(out), TIMINGS
+    )
+    assert (none.outcome, none.findings.total) == (Outcome.HOLDS, 0)
+    assert spark.read.parquet(str(out / "findings")).count() == 0
+
+
+def test_few_findings_cost_one_pass(spark: SparkSession, tmp_path: Path) -> None:
+    """What it costs to find them is paid once, in one Spark job, also when they are written."""
+    context = spark.sparkContext
+    seen = context.accumulator(0)
+
+    def counted(batches: Any) -> Any:
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    findings = spark.createDataFrame(FEW, FINDINGS).mapInArrow(counted, FINDINGS)
+    context.setJobGroup("counted", "findings")
+    before = jobs_done(spark)
+    write_output("x", {}, result(findings), str(tmp_path), TIMINGS)
+    assert jobs_done(spark) - before == 1
+    assert seen.value == len(FEW)
+    assert findings.storageLevel.useMemory is False
+
+
+def test_many_findings_stay_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """All are counted and written; only the worst come to the driver."""
+    many = spark.range(5000, numPartitions=2).select(
+        F.when(F.col("id") == 4321, "ERROR").otherwise("INFO").alias("severity"),
+        F.when(F.col("id") == 4321, "LOST").otherwise("LATE").alias("code"),
+        F.lit("Look.").alias("detail"),
+        *(
+            F.lit(None).cast(field.dataType).alias(field.name)
+            if field.name != "queueOffset"
+            else F.col("id").alias("queueOffset")
+            for field in FINDINGS.fields[3:]
+        ),
+    )
+    written = write_output("x", {}, result(many), str(tmp_path / "out"), TIMINGS)
+    assert written.findings.counts == {"LOST": 1, "LATE": 4999}
+    assert len(written.findings.top) == AT_HAND
+    assert written.findings.top[0]["queueOffset"] == 4321
+    assert spark.read.parquet(str(tmp_path / "out" / "findings")).count() == 5000
+
+
+def test_any_file_system_of_spark_takes_the_output(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's classes write what is no local path; here they write a local one."""
+    from rmq_ha.spark.host import output
+
+    place = output._HadoopPlace(f"file://{tmp_path}", spark)
+    place.begin()
+    for text in ("old", "new \u00fc"):
+        place.write("summary.json", text)
+    place.save_findings(spark.createDataFrame(FEW, FINDINGS), None)
+    assert (tmp_path / "summary.json").read_text("utf-8") == "new \u00fc"
+    assert spark.read.parquet(place.uri("findings")).count() == 2
+    place.begin()
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_strict_counts_warnings(spark: SparkSession) -> None:
+    """Without a directory nothing is written, but all is counted."""
+    found = result(spark.createDataFrame(FEW[:1], FINDINGS), outcome=Outcome.HOLDS)
+    assert write_output("x", {}, found, None, TIMINGS).outcome is Outcome.HOLDS
+    strict = write_output("x", {}, found, None, TIMINGS, strict=True)
+    assert strict.outcome is Outcome.VIOLATED
+    assert strict.verdict == "Not safe. (--strict: a warning is a violation)"
+
+
+def test_a_refusal_leaves_its_reason(tmp_path: Path) -> None:
+    """No session is needed to say why there is no verdict; an older verdict does not stay."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "summary.json").write_text("old")
+    written = write_refusal("x", {}, Outcome.UNDECIDED, "The store moves.", str(out), TIMINGS)
+    assert written.outcome is Outcome.UNDECIDED
+    assert json.loads((out / "summary.json").read_text())["exitCode"] == 3
+    assert "The store moves." in (out / "report.html").read_text()
+
+
+def test_a_directory_with_other_things_is_refused(tmp_path: Path) -> None:
+    refuse_foreign(str(tmp_path / "new"))
+    refuse_foreign(str(tmp_path))
+    refuse_foreign("hdfs://somewhere/x")
+    refuse_foreign(f"file://{tmp_path}")
+    (tmp_path / "commitlog").mkdir()
+    with pytest.raises(WrongUsage, match="empty"):
+        refuse_foreign(str(tmp_path))
+    with pytest.raises(WrongUsage, match="empty"):
+        refuse_foreign(f"file:{tmp_path}")
+    (tmp_path / "file").touch()
+    with pytest.raises(WrongUsage, match="directory"):
+        refuse_foreign(str(tmp_path / "file"))

@@ -1,0 +1,205 @@
+"""The report: whole by itself, the same for the same input, and safe from what others named."""
+
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
+
+from rmq_ha.spark.findings import COLUMNS, Finding
+from rmq_ha.spark.report.digest import Digest, digest, digest_of_rows
+from rmq_ha.spark.report.page import cell, render, shown
+from rmq_ha.spark.report.plots import MAX_BARS, MAX_POINTS, svg
+from rmq_ha.spark.report.summary import Timings, summary_of
+from rmq_ha.spark.result import Outcome, Plot, Table
+
+HOSTILE = "<script>alert('x')</script>\x01\u202e\"&$a_b$"
+
+
+def row(severity: str = "ERROR", code: str = "LOST", **values: Any) -> dict[str, Any]:
+    finding = Finding(severity, code, values.pop("detail", "It is lost; restore it."), **values)
+    return dict(zip(COLUMNS, finding, strict=True))
+
+
+def page(
+    rows: list[dict[str, Any]], *sections: Table | Plot, limit: int = 300, **summary: Any
+) -> str:
+    counted = digest_of_rows(rows, 1000)
+    return render(summary_for(counted, **summary), counted, sections, ["offsets"], limit)
+
+
+def summary_for(counted: Digest, **values: Any) -> dict[str, Any]:
+    made = summary_of(
+        "verify-offsets",
+        "0.1.0",
+        values.pop("inputs", {"master": "/store/a", "slave": "/store/b"}),
+        values.pop("outcome", Outcome.VIOLATED),
+        values.pop("verdict", "Safe to fail over: no"),
+        counted,
+        values.pop("numbers", {"messagesRepeated": 1234567, "by topic": {"orders": 3}}),
+        Timings(1_700_000_000_000, 3.2, 1.5, 0.1),
+    )
+    assert not values
+    return made
+
+
+class Checker(HTMLParser):
+    """Elements must be closed in order; what is loaded from elsewhere is noted."""
+
+    VOID = ("meta", "br", "link", "img", "hr")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.loaded: list[str] = []
+        self.tags: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#"):
+                self.loaded.append(value or "")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+PLOTS = (
+    Plot("Lag", range(3000), {"orders": [float(n % 97) for n in range(3000)]}, kind="line"),
+    Plot("By topic", ["a", HOSTILE], {HOSTILE: [1, None], "b": [2, 3]}, kind="bar"),
+    Plot("Steps", [1, 2], {"x": [1, 2]}, HOSTILE, "y", kind="step"),
+    Plot(
+        "Points",
+        [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)],
+        {"x": [1, 2]},
+        kind="scatter",
+    ),
+    Plot("Nothing", [], {}),
+)
+
+
+def test_the_page_is_whole_and_loads_nothing() -> None:
+    """One file that is mailed: no image, script, font or style sheet from elsewhere."""
+    found = Checker(page([row()], Table("Queues", ("queue", "lag"), [(1, 2)]), *PLOTS))
+    assert found.loaded == []
+    assert not found.tags & {"script", "link", "img", "iframe", "object"}
+    assert len(found.ids) == len(set(found.ids))
+    assert "svg" in found.tags
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    """No date, no random identifier: two reports can be compared."""
+    assert page([row()], *PLOTS) == page([row()], *PLOTS)
+
+
+def test_verdict_inputs_numbers_and_counts_are_there() -> None:
+    text = page([row(), row("WARN", "STALE"), row("WARN", "STALE")])
+    seen = " ".join(Checker(text).texts)
+    for wanted in ("Violated", "Safe to fail over: no", "/store/a", "LOST", "STALE", "offsets/"):
+        assert wanted in seen
+    assert "Messages repeated" in seen
+    assert "By topic: orders" in seen
+    assert text.index("LOST") < text.index("STALE")
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_outcome_has_its_words(outcome: Outcome) -> None:
+    assert f'class="{outcome.name.lower()}"' in page([], outcome=outcome)
+
+
+def test_hostile_names_stay_text() -> None:
+    """Topics, groups and keys are chosen by others: no markup, no invisible character."""
+    text = page(
+        [row(topic=HOSTILE, group=HOSTILE, detail=HOSTILE, expected=HOSTILE, broker=HOSTILE)],
+        Table(HOSTILE, (HOSTILE,), [(HOSTILE,)], HOSTILE),
+        Plot(HOSTILE, [HOSTILE], {HOSTILE: [1]}, HOSTILE, HOSTILE, "bar", HOSTILE),
+        Plot(HOSTILE, [1, 2], {HOSTILE: [1, 2], "b": [1, 2]}, HOSTILE, HOSTILE),
+        verdict=HOSTILE,
+        inputs={HOSTILE: HOSTILE},
+        numbers={HOSTILE: HOSTILE, "list": [HOSTILE]},
+    )
+    assert "script" not in Checker(text).tags
+    assert not re.search("[\x01\u202e]", text)
+    assert "$a_b$" in text
+
+
+def test_a_long_list_says_how_many_more_there_are() -> None:
+    rows = [row(queue_offset=number) for number in range(500)]
+    text = page(rows, Table("Many", ("n",), [(n,) for n in range(700)]), limit=20)
+    assert "The first 20 of 500" in text
+    assert "200 more rows" in text
+    assert text.count('<td class="detail">') == 20
+
+
+def test_numbers_are_grouped_but_copied_without_gaps() -> None:
+    """What is copied out of the page into a command is the number itself."""
+    assert re.sub("<[^>]*>", "", cell(1234567)) == "1234567"
+    assert cell(1234567).count("<i") == 2
+    assert cell(-5) == "-5"
+    assert cell("12345678") == "12345678"
+    assert (shown(None), shown(True), shown(0.123456)) == ("", "yes", "0.1235")
+    assert shown(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == "2026-01-02 03:04:05 UTC"
+    assert shown("x" * 1000).endswith("(1000 characters)")
+
+
+def test_findings_are_in_order_of_severity() -> None:
+    rows = [row("INFO", "A"), row("WARN", "B"), row("ERROR", "C", queue_id=2), row("ERROR", "C")]
+    found = digest_of_rows(rows, 3)
+    assert found.total == 4
+    assert list(found.counts.items()) == [("C", 2), ("B", 1), ("A", 1)]
+    assert list(found.severities) == ["ERROR", "WARN", "INFO"]
+    assert [item["severity"] for item in found.top] == ["ERROR", "ERROR", "WARN"]
+    assert found.top[0]["queueId"] is None
+
+
+def test_a_code_with_two_severities_counts_as_the_worse() -> None:
+    found = digest([("INFO", "X", 5), ("ERROR", "X", 1)], [], 10)
+    assert found.counts == {"X": 6}
+    assert found.worst_of == {"X": "ERROR"}
+
+
+def test_long_lines_keep_their_peaks() -> None:
+    """A million points make no page of a hundred megabytes."""
+    values = [0.0] * 100_000
+    values[54_321] = 7.0
+    text = svg(Plot("Peak", range(100_000), {"x": values}))
+    assert len(text) < 100_000
+    assert text == svg(Plot("Peak", range(100_000), {"x": values}))
+    flat = svg(Plot("Peak", range(100_000), {"x": [0.0] * 100_000}))
+    assert text != flat
+    assert MAX_POINTS < 100_000
+
+
+def test_many_bars_are_cut() -> None:
+    plot = Plot("Bars", [f"t{n}" for n in range(100)], {"x": [1.0] * 100}, kind="bar")
+    text = svg(plot)
+    assert f">t{MAX_BARS - 1}<" in text
+    assert f">t{MAX_BARS}<" not in text
+    assert f"Not drawn: {100 - MAX_BARS} more bars." in page([], plot)
+
+
+def test_a_plot_has_a_name_for_those_who_do_not_see_it() -> None:
+    text = svg(Plot("Lag & more", [1, 2], {"orders": [1, 2]}))
+    assert text.startswith('<svg role="img" aria-label="Lag &amp; more: line plot of orders"')
+    assert "currentColor" in text
+    assert "#123456" not in text
