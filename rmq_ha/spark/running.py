@@ -1,0 +1,338 @@
+"""The frame around every job: options, session, what is printed and written, exit code."""
+
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+
+import click
+
+from rmq_ha.admin.options import Options, common_options, current_options
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.spark.host import clock
+from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rmq_ha.spark.host.output import Written
+    from rmq_ha.spark.host.session import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+_KEY = "rmq_ha.spark.running"
+
+
+class Frame(NamedTuple):
+    """
+    What the options of all jobs said.
+
+    :ivar out: where findings, summary and report go.
+    :ivar master: where Spark runs; None: what its settings say, else this machine.
+    :ivar conf: settings of Spark.
+    :ivar driver_memory: the driver's heap.
+    :ivar strict: a warning violates, too.
+    :ivar quiet: no notes and no progress.
+    """
+
+    out: str | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = {}
+    driver_memory: str | None = None
+    strict: bool = False
+    quiet: bool = False
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    assert parameter.name is not None
+    context.meta.setdefault(_KEY, {})[parameter.name] = value
+
+
+def _settings(context: click.Context, parameter: click.Parameter, pairs: Sequence[str]) -> None:
+    conf = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{pair!r}: write KEY=VALUE", context, parameter)
+        conf[key.strip()] = value
+    _keep(context, parameter, conf)
+
+
+_MEMORY = re.compile(r"[1-9]\d*[kmgt]?b?", re.IGNORECASE)
+
+
+def _memory(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and not _MEMORY.fullmatch(value):
+        raise click.BadParameter(f"{value!r}: write 1g, or 512m", context, parameter)
+    _keep(context, parameter, value)
+
+
+def _own(*names: str, callback: Callable[..., None] = _keep, **attributes: Any) -> Any:
+    return click.option(*names, expose_value=False, callback=callback, **attributes)
+
+
+_OPTIONS = (
+    _own(
+        "--out",
+        metavar="DIR",
+        help="Write findings (Parquet), summary.json and report.html there: a new or an empty"
+        " directory, or one of an earlier run, which is replaced.",
+    ),
+    _own(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all"
+        " processors of this machine.",
+    ),
+    _own(
+        "--conf",
+        multiple=True,
+        callback=_settings,
+        metavar="KEY=VALUE",
+        help="A setting of Spark; as often as needed.",
+    ),
+    _own(
+        "--driver-memory",
+        callback=_memory,
+        metavar="SIZE",
+        help="Heap of the driver; default 1g, which is enough for any size of store.",
+    ),
+    _own("--strict", is_flag=True, help="Warnings violate, too: exit code 1."),
+    _own("--quiet", "-q", is_flag=True, help="No notes and no progress on stderr."),
+)
+
+
+def job_options(function: F) -> F:
+    """Give a command the options of all jobs and those for live brokers."""
+    function = common_options(function)
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def current_frame() -> Frame:
+    """What the command line that is being run says."""
+    kept = click.get_current_context().meta.get(_KEY, {})
+    return Frame(**{name: value for name, value in kept.items() if name in Frame._fields})
+
+
+class Job:
+    """
+    What a job works with.
+
+    :ivar name: of the job.
+    :ivar start_seconds: how long it waited for Spark.
+    """
+
+    def __init__(self, name: str, frame: Frame, options: Options, starting: "Session") -> None:
+        self.name = name
+        self.start_seconds = 0.0
+        self._frame = frame
+        self._options = options
+        self._starting = starting
+        self._session: SparkSession | None = None
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session; its first use waits for it."""
+        if self._session is None:
+            began = clock.seconds()
+            self._session = self._starting.get()
+            self.start_seconds = clock.seconds() - began
+        return self._session
+
+    @property
+    def session(self) -> "SparkSession | None":
+        """The session if it was used."""
+        return self._session
+
+    @cached_property
+    def client(self) -> ClientConfig:
+        """How live brokers are asked: name servers, account, TLS."""
+        return self._options.client_config()
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return clock.now_ms()
+
+    def note(self, text: str) -> None:
+        """A line for who looks on, on stderr."""
+        if not self._frame.quiet:
+            click.echo(text, err=True)
+
+    @contextmanager
+    def progress(self, label: str) -> Iterator[None]:
+        """
+        Show how far Spark is while the block runs.
+
+        :param label: what it does: `reading 12 files`.
+        """
+        if self._frame.quiet:
+            yield
+            return
+        from rmq_ha.spark.progress import shown
+
+        with shown(self.spark, label):
+            yield
+
+
+def run_job(
+    name: str,
+    inputs: Mapping[str, str],
+    body: Callable[[Job], JobResult],
+    *,
+    quick: bool = False,
+) -> NoReturn:
+    """
+    Run a job, print and write what it answers, and exit with its code.
+
+    :param name: of the job, as in the command.
+    :param inputs: what it was given, for the summary.
+    :param quick: it takes seconds: Java starts sooner and optimises less.
+    """
+    sys.exit(int(_Run(name, inputs, current_frame(), current_options()).outcome(body, quick)))
+
+
+class _Run:
+    """One run of a job."""
+
+    def __init__(
+        self, name: str, inputs: Mapping[str, str], frame: Frame, options: Options
+    ) -> None:
+        self._name = name
+        self._inputs = inputs
+        self._frame = frame
+        self._options = options
+        self._started_at = clock.now_ms()
+        self._began = clock.seconds()
+        self._job: Job | None = None
+
+    def outcome(self, body: Callable[[Job], JobResult], quick: bool) -> Outcome:
+        """Run it, say how it ended."""
+        starting = None
+        try:
+            self._refuse_foreign()
+            starting = self._start(quick)
+            self._job = Job(self._name, self._frame, self._options, starting)
+            return self._written(body(self._job))
+        except KeyboardInterrupt:
+            return self._refused(
+                Outcome.FAILED, "interrupted, so there is no verdict; run it again", None
+            )
+        except Exception as error:
+            meant, reason = meaning_of(error)
+            return self._refused(meant, reason, error)
+        finally:
+            if starting is not None:
+                starting.close()
+
+    def _refuse_foreign(self) -> None:
+        if self._frame.out is not None:
+            from rmq_ha.spark.host.output import refuse_foreign
+
+            refuse_foreign(self._frame.out)
+
+    def _start(self, quick: bool) -> "Session":
+        from rmq_ha.spark.host.session import Session
+
+        return Session(
+            f"rmq-ha {self._name}",
+            master=self._frame.master,
+            conf=self._frame.conf,
+            driver_memory=self._frame.driver_memory,
+            quick=quick,
+            verbose=self._options.verbose,
+        )
+
+    def _timings(self) -> Any:
+        from rmq_ha.spark.report.summary import Timings
+
+        start = self._job.start_seconds if self._job is not None else 0.0
+        return Timings(self._started_at, start, clock.seconds() - self._began - start)
+
+    def _written(self, result: JobResult) -> Outcome:
+        from rmq_ha.spark.host.output import write_output
+
+        written = write_output(
+            self._name,
+            self._inputs,
+            result,
+            self._frame.out,
+            self._timings(),
+            strict=self._frame.strict,
+        )
+        self._tell(written)
+        return written.outcome
+
+    def _refused(self, outcome: Outcome, reason: str, error: Exception | None) -> Outcome:
+        if error is not None and self._options.verbose:
+            click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+        if outcome is Outcome.USAGE:
+            click.echo(f"Error: {reason}", err=True)
+            return outcome
+        words = {Outcome.UNDECIDED: "could not decide", Outcome.FAILED: "failed"}
+        verdict = f"{words[outcome]}: {reason}"
+        try:
+            self._tell(self._write_refusal(outcome, verdict))
+        except Exception as failed:
+            click.echo(verdict)
+            click.echo(f"and --out could not be written: {failed}", err=True)
+        return outcome
+
+    def _write_refusal(self, outcome: Outcome, verdict: str) -> "Written":
+        from rmq_ha.spark.host.output import write_refusal
+
+        session = self._job.session if self._job is not None else None
+        return write_refusal(
+            self._name, self._inputs, outcome, verdict, self._frame.out, self._timings(), session
+        )
+
+    def _tell(self, written: "Written") -> None:
+        """On stdout: programs get the summary, people the counts; the verdict stands last."""
+        if self._options.as_json:
+            click.echo(json.dumps(written.summary, ensure_ascii=False))
+            return
+        found = written.findings
+        width = max(map(len, found.counts), default=0)
+        for code, count in found.counts.items():
+            click.echo(f"{found.worst_of[code]:<5}  {code:<{width}}  {count:>12,}")
+        click.echo(written.verdict)
+
+
+_FROM_AFAR = re.compile(r"rmq_ha\.spark\.result\.(CannotDecide|WrongUsage): (.+)")
+
+
+def meaning_of(error: Exception) -> tuple[Outcome, str]:
+    """
+    What an exception says about the job.
+
+    What our data source raises in a worker comes through Java as text.
+    """
+    if isinstance(error, WrongUsage):
+        return Outcome.USAGE, str(error)
+    if isinstance(error, click.ClickException):
+        return Outcome.USAGE, error.format_message()
+    if isinstance(error, CannotDecide):
+        return Outcome.UNDECIDED, str(error)
+    text = str(error)
+    afar = _FROM_AFAR.search(text)
+    if afar is not None:
+        kind = Outcome.UNDECIDED if afar[1] == "CannotDecide" else Outcome.USAGE
+        return kind, afar[2].strip()
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return Outcome.FAILED, f"{type(error).__name__}: {first[:1000]} {next_step(error)}"
+
+
+def next_step(error: Exception) -> str:
+    """What to do about a failure."""
+    text = str(error)
+    if type(error).__name__ in ("NoJava", "GatewayFailed"):
+        return "(`rmqha-spark java-home --verbose` says which Java is taken)"
+    if "OutOfMemoryError" in text:
+        return "(give it more: --driver-memory 2g, on a cluster --conf spark.executor.memory=2g)"
+    if "No space left" in text:
+        return "(--conf spark.local.dir=DIR puts Spark's temporary files elsewhere)"
+    return "(--verbose shows where)"

@@ -1,0 +1,63 @@
+"""
+One Spark session for all tests of this folder: they run in one process (tests/conftest.py).
+
+`spark.newSession()` isolates settings and views where a test needs that.
+"""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NEEDED = ("pyspark", "pyarrow", "pandas", "numpy")
+
+
+def reason_to_skip() -> str:
+    """Empty: Spark can run here."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        return f"no {', '.join(missing)}: pip install 'rmq-ha[spark]'"
+    from rmq_ha.spark.host.java import NoJava, find_java
+
+    try:
+        find_java()
+    except NoJava as no_java:
+        return str(no_java)
+    return ""
+
+
+class _Skipped(pytest.Module):
+    """A file that cannot even be imported here: it is skipped, and that is seen."""
+
+    reason = ""
+
+    def collect(self) -> Any:
+        pytest.skip(self.reason, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
+    reason = reason_to_skip()
+    if not reason:
+        return None
+    skipped = _Skipped.from_parent(parent, path=module_path)
+    skipped.reason = reason
+    return skipped
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """`local[2]`, 1 GiB, quiet, UTC, with the data source `rocketmq`."""
+    from rmq_ha.spark.host.session import start_session
+
+    session = start_session("rmq-ha tests", master="local[2]", quick=True)
+    yield session
+    session.stop()
