@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ LEVELS = ((1, 1), (4, 4), (4, 16), (4, 64))
 SIDES = ("java", "ours")
 MEBIBYTE = 1 << 20
 RECORD = 1180  # bytes in the commit log of a message of 1 KiB
+PARTS = ("send", "catchup", "start", "footprint")
 Rows = list[tuple[str, str, dict[str, list[float]], bool]]
 
 
@@ -321,9 +322,22 @@ def report(options: argparse.Namespace, rows: Rows) -> None:
     options.out.write_text(text)
 
 
+def part_names(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """For argparse: names of parts with commas between them; another one is refused."""
+    names = list(known)
+
+    def parse(text: str) -> list[str]:
+        wrong = [name for name in text.split(",") if name not in names]
+        if wrong:
+            raise argparse.ArgumentTypeError(f"no part {wrong[0]!r}: one of {', '.join(names)}")
+        return text.split(",")
+
+    return parse
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="send,catchup,start,footprint")
+    parser.add_argument("--parts", type=part_names(PARTS), default=",".join(PARTS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=6, help="measured at each level")
     parser.add_argument(
@@ -344,7 +358,7 @@ def main() -> None:
         "start": lambda: start_part(rows, options.repeats, options.work, options.mebibytes),
         "footprint": lambda: footprint_part(rows, options.repeats, options.work),
     }
-    chosen = options.parts.split(",")
+    chosen = options.parts
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("measuring", total=len(chosen))
         for part in chosen:

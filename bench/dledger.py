@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compare import SIDES, Rows, report, scratch, server_process, spent
+from compare import SIDES, Rows, part_names, report, scratch, server_process, spent
 from rich.console import Console
 from rich.progress import Progress
 
@@ -33,6 +33,7 @@ from wire import log_end
 LEVELS = ((1, 1), (4, 16), (4, 64))
 MEMBERS = 3
 IDLE_S = 15
+PARTS = ("send", "failover", "idle", "catchup")
 
 
 def stock_conf(directory: Path) -> Path:
@@ -167,7 +168,7 @@ def fill(group: Group, leader: Member, follower: Member, end: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="send,failover,idle,catchup")
+    parser.add_argument("--parts", type=part_names(PARTS), default=",".join(PARTS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=6, help="measured at each level")
     parser.add_argument("--mebibytes", type=int, default=256, help="log size for catch-up")
@@ -186,7 +187,7 @@ def main() -> None:
         "idle": idle_part,
         "catchup": catchup_part,
     }
-    chosen = options.parts.split(",")
+    chosen = options.parts
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("measuring", total=len(chosen))
         for part in chosen:

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compare import Rows, conf, scratch, server_process, spent
+from compare import Rows, conf, part_names, scratch, server_process, spent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
 
@@ -41,6 +41,7 @@ SIDES = ("java", "ours")
 MEBIBYTE = 1 << 20
 SPARE_DESCRIPTORS = 500
 QUEUES = 8
+PARTS = ("connections", "topics")
 START_S = STOP_S = 180
 """Java takes more than half a minute for either with 8,000 queues."""
 WINDOW = 200
@@ -338,7 +339,7 @@ def report(options: argparse.Namespace, rows: Rows) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="connections,topics")
+    parser.add_argument("--parts", type=part_names(PARTS), default=",".join(PARTS))
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--topics", type=int, default=1_000)
@@ -357,7 +358,7 @@ def main() -> None:
         ),
         "topics": lambda: topics_part(rows, sides, options.work, options.topics, options.seconds),
     }
-    for part in options.parts.split(","):
+    for part in options.parts:
         chosen[part]()
         report(options, rows)
     print(options.out.read_text())
