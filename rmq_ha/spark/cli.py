@@ -81,3 +81,7 @@ def main() -> None:
     Exit codes of the jobs: 0 what was asked holds; 1 it is violated; 2 wrong usage; 3 it could not
     be decided (an input is missing, unreadable or moving); 4 the job failed.
     """
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,10 @@ pytestmark = pytest.mark.packaging
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(sysconfig.get_paths()["purelib"])
-SOURCES = ("rmq_ha", "twisted", "pyproject.toml", "README.md", "LICENSE", "examples")
+SOURCES = (
+    *("rmq_ha", "twisted", "pyspark_rocketmq.py"),
+    *("pyproject.toml", "README.md", "LICENSE", "examples"),
+)
 BUILD = """
 import os, sys
 from hatchling.build import build_sdist, build_wheel

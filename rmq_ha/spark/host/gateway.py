@@ -106,7 +106,7 @@ def command_of(java: Java, spark_home: Path, wanted: Wanted) -> list[str]:
 
 def environ_for(java: Java, spark_home: Path, cache: Path, local: bool) -> dict[str, str]:
     """
-    The environment for it: what it starts (executors of a `local-cluster`) finds its Java and Spark.
+    The environment for it: executors of a `local-cluster`, which it starts, find Java and Spark.
 
     :param local: nothing outside this machine will talk to it.
     """

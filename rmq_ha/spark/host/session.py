@@ -190,7 +190,7 @@ def _launch(given: Mapping[str, str]) -> None:
     conf = SparkConf(loadDefaults=False)
     for key, value in given.items():
         conf.set(key, value)
-    SparkContext._ensure_initialized(conf=conf)  # type: ignore[attr-defined]
+    SparkContext._ensure_initialized(conf=conf)
 
 
 def _spark_home() -> Path | None:
@@ -229,7 +229,7 @@ def _connect(starting: gateway.Starting) -> None:
     }
     os.environ.update(connection)
     try:
-        SparkContext._ensure_initialized()  # type: ignore[attr-defined]
+        SparkContext._ensure_initialized()
     finally:
         # Whoever looks for them wants to know whether spark-submit started us.
         for name in connection:
