@@ -74,6 +74,12 @@ def _own(*names: str, callback: Callable[..., None] = _keep, **attributes: Any) 
     return click.option(*names, expose_value=False, callback=callback, **attributes)
 
 
+_WHERE = (
+    "Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all processors of"
+    " this machine."
+)
+_MASTER = _own("--master", metavar="URL", help=_WHERE)
+_SPARK_MASTER = _own("--spark-master", "master", metavar="URL", help=_WHERE)
 _OPTIONS = (
     _own(
         "--out",
@@ -81,12 +87,7 @@ _OPTIONS = (
         help="Write findings (Parquet), summary.json and report.html there: a new or an empty"
         " directory, or one of an earlier run, which is replaced.",
     ),
-    _own(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all"
-        " processors of this machine.",
-    ),
+    _MASTER,
     _own(
         "--conf",
         multiple=True,
@@ -107,8 +108,18 @@ _OPTIONS = (
 
 def job_options(function: F) -> F:
     """Give a command the options of all jobs and those for live brokers."""
+    return _with_options(function, _OPTIONS)
+
+
+def job_options_of_pairs(function: F) -> F:
+    """The same for jobs whose `--master` is a broker's: Spark's is `--spark-master`."""
+    mine = [option for option in _OPTIONS if option is not _MASTER]
+    return _with_options(function, [*mine, _SPARK_MASTER])
+
+
+def _with_options(function: F, options: Sequence[Any]) -> F:
     function = common_options(function)
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         function = option(function)
     return function
 
