@@ -20,6 +20,8 @@ from rmq_ha.client.offsets import (
     RemoteBrokerOffsetStore,
 )
 from rmq_ha.client.queue_calls import QueueCalls
+from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
+from rmq_ha.client.rebalancer import QueueOwner, Rebalancer
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.topics import RETRY_PREFIX, group_fault
@@ -101,6 +103,22 @@ class ConsumerBase:
     def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """A queue as brokers know it."""
         return queue._replace(topic=self.wrap(queue.topic))
+
+    def rebalancer(self, strategy: AllocateStrategy | None, owner: QueueOwner) -> Rebalancer:
+        """
+        What tells `owner` which queues are ours.
+
+        :param strategy: None: RocketMQ's default.
+        """
+        return Rebalancer(
+            self.instance,
+            self.calls,
+            self.group,
+            strategy or AllocateAveragely(),
+            owner,
+            clustering=self._base_config.is_clustering,
+            interval_ms=self._base_config.rebalance_interval,
+        )
 
     async def first_offset(self, queue: MessageQueue) -> int:
         """

@@ -19,8 +19,7 @@ from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.namespaces import unwrap
 from rmq_ha.client.offsets import OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
 from rmq_ha.client.pull_api import Filter, PullApi
-from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
-from rmq_ha.client.rebalancer import Rebalancer
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
 from rmq_ha.errors import ConfigurationError, RmqHaError
@@ -69,15 +68,7 @@ class LitePullConsumer:
         self._by_hand: set[MessageQueue] | None = None
         self._listeners: dict[str, ChangeListener] = {}
         self._next_commit_ms = 0
-        self._rebalancer = Rebalancer(
-            instance,
-            self._base.calls,
-            self._base.group,
-            strategy or AllocateAveragely(),
-            self,
-            clustering=self.config.is_clustering,
-            interval_ms=self.config.rebalance_interval,
-        )
+        self._rebalancer = self._base.rebalancer(strategy, self)
         self._part = ActivePart(
             self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
         )

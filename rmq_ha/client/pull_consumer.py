@@ -17,8 +17,7 @@ from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import MessageExt, PullResult
 from rmq_ha.client.offsets import OffsetStore, ReadOffsetType
 from rmq_ha.client.pull_api import Filter, Pull, PullApi, Pulled
-from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
-from rmq_ha.client.rebalancer import Rebalancer
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.client.send_back import SendBack
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
@@ -67,15 +66,7 @@ class PullConsumer:
         self._owned: set[MessageQueue] = set()
         self._touched: set[MessageQueue] = set()
         self._base.queues_to_persist = lambda: self._owned | self._touched
-        self._rebalancer = Rebalancer(
-            instance,
-            self._base.calls,
-            self._base.group,
-            strategy or AllocateAveragely(),
-            self,
-            clustering=self.config.is_clustering,
-            interval_ms=self.config.rebalance_interval,
-        )
+        self._rebalancer = self._base.rebalancer(strategy, self)
         self._part = ActivePart(
             self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
         )

@@ -23,7 +23,7 @@ from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.offsets import OffsetStore
 from rmq_ha.client.pull_api import Filter, PullApi
 from rmq_ha.client.push_queues import PushQueues, Service
-from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.rebalancer import Rebalancer
 from rmq_ha.client.send_back import SendBack
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions
@@ -68,7 +68,7 @@ class PushConsumer:
         self.config = (config or PushConsumerConfig()).checked()
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
         self._instance = instance
-        self._strategy = strategy or AllocateAveragely()
+        self._strategy = strategy
         self._hooks = tuple(hooks)
         self._subscriptions = Subscriptions()
         self._stats = ConsumeStats()
@@ -238,15 +238,7 @@ class PushConsumer:
             clock, "looking for stuck listeners", service.clean_expired, minutes
         )
         self._cleaning.start()
-        self._rebalancer = Rebalancer(
-            self._instance,
-            base.calls,
-            base.group,
-            self._strategy,
-            self._queues,
-            clustering=config.is_clustering,
-            interval_ms=config.rebalance_interval,
-        )
+        self._rebalancer = base.rebalancer(self._strategy, self._queues)
 
     async def _check_expressions(self) -> None:
         for wanted in self._subscriptions.all():
