@@ -37,6 +37,7 @@ SOURCE_NAMES = (
     "maxHashSlotNum",
     "maxIndexNum",
     "group",
+    "commitOffsets",
     "accessKey",
     "secretKey",
     "securityToken",

@@ -49,6 +49,7 @@ _OF_MESSAGES = (
 _OF_STORES = ("scan", "splitSize", "storePathCommitLog", "maxHashSlotNum", "maxIndexNum")
 _OF_CLUSTERS = (
     "group",
+    "commitOffsets",
     "accessKey",
     "secretKey",
     "securityToken",
@@ -83,6 +84,7 @@ class SourceOptions:
     :ivar tag_expression: the same, as brokers want it.
     :ivar index_sizes: slots and entries of an index file, where they are not RocketMQ's.
     :ivar group: in whose name brokers are asked; empty: in nobody's.
+    :ivar commit_offsets: the group that brokers keep a stream's progress for; empty: none.
     :ivar num_retries: of a call that fails.
     """
 
@@ -111,6 +113,7 @@ class SourceOptions:
     commit_log: str | None = None
     index_sizes: tuple[int, int] | None = None
     group: str = ""
+    commit_offsets: str = ""
     pull_timeout_ms: int = 3_000
     pull_batch_size: int = 32
     num_retries: int = 3
@@ -165,12 +168,23 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
         commit_log=known.get("storePathCommitLog"),
         index_sizes=_index_sizes(known, number),
         group=known.get("group", ""),
+        commit_offsets=known.get("commitOffsets", ""),
         pull_timeout_ms=number("pullTimeoutMs", _positive, 3_000),
         pull_batch_size=number("pullBatchSize", _positive, 32),
         num_retries=number("fetchOffset.numRetries", _natural, 3),
         retry_interval_ms=number("fetchOffset.retryIntervalMs", _natural, 10),
         client=client_config(known),
     )
+
+
+def columns_asked(given: Mapping[str, str]) -> tuple[str, bool]:
+    """
+    The table, and whether `properties` is a column: of a batch or of a stream.
+
+    :raises WrongUsage: an option is unknown, or no such table.
+    """
+    known = by_name(given)
+    return _choice(known, "table", TABLES), _flag(known, "includeProperties", False)
 
 
 def client_config(known: Mapping[str, str]) -> ClientConfig:

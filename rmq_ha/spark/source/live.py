@@ -1,0 +1,270 @@
+"""Running brokers as queues: found through name servers, read without a reactor."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from rmq_ha.client.asking import Ask, expect, number
+from rmq_ha.client.blocking import READER_GROUP, BlockingClient
+from rmq_ha.client.broker_choice import MASTER_ID, BrokerChoice
+from rmq_ha.client.errors import MQClientError, NoRoute
+from rmq_ha.client.lookups import Pulled, Wanted, addresses_in, pull_records
+from rmq_ha.client.messages import decode_messages
+from rmq_ha.client.routes import subscribe_queues
+from rmq_ha.errors import ConfigurationError, RemotingError
+from rmq_ha.spark.host.clock import seconds
+from rmq_ha.spark.host.waiting import pause
+from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.spark.source.live_reading import How, Reading, patiently
+from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.fastjson import parse
+
+T = TypeVar("T")
+_ROUTES_FOR_MS = 5_000
+
+
+class Ends(NamedTuple):
+    """
+    Where a queue begins and ends.
+
+    :ivar is_sure: a master said so; a slave's end may be behind what was read before.
+    """
+
+    min_offset: int
+    max_offset: int
+    is_sure: bool
+
+
+class LiveQueues:
+    """
+    The queues of a cluster; implements `rmq_ha.spark.source.reading.Queues`.
+
+    :param options: `namesrv`, and how to ask.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client: BlockingClient | None = None
+        self._choice = BrokerChoice(seconds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LiveQueues, (self._options,)
+
+    def close(self) -> None:
+        """Close the connections; the next call makes new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def queues(self, topics: Subscription) -> list[QueueId]:
+        """The wanted queues that are there now, of all brokers."""
+        found, missing = self._look(topics)
+        if missing:
+            raise CannotDecide(
+                f"no broker has the topic {missing[0]}, as far as {self._options.namesrv} knows:"
+                " is its name right, was it created, is its broker registered there?"
+            )
+        for queue in topics.assigned or ():
+            if not any(queue in (each, each._replace(broker="")) for each in found):
+                raise CannotDecide(
+                    f"there is no queue {queue} on a running broker; there are"
+                    f" {', '.join(map(str, found[:9])) or 'none'}"
+                )
+        return found
+
+    def present(self, topics: Subscription) -> list[QueueId]:
+        """As `queues`, without those of topics and brokers that nobody knows at the moment."""
+        return self._look(topics)[0]
+
+    def bounds(self, queue: QueueId) -> tuple[int, int]:
+        """Offset of the first message, and behind the last one; of a slave if need be."""
+        ends = self.ends(queue)
+        return ends.min_offset, ends.max_offset
+
+    def ends(self, queue: QueueId) -> Ends:
+        """
+        As `bounds`, and whether a master said so.
+
+        :raises BrokerAway: nobody answers.
+        :raises CannotDecide: it was refused.
+        """
+
+        def ask(address: str, broker_id: int) -> Ends:
+            low = self._number(RequestCode.GET_MIN_OFFSET, queue, address)
+            high = self._number(RequestCode.GET_MAX_OFFSET, queue, address)
+            return Ends(max(0, low), max(0, low, high), broker_id == MASTER_ID)
+
+        return self._any_broker(queue, ask)
+
+    def offset_at(self, queue: QueueId, ms: int) -> int | None:
+        """The first message stored at `ms` or later; None when there is none."""
+
+        def ask(address: str, broker_id: int) -> int | None:
+            low = self._number(RequestCode.GET_MIN_OFFSET, queue, address)
+            high = self._number(RequestCode.GET_MAX_OFFSET, queue, address)
+            near = self._number(
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, address, timestamp=str(ms)
+            )
+            puller = _Puller(self._connected(), self._options, {broker_id: address})
+            return first_since(ms, max(0, low), high, near, lambda at: puller.stored_at(queue, at))
+
+        return self._any_broker(queue, ask)
+
+    def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+        """The messages of a range; a slave is asked when the master does not answer."""
+        options = self._options
+        how = How(
+            options.batch_rows,
+            options.pull_batch_size,
+            options.fail_on_data_loss,
+            options.tag_expression != "*",
+            self._patience(),
+        )
+        with closing(self._new_client()) as client:
+            puller = _Puller(client, options)
+            yield from Reading(wanted, puller, how, pause).batches(columns, keep)
+
+    def commit(self, group: str, queue: QueueId, offset: int) -> None:
+        """Have the broker keep an offset for a group, for consoles to show."""
+        self._patiently(
+            lambda client: client.commit(group, MessageQueue(*queue), offset),
+            f"{queue}: offset {offset} of the group {group} cannot be kept",
+        )
+
+    def _look(self, topics: Subscription) -> tuple[list[QueueId], list[str]]:
+        """Queues, and topics that nobody has though they were named."""
+        named = topics.named
+        found: list[QueueId] = []
+        missing: list[str] = []
+        for topic in self._topics(topics) if named is None else named:
+            queues = self._queues_of(topic)
+            if queues is not None:
+                found += queues
+            elif named is not None:
+                missing.append(topic)
+        only = self._options.broker_name
+        wanted = [queue for queue in found if topics.wants(queue) and only in (None, queue.broker)]
+        return sorted(wanted), missing
+
+    def _queues_of(self, topic: str) -> list[QueueId] | None:
+        """None: no name server knows the topic."""
+
+        def ask(client: BlockingClient) -> list[QueueId] | None:
+            try:
+                route = client.route(topic)
+            except NoRoute:
+                return None
+            return [QueueId(*queue) for queue in subscribe_queues(topic, route)]
+
+        return self._patiently(ask, f"the queues of {topic} cannot be found")
+
+    def _topics(self, topics: Subscription) -> list[str]:
+        command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        response = self._patiently(
+            lambda client: client.call("", command), "the topics cannot be listed"
+        )
+        listed = parse(response.body or b"{}").get("topicList") or []
+        return sorted(topic for topic in listed if topics.wants_topic(topic))
+
+    def _any_broker(self, queue: QueueId, ask: Callable[[str, int], T]) -> T:
+        """The master's answer, or a slave's."""
+
+        def asked(client: BlockingClient) -> T:
+            addresses = addresses_in(client.route(queue.topic), queue.broker)
+            last: RemotingError | None = None
+            away = self._choice.is_avoided
+            for broker_id in sorted(addresses, key=lambda each: (away(addresses[each]), each)):
+                try:
+                    return ask(addresses[broker_id], broker_id)
+                except RemotingError as error:
+                    self._choice.failed(addresses[broker_id])
+                    last = error
+            raise last or MQClientError(f"no address of the broker {queue.broker} is known")
+
+        return self._patiently(asked, f"{queue} cannot be asked for its offsets")
+
+    def _number(self, code: int, queue: QueueId, address: str, **more: str) -> int:
+        ext = {"topic": queue.topic, "queueId": str(queue.queue_id), **more}
+        client = self._connected()
+        return number(
+            client.run(expect(Ask(RemotingCommand(code, ext), address))), "offset", address
+        )
+
+    def _patiently(self, call: Callable[[BlockingClient], T], what: str) -> T:
+        return patiently(lambda: call(self._connected()), self._patience(), pause, what)
+
+    def _patience(self) -> tuple[int, ...]:
+        return (self._options.retry_interval_ms,) * self._options.num_retries
+
+    def _connected(self) -> BlockingClient:
+        if self._client is None:
+            self._client = self._new_client()
+        return self._client
+
+    def _new_client(self) -> BlockingClient:
+        try:
+            return BlockingClient(
+                replace(self._options.client, poll_name_server_interval=_ROUTES_FOR_MS)
+            )
+        except ConfigurationError as error:
+            raise WrongUsage(f"brokers cannot be asked: {error}") from None
+
+
+def first_since(
+    ms: int, low: int, high: int, near: int, stored_at: Callable[[int], int]
+) -> int | None:
+    """
+    The first offset in [low, high) of a message stored at `ms` or later; None when there is none.
+
+    Java's brokers choose a file by when it was written to last, which copying a store changes, and
+    answer with a message before or behind the time: so their answer is where the search begins.
+
+    :param near: that answer.
+    :param stored_at: ms, by offset.
+    """
+    stop = high
+    for probe in (near, near - 1, near + 1):
+        if low <= probe < stop:
+            low, stop = (low, probe) if stored_at(probe) >= ms else (probe + 1, stop)
+    while low < stop:
+        middle = (low + stop) // 2
+        low, stop = (low, middle) if stored_at(middle) >= ms else (middle + 1, stop)
+    return low if low < high else None
+
+
+class _Puller:
+    """Pulls; learns which broker answers."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        options: SourceOptions,
+        addresses: dict[int, str] | None = None,
+    ) -> None:
+        self.choice = BrokerChoice(seconds)
+        self._client = client
+        self._options = options
+        self._addresses = addresses
+
+    def pull(self, queue: MessageQueue, offset: int, count: int) -> Pulled:
+        """The next messages, chosen by the tags of the options."""
+        return self._pull(queue, offset, count, self._options.tag_expression)
+
+    def stored_at(self, queue: QueueId, offset: int) -> int:
+        """When a message was stored, ms since the epoch; -1: it is not there."""
+        pulled = self._pull(MessageQueue(*queue), offset, 1, "*")
+        messages = decode_messages(pulled.body)
+        return messages[0].store_timestamp if messages else -1
+
+    def _pull(self, queue: MessageQueue, offset: int, count: int, expression: str) -> Pulled:
+        addresses = self._addresses
+        if addresses is None:
+            addresses = addresses_in(self._client.route(queue.topic), queue.broker_name)
+        wanted = Wanted(self._options.group or READER_GROUP, count, expression)
+        return self._client.run(pull_records(self.choice, addresses, queue, offset, wanted))

@@ -1,0 +1,213 @@
+"""A range of one queue, read from whichever broker has it: all of its messages, or an error.
+
+A short answer has three reasons, and each wants something else: messages were deleted since the
+read was planned, the master came back with a shorter log, or a slave that stands in for its master
+is behind. The last one loses nothing, so it is an error even where data loss is allowed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from rmq_ha.client.broker_choice import MASTER_ID, BrokerChoice
+from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
+from rmq_ha.client.lookups import Pulled
+from rmq_ha.client.messages import PullStatus
+from rmq_ha.errors import RemotingError, RmqHaError
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.source.live_records import Piece, batches_of, piece_of
+from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.reading import QueueRange
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import ResponseCode
+
+T = TypeVar("T")
+BATCH_BYTES = 16 << 20
+"""A batch ends when its records have so many bytes, however few they are."""
+_OTHER_QUEUES_RECORDS = "%LMQ%"
+
+
+class How(NamedTuple):
+    """
+    How a range is read.
+
+    :ivar batch_rows: of one Arrow batch, about.
+    :ivar fail_on_data_loss: messages that are gone are an error; else they are passed over.
+    :ivar is_filtered: brokers leave messages out, because of their tags.
+    :ivar patience: ms that each retry waits, as often as it says.
+    """
+
+    batch_rows: int = 8192
+    pull_size: int = 32
+    fail_on_data_loss: bool = True
+    is_filtered: bool = False
+    patience: tuple[int, ...] = (10, 10, 10)
+
+
+class Source(Protocol):
+    """Whoever pulls."""
+
+    choice: BrokerChoice
+
+    def pull(self, queue: MessageQueue, offset: int, count: int) -> Pulled:
+        """Raises `MQClientError` or `RemotingError` when nobody answers, or with a refusal."""
+        ...
+
+
+class Reading:
+    """
+    One read of one range.
+
+    :param pause: waits for some ms.
+    """
+
+    def __init__(
+        self, wanted: QueueRange, source: Source, how: How, pause: Callable[[int], None]
+    ) -> None:
+        self._wanted = wanted
+        self._source = source
+        self._how = how
+        self._pause = pause
+        self._queue = MessageQueue(*wanted.queue)
+
+    def batches(self, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+        """
+        The range as `pyarrow.RecordBatch`.
+
+        :raises CannotDecide: it cannot be read whole; names queue, offsets, and what to do.
+        """
+        pieces: list[Piece] = []
+        rows = size = 0
+        for piece in self._pieces():
+            pieces.append(piece)
+            rows += len(piece.positions)
+            size += len(piece.data)
+            if rows >= self._how.batch_rows or size >= BATCH_BYTES:
+                yield from self._decoded(pieces, columns, keep)
+                pieces, rows, size = [], 0, 0
+        yield from self._decoded(pieces, columns, keep)
+
+    def _decoded(self, pieces: list[Piece], columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+        if not pieces:
+            return
+        try:
+            yield from batches_of(pieces, columns, keep, self._wanted.queue.broker)
+        except ValueError as error:
+            raise CannotDecide(f"{self._wanted.queue}: an answer is damaged: {error}") from None
+
+    def _pieces(self) -> Iterator[Piece]:
+        offset, stop = self._wanted.start, self._wanted.stop
+        short = 0
+        while offset < stop:
+            pulled = self._pull(offset)
+            if pulled.status is PullStatus.OFFSET_ILLEGAL and offset < pulled.min_offset:
+                offset = self._deleted(offset, min(stop, pulled.min_offset))
+                continue
+            if pulled.next_begin_offset <= offset or pulled.status is PullStatus.OFFSET_ILLEGAL:
+                if not self._may_wait(short, pulled):
+                    self._ends_early(offset, pulled)
+                    return
+                short += 1
+                continue
+            short = 0
+            if pulled.body:
+                piece = self._piece(pulled).within(offset, stop)
+                self._check_whole(piece, offset, min(stop, pulled.next_begin_offset))
+                if len(piece.positions):
+                    yield piece
+            elif not self._how.is_filtered:
+                self._deleted(offset, min(stop, pulled.next_begin_offset))
+            offset = pulled.next_begin_offset
+
+    def _pull(self, offset: int) -> Pulled:
+        count = min(self._how.pull_size, self._wanted.stop - offset)
+        return patiently(
+            lambda: self._source.pull(self._queue, offset, count),
+            self._how.patience,
+            self._pause,
+            f"{self._shown(offset)} cannot be read",
+        )
+
+    def _piece(self, pulled: Pulled) -> Piece:
+        try:
+            return piece_of(pulled.body)
+        except ValueError as error:
+            raise CannotDecide(
+                f"{self._wanted.queue}: the answer of {pulled.address} is damaged: {error}"
+            ) from None
+
+    def _check_whole(self, piece: Piece, start: int, stop: int) -> None:
+        """Brokers pass over records whose file they are just deleting, and say nothing."""
+        if self._how.is_filtered or self._queue.topic.startswith(_OTHER_QUEUES_RECORDS):
+            return
+        expected = start
+        for found in [*piece.queue_offsets, stop]:
+            if found > expected:
+                self._deleted(expected, found)
+            expected = found + 1
+
+    def _deleted(self, start: int, stop: int) -> int:
+        """Where to go on."""
+        if self._how.fail_on_data_loss:
+            raise CannotDecide(
+                f"{self._wanted.queue}: the messages from {start} to {stop - 1} are not there any"
+                " more: they were deleted (fileReservedTime of the broker) before they were read."
+                f" {_ALLOW}"
+            )
+        return stop
+
+    def _may_wait(self, times: int, pulled: Pulled) -> bool:
+        """Somebody else may have more: the master, once it is there again."""
+        self._source.choice.forget(self._queue)
+        if pulled.broker_id == MASTER_ID or times >= len(self._how.patience):
+            return False
+        self._pause(self._how.patience[times])
+        return True
+
+    def _ends_early(self, offset: int, pulled: Pulled) -> None:
+        what = f"{self._shown(offset)} cannot be read: the queue ends at {pulled.max_offset}"
+        if pulled.broker_id != MASTER_ID:
+            raise CannotDecide(
+                f"{what} on the slave {pulled.address}, which is behind its master; nothing is lost"
+                " yet: read again when the master is back, or when the slave has caught up"
+            )
+        if self._how.fail_on_data_loss:
+            raise CannotDecide(
+                f"{what} on the master {pulled.address}: after a fail-over its log is shorter than"
+                f" it was when the read was planned. {_ALLOW}"
+            )
+
+    def _shown(self, offset: int) -> str:
+        return f"{self._wanted.queue}: offsets {offset} to {self._wanted.stop - 1}"
+
+
+_ALLOW = "With failOnDataLoss=false such messages are passed over."
+
+
+def patiently(
+    call: Callable[[], T], patience: Sequence[int], pause: Callable[[int], None], what: str
+) -> T:
+    """
+    Call; again after each pause while nobody answers.
+
+    :param what: could not be done, for the error.
+    :raises BrokerAway: nobody answers.
+    :raises CannotDecide: it was refused.
+    """
+    for wait in (*patience, None):
+        try:
+            return call()
+        except (RemotingError, NoNameServer) as error:
+            if wait is None:
+                raise BrokerAway(f"{what}: {error}") from None
+            pause(wait)
+        except BrokerRefused as error:
+            if wait is None or error.code != ResponseCode.SYSTEM_BUSY:
+                raise CannotDecide(f"{what}: {error}") from None
+            pause(wait)
+        except (MQClientError, RmqHaError) as error:
+            raise CannotDecide(f"{what}: {error}") from None
+    raise AssertionError("the last turn returns or raises")
+
+
+class BrokerAway(CannotDecide):
+    """Neither the master nor a slave of a broker answers, or no name server does."""

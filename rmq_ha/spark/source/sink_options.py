@@ -1,0 +1,158 @@
+"""The options of a write, and the columns that it understands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from rmq_ha.client.settings import ClientConfig, ProducerConfig
+from rmq_ha.model.topics import topic_fault
+from rmq_ha.spark.places import addresses_of
+from rmq_ha.spark.result import WrongUsage
+from rmq_ha.spark.source.option_names import by_name
+from rmq_ha.spark.source.options import client_config
+from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST
+
+SINK_NAMES = (
+    "namesrv",
+    "topic",
+    "producerGroup",
+    "batchRows",
+    "batchBytes",
+    "sendTimeoutMs",
+    "sendRetries",
+    "maxMessageSize",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "useTLS",
+)
+SINK_ALIASES = {
+    "rocketmq.namesrv.addr": "namesrv",
+    "nameServer": "namesrv",
+    "namesrvAddr": "namesrv",
+    "group": "producerGroup",
+}
+_TEXT = (StringType,)
+_NUMBER = (ByteType, ShortType, IntegerType, LongType)
+SINK_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "topic": _TEXT,
+    "body": (BinaryType, StringType),
+    "keys": _TEXT,
+    "tags": _TEXT,
+    "properties": (MapType,),
+    "flag": _NUMBER,
+    "queueId": _NUMBER,
+    "brokerName": _TEXT,
+    "delayLevel": _NUMBER,
+}
+"""What a row may have, and of which type."""
+OTHER_NAMES = {"value": "body", "key": "keys"}
+"""As Spark's Kafka sink calls them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    """
+    Where rows are sent, and how.
+
+    :ivar topic: of all rows; empty: each row says.
+    :ivar batch_rows: messages of one request at most.
+    :ivar batch_bytes: of their bodies, about.
+    """
+
+    topic: str = ""
+    batch_rows: int = 256
+    batch_bytes: int = 1 << 20
+    client: ClientConfig = field(default_factory=ClientConfig)
+    producer: ProducerConfig = field(default_factory=ProducerConfig)
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """
+    Read the options of `df.write` or `df.writeStream`.
+
+    :raises WrongUsage: an option is unknown or does not fit.
+    """
+    known = by_name(given, SINK_NAMES, SINK_ALIASES)
+    namesrv = known.get("namesrv", "")
+    if not namesrv:
+        raise WrongUsage("where to? Give namesrv (host:port); a store cannot be written to")
+    addresses_of(namesrv, f"namesrv={namesrv}")
+    topic = known.get("topic", "").strip()
+    fault = topic_fault(topic) if "topic" in known else None
+    if fault:
+        raise WrongUsage(f"topic={topic!r}: {fault}")
+    max_size = _number(known, "maxMessageSize", 4 << 20)
+    producer = ProducerConfig(
+        producer_group=known.get("producerGroup") or "SPARK_PRODUCER",
+        send_msg_timeout=_number(known, "sendTimeoutMs", 10_000),
+        retry_times_when_send_failed=_number(known, "sendRetries", 2, least=0),
+        max_message_size=max_size,
+        max_batch_size=max_size,
+    )
+    return SinkOptions(
+        topic=topic,
+        batch_rows=_number(known, "batchRows", 256),
+        batch_bytes=min(max_size, _number(known, "batchBytes", 1 << 20)),
+        client=client_config(known),
+        producer=producer,
+    )
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """
+    The columns make messages. Those of a read that mean nothing here are passed over.
+
+    :raises WrongUsage: one is missing, of another type, or unknown (says what it should be).
+    """
+    found: dict[str, str] = {}
+    for column in schema.fields:
+        name = OTHER_NAMES.get(column.name, column.name)
+        kinds = SINK_COLUMNS.get(name)
+        if kinds is None:
+            if column.name not in MESSAGE_COLUMNS and column.name not in ON_REQUEST:
+                raise WrongUsage(_unknown(column.name))
+            continue
+        if name in found:
+            raise WrongUsage(f"columns {found[name]} and {column.name} mean the same: drop one")
+        found[name] = column.name
+        if not isinstance(column.dataType, kinds):
+            wanted = " or ".join(kind().simpleString() for kind in kinds if kind is not MapType)
+            raise WrongUsage(
+                f"column {column.name} is {column.dataType.simpleString()}: it should be"
+                f" {wanted or 'map<string,string>'}"
+            )
+        if isinstance(column.dataType, MapType) and (
+            column.dataType.keyType != StringType() or column.dataType.valueType != StringType()
+        ):
+            raise WrongUsage(f"column {column.name} should be map<string,string>")
+    if "body" not in found:
+        raise WrongUsage("what to send? There is no column body (or value)")
+    if "topic" not in found and not options.topic:
+        raise WrongUsage("where to? Give the option topic, or a column topic")
+
+
+def _unknown(name: str) -> str:
+    known = {each.lower(): each for each in (*SINK_COLUMNS, *OTHER_NAMES)}
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    hint = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(SINK_COLUMNS)}"
+    return f"a message has no {name!r}; {hint}"
+
+
+def _number(known: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+    text = known.get(name, str(default)).strip()
+    if not (text.isascii() and text.isdecimal() and least <= int(text) < 1 << 31):
+        raise WrongUsage(f"{name}={text!r}: a number from {least} on")
+    return int(text)

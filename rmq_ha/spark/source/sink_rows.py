@@ -1,0 +1,118 @@
+"""Rows as messages."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from rmq_ha.client.messages import Message
+from rmq_ha.model import properties as names
+from rmq_ha.spark.source.sink_options import OTHER_NAMES, SINK_COLUMNS
+
+ROW_ID = "SPARK_ROW_ID"
+"""Of every message: the same when a row is sent again, never that of another row."""
+_OF_BROKERS = frozenset(
+    {
+        names.TAGS,
+        names.KEYS,
+        names.WAIT,
+        names.DELAY,
+        names.RETRY_TOPIC,
+        names.REAL_TOPIC,
+        names.REAL_QID,
+        names.TRAN_MSG,
+        names.PGROUP,
+        names.ORIGIN_MESSAGE_ID,
+        names.RECONSUME_TIME,
+        names.MAX_RECONSUME_TIMES,
+        names.CLUSTER,
+        names.TRANSACTION_CHECK_TIMES,
+        names.CHECK_IMMUNITY_TIME_IN_SECONDS,
+        names.TRAN_PREPARED_QUEUE_OFFSET,
+        "MSG_REGION",
+        "TRACE_ON",
+        "INSTANCE_ID",
+        ROW_ID,
+    }
+)
+
+
+class Place(NamedTuple):
+    """
+    Which task of which query sends.
+
+    :ivar query: the same after a restart from a checkpoint.
+    """
+
+    query: str
+    batch: str
+    partition: int
+
+    def row_id(self, row: int, message: Message) -> str:
+        """
+        The id of a row.
+
+        What it says is part of it: where the order of rows changes from one attempt to the next, as
+        behind a shuffle, another row in the same place must not look like a repeated one.
+        """
+        check = crc32(message.body)
+        for text in (message.topic, message.keys, message.tags):
+            check = crc32(text.encode("utf-8", "replace") + b"\0", check)
+        return f"{self.query}-{self.batch}-{self.partition}-{row}-{check:08x}"
+
+
+class Target(NamedTuple):
+    """A queue that a row asked for; of any broker when that is empty."""
+
+    broker: str
+    queue_id: int
+
+
+class BadRow(ValueError):
+    """A row that makes no message; says which."""
+
+
+def messages_of(
+    batch: Any, topic: str, place: Place, first_row: int
+) -> Iterator[tuple[Message, Target | None]]:
+    """
+    Messages of a `pyarrow.RecordBatch`, and the queue that each asks for, if any.
+
+    :param topic: of all rows; empty: the column.
+    :param first_row: how many rows of the task came before.
+    :raises BadRow: body or topic is null.
+    """
+    columns: dict[str, list[Any]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        known = OTHER_NAMES.get(name, name)
+        if known in SINK_COLUMNS:
+            columns[known] = column.to_pylist()
+    nothing = [None] * batch.num_rows
+    rows = zip(*(columns.get(name, nothing) for name in SINK_COLUMNS), strict=True)
+    for row, values in enumerate(rows, first_row):
+        own_topic, body, keys, tags, more, flag, queue_id, broker, delay = values
+        to = topic or own_topic
+        if body is None or not to:
+            what = "body" if body is None else "topic"
+            raise BadRow(f"row {row} of partition {place.partition} has no {what}")
+        message = Message(
+            to,
+            body.encode() if isinstance(body, str) else body,
+            tags or "",
+            keys or "",
+            properties=_own(more),
+            delay_time_level=delay or 0,
+            flag=flag or 0,
+        )
+        message.properties[ROW_ID] = place.row_id(row, message)
+        yield message, None if queue_id is None else Target(broker or "", queue_id)
+
+
+def _own(pairs: Any) -> dict[str, str]:
+    """Without RocketMQ's own properties, which mean something to brokers; UNIQ_KEY stays."""
+    if not pairs:
+        return {}
+    return {
+        name: value
+        for name, value in (pairs.items() if isinstance(pairs, dict) else pairs)
+        if name not in _OF_BROKERS and name and value
+    }

@@ -1,0 +1,114 @@
+"""Messages on their way: as few requests as fit."""
+
+from typing import Protocol
+
+from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.messages import Message, SendResult
+from rmq_ha.errors import RemotingError, RmqHaError
+from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.spark.source.sink_options import SinkOptions
+from rmq_ha.spark.source.sink_rows import Place, Target
+from rmq_ha.wire.bodies import MessageQueue
+
+_Key = tuple[str, Target | None]
+
+
+class NotSent(RmqHaError):
+    """A task's rows could not be sent; some of them may be."""
+
+
+class Client(Protocol):
+    """What is used of a `BlockingClient`."""
+
+    def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+        """One message."""
+        ...
+
+    def send_batch(
+        self, messages: list[Message], *, queue: MessageQueue | None = None
+    ) -> list[SendResult]:
+        """Messages of one topic."""
+        ...
+
+    def publish_queues(self, topic: str) -> list[MessageQueue]:
+        """Where messages can go."""
+        ...
+
+
+class Outbox:
+    """Gathers the messages of a task by topic and queue; in each, their order stays."""
+
+    def __init__(self, client: Client, options: SinkOptions, place: Place) -> None:
+        self._client = client
+        self._options = options
+        self._place = place
+        self._waiting: dict[_Key, list[Message]] = {}
+        self._bytes: dict[_Key, int] = {}
+        self._all_bytes = 0
+        self._queues: dict[tuple[str, Target], MessageQueue] = {}
+
+    def put(self, message: Message, target: Target | None) -> None:
+        """
+        Send it, soon.
+
+        :raises NotSent: it, or one before it, cannot be sent.
+        """
+        key = message.topic, target
+        if message.delay_time_level > 0 or message.topic.startswith(RETRY_PREFIX):
+            self._send([message], key)  # brokers refuse these in a batch
+            return
+        waiting = self._waiting.setdefault(key, [])
+        waiting.append(message)
+        size = self._bytes[key] = self._bytes.get(key, 0) + len(message.body)
+        self._all_bytes += len(message.body)
+        if len(waiting) >= self._options.batch_rows or size >= self._options.batch_bytes:
+            self._flush(key)
+        elif self._all_bytes >= 8 * self._options.batch_bytes or len(self._waiting) > 1000:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits; raises as `put`."""
+        for key in list(self._waiting):
+            self._flush(key)
+
+    def _flush(self, key: _Key) -> None:
+        messages = self._waiting.pop(key)
+        self._all_bytes -= self._bytes.pop(key)
+        self._send(messages, key)
+
+    def _send(self, messages: list[Message], key: _Key) -> None:
+        topic, target = key
+        try:
+            queue = None if target is None else self._queue(topic, target)
+            if len(messages) == 1:
+                self._client.send(messages[0], queue=queue)
+            else:
+                self._client.send_batch(messages, queue=queue)
+        except (MQClientError, RemotingError) as error:
+            raise NotSent(
+                f"{len(messages)} messages of partition {self._place.partition} could not be sent"
+                f" to {topic}: {error}"
+            ) from None
+
+    def _queue(self, topic: str, target: Target) -> MessageQueue:
+        found = self._queues.get((topic, target))
+        if found is None:
+            queues = self._client.publish_queues(topic)
+            fit = [queue for queue in queues if _is(queue, target)]
+            if not fit:
+                raise MQClientError(
+                    f"there is no queue {target.queue_id}"
+                    + (f" on {target.broker}" if target.broker else "")
+                    + f"; there are {', '.join(map(_shown, queues)) or 'none'}. Drop the columns"
+                    " queueId and brokerName to have queues chosen"
+                )
+            found = self._queues[topic, target] = min(fit)
+        return found
+
+
+def _is(queue: MessageQueue, target: Target) -> bool:
+    return queue.queue_id == target.queue_id and target.broker in ("", queue.broker_name)
+
+
+def _shown(queue: MessageQueue) -> str:
+    return f"{queue.broker_name}/{queue.queue_id}"

@@ -1,0 +1,274 @@
+"""`spark.readStream.format("rocketmq")`: micro-batches of queues, of a cluster or of a store.
+
+Spark keeps the progress, in its checkpoint; nothing but the offsets is remembered. What a batch
+reads is fixed by its two ends, so that a batch which is done again after a crash has the same
+messages. Two cases need care for that:
+
+- A query that starts at the end of the queues: Spark writes down where the first batch ends, but
+  not where it began. So the first batch ends where it begins, and the second has a written start.
+- A queue that appears later begins at its first message. It enters a batch with that offset as its
+  end, and is read from the next batch on.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from rmq_ha.spark.host.clock import now_ms
+from rmq_ha.spark.host.waiting import pause
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.source.boundaries import Kind
+from rmq_ha.spark.source.live import LiveQueues
+from rmq_ha.spark.source.options import SourceOptions, parse_options
+from rmq_ha.spark.source.planning import Planner, cut
+from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
+from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema
+from rmq_ha.spark.source.streaming_looks import Look, look
+from rmq_ha.spark.source.streaming_offsets import (
+    Offsets,
+    from_json,
+    portions,
+    portions_by_bytes,
+    to_json,
+)
+
+IDLE_MS = 100
+"""Spark asks every 10 ms whether there is something new; brokers are asked less often."""
+_SAMPLE = 16
+
+
+class Ranges(InputPartition):
+    """What one task reads, one range after the other."""
+
+    def __init__(self, ranges: Sequence[QueueRange]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+    def __repr__(self) -> str:
+        return f"Ranges({', '.join(f'{q} [{start}, {stop})' for q, start, stop in self.ranges)})"
+
+
+def make_stream_reader(options: Mapping[str, str], schema: StructType) -> "RocketmqStreamReader":
+    """
+    A reader of what the options of `spark.readStream` say.
+
+    :raises WrongUsage: they or the schema do not fit.
+    """
+    parsed = parse_options(options, streaming=True)
+    columns = check_schema(schema, {**MESSAGE_COLUMNS, **ON_REQUEST})
+    return RocketmqStreamReader(queues_of(parsed), parsed, columns)
+
+
+def queues_of(options: SourceOptions) -> Queues:
+    """The store or the cluster that the options name."""
+    if not options.is_offline:
+        return LiveQueues(options)
+    from rmq_ha.spark.source.offline import OfflineQueues
+
+    return OfflineQueues(options)
+
+
+class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """
+    Plans batches in one process, and reads in others: there only `read` is called.
+
+    :param columns: in the order of the schema.
+    """
+
+    def __init__(self, queues: Queues, options: SourceOptions, columns: Sequence[str]) -> None:
+        self._queues = queues
+        self._options = options
+        self._columns = list(columns)
+        self._until: Offsets | None = None
+        self._first_batch_is_open = False
+        self._last_batch_ms = 0
+        self._reported: Offsets = {}
+        self._kept: Offsets = {}
+
+    # Planning
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins; what the options say about that counts only here."""
+        self._first_batch_is_open = True
+        return to_json(Planner(self._queues, self._options).starts())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark knows one limit at a time; the others are looked up in the options."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        if options.min_offsets is not None:
+            return ReadMinRows(options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What comes later is for the next run of the query."""
+        found = look(self._queues, self._options.subscription)
+        self._until = {queue: ends.max_offset for queue, ends in found.items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """
+        Where the next batch ends; `start` when there is nothing to do.
+
+        :raises CannotDecide: with failOnDataLoss: messages that were not read yet are gone.
+        """
+        begin = from_json(start)
+        found = look(self._queues, self._options.subscription)
+        self._reported = {queue: ends.max_offset for queue, ends in found.items()}
+        end, sizes = self._news(begin, found)
+        if self._first_batch_is_open:
+            self._first_batch_is_open = False
+            if not self._start_is_known():
+                return start
+        if not isinstance(limit, ReadAllAvailable):
+            sizes = self._limited(end, sizes, limit)
+        for queue, size in sizes.items():
+            end[queue] += size
+        if end == begin:
+            if self._until is None:
+                pause(IDLE_MS)
+            return start
+        self._last_batch_ms = now_ms()
+        return to_json(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the queues ended at the last look, for Spark's progress reports."""
+        return to_json(self._reported) if self._reported else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Ranges]:
+        """The tasks of a batch; the same whenever the batch is done again."""
+        begin = from_json(start)
+        ranges = []
+        for queue, stop in sorted(from_json(end).items()):
+            first = begin[queue] if queue in begin else self._begin_of(queue, stop)
+            if first < stop:
+                ranges.append(QueueRange(queue, first, stop))
+        options = self._options
+        return [Ranges(part) for part in cut(ranges, options.min_partitions, options.max_records)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """
+        Tell the brokers, for consoles, if the option `commitOffsets` names a group.
+
+        Nothing depends on it, so it stops no query. Once more is harmless.
+        """
+        group = self._options.commit_offsets
+        if not group or not isinstance(self._queues, LiveQueues):
+            return
+        for queue, offset in from_json(end).items():
+            if self._kept.get(queue) != offset:
+                try:
+                    self._queues.commit(group, queue, offset)
+                except CannotDecide:
+                    continue
+                self._kept[queue] = offset
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if isinstance(self._queues, LiveQueues):
+            self._queues.close()
+
+    # Reading
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The messages of a task, as Arrow batches."""
+        assert isinstance(partition, Ranges)
+        for each in partition.ranges:
+            yield from self._queues.read(each, self._columns, Keep(tags=self._options.tags))
+
+    # Parts
+
+    def _start_is_known(self) -> bool:
+        """Whether asking again where a new query begins gives the same."""
+        boundary = self._options.start
+        if boundary.kind is Kind.OFFSETS:
+            return all(offset != -1 for offset in boundary.by_queue.values())
+        return boundary.kind is Kind.EARLIEST
+
+    def _begin_of(self, queue: QueueId, stop: int) -> int:
+        """
+        Where a queue begins that is in the end of a batch only.
+
+        It was new then, and the batch has nothing of it; or the first batch of a query is done
+        again, and a broker that was there the first time is away.
+        """
+        if not self._start_is_known():
+            return stop
+        return min(stop, Planner(self._queues, self._options).start_of(queue))
+
+    def _news(self, begin: Offsets, found: Mapping[QueueId, Look]) -> tuple[Offsets, Offsets]:
+        """Where each queue stands, and how much is there behind that."""
+        end, sizes = dict(begin), {}
+        for queue, ends in found.items():
+            top = ends.max_offset
+            if self._until is not None:
+                top = min(top, self._until.get(queue, -1))
+            if queue not in begin:
+                if ends.min_offset <= top or self._until is None:
+                    end[queue] = ends.min_offset
+                continue
+            at = self._checked(queue, begin[queue], ends)
+            end[queue] = at
+            if top > at:
+                sizes[queue] = top - at
+        return end, sizes
+
+    def _checked(self, queue: QueueId, at: int, ends: Look) -> int:
+        """Where to go on, if what comes next is not there any more."""
+        if at < ends.min_offset:
+            self._lost(
+                f"{queue} begins at {ends.min_offset}: the messages from {at} to"
+                f" {ends.min_offset - 1} were deleted (fileReservedTime of the broker) before this"
+                " query came to them"
+            )
+            return ends.min_offset
+        if at > ends.max_offset and ends.is_sure:
+            self._lost(
+                f"{queue} ends at {ends.max_offset}, but this query has read up to {at} already:"
+                " after a fail-over to a slave that was behind, other messages take those offsets"
+            )
+            return ends.max_offset
+        return at
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise CannotDecide(
+                f"{what}. With failOnDataLoss=false the query goes on behind them; or start a new"
+                " one with another checkpointLocation"
+            )
+
+    def _limited(self, end: Offsets, sizes: Offsets, limit: ReadLimit) -> Offsets:
+        options, total = self._options, sum(sizes.values())
+        least = limit.min_rows if isinstance(limit, ReadMinRows) else options.min_offsets
+        is_early = now_ms() - self._last_batch_ms < options.max_trigger_delay_ms
+        if least and self._until is None and total < least and is_early:
+            return {}
+        turn = sum(end.values())
+        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.max_bytes
+        if most_bytes is not None and sizes:
+            each = {queue: self._message_bytes(queue, end[queue], sizes[queue]) for queue in sizes}
+            sizes = portions_by_bytes(sizes, each, most_bytes, turn)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_offsets
+        return sizes if most is None else portions(sizes, most, turn)
+
+    def _message_bytes(self, queue: QueueId, start: int, size: int) -> int:
+        """The mean size of the next records."""
+        sample = QueueRange(queue, start, start + min(size, _SAMPLE))
+        rows = total = 0
+        for batch in self._queues.read(sample, ["storeSize"], Keep()):
+            rows += batch.num_rows
+            total += sum(batch.column(0).to_pylist())
+        return total // rows if rows else 1

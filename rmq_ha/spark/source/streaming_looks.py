@@ -1,0 +1,40 @@
+"""What a stream sees of its queues at one moment: brokers may be away, and come back."""
+
+from typing import NamedTuple
+
+from rmq_ha.spark.source.live import LiveQueues
+from rmq_ha.spark.source.live_reading import BrokerAway
+from rmq_ha.spark.source.reading import QueueId, Queues, Subscription
+
+
+class Look(NamedTuple):
+    """
+    Where a queue begins and ends.
+
+    :ivar is_sure: its end is where it really ends; that of a slave may be behind what was read.
+    """
+
+    min_offset: int
+    max_offset: int
+    is_sure: bool = True
+
+
+def look(queues: Queues, topics: Subscription) -> dict[QueueId, Look]:
+    """
+    The queues that can be read now.
+
+    A broker that is away altogether is left out: the others go on without it.
+
+    :raises CannotDecide: no name server answers, or the store cannot be read.
+    """
+    if not isinstance(queues, LiveQueues):
+        return {queue: Look(*queues.bounds(queue)) for queue in queues.queues(topics)}
+    found: dict[QueueId, Look] = {}
+    away: set[str] = set()
+    for queue in queues.present(topics):
+        if queue.broker not in away:
+            try:
+                found[queue] = Look(*queues.ends(queue))
+            except BrokerAway:
+                away.add(queue.broker)
+    return found
