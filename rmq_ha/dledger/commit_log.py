@@ -15,8 +15,7 @@ from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.format import BLANK_SIZE, HEADER, MAGIC
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.parts import LedgerFlusher, LedgerParts
-from rmq_ha.dledger.tail import TERM_TOPIC
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.flags import TRANSACTION_ROLLBACK

@@ -10,15 +10,12 @@ from twisted.logger import Logger
 
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.format import BLANK, BLANK_MAGIC, BLANK_SIZE, decode_header
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TERM_TOPIC
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.format.commitlog import dispatch_request_at
 from rmq_ha.store.scan import READ_SIZE
 from rmq_ha.store.tail import SLICE, Slice
-
-TERM_TOPIC = "RMQ_SYS_DLEDGER_TERM"
-"""Of the record with which a leader begins its term; no member has a queue for it."""
 
 
 class Source(Protocol):

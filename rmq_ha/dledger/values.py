@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 ENTRY_HEADER_SIZE = 48
 MAX_ENTRY_SIZE = 4 * 1024 * 1024
+TERM_TOPIC = "RMQ_SYS_DLEDGER_TERM"
+"""Of the record with which a leader begins its term; no member has a queue for it."""
 
 
 class Role(StrEnum):

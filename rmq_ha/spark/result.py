@@ -1,11 +1,14 @@
 """What a job answers, and how that becomes an exit code."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+if TYPE_CHECKING:  # whoever only reads files has no use for a session
+    from pyspark.sql import DataFrame
 
 
 class Outcome(IntEnum):

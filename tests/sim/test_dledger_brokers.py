@@ -7,7 +7,7 @@ import pytest
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import LeadershipTransferRequest, LeadershipTransferResponse
-from rmq_ha.dledger.tail import TERM_TOPIC
+from rmq_ha.dledger.values import TERM_TOPIC
 from rmq_ha.errors import StoreError
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.status import BrokerRole, FlushDiskType

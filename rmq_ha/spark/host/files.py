@@ -1,0 +1,271 @@
+"""
+Files of stores: on this machine, in a bucket, or copied here by Spark.
+
+A place is a path, `file://...`, any URI that pyarrow opens (`s3://`, `gs://`, `hdfs://`), or
+`staged:NAME`, which `stage` makes of a place that only Hadoop can open.
+"""
+
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from rmq_ha.spark.result import CannotDecide
+
+STAGED = "staged:"
+_POPULATE = getattr(mmap, "MAP_POPULATE", 0)
+
+
+class Entry(NamedTuple):
+    """
+    What a directory holds.
+
+    :ivar size: bytes of a file; 0 of a directory.
+    :ivar modified_ms: 0 where nobody knows.
+    """
+
+    name: str
+    size: int
+    is_directory: bool
+    modified_ms: int = 0
+
+
+class Files(Protocol):
+    """Reading; paths are those that `files_of` gave, with names behind. May be pickled."""
+
+    def list(self, path: str) -> list[Entry]:
+        """Sorted by name; empty when there is no such directory."""
+
+    def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
+        """
+        A small part of a file, or all of a small file; fewer bytes at its end.
+
+        :raises FileNotFoundError: there is none.
+        """
+
+    def window(self, path: str, offset: int, length: int) -> Any:
+        """
+        Bytes of a large file without holding them, where that is possible.
+
+        :raises FileNotFoundError: there is none.
+        """
+
+
+class LocalFiles:
+    """Of this machine."""
+
+    def list(self, path: str) -> list[Entry]:
+        """Sorted by name; empty when there is no such directory."""
+        found = []
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:
+                        continue  # gone since: not there
+                    is_directory = entry.is_dir()
+                    size = 0 if is_directory else status.st_size
+                    modified = status.st_mtime_ns // 1_000_000
+                    found.append(Entry(entry.name, size, is_directory, modified))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise CannotDecide(f"{path} cannot be read: {error}") from None
+        return sorted(found)
+
+    def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
+        """A small part of a file, or all of a small file; fewer bytes at its end."""
+        with open(path, "rb", buffering=0) as file:
+            if length < 0:
+                file.seek(offset)
+                return file.read()
+            return os.pread(file.fileno(), length, offset)
+
+    def window(self, path: str, offset: int, length: int) -> Any:
+        """A part of the file, mapped: it counts as the machine's cache, not as our memory."""
+        with open(path, "rb", buffering=0) as file:
+            length = min(length, os.fstat(file.fileno()).st_size - offset)
+            if length <= 0:
+                return memoryview(b"")
+            before = offset % mmap.ALLOCATIONGRANULARITY
+            mapped = mmap.mmap(
+                file.fileno(),
+                before + length,
+                flags=mmap.MAP_SHARED | _POPULATE,
+                prot=mmap.PROT_READ,
+                offset=offset - before,
+            )
+        return memoryview(mapped)[before:]
+
+
+class ArrowFiles:
+    """
+    Of a file system of pyarrow.
+
+    :param uri: any of its URIs; None with `filesystem`.
+    :param filesystem: an open one; it has to survive pickling if Spark is to read.
+    """
+
+    def __init__(self, uri: str | None = None, filesystem: Any = None) -> None:
+        self._uri = uri
+        self._filesystem = filesystem
+        self._open: dict[str, Any] = {}
+
+    def __reduce__(self) -> Any:
+        return ArrowFiles, (self._uri, None if self._uri else self._filesystem)
+
+    @property
+    def filesystem(self) -> Any:
+        """The file system, opened once a process."""
+        if self._filesystem is None:
+            from pyarrow.fs import FileSystem
+
+            self._filesystem = FileSystem.from_uri(self._uri)[0]
+        return self._filesystem
+
+    def list(self, path: str) -> list[Entry]:
+        """Sorted by name; empty when there is no such directory."""
+        from pyarrow.fs import FileSelector, FileType
+
+        selector = FileSelector(path, allow_not_found=True)
+        found = [
+            Entry(
+                info.base_name,
+                info.size or 0,
+                info.type == FileType.Directory,
+                (info.mtime_ns or 0) // 1_000_000,
+            )
+            for info in self.filesystem.get_file_info(selector)
+        ]
+        return sorted(found)
+
+    def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
+        """A small part of a file, or all of a small file; fewer bytes at its end."""
+        file = self._file(path)
+        if length < 0:
+            length = max(0, file.size() - offset)
+        found: bytes = file.read_at(length, offset)
+        return found
+
+    def window(self, path: str, offset: int, length: int) -> Any:
+        """A part of the file, fetched."""
+        return memoryview(self.read(path, offset, length))
+
+    def _file(self, path: str) -> Any:
+        file = self._open.get(path)
+        if file is None:
+            if len(self._open) >= 16:
+                self._open.clear()
+            file = self._open[path] = self.filesystem.open_input_file(path)
+        return file
+
+
+def files_of(place: str) -> tuple[Files, str]:
+    """
+    How to read a place, and its path there.
+
+    :raises CannotDecide: nothing here can open it; says what to do.
+    """
+    if place.startswith(STAGED):
+        from pyspark import SparkFiles
+
+        return LocalFiles(), SparkFiles.get(place[len(STAGED) :])
+    scheme = urlsplit(place).scheme if "://" in place else ""
+    if not scheme:
+        return LocalFiles(), place.rstrip("/") or "/"
+    if scheme == "file":
+        return LocalFiles(), unquote(urlsplit(place).path).rstrip("/") or "/"
+    from pyarrow.fs import FileSystem
+
+    try:
+        _, path = FileSystem.from_uri(place)
+    except (OSError, ValueError) as error:
+        raise CannotDecide(
+            f"{place} cannot be opened: {error}. pyarrow opens local paths, s3://, gs://, abfs:// "
+            "and, with libhdfs, hdfs://; for other file systems of Hadoop give the job "
+            "--stage, which copies the store to the machines that read it"
+        ) from None
+    return ArrowFiles(place), path.rstrip("/")
+
+
+def window(path: str, offset: int, length: int) -> Any:
+    """Bytes of one file of any place; mapped when it is local."""
+    files, inner = files_of(path)
+    return files.window(inner, offset, length)
+
+
+def listing(place: str) -> list[Entry]:
+    """What a directory of any place holds; empty when there is none."""
+    files, path = files_of(place)
+    return files.list(path)
+
+
+def read_small(place: str) -> bytes:
+    """
+    A whole small file of any place.
+
+    :raises FileNotFoundError: there is none.
+    """
+    files, path = files_of(place)
+    return files.read(path)
+
+
+def write_atomic(path: str, data: bytes) -> None:
+    """
+    Write a local file; whoever reads it meanwhile finds the old content or the new one.
+
+    :raises OSError: the disk refuses.
+    """
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def now_ms() -> int:
+    """The time, ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def walk_files(place: str) -> Iterator[tuple[str, int]]:
+    """Path below the place, and size, of every file there."""
+    files, root = files_of(place)
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        for entry in files.list(f"{root}/{below}".rstrip("/")):
+            inner = f"{below}/{entry.name}".lstrip("/")
+            if entry.is_directory:
+                waiting.append(inner)
+            else:
+                yield inner, entry.size
+
+
+def stage(spark: Any, uri: str) -> str:
+    """
+    Have Spark copy a store of a Hadoop file system to every machine that reads it.
+
+    :param spark: the session.
+    :returns: a place for `files_of`, the same on the driver and on executors.
+    :raises CannotDecide: Hadoop cannot read it either.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    name = uri.rstrip("/").rsplit("/", 1)[-1]
+    try:
+        spark.sparkContext.addFile(uri, recursive=True)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception)
+        raise CannotDecide(f"{uri} cannot be copied: {reason}") from None
+    return STAGED + name

@@ -1,0 +1,131 @@
+"""The columns of messages, and Arrow arrays made of pieces of a buffer.
+
+Text that is no UTF-8 becomes what the clients make of it: each bad byte U+FFFD.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.spark.log.shape import Bytes, Flags, Ints
+
+_TIME = pa.timestamp("us", "UTC")
+_MAX_MS = (1 << 63) // 1000 - 1
+
+ARROW: dict[str, Any] = {
+    "topic": pa.string(),
+    "queueId": pa.int32(),
+    "queueOffset": pa.int64(),
+    "commitLogOffset": pa.int64(),
+    "msgId": pa.string(),
+    "keys": pa.string(),
+    "tags": pa.string(),
+    "body": pa.binary(),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "flag": pa.int32(),
+    "sysFlag": pa.int32(),
+    "bornTimestamp": _TIME,
+    "bornHost": pa.string(),
+    "storeTimestamp": _TIME,
+    "storeHost": pa.string(),
+    "bodyCRC": pa.int32(),
+    "reconsumeTimes": pa.int32(),
+    "brokerName": pa.string(),
+    "storeSize": pa.int32(),
+    "crcOk": pa.bool_(),
+    "uniqKey": pa.string(),
+    "preparedTransactionOffset": pa.int64(),
+}
+"""Column to type, exactly as Spark has it."""
+
+COLUMNS: tuple[str, ...] = tuple(ARROW)
+"""All of them: those of the data source up to `brokerName`, then those that only jobs read."""
+
+
+def schema_of(columns: Sequence[str]) -> Any:
+    """
+    The schema of a batch with these columns, in this order.
+
+    :raises ProtocolViolation: there is no such column.
+    """
+    unknown = [name for name in columns if name not in ARROW]
+    if unknown:
+        raise ProtocolViolation(f"no such column: {', '.join(unknown)}; there are {COLUMNS}")
+    return pa.schema([(name, ARROW[name]) for name in columns])
+
+
+def times(ms: Ints) -> Any:
+    """Timestamps; what Arrow has no room for becomes the last one that it has."""
+    return pa.array(np.clip(ms, -_MAX_MS, _MAX_MS) * 1000).cast(_TIME)
+
+
+def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
+    """The pieces one behind the other, and where each begins, with the end: for short pieces."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    index = np.repeat(starts - offsets[:-1], lengths)
+    index += np.arange(int(offsets[-1]), dtype=np.int64)
+    return data[index], offsets
+
+
+def text(data: Bytes, starts: Ints, lengths: Ints, present: Flags | None = None) -> Any:
+    """
+    A text for each piece.
+
+    :param present: where it is false, there is null.
+    """
+    if present is not None:
+        lengths = np.where(present, lengths, 0)
+    content, offsets = take_bytes(data, starts, lengths)
+    return text_of(content, offsets, present)
+
+
+def text_of(content: Bytes, offsets: Ints, present: Flags | None = None) -> Any:
+    """
+    Texts that lie one behind the other.
+
+    :param offsets: where each begins, with the end; all together below 2 GiB.
+    """
+    nulls = None if present is None or present.all() else present
+    bits = None if nulls is None else pa.py_buffer(np.packbits(nulls, bitorder="little"))
+    array = pa.StringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content), bits
+    )
+    if len(content) and content.max() > 127:
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            return _repaired(content, offsets, nulls)
+    return array
+
+
+def _repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+    data = content.tobytes()
+    ends = offsets.tolist()
+    found: list[str | None] = [
+        data[start:end].decode("utf-8", "replace") for start, end in pairwise(ends)
+    ]
+    if present is not None:
+        found = [value if there else None for value, there in zip(found, present, strict=True)]
+    return pa.array(found, pa.string())
+
+
+def binary(pieces: Iterable[Any]) -> Any:
+    """Binary values, copied once; all together below 2 GiB."""
+    held = list(pieces)
+    offsets = np.zeros(len(held) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, held), np.int32, len(held)), out=offsets[1:])
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(held), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(held))]
+    )
+
+
+def repeated(value: str | None, count: int) -> Any:
+    """The same text, or null, in each row."""
+    if value is None:
+        return pa.nulls(count, pa.string())
+    return pa.repeat(pa.scalar(value, pa.string()), count)

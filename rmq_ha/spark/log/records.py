@@ -1,0 +1,360 @@
+"""
+Records of a buffer, as columns.
+
+Spec: store.md, sections 2.1 to 2.5. What a body and a sysFlag are when the body is compressed:
+`rmq_ha.client.messages.message_of`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.client.messages import UndecodableBody, inflate
+from rmq_ha.errors import CorruptRecord
+from rmq_ha.model.flags import COMPRESSED
+from rmq_ha.model.message import Address
+from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
+from rmq_ha.spark.log.columns import binary, repeated, schema_of, text, text_of, times
+from rmq_ha.spark.log.pieces import Pieces, maps_of, pieces_of, text_values
+from rmq_ha.spark.log.shape import Bytes, Flags, Ints, Shape, as_bytes, fields, shape_of
+from rmq_ha.store.format.commitlog import CRC_MASK, MESSAGE_MAGIC, crc32
+
+MAX_BATCH_ROWS = 8192
+MAX_BATCH_BYTES = 32 << 20
+
+
+class Records:
+    """
+    Records that are whole and sound, as a walk finds them; CRCs are asked for.
+
+    Nothing is read before it is asked for, and then once.
+
+    :ivar base: physical offset of the first byte of the buffer.
+    :ivar positions: of the records in the buffer.
+    """
+
+    def __init__(self, buffer: Any, base: int, positions: Ints) -> None:
+        self.buffer = buffer
+        self.base = base
+        self.positions = positions
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def select(self, mask: Any) -> "Records":
+        """
+        Some of them.
+
+        :param mask: flags, one for each record, or a slice.
+        """
+        return Records(self.buffer, self.base, self.positions[mask])
+
+    @cached_property
+    def data(self) -> Bytes:
+        """The buffer as numbers."""
+        return as_bytes(self.buffer)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Where their parts are."""
+        return shape_of(self.data, self.positions, self.sizes)
+
+    def _field(self, at: int, dtype: str) -> Any:
+        return fields(self.data, self.positions + at, dtype)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Bytes of each record."""
+        found: Ints = self._field(0, ">i4").astype(np.int64)
+        return found
+
+    @property
+    def body_crc(self) -> Any:
+        """What the record says of its body."""
+        return self._field(8, ">i4")
+
+    @property
+    def queue_id(self) -> Any:
+        """The queue's number."""
+        return self._field(12, ">i4")
+
+    @property
+    def flag(self) -> Any:
+        """The producer's number."""
+        return self._field(16, ">i4")
+
+    @property
+    def queue_offset(self) -> Any:
+        """The place in the queue; 0 for prepared and rolled-back messages."""
+        return self._field(20, ">i8")
+
+    @property
+    def physical_offset(self) -> Any:
+        """The place in the log."""
+        return self._field(28, ">i8")
+
+    @cached_property
+    def stored_sys_flag(self) -> Any:
+        """As it is on the disk."""
+        return self._field(36, ">i4")
+
+    @property
+    def sys_flag(self) -> Any:
+        """As a consumer sees it: not compressed, where the body could be decompressed."""
+        flags = self.stored_sys_flag.copy()
+        for row in self._inflated:
+            flags[row] &= ~COMPRESSED
+        return flags
+
+    @property
+    def born_timestamp(self) -> Any:
+        """The producer's clock, ms."""
+        return self._field(40, ">i8")
+
+    @property
+    def store_timestamp(self) -> Any:
+        """The broker's clock, ms."""
+        return fields(self.data, self._after_born, ">i8")
+
+    @property
+    def reconsume_times(self) -> Any:
+        """How often a consumer gave it back."""
+        return fields(self.data, self.shape.body - 16, ">i4")
+
+    @property
+    def prepared_transaction_offset(self) -> Any:
+        """Of a committed transaction: where its half message is."""
+        return fields(self.data, self.shape.body - 12, ">i8")
+
+    @property
+    def body_length(self) -> Ints:
+        """Bytes of each body as it is stored."""
+        return self.shape.body_end - self.shape.body
+
+    @property
+    def _after_born(self) -> Ints:
+        return self.positions + 56 + 12 * (self.shape.hosts & 1)
+
+    @property
+    def born_host(self) -> Any:
+        """Arrow texts as `str(Address)`."""
+        return self._hosts(self.positions + 48, self.shape.hosts & 1 != 0)
+
+    @property
+    def store_host(self) -> Any:
+        """Arrow texts as `str(Address)`."""
+        return self._hosts(self._after_born + 8, self.shape.hosts & 2 != 0)
+
+    def _hosts(self, at: Ints, is_v6: Flags) -> Any:
+        rows = np.zeros(len(self), np.int32)
+        names: list[str] = []
+        for width, mine in ((8, ~is_v6), (20, is_v6)):
+            if not mine.any():
+                continue
+            raw = np.ascontiguousarray(
+                np.lib.stride_tricks.sliding_window_view(self.data, width)[at[mine]]
+            )
+            unique, inverse = np.unique(raw.view(f"V{width}").ravel(), return_inverse=True)
+            rows[mine] = inverse + len(names)
+            names += [_host_text(value.tobytes()) for value in unique]
+        return pa.array(names, pa.string()).take(pa.array(rows))
+
+    def topics(self) -> Any:
+        """Arrow texts."""
+        shape = self.shape
+        return text(self.data, shape.topic, shape.topic_end - shape.topic)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Their properties."""
+        return pieces_of(self.buffer, self.shape.properties, self.shape.end)
+
+    @cached_property
+    def uniq_key(self) -> Any:
+        """Arrow texts; null where the producer gave none."""
+        return text_values(self.pieces, UNIQ_KEY.encode())
+
+    @property
+    def msg_id(self) -> Any:
+        """Arrow texts: the producer's id, else the offsetMsgId."""
+        found = self.uniq_key
+        if not found.null_count:
+            return found
+        return found.fill_null("") if not len(self) else _coalesce(found, self.offset_msg_id)
+
+    @property
+    def offset_msg_id(self) -> Any:
+        """Arrow texts: host, port and place of each record in upper-case hex."""
+        at, is_v6 = self._after_born + 8, self.shape.hosts & 2 != 0
+        width = np.where(is_v6, 20, 8)
+        lengths = (width + 8) * 2
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        content = np.empty(int(offsets[-1]), np.uint8)
+        for size, mine in ((8, ~is_v6), (20, is_v6)):
+            if mine.any():
+                windows = np.lib.stride_tricks.sliding_window_view
+                host = windows(self.data, size)[at[mine]]
+                place = windows(self.data, 8)[self.positions[mine] + 28]
+                digits = _HEX[np.concatenate((host, place), axis=1)].view(np.uint8)
+                index = offsets[:-1][mine][:, None] + np.arange((size + 8) * 2)
+                content[index] = digits
+        return text_of(content, offsets)
+
+    def crc_ok(self) -> Flags:
+        """Whether each body is the one that its CRC was made of."""
+        view = memoryview(self.buffer)
+        shape, check = self.shape, crc32
+        found = np.fromiter(
+            (
+                check(view[start:end])
+                for start, end in zip(shape.body.tolist(), shape.body_end.tolist(), strict=True)
+            ),
+            np.uint32,
+            len(self),
+        )
+        right: Flags = (found & CRC_MASK) == self.body_crc.astype(np.int64)
+        right |= shape.body == shape.body_end
+        return right
+
+    def bodies(self) -> list[Any]:
+        """Decompressed, where they are compressed and can be; else a view of the buffer."""
+        view = memoryview(self.buffer)
+        shape = self.shape
+        found: list[Any] = [
+            view[start:end]
+            for start, end in zip(shape.body.tolist(), shape.body_end.tolist(), strict=True)
+        ]
+        for row, body in self._inflated.items():
+            found[row] = body
+        return found
+
+    @cached_property
+    def _inflated(self) -> dict[int, bytes]:
+        """Row to decompressed body."""
+        view, shape, flags = memoryview(self.buffer), self.shape, self.stored_sys_flag
+        found: dict[int, bytes] = {}
+        for row in np.flatnonzero(flags & COMPRESSED).tolist():
+            try:
+                stored = bytes(view[int(shape.body[row]) : int(shape.body_end[row])])
+                found[row] = inflate(stored, int(flags[row]))
+            except UndecodableBody:
+                pass  # stays as it is, and so does its flag
+        return found
+
+    def batch(self, columns: Sequence[str], broker_name: str | None = None) -> Any:
+        """
+        All of them as one Arrow batch.
+
+        :param columns: of `COLUMNS`, in the order wanted.
+        """
+        schema = schema_of(columns)
+        count = len(self)
+        arrays = [
+            repeated(broker_name, count) if name == "brokerName" else _COLUMN[name](self)
+            for name in columns
+        ]
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        broker_name: str | None = None,
+        rows: int = MAX_BATCH_ROWS,
+        size: int = MAX_BATCH_BYTES,
+    ) -> Iterator[Any]:
+        """
+        All of them as batches of bounded size.
+
+        :param size: bytes of the records of one batch, and of its decompressed bodies; one
+            record may be more.
+        """
+        at = 0
+        while at < len(self):
+            ends = np.cumsum(self.sizes[at : at + rows])
+            count = max(1, int(np.searchsorted(ends, size, "right")))
+            yield from self.select(slice(at, at + count))._whole(columns, broker_name, size)
+            at += count
+
+    def _whole(self, columns: Sequence[str], broker_name: str | None, size: int) -> Iterator[Any]:
+        """One batch, unless bodies grow too large when they are decompressed."""
+        needed = "body" in columns or "sysFlag" in columns
+        if needed and int((self.stored_sys_flag & COMPRESSED != 0).sum()) > 1:
+            start = grown = 0
+            for row in range(len(self)):
+                one = self.select(slice(row, row + 1))
+                more = sum(map(len, one._inflated.values())) if one.stored_sys_flag[0] & 1 else 0
+                if grown and grown + more > size:
+                    yield self.select(slice(start, row)).batch(columns, broker_name)
+                    start, grown = row, 0
+                grown += more
+            yield self.select(slice(start, len(self))).batch(columns, broker_name)
+        else:
+            yield self.batch(columns, broker_name)
+
+
+def records_of(data: bytes) -> Records:
+    """
+    Records one after the other that say nothing about where they are: the body of a pull.
+
+    :raises CorruptRecord: something else is among them.
+    """
+    places: list[int] = []
+    position = 0
+    while position < len(data):
+        size, magic = (
+            int.from_bytes(data[position : position + 4], "big"),
+            int.from_bytes(data[position + 4 : position + 8], "big"),
+        )
+        if magic != MESSAGE_MAGIC or not 91 <= size <= len(data) - position:
+            raise CorruptRecord(f"no record at {position} of {len(data)} bytes")
+        places.append(position)
+        position += size
+    records = Records(data, 0, np.array(places, np.int64))
+    if not records.shape.fits.all():
+        bad = places[int((~records.shape.fits).argmax())]
+        raise CorruptRecord(f"the parts of the record at {bad} do not add up")
+    return records
+
+
+_HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
+
+
+def _host_text(raw: bytes) -> str:
+    return str(Address(raw[:-4], int.from_bytes(raw[-4:], "big", signed=True)))
+
+
+def _coalesce(first: Any, second: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.coalesce(first, second)
+
+
+_COLUMN: dict[str, Callable[[Records], Any]] = {
+    "topic": Records.topics,
+    "queueId": lambda records: pa.array(records.queue_id),
+    "queueOffset": lambda records: pa.array(records.queue_offset),
+    "commitLogOffset": lambda records: pa.array(records.physical_offset),
+    "msgId": lambda records: records.msg_id,
+    "keys": lambda records: text_values(records.pieces, KEYS.encode()),
+    "tags": lambda records: text_values(records.pieces, TAGS.encode()),
+    "body": lambda records: binary(records.bodies()),
+    "properties": lambda records: maps_of(records.pieces),
+    "flag": lambda records: pa.array(records.flag),
+    "sysFlag": lambda records: pa.array(records.sys_flag),
+    "bornTimestamp": lambda records: times(records.born_timestamp),
+    "bornHost": lambda records: records.born_host,
+    "storeTimestamp": lambda records: times(records.store_timestamp),
+    "storeHost": lambda records: records.store_host,
+    "bodyCRC": lambda records: pa.array(records.body_crc),
+    "reconsumeTimes": lambda records: pa.array(records.reconsume_times),
+    "storeSize": lambda records: pa.array(records.sizes.astype(np.int32)),
+    "crcOk": lambda records: pa.array(records.crc_ok()),
+    "uniqKey": lambda records: records.uniq_key,
+    "preparedTransactionOffset": lambda records: pa.array(records.prepared_transaction_offset),
+}

@@ -1,0 +1,98 @@
+"""Where a log ends.
+
+Spec: store.md, sections 5.4, 5.6 and 14.2.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rmq_ha.spark.host.files import Files
+from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.log.walk import Tail, Walk, first_record, walk
+from rmq_ha.spark.store.log_files import LogFile
+from rmq_ha.spark.store.scanning import WINDOW, window_of
+
+REACH = 16 << 20
+"""How far behind damage or zeros the log may go on: several of the largest records."""
+
+
+def end_of_log(files: Files, row: Sequence[LogFile]) -> int:
+    """
+    Where the last complete record ends, or the file that a blank closed.
+
+    Behind damage or lost pages the log goes on if a sound record follows near by that was stored
+    no earlier than the one before. Without that rule, what an old truncation left behind the end
+    would come to life again.
+    """
+    for file in reversed(row):
+        end = _End(files, file).find()
+        if end > file.base:
+            return end
+    return row[0].base
+
+
+class _End:
+    """
+    The search in one file.
+
+    :ivar end: of the last record so far.
+    """
+
+    def __init__(self, files: Files, file: LogFile) -> None:
+        self._files = files
+        self._file = file
+        self.end = file.base
+        self._stored = 0
+
+    def find(self) -> int:
+        """The end; the file's start if nothing is in it."""
+        position, want = self._file.base, WINDOW
+        while position + 8 <= self._file.end:
+            buffer = self._window(position, want)
+            found = walk(buffer, position, 0, self._file.layout)
+            self._take(buffer, position, found)
+            want = WINDOW
+            if found.tail is Tail.BLANK:
+                return self._file.end
+            if found.tail is Tail.MORE and position + len(buffer) < self._file.end:
+                want = max(WINDOW, found.needed)
+                position += found.end
+                if len(buffer) < WINDOW and found.needed > len(buffer) - found.end:
+                    break  # the file is shorter than it was
+            else:
+                position = self._after(position + found.end + 1)
+                if position < 0:
+                    break
+        return self.end
+
+    def _take(self, buffer: Any, position: int, found: Walk) -> None:
+        if found.end:
+            self.end = position + found.end
+        if len(found.positions):
+            last = Records(buffer, position, found.positions[-1:])
+            self._stored = int(last.store_timestamp[0])
+
+    def _after(self, position: int) -> int:
+        """Where the log goes on; -1: nowhere."""
+        limit = min(position + REACH, self._file.end)
+        while position + 8 <= limit:
+            buffer = self._window(position, min(WINDOW, limit - position))
+            start = first_record(buffer, position, 0, self._file.layout)
+            if start >= 0:
+                return self._if_later(position + start)
+            if len(buffer) <= 128:
+                break
+            position += len(buffer) - 128
+        return -1
+
+    def _if_later(self, position: int) -> int:
+        buffer = self._window(position, WINDOW)
+        found = walk(buffer, position, 0, self._file.layout)
+        if not len(found.positions):
+            return position if found.needed > WINDOW else -1
+        first = Records(buffer, position, found.positions[:1])
+        return position if int(first.store_timestamp[0]) >= self._stored else -1
+
+    def _window(self, position: int, length: int) -> Any:
+        length = min(length, self._file.end - position)
+        return window_of(self._files, self._file.path, position - self._file.base, length)

@@ -1,0 +1,144 @@
+"""Index files as they lie on the disk.
+
+Spec: store.md, section 4.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rmq_ha.spark.host.files import Files
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.store.format.index import (
+    HEADER_SIZE,
+    ITEM_SIZE,
+    SLOT_SIZE,
+    IndexHeader,
+    index_file_size,
+)
+
+DEFAULT_SIZES = (5_000_000, 20_000_000)
+"""`maxHashSlotNum` and `maxIndexNum`."""
+ITEMS = np.dtype([("hash", ">i4"), ("phyOffset", ">i8"), ("timeDiff", ">i4"), ("prev", ">i4")])
+_GUESSABLE = 64 << 20
+
+
+class IndexEntries(NamedTuple):
+    """
+    The items of an index file in the order in which they were written; item `n` is row `n - 1`.
+
+    :ivar slot: where the key's hash belongs.
+    :ivar time_diff: seconds since the header's begin time.
+    :ivar previous: number of the slot's item before; 0: none.
+    """
+
+    slot: Any
+    hash: Any
+    physical_offset: Any
+    time_diff: Any
+    previous: Any
+
+
+class IndexFile:
+    """
+    One index file.
+
+    :ivar slots: how many it has.
+    :ivar items: how many it has room for, item 0 included.
+    """
+
+    def __init__(self, files: Files, path: str, size: int, sizes: tuple[int, int] | None) -> None:
+        """
+        :param sizes: `maxHashSlotNum` and `maxIndexNum`; None: the defaults, or what fits.
+        :raises CannotDecide: they do not fit, or cannot be found out.
+        """
+        self._files = files
+        self.path = path
+        self.size = size
+        self.header = IndexHeader.decode(files.read(path, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
+        self.slots, self.items = sizes or self._sizes()
+        if index_file_size(self.slots, self.items) != size:
+            raise CannotDecide(
+                f"{path} has {size} bytes, but with {self.slots} slots and {self.items} items it "
+                f"would have {index_file_size(self.slots, self.items)}: give the broker's "
+                "maxHashSlotNum and maxIndexNum"
+            )
+
+    @property
+    def count(self) -> int:
+        """How many items were written."""
+        return max(0, min(self.header.index_count, self.items) - 1)
+
+    def entries(self, start: int = 0, stop: int | None = None) -> IndexEntries:
+        """
+        Its items.
+
+        :param start: row of the first one; item numbers are one more.
+        :param stop: row behind the last one.
+        """
+        stop = self.count if stop is None else min(stop, self.count)
+        count = max(0, stop - start)
+        at = HEADER_SIZE + SLOT_SIZE * self.slots + ITEM_SIZE * (start + 1)
+        raw = np.frombuffer(
+            self._files.window(self.path, at, count * ITEM_SIZE) if count else b"", ITEMS
+        )
+        hashes = raw["hash"].astype(np.int64)
+        return IndexEntries(
+            hashes % self.slots,
+            hashes,
+            raw["phyOffset"].astype(np.int64),
+            raw["timeDiff"].astype(np.int64),
+            raw["prev"].astype(np.int64),
+        )
+
+    def heads(self, start: int = 0, stop: int | None = None) -> Any:
+        """Of each slot the number of its newest item; 0: none."""
+        stop = self.slots if stop is None else min(stop, self.slots)
+        data = self._files.window(
+            self.path, HEADER_SIZE + SLOT_SIZE * start, SLOT_SIZE * (stop - start)
+        )
+        return np.frombuffer(data, ">i4").astype(np.int64)
+
+    def _sizes(self) -> tuple[int, int]:
+        if self.size == index_file_size(*DEFAULT_SIZES):
+            return DEFAULT_SIZES
+        if self.header.index_count <= 1:  # nothing is in it: any numbers that fit will do
+            slots = (self.size - HEADER_SIZE) // SLOT_SIZE % 5
+            return slots or 5, (self.size - HEADER_SIZE - SLOT_SIZE * (slots or 5)) // ITEM_SIZE
+        found = self._guessed() if self.size <= _GUESSABLE else []
+        if len(found) != 1:
+            raise CannotDecide(
+                f"{self.path} has {self.size} bytes, which are not those of the default "
+                "maxHashSlotNum=5000000 and maxIndexNum=20000000: give the broker's numbers"
+            )
+        return found[0]
+
+    def _guessed(self) -> list[tuple[int, int]]:
+        """The sizes with which the items are what the header says of them."""
+        data = bytes(self._files.window(self.path, 0, self.size))
+        first = self.header.begin_physical_offset.to_bytes(8, "big", signed=True)
+        found: list[tuple[int, int]] = []
+        at = data.find(first, HEADER_SIZE + SLOT_SIZE + ITEM_SIZE)
+        while at >= 0 and len(found) < 2:
+            slots, rest = divmod(at - 4 - ITEM_SIZE - HEADER_SIZE, SLOT_SIZE)
+            items, odd = divmod(self.size - HEADER_SIZE - SLOT_SIZE * slots, ITEM_SIZE)
+            if not rest and not odd and slots > 0 and self._fits(data, slots, items):
+                found.append((slots, items))
+            at = data.find(first, at + 1)
+        return found
+
+    def _fits(self, data: bytes, slots: int, items: int) -> bool:
+        count = self.header.index_count - 1
+        start = HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE
+        if count >= items or start + count * ITEM_SIZE > len(data):
+            return False
+        item = np.frombuffer(data, ITEMS, count, start)
+        hashes, previous = item["hash"].astype(np.int64), item["prev"].astype(np.int64)
+        heads = np.frombuffer(data, ">i4", slots, HEADER_SIZE).astype(np.int64)
+        if (hashes < 0).any() or (previous > np.arange(count)).any() or (previous < 0).any():
+            return False
+        newest = np.zeros(slots, np.int64)
+        newest[hashes % slots] = np.arange(1, count + 1)
+        return bool(
+            (heads == newest).all() and item["phyOffset"][-1] == self.header.end_physical_offset
+        )
