@@ -1,0 +1,1 @@
+"""The job `archive`: cold messages to Parquet, every message once; and how to read them."""

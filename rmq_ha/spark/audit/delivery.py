@@ -1,0 +1,258 @@
+"""What groups were given: all of it, once, in order; and all that they were given is stored."""
+
+from collections.abc import Collection, Mapping
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from rmq_ha.spark.audit.rules import Code, in_queue, ordinary
+from rmq_ha.spark.audit.shape import QUEUE, findings, observed, sentence
+
+_OF_GROUP = ("group", *QUEUE)
+
+
+def matched(ledger: DataFrame, rows: DataFrame) -> DataFrame:
+    """
+    Deliveries with the record that was delivered: `group`, the queue, `queueOffset`, `id`, `atMs`,
+    `order`, `orderKey`, `reconsumeTimes`, `bornMs`, `storedMs`.
+
+    A message that comes again through a retry topic is matched with where it was sent to.
+    """
+    given, there = ledger.alias("given"), own(rows).alias("there")
+    same_topic = F.col("given.topic").isNull() | (F.col("given.topic") == F.col("there.topic"))
+    # Where it lies, tells copies of a message apart; of a retry it says where the retry lies.
+    says_where = (F.col("given.reconsumeTimes") == 0) & F.col("given.queueOffset").isNotNull()
+    same_place = (F.col("given.queueId") == F.col("there.queueId")) & (
+        F.col("given.queueOffset") == F.col("there.queueOffset")
+    )
+    joined = given.join(
+        there,
+        (F.col("given.id") == F.col("there.id"))
+        & same_topic
+        & (~says_where | F.coalesce(same_place, F.lit(True))),
+    )
+    return joined.select(
+        "given.group",
+        *(f"there.{name}" for name in (*QUEUE, "queueOffset", "id", "bornMs", "storedMs")),
+        "given.atMs",
+        F.coalesce("given.sequence", "given.atMs").alias("order"),
+        "given.orderKey",
+        "given.reconsumeTimes",
+    )
+
+
+def own(rows: DataFrame) -> DataFrame:
+    """What consumers can be given: messages of ordinary topics that have an id."""
+    return rows.where(
+        ordinary(F.col("topic")) & in_queue(F.col("sysFlag")) & F.col("id").isNotNull()
+    )
+
+
+def twice_findings(ledger: DataFrame) -> DataFrame:
+    """Messages that a group was given more than once without having sent them back."""
+    again = (
+        ledger.groupBy("group", "topic", "id", "reconsumeTimes", "queueId", "queueOffset")
+        .agg(F.count(F.lit(1)).alias("n"), F.max("atMs").alias("atMs"))
+        .where("n > 1")
+    )
+    return findings(
+        again,
+        Code.DELIVERED_TWICE,
+        sentence(
+            "given to the group {n} times. Offsets that were not committed before a rebalance, a"
+            " crash or a fail-over do this; listeners have to bear it"
+        ),
+        group=F.col("group"),
+        expected=F.lit("1"),
+        actual=sentence("{n}"),
+        observedAt=observed(F.col("atMs")),
+    )
+
+
+def never_findings(
+    pairs: DataFrame, rows: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]]
+) -> DataFrame:
+    """
+    Messages that a group was not given, although it was given later ones of the same queue; and
+    queues of which it was given nothing.
+
+    :param pairs: of `matched`.
+    :param tags: what groups subscribe to, where it is not everything.
+    """
+    fronts = pairs.groupBy(*_OF_GROUP).agg(
+        F.min("queueOffset").alias("least"), F.max("queueOffset").alias("most")
+    )
+    spans = pairs.groupBy("group", "topic").agg(
+        F.min("storedMs").alias("since"), F.max("storedMs").alias("until")
+    )
+    wanted = (
+        own(rows)
+        .join(F.broadcast(spans), "topic")
+        .where(F.col("storedMs") <= F.col("until") - grace_ms)
+        .join(F.broadcast(fronts), [*_OF_GROUP], "left")
+    )
+    if tags:
+        wanted = wanted.where(_subscribed(tags))
+    passed = wanted.where("queueOffset > least and queueOffset < most").join(
+        pairs.select(*_OF_GROUP, "queueOffset"), [*_OF_GROUP, "queueOffset"], "left_anti"
+    )
+    skipped = findings(
+        passed,
+        Code.NEVER_DELIVERED,
+        sentence(
+            "the group was given later messages of this queue, but not this one: its offset was"
+            " moved over it, or it subscribes to other tags (--subscription GROUP=TAGS)"
+        ),
+        group=F.col("group"),
+        expected=F.lit("delivered"),
+        actual=F.lit("not delivered"),
+        observedAt=observed(F.col("storedMs")),
+    )
+    silent = (
+        wanted.where(F.col("least").isNull() & (F.col("storedMs") >= F.col("since")))
+        .groupBy(*_OF_GROUP)
+        .agg(F.count(F.lit(1)).alias("n"), F.min("queueOffset").alias("queueOffset"))
+    )
+    nothing = findings(
+        silent,
+        Code.NEVER_DELIVERED,
+        sentence(
+            "the group was given nothing of this queue, where {n} messages lie from offset"
+            " {queueOffset} on, but was given messages of other queues: nobody in it has the queue"
+        ),
+        group=F.col("group"),
+        expected=sentence("{n} messages"),
+        actual=F.lit("none"),
+    )
+    return skipped.unionByName(nothing)
+
+
+def _subscribed(tags: Mapping[str, Collection[str]]) -> Column:
+    wanted = F.lit(True)
+    for group, names in tags.items():
+        fits = F.coalesce(F.col("tags").isin(*names), F.lit(False))
+        wanted = wanted & ((F.col("group") != group) | fits)
+    return wanted
+
+
+def late_findings(pairs: DataFrame, ordered: Collection[str]) -> DataFrame:
+    """
+    First deliveries that came after one of a later message.
+
+    :param pairs: of `matched`. Messages with an `orderKey` are compared with those of the same one.
+    :param ordered: groups that promise the order of the whole queue.
+    """
+    by_queue = F.col("group").isin(*ordered) if ordered else F.lit(False)
+    key = F.when(~by_queue, F.col("orderKey")).alias("orderKey")
+    firsts = (
+        pairs.where(by_queue | F.col("orderKey").isNotNull())
+        .where("reconsumeTimes = 0")
+        .groupBy(*_OF_GROUP, key, "queueOffset")
+        .agg(F.min("order").alias("order"), F.min("atMs").alias("atMs"), F.min("id").alias("id"))
+    )
+    earlier = (
+        Window.partitionBy(*_OF_GROUP, "orderKey")
+        .orderBy("order")
+        .rangeBetween(Window.unboundedPreceding, -1)
+    )
+    late = firsts.withColumn("highest", F.max("queueOffset").over(earlier)).where(
+        "highest > queueOffset"
+    )
+    return findings(
+        late,
+        Code.OUT_OF_ORDER,
+        sentence(
+            "given to the group after queue offset {highest}: its order was not kept. Look for a"
+            " listener that is not orderly, or for two members that had the queue at a time"
+        ),
+        group=F.col("group"),
+        expected=sentence("before offset {highest}"),
+        actual=sentence("after it"),
+        observedAt=observed(F.col("atMs")),
+    )
+
+
+def misplaced_findings(ledger: DataFrame, rows: DataFrame) -> DataFrame:
+    """
+    Messages of a producer's sequence (`orderKey`) that lie in front of earlier ones of it, and
+    sequences that are spread over queues.
+
+    :param ledger: of producers.
+    """
+    first = (
+        own(rows)
+        .groupBy("topic", "id")
+        .agg(F.min_by(F.struct("brokerName", "queueId", "queueOffset"), "storedMs").alias("at"))
+    )
+    sent = (
+        ledger.where("orderKey is not null and topic is not null")
+        .groupBy("topic", "id", "orderKey")
+        .agg(F.min(F.coalesce("sequence", "atMs")).alias("order"), F.min("atMs").alias("atMs"))
+    )
+    placed = sent.join(first, ["topic", "id"]).select("*", "at.*")
+    earlier = (
+        Window.partitionBy(*QUEUE, "orderKey")
+        .orderBy("order")
+        .rangeBetween(Window.unboundedPreceding, -1)
+    )
+    late = placed.withColumn("highest", F.max("queueOffset").over(earlier)).where(
+        "highest > queueOffset"
+    )
+    lying = findings(
+        late,
+        Code.OUT_OF_ORDER,
+        sentence(
+            "of the sequence {orderKey}, lies in front of offset {highest}, which was sent earlier:"
+            " the producer did not wait for one answer before the next send"
+        ),
+        expected=sentence("behind offset {highest}"),
+        actual=sentence("in front of it"),
+        observedAt=observed(F.col("atMs")),
+    )
+    spread = (
+        placed.groupBy("topic", "orderKey")
+        .agg(
+            F.count_distinct("brokerName", "queueId").alias("n"),
+            F.min_by("id", "order").alias("id"),
+            F.min("atMs").alias("atMs"),
+        )
+        .where("n > 1")
+    )
+    lost_order = findings(
+        spread,
+        Code.OUT_OF_ORDER,
+        sentence(
+            "the sequence {orderKey} lies in {n} queues, so nobody can consume it in order: the"
+            " number of queues or brokers changed, or the producer chose them by something else"
+        ),
+        expected=F.lit("1 queue"),
+        actual=sentence("{n} queues"),
+        observedAt=observed(F.col("atMs")),
+    )
+    return lying.unionByName(lost_order)
+
+
+def gone_findings(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
+    """
+    What a group was given and is not stored any more, although nothing has deleted it.
+
+    :param absent: rows of the ledger whose id is nowhere in the log, with their `state`.
+    :param bounds: `topic`, `queueId`, `least` and `most` queue offset that is stored.
+    :param whole: nothing was ever deleted.
+    """
+    gone = absent.where("state is null or state <> 'inFlight'")
+    if not whole:
+        gone = gone.where("reconsumeTimes = 0").join(F.broadcast(bounds), ["topic", "queueId"])
+        gone = gone.where("queueOffset >= least")
+    return findings(
+        gone.dropDuplicates(["group", "id"]),
+        Code.DELIVERED_LOST,
+        sentence(
+            "the group was given this message, and no record of the log has its id: the log was"
+            " cut or overwritten, as by a fail-over to a replica that lacked it"
+        ),
+        group=F.col("group"),
+        expected=F.lit("stored"),
+        actual=F.lit("not stored"),
+        observedAt=observed(F.col("atMs")),
+    )

@@ -1,0 +1,59 @@
+"""Transactions that nobody has ended.
+
+Spec: store.md, section 11.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
+from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.spark.audit.rules import Code
+from rmq_ha.spark.audit.shape import findings, observed, sentence
+
+CHECKED_BY_MS = 180_000
+"""After so long a broker has asked the producer at least twice, with its settings untouched."""
+
+
+def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFrame:
+    """
+    Half messages with neither a mark of their end nor a committed message.
+
+    Each check appends a copy; the first one stands for all.
+
+    :param marks: see `stored.op_marks`.
+    :param newest_ms: when the newest message was stored.
+    """
+    halves = rows.where((F.col("topic") == HALF_TOPIC) & F.col("id").isNotNull())
+    is_commit = F.col("sysFlag").bitwiseAND(F.lit(TRANSACTION_MASK)) == TRANSACTION_COMMIT
+    ended = (
+        halves.join(marks, ["brokerName", "queueId", "queueOffset"], "left_semi")
+        .select("brokerName", "id")
+        .unionByName(rows.where(is_commit).select("brokerName", "id"))
+        .unionByName(
+            rows.where(F.col("topic") == TRANS_CHECK_MAX_TIME_TOPIC).select("brokerName", "id")
+        )
+    )
+    still_open = (
+        halves.groupBy("brokerName", "topic", "id")
+        .agg(
+            F.min("queueId").alias("queueId"),
+            F.min("queueOffset").alias("queueOffset"),
+            F.min("commitLogOffset").alias("commitLogOffset"),
+            F.min("storedMs").alias("storedMs"),
+            F.count(F.lit(1)).alias("copies"),
+        )
+        .where(F.col("storedMs") < F.lit(newest_ms - CHECKED_BY_MS))
+        .join(ended, ["brokerName", "id"], "left_anti")
+    )
+    return findings(
+        still_open,
+        Code.OPEN_HALF,
+        sentence(
+            "a half message, {copies} times in the half topic, that was neither committed nor"
+            " rolled back: no producer of its group answers the broker's checks"
+        ),
+        expected=F.lit("an end"),
+        actual=F.lit("none"),
+        observedAt=observed(F.col("storedMs")),
+    )

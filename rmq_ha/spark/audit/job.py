@@ -1,0 +1,304 @@
+"""The audit: what is read once, what is asked of it, and the answer."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rmq_ha.model.topics import HALF_TOPIC
+from rmq_ha.spark.audit import delivery, halves, keys, queues, windows
+from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
+from rmq_ha.spark.audit.rules import ordinary
+from rmq_ha.spark.audit.stored import Wanted, op_marks, stored_rows
+from rmq_ha.spark.findings import Severity
+from rmq_ha.spark.places import Place, StorePlace
+from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, Plot, Table
+from rmq_ha.spark.running import Job
+
+_PER_PARTITION = 500_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """
+    What is to be audited.
+
+    :ivar places: brokers whose messages make up the whole.
+    :ivar topics: empty: all.
+    :ivar produced: ledger of producers; `delivered` that of consumers.
+    :ivar brokers: only rows of the ledgers about these; empty: all.
+    :ivar key: what identifies a message: `uniqKey` or `keys`.
+    :ivar window_ms: width of the tumbling windows.
+    :ivar from_ms: only messages of then or later; `to_ms`: before then.
+    :ivar grace_ms: how far clocks may differ, and how long a message may be on its way.
+    :ivar ordered: groups that promise the order of each queue.
+    :ivar tags: what groups subscribe to, where it is not everything.
+    :ivar options: further ones of the data source.
+    """
+
+    places: Sequence[Place]
+    topics: Sequence[str] = ()
+    produced: str | None = None
+    delivered: str | None = None
+    brokers: Collection[str] = ()
+    key: str = "uniqKey"
+    window_ms: int = 60_000
+    from_ms: int | None = None
+    to_ms: int | None = None
+    grace_ms: int = 10_000
+    ordered: Collection[str] = ()
+    tags: Mapping[str, Collection[str]] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def audit(job: Job, asked: Asked) -> JobResult:
+    """
+    Audit; see docs/spark.md, "audit_messages".
+
+    :raises WrongUsage: messages cannot be read from a place.
+    :raises CannotDecide: nothing is stored there, or a ledger cannot be read.
+    """
+    return _Audit(job, asked).result()
+
+
+class _Audit:
+    """One audit: the rows are read once and kept on disk, so that every question sees the same."""
+
+    def __init__(self, job: Job, asked: Asked) -> None:
+        self._job = job
+        self._asked = asked
+        self._rows = self._stored()
+        self._produced = self._ledger(asked.produced, "sentAt")
+        self._delivered = self._ledger(asked.delivered, "deliveredAt")
+
+    def result(self) -> JobResult:
+        """Read, judge, answer."""
+        asked, job = self._asked, self._job
+        with job.progress("reading what is stored"):
+            sums = windows.summed(self._rows, asked.window_ms).persist(StorageLevel.DISK_ONLY)
+            totals = _totals(sums)
+        if not totals["stored"]:
+            where = ", ".join(map(str, asked.places))
+            raise CannotDecide(
+                f"no message is stored in {where}"
+                + (f" of the topics {', '.join(asked.topics)}" if asked.topics else "")
+                + ("; look at --from and --to" if asked.from_ms or asked.to_ms else "")
+            )
+        edges = keys.Edges(
+            totals["leastMs"], totals["mostMs"], asked.grace_ms, self._is_whole(totals)
+        )
+        pairs = self._pairs()
+        with job.progress("judging"):
+            found = self._findings(sums, totals, edges, pairs).persist(StorageLevel.DISK_ONLY)
+            counts = _counted(found)
+        acked = (
+            None
+            if self._produced is None
+            else self._produced.rows.where(acknowledged(F.col("status")))
+        )
+        tiers = windows.tiers(sums, acked, pairs, asked.window_ms).persist(StorageLevel.DISK_ONLY)
+        numbers = self._numbers(totals, counts)
+        return JobResult(
+            found,
+            Outcome.VIOLATED if _errors(counts) else Outcome.HOLDS,
+            _verdict(totals, counts, self._produced is not None, self._delivered is not None),
+            numbers,
+            self._sections(tiers),
+            {
+                "windows": tiers.withColumn("window", F.timestamp_millis("window")).orderBy(
+                    "window", "topic"
+                )
+            },
+        )
+
+    def _stored(self) -> DataFrame:
+        asked = self._asked
+        # What is sent at the edge of the time asked for is stored a little behind it.
+        wanted = Wanted(
+            asked.topics,
+            asked.key,
+            bool(asked.tags),
+            None if asked.from_ms is None else asked.from_ms - asked.grace_ms,
+            None if asked.to_ms is None else asked.to_ms + asked.grace_ms,
+            asked.options,
+        )
+        rows = stored_rows(self._job.spark, asked.places, wanted)
+        return rows.persist(StorageLevel.DISK_ONLY)
+
+    def _ledger(self, uri: str | None, time: str) -> Ledger | None:
+        if uri is None:
+            return None
+        asked = self._asked
+        ledger = read_ledger(self._job.spark, uri, time, asked.key)
+        rows, at = ledger.rows, F.col("atMs")
+        if asked.topics:
+            rows = rows.where(F.col("topic").isNull() | F.col("topic").isin(*asked.topics))
+        if asked.brokers:
+            rows = rows.where(F.col("brokerName").isin(*asked.brokers))
+        if asked.from_ms is not None:
+            rows = rows.where(at.isNull() | (at >= asked.from_ms))
+        if asked.to_ms is not None:
+            rows = rows.where(at.isNull() | (at < asked.to_ms))
+        return Ledger(rows, ledger.unusable)
+
+    def _is_whole(self, totals: Mapping[str, Any]) -> bool:
+        """
+        Nothing was deleted, and nothing left out: every log begins at 0, and all of it was read.
+        """
+        asked = self._asked
+        return (
+            totals["leastPlace"] == 0
+            and not asked.topics
+            and asked.from_ms is None
+            and all(isinstance(place, StorePlace) for place in asked.places)
+        )
+
+    def _pairs(self) -> DataFrame | None:
+        if self._delivered is None:
+            return None
+        pairs = delivery.matched(self._delivered.rows, self._rows)
+        return pairs.persist(StorageLevel.DISK_ONLY)
+
+    def _findings(
+        self,
+        sums: DataFrame,
+        totals: Mapping[str, Any],
+        edges: keys.Edges,
+        pairs: DataFrame | None,
+    ) -> DataFrame:
+        whole = totals["brokers"] if edges.whole else ()
+        rows = self._rows
+        partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
+        found = [
+            self._inside(queues.queue_findings(queues.runs(rows), whole)),
+            keys.duplicate_findings(rows, partitions),
+        ]
+        if totals["bad"]:
+            found.append(queues.crc_findings(rows))
+        if totals["halves"]:
+            found.append(halves.open_findings(rows, self._marks(), totals["mostMs"]))
+        if self._produced is not None:
+            found += self._of_producers(self._produced, edges)
+        if self._delivered is not None and pairs is not None:
+            found += self._of_consumers(self._delivered, pairs, sums, edges)
+        return reduce(DataFrame.unionByName, found)
+
+    def _inside(self, found: DataFrame) -> DataFrame:
+        """The rows around the time that was asked for are there for the messages of its edges."""
+        asked, at = self._asked, F.unix_millis("observedAt")
+        if asked.from_ms is not None:
+            found = found.where(at >= asked.from_ms)
+        if asked.to_ms is not None:
+            found = found.where(at < asked.to_ms)
+        return found
+
+    def _marks(self) -> DataFrame:
+        asked = self._asked
+        each = [op_marks(self._job.spark, place, asked.options) for place in asked.places]
+        return reduce(DataFrame.unionByName, each)
+
+    def _of_producers(self, ledger: Ledger, edges: keys.Edges) -> list[DataFrame]:
+        in_view = keys.ledger_in_view(ledger.rows, edges)
+        return [
+            keys.lost_findings(keys.missing(in_view, self._rows)),
+            keys.unproduced_findings(self._rows, ledger.rows),
+            delivery.misplaced_findings(ledger.rows, self._rows),
+        ]
+
+    def _of_consumers(
+        self, ledger: Ledger, pairs: DataFrame, sums: DataFrame, edges: keys.Edges
+    ) -> list[DataFrame]:
+        asked = self._asked
+        absent = keys.missing(keys.ledger_in_view(ledger.rows, edges), self._rows)
+        bounds = (
+            sums.where(ordinary(F.col("topic")) & F.col("inQueue"))
+            .groupBy("topic", "queueId")
+            .agg(F.min("leastOffset").alias("least"))
+        )
+        return [
+            delivery.twice_findings(ledger.rows),
+            delivery.never_findings(pairs, self._rows, asked.grace_ms, asked.tags),
+            delivery.late_findings(pairs, asked.ordered),
+            delivery.gone_findings(absent, bounds, edges.whole),
+        ]
+
+    def _numbers(
+        self, totals: Mapping[str, Any], counts: Mapping[tuple[str, str], int]
+    ) -> dict[str, Any]:
+        numbers = {
+            "stored": totals["stored"],
+            "bytes": totals["bytes"],
+            "queues": totals["queues"],
+            "badCrc": totals["bad"],
+            "oldestMs": totals["leastMs"],
+            "newestMs": totals["mostMs"],
+            "beginsAtZero": totals["leastPlace"] == 0,
+            "windowMs": self._asked.window_ms,
+            "graceMs": self._asked.grace_ms,
+        }
+        for name, ledger in (("produced", self._produced), ("delivered", self._delivered)):
+            if ledger is not None:
+                numbers[name] = ledger.rows.count()
+                numbers[f"{name}Unusable"] = ledger.unusable
+        return numbers
+
+    def _sections(self, tiers: DataFrame) -> list[Table | Plot]:
+        ledgers = [
+            name
+            for name, ledger in (("produced", self._produced), ("delivered", self._delivered))
+            if ledger is not None
+        ]
+        plots = windows.sections(tiers, self._asked.window_ms, ledgers=ledgers)
+        return [windows.topics_table(tiers), *plots]
+
+
+def _totals(sums: DataFrame) -> dict[str, Any]:
+    """Of all that is stored."""
+    row = sums.agg(
+        F.coalesce(F.sum("n"), F.lit(0)).alias("stored"),
+        F.sum("bytes").alias("bytes"),
+        F.sum("bad").alias("bad"),
+        F.count_distinct("brokerName", "topic", "queueId").alias("queues"),
+        F.collect_set("brokerName").alias("brokers"),
+        F.min("leastPlace").alias("leastPlace"),
+        F.min("leastMs").alias("leastMs"),
+        F.max("mostMs").alias("mostMs"),
+        F.sum(F.when(F.col("topic") == HALF_TOPIC, F.col("n")).otherwise(0)).alias("halves"),
+    ).first()
+    assert row is not None
+    return row.asDict()
+
+
+def _counted(found: DataFrame) -> dict[tuple[str, str], int]:
+    rows = found.groupBy("severity", "code").count().collect()
+    return {(row["severity"], row["code"]): row["count"] for row in rows}
+
+
+def _errors(counts: Mapping[tuple[str, str], int]) -> int:
+    return sum(n for (severity, _), n in counts.items() if severity == Severity.ERROR)
+
+
+def _verdict(
+    totals: Mapping[str, Any],
+    counts: Mapping[tuple[str, str], int],
+    has_produced: bool,
+    has_delivered: bool,
+) -> str:
+    """One line: how many of what."""
+    errors = {code: n for (severity, code), n in counts.items() if severity == Severity.ERROR}
+    looked = f"{totals['stored']:,} messages in {totals['queues']:,} queues"
+    if errors:
+        named = ", ".join(f"{n:,} {code}" for code, n in sorted(errors.items()))
+        return f"VIOLATED: {named}; {looked}"
+    against = [
+        name for name, given in (("producers", has_produced), ("consumers", has_delivered)) if given
+    ]
+    promise = "no gap, no damage, in order"
+    if has_produced:
+        promise += ", nothing acknowledged is lost"
+    ledgers = f", compared with the ledgers of {' and '.join(against)}" if against else ""
+    return f"HOLDS: {looked}: {promise}{ledgers}"

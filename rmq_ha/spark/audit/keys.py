@@ -1,0 +1,173 @@
+"""Messages by their id: stored twice, acknowledged and not stored, stored and never produced."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from rmq_ha.spark.audit.ledgers import acknowledged
+from rmq_ha.spark.audit.rules import Code, in_queue, ordinary
+from rmq_ha.spark.audit.shape import findings, observed, sentence
+
+
+@dataclass(frozen=True)
+class Edges:
+    """
+    Where the view ends. What lies beyond is nobody's fault.
+
+    :ivar oldest_ms: when the oldest message that is stored was stored.
+    :ivar newest_ms: the newest one.
+    :ivar grace_ms: how long a message may take from its producer into the log, and how far clocks
+        of producers and brokers may differ.
+    :ivar whole: nothing was ever deleted: there is nothing before the oldest.
+    """
+
+    oldest_ms: int
+    newest_ms: int
+    grace_ms: int
+    whole: bool
+
+    def is_in_flight(self, ms: Column) -> Column:
+        """Sent so late that it may be stored behind what we read."""
+        return ms > F.lit(self.newest_ms - self.grace_ms)
+
+    def is_expired(self, ms: Column) -> Column:
+        """Sent so early that retention may have deleted it."""
+        if self.whole:
+            return F.lit(False)
+        return ms < F.lit(self.oldest_ms + self.grace_ms)
+
+
+def duplicate_findings(rows: DataFrame, partitions: int) -> DataFrame:
+    """
+    Ids that an ordinary topic has more than once; a finding for each copy but the first.
+
+    First by a hash of 8 bytes, so that few bytes are shuffled; the ids only of what it finds.
+
+    :param partitions: into how many the ids are divided.
+    """
+    own = rows.where(
+        ordinary(F.col("topic")) & in_queue(F.col("sysFlag")) & F.col("id").isNotNull()
+    )
+    hashed = own.withColumn("hash", F.xxhash64("topic", "id"))
+    several = (hashed.select("hash").repartition(partitions, "hash").groupBy("hash").count()).where(
+        "count > 1"
+    )
+    copies = Window.partitionBy("topic", "id").orderBy("storedMs", "brokerName", "commitLogOffset")
+    judged = (
+        hashed.join(several.select("hash"), "hash", "left_semi")
+        .withColumn("number", F.row_number().over(copies))
+        .withColumn("place", F.first(_place()).over(copies))
+        .withColumn("crc", F.first("bodyCRC").over(copies))
+        .where("number > 1")
+    )
+    same = judged.where(F.col("crc").eqNullSafe(F.col("bodyCRC")))
+    other = judged.where(~F.col("crc").eqNullSafe(F.col("bodyCRC")))
+    again = findings(
+        same,
+        Code.DUPLICATE,
+        sentence(
+            "copy {number} of a message of {place}. Consumers get it again: a producer repeats a"
+            " send whose answer was lost, and a new master delivers delayed messages again"
+        ),
+        expected=sentence("once, at {place}"),
+        actual=_place(),
+        observedAt=observed(F.col("storedMs")),
+    )
+    reused = findings(
+        other,
+        Code.KEY_REUSED,
+        sentence(
+            "the id of another message, of {place}, with another body. Ids have to be unique: look"
+            " at how the producer makes them"
+        ),
+        expected=sentence("a body with CRC {crc}"),
+        actual=sentence("{bodyCRC}"),
+        observedAt=observed(F.col("storedMs")),
+    )
+    return again.unionByName(reused)
+
+
+def _place() -> Column:
+    broker = F.when(F.col("brokerName") == "", F.lit("")).otherwise(
+        F.concat("brokerName", F.lit("/"))
+    )
+    return F.concat(
+        broker, F.col("topic"), F.lit("/"), F.col("queueId"), F.lit("@"), F.col("queueOffset")
+    )
+
+
+def ledger_in_view(ledger: DataFrame, edges: Edges) -> DataFrame:
+    """
+    Rows with `state`: `inFlight`, `expired`, or null: it has to be there.
+
+    A row without a time has to be there.
+    """
+    at = F.col("atMs")
+    state = F.when(edges.is_in_flight(at), F.lit("inFlight")).when(
+        edges.is_expired(at), F.lit("expired")
+    )
+    return ledger.withColumn("state", state)
+
+
+def missing(ledger: DataFrame, rows: DataFrame) -> DataFrame:
+    """Rows of a ledger whose id is nowhere in the log, in no topic."""
+    there = rows.where("id is not null").select("id")
+    return ledger.join(there, "id", "left_anti")
+
+
+def lost_findings(absent: DataFrame) -> DataFrame:
+    """
+    What was acknowledged and is not stored.
+
+    :param absent: of `missing`, with the `state` of `ledger_in_view`.
+    """
+    lost = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
+    return findings(
+        lost.dropDuplicates(["id"]),
+        Code.LOST,
+        sentence(
+            "the producer was told {answer}, and no record of the log has this id. Look for it on"
+            " other replicas, or send it again",
+            answer=F.coalesce("status", F.lit("that it is stored")),
+        ),
+        expected=F.lit("stored"),
+        actual=F.lit("not stored"),
+        observedAt=observed(F.col("atMs")),
+    )
+
+
+def unproduced_findings(rows: DataFrame, ledger: DataFrame) -> DataFrame:
+    """
+    Messages that no producer of the ledger sent, in its topics and in its time: one finding a topic
+    with their number.
+    """
+    spans = (
+        ledger.where("topic is not null")
+        .groupBy("topic")
+        .agg(F.min("atMs").alias("since"), F.max("atMs").alias("until"))
+    )
+    born = F.col("bornMs")
+    strangers = (
+        rows.where(ordinary(F.col("topic")) & in_queue(F.col("sysFlag")))
+        .join(F.broadcast(spans), "topic")
+        .where((born >= F.col("since")) & (born <= F.col("until")))
+        .join(ledger.select("id"), "id", "left_anti")
+        .groupBy("topic")
+        .agg(
+            F.count(F.lit(1)).alias("n"),
+            F.min_by("id", "commitLogOffset").alias("id"),
+            F.min_by("queueId", "commitLogOffset").alias("queueId"),
+            F.min_by("queueOffset", "commitLogOffset").alias("queueOffset"),
+            F.min("commitLogOffset").alias("commitLogOffset"),
+        )
+    )
+    return findings(
+        strangers,
+        Code.UNPRODUCED,
+        sentence(
+            "{n} messages of this topic, this one the first, are in no ledger: another producer"
+            " sends to it, or a ledger is not complete"
+        ),
+        actual=sentence("{n} messages"),
+    )

@@ -1,0 +1,148 @@
+"""Ledgers: what producers and consumers say they did, as JSON lines or Parquet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+from rmq_ha.spark.result import CannotDecide
+
+STORED_STATUSES = (
+    "SEND_OK",
+    "FLUSH_DISK_TIMEOUT",
+    "FLUSH_SLAVE_TIMEOUT",
+    "SLAVE_NOT_AVAILABLE",
+)
+"""Answers that mean: it is stored. A row without a status counts as acknowledged too."""
+UNNAMED = "(unnamed)"
+
+# Our column: what it may be called in a ledger.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "topic": ("topic",),
+    "msgId": ("msgId", "msg_id", "uniqKey", "uniq_key", "messageId"),
+    "keys": ("keys", "key"),
+    "status": ("status", "sendStatus"),
+    "brokerName": ("brokerName", "broker_name"),
+    "queueId": ("queueId", "queue_id"),
+    "queueOffset": ("queueOffset", "queue_offset"),
+    "orderKey": ("orderKey", "order_key"),
+    "sequence": ("sequence",),
+    "group": ("group", "consumerGroup"),
+    "reconsumeTimes": ("reconsumeTimes", "reconsume_times"),
+    "sentAt": ("sentAt", "sent_at"),
+    "deliveredAt": ("deliveredAt", "delivered_at", "consumedAt"),
+}
+_NUMBERS = ("queueId", "queueOffset", "sequence", "reconsumeTimes")
+_TIMES = ("sentAt", "deliveredAt")
+_TEXT_FILES = (".json", ".jsonl", ".ndjson")
+_PACKED = (".gz", ".zst", ".bz2")
+_CORRUPT = "_corrupt_record"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """
+    A ledger that was read.
+
+    :ivar rows: columns `topic`, `id`, `atMs`, `status`, `brokerName`, `queueId`, `queueOffset`,
+        `orderKey`, `sequence`, `group`, `reconsumeTimes`; what the ledger does not have is null.
+    :ivar unusable: rows that are no JSON, or have no id.
+    """
+
+    rows: DataFrame
+    unusable: int
+
+
+def is_text(uri: str) -> bool:
+    """JSON lines by its name; everything else is Parquet."""
+    name = uri.rstrip("/").lower()
+    for suffix in _PACKED:
+        name = name.removesuffix(suffix)
+    return name.endswith(_TEXT_FILES)
+
+
+def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
+    """
+    Read a ledger of either kind.
+
+    :param uri: a file or directory on any Hadoop file system.
+    :param time: `sentAt` or `deliveredAt`.
+    :param key: what identifies a message: `uniqKey` or `keys`.
+    :raises CannotDecide: it cannot be read, or no row of it has an id.
+    """
+    try:
+        raw = _text(spark, uri) if is_text(uri) else spark.read.parquet(uri)
+        plain = _plain(raw, time, "keys" if key == "keys" else "msgId")
+        plain = plain.persist()
+        total, usable = plain.agg(F.count(F.lit(1)), F.count("id")).first() or (0, 0)
+    except AnalysisException as error:
+        reason = str(error).splitlines()[0]
+        raise CannotDecide(
+            f"the ledger {uri} cannot be read: {reason}. Give JSON lines (.json, .jsonl, .ndjson)"
+            " or Parquet"
+        ) from error
+    if total and not usable:
+        wanted = "keys" if key == "keys" else "msgId"
+        raise CannotDecide(
+            f"no row of the ledger {uri} has {wanted}: docs/spark.md, audit_messages, says which"
+            " columns a ledger has"
+        )
+    rows = plain.where("id is not null").withColumn("id", F.explode(F.split("id", ",")))
+    return Ledger(rows, total - usable)
+
+
+def _text(spark: SparkSession, uri: str) -> DataFrame:
+    """All as text first: writers differ in how they write numbers and times."""
+    names = sorted({name for each in _NAMES.values() for name in each})
+    fields = [StructField(name, StringType()) for name in (*names, _CORRUPT)]
+    return (
+        spark.read.schema(StructType(fields))
+        .option("mode", "PERMISSIVE")
+        .option("columnNameOfCorruptRecord", _CORRUPT)
+        .json(uri)
+    )
+
+
+def _plain(raw: DataFrame, time: str, id_column: str) -> DataFrame:
+    there = {field.name: field.dataType for field in raw.schema.fields}
+    columns: dict[str, Column] = {}
+    for ours, spellings in _NAMES.items():
+        found = [name for name in spellings if name in there]
+        value = F.coalesce(*(raw[name].cast("string") for name in found)) if found else F.lit(None)
+        if ours in _NUMBERS:
+            value = F.expr("null") if not found else value.try_cast("bigint")
+            columns[ours] = value.cast("long")
+        elif ours in _TIMES:
+            times = [_ms(raw, name, there[name]) for name in found]
+            columns[ours] = F.coalesce(*times) if times else F.lit(None).cast("long")
+        else:
+            columns[ours] = value.cast("string")
+    return raw.select(
+        columns["topic"].alias("topic"),
+        F.when(columns[id_column] != "", columns[id_column]).alias("id"),
+        columns[time].alias("atMs"),
+        columns["status"].alias("status"),
+        columns["brokerName"].alias("brokerName"),
+        columns["queueId"].cast("int").alias("queueId"),
+        columns["queueOffset"].alias("queueOffset"),
+        columns["orderKey"].alias("orderKey"),
+        columns["sequence"].alias("sequence"),
+        F.coalesce(columns["group"], F.lit(UNNAMED)).alias("group"),
+        F.coalesce(columns["reconsumeTimes"], F.lit(0)).alias("reconsumeTimes"),
+    )
+
+
+def _ms(raw: DataFrame, name: str, kind: object) -> Column:
+    """Ms since the epoch, from a number of ms, a time stamp, or ISO 8601 text."""
+    if isinstance(kind, TimestampType):
+        return F.unix_millis(raw[name])
+    text = raw[name].cast("string")
+    return F.coalesce(text.try_cast("bigint"), F.unix_millis(F.try_to_timestamp(text)))
+
+
+def acknowledged(status: Column) -> Column:
+    """The producer was told that the message is stored."""
+    return status.isNull() | status.isin(*STORED_STATUSES)

@@ -1,0 +1,86 @@
+"""Ledgers as JSON lines: what a producer's or consumer's hook writes down, for `audit-messages`.
+
+This module needs neither Spark nor a network: import it in any application.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from rmq_ha.model.properties import UNIQ_KEY
+
+UNSTORED = "FAILED"
+
+
+class _Sent(Protocol):
+    """What of `rmq_ha.client.hooks.SendContext` is read."""
+
+    messages: Any
+    queue: Any
+    started_ms: int
+    result: Any
+
+
+class _Got(Protocol):
+    """What of `rmq_ha.client.messages.MessageExt` is read."""
+
+    topic: str
+    msg_id: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    reconsume_times: int
+    properties: dict[str, str]
+
+
+def produced_lines(context: _Sent, order_property: str = "") -> Iterator[str]:
+    """
+    One line for each message of an attempt to send, for `ISendHook.after_send`.
+
+    :param order_property: the property whose value names the sequence that the message belongs to
+        (a sharding key); empty: none.
+    """
+    result, queue = context.result, context.queue
+    status = UNSTORED if result is None else result.send_status.name
+    for number, message in enumerate(context.messages):
+        row: dict[str, Any] = {
+            "topic": message.topic,
+            "msgId": message.properties.get(UNIQ_KEY),
+            "sentAt": context.started_ms,
+            "status": status,
+            "brokerName": queue.broker_name,
+            "queueId": queue.queue_id,
+        }
+        if result is not None:
+            row["queueOffset"] = result.queue_offset + number
+        if order_property and order_property in message.properties:
+            row["orderKey"] = message.properties[order_property]
+        yield _line(row)
+
+
+def delivered_lines(
+    group: str, messages: Iterable[_Got], now_ms: int, order_property: str = ""
+) -> Iterator[str]:
+    """
+    One line for each message that a listener was given, for `ConsumeHook.before_consume`.
+
+    :param now_ms: the time, ms since the epoch.
+    """
+    for message in messages:
+        row: dict[str, Any] = {
+            "topic": message.topic,
+            "group": group,
+            "msgId": message.msg_id,
+            "deliveredAt": now_ms,
+            "brokerName": message.broker_name,
+            "queueId": message.queue_id,
+            "queueOffset": message.queue_offset,
+            "reconsumeTimes": message.reconsume_times,
+        }
+        if order_property and order_property in message.properties:
+            row["orderKey"] = message.properties[order_property]
+        yield _line(row)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,151 @@
+"""Each queue by itself: no offset missing, none twice, and the log in the queue's order."""
+
+from collections.abc import Collection
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from rmq_ha.spark.audit.rules import Code, in_queue
+from rmq_ha.spark.audit.shape import QUEUE, findings, observed, sentence
+
+_LIFE = (*QUEUE, "life")
+
+
+def runs(rows: DataFrame) -> DataFrame:
+    """
+    The queues as runs: longest stretches in which each record of a queue has the offset behind that
+    of the one before it in the log. A healthy queue is one run.
+
+    Columns: those of the queue, `commitLogOffset` and `storedMs` of the first record, `first` and
+    `last` queue offset, `before` (last of the run before it in the log) and `life`: a queue that
+    begins at 0 again is another one, its topic was deleted and made anew.
+    """
+    in_log = Window.partitionBy(*QUEUE).orderBy("commitLogOffset")
+    offset, before, after = F.col("queueOffset"), F.col("before"), F.col("after")
+    edges = (
+        rows.where(in_queue(F.col("sysFlag")))
+        .select(*QUEUE, "commitLogOffset", "storedMs", "queueOffset")
+        .withColumn("before", F.lag("queueOffset").over(in_log))
+        .withColumn("after", F.lead("queueOffset").over(in_log))
+        .withColumn("opens", before.isNull() | (offset != before + 1))
+        .withColumn("closes", after.isNull() | (after != offset + 1))
+        .where("opens or closes")
+        .withColumn("last", F.when(F.col("closes"), offset).otherwise(F.lead(offset).over(in_log)))
+        .where("opens")
+    )
+    begins_again = ((offset == 0) & before.isNotNull()).cast("int")
+    return edges.select(
+        *QUEUE,
+        "commitLogOffset",
+        "storedMs",
+        offset.alias("first"),
+        "last",
+        "before",
+        F.sum(begins_again).over(in_log).alias("life"),
+    )
+
+
+def queue_findings(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
+    """
+    What is wrong with the queues.
+
+    :param runs: see there.
+    :param whole: brokers whose log was never shortened by retention: their queues begin at 0.
+    """
+    by_offset = Window.partitionBy(*_LIFE).orderBy("first", "commitLogOffset")
+    so_far = by_offset.rowsBetween(Window.unboundedPreceding, -1)
+    covered = F.max("last").over(so_far)
+    head = F.when(F.col("brokerName").isin(*whole), F.lit(-1)) if whole else F.lit(None)
+    judged = runs.withColumn("life", F.coalesce("life", F.lit(0))).withColumn(
+        "covered", F.coalesce(covered, head).cast("long")
+    )
+    return reduce(
+        DataFrame.unionByName, (_gaps(judged), _twice(judged), _swapped(judged), _again(judged))
+    )
+
+
+def _gaps(judged: DataFrame) -> DataFrame:
+    found = judged.where("first > covered + 1").withColumn("queueOffset", F.col("covered") + 1)
+    missing = F.col("first") - F.col("covered") - 1
+    return findings(
+        found,
+        Code.GAP,
+        sentence(
+            "{n} messages are missing in front of queue offset {first}: no record of the log has"
+            " these offsets. Look for them on another replica (verify-replica)",
+            n=missing,
+        ),
+        expected=sentence("offsets {queueOffset} to {end}", end=F.col("first") - 1),
+        actual=sentence("next is {first}"),
+        observedAt=observed(F.col("storedMs")),
+    )
+
+
+def _twice(judged: DataFrame) -> DataFrame:
+    found = judged.where("covered >= 0 and first <= covered").withColumn(
+        "queueOffset", F.col("first")
+    )
+    end = F.least("last", "covered")
+    return findings(
+        found,
+        Code.OFFSET_TWICE,
+        sentence(
+            "queue offsets {first} to {end} stand in the log a second time; consumers see only"
+            " what the consume queue points to. Compare the records with another replica",
+            end=end,
+        ),
+        expected=sentence("{next}", next=F.col("before") + 1),
+        actual=sentence("{first}"),
+        observedAt=observed(F.col("storedMs")),
+    )
+
+
+def _swapped(judged: DataFrame) -> DataFrame:
+    is_fresh = F.col("covered").isNull() | (F.col("first") > F.col("covered"))
+    is_back = F.col("before").isNotNull() & (F.col("first") <= F.col("before"))
+    found = judged.where(is_fresh & is_back & ~_starts_life()).withColumn(
+        "queueOffset", F.col("first")
+    )
+    return findings(
+        found,
+        Code.SWAPPED,
+        sentence(
+            "queue offsets {first} to {last} lie in the log behind offset {before}: the queue's"
+            " order is not that of the log. Compare with another replica (verify-replica)"
+        ),
+        expected=sentence("a queue offset above {before}"),
+        actual=sentence("{first}"),
+        observedAt=observed(F.col("storedMs")),
+    )
+
+
+def _again(judged: DataFrame) -> DataFrame:
+    found = judged.where(_starts_life()).withColumn("queueOffset", F.col("first"))
+    return findings(
+        found,
+        Code.QUEUE_RESTARTED,
+        sentence(
+            "the queue begins at 0 again behind offset {before}: its topic was deleted and made"
+            " anew. If nobody did that, compare with another replica"
+        ),
+        observedAt=observed(F.col("storedMs")),
+    )
+
+
+def _starts_life() -> Column:
+    return (F.col("first") == 0) & F.col("before").isNotNull()
+
+
+def crc_findings(rows: DataFrame) -> DataFrame:
+    """Records whose body is not the one that was stored."""
+    return findings(
+        rows.where("not crcOk"),
+        Code.BAD_CRC,
+        sentence(
+            "the body does not fit its CRC: it was damaged on disk. Take it from another replica;"
+            " rebuild this one if there are more"
+        ),
+        expected=sentence("{bodyCRC}"),
+        observedAt=observed(F.col("storedMs")),
+    )

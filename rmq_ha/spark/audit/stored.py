@@ -1,0 +1,154 @@
+"""What is stored: the rows that an audit looks at, of one or several places."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.model.topics import OP_HALF_TOPIC
+from rmq_ha.spark.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.spark.result import WrongUsage
+from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
+
+_COLUMNS = (
+    "topic",
+    "queueId",
+    "queueOffset",
+    "commitLogOffset",
+    "sysFlag",
+    "bornTimestamp",
+    "storeTimestamp",
+    "storeSize",
+    "crcOk",
+    "bodyCRC",
+    "reconsumeTimes",
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    Which messages.
+
+    :ivar topics: empty: all.
+    :ivar key: what identifies a message: `uniqKey` or `keys`.
+    :ivar tags: the column is needed.
+    :ivar from_ms: stored then or later; None: from the oldest on. So is `to_ms`, exclusive.
+    :ivar options: further ones of the data source (accounts, TLS, `splitSize`, ...).
+    """
+
+    topics: Sequence[str] = ()
+    key: str = "uniqKey"
+    tags: bool = False
+    from_ms: int | None = None
+    to_ms: int | None = None
+    options: Mapping[str, str] | None = None
+
+
+def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
+    """
+    Options of the data source for a place.
+
+    :raises WrongUsage: messages cannot be read there.
+    """
+    options = {"subscribe": ",".join(topics)} if topics else {}
+    if isinstance(place, StorePlace):
+        return {"path": place.uri, **options}
+    if isinstance(place, NamesrvPlace):
+        if not topics:
+            options["subscribePattern"] = ".*"
+        return {"namesrv": place.addresses, "brokerName": place.broker_name, **options}
+    raise WrongUsage(
+        f"{place}: messages are read from a store directory or through a name server"
+        " (namesrv://host:port/brokerName)"
+    )
+
+
+def stored_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) -> DataFrame:
+    """
+    One row for each stored message.
+
+    Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
+    (null: it has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`, `crcOk`, `bodyCRC`,
+    `reconsumeTimes`, and `tags` if wanted.
+
+    :raises WrongUsage: messages cannot be read from a place.
+    """
+    return reduce(
+        DataFrame.unionByName, [_of_place(spark, each, wanted, len(places) > 1) for each in places]
+    )
+
+
+def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool) -> DataFrame:
+    options = source_options(place, wanted.topics) | dict(wanted.options or {})
+    if labelled and isinstance(place, StorePlace):
+        options["brokerName"] = place.uri
+    # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
+    id_column = "keys" if wanted.key == "keys" else "msgId"
+    names = [*_COLUMNS, id_column, "brokerName", *(["tags"] if wanted.tags else [])]
+    frame = read(spark, options, names)
+    if wanted.from_ms is not None:
+        frame = frame.where(F.col("storeTimestamp") >= timestamp(wanted.from_ms))
+    if wanted.to_ms is not None:
+        frame = frame.where(F.col("storeTimestamp") < timestamp(wanted.to_ms))
+    return frame.select(
+        F.coalesce("brokerName", F.lit("")).alias("brokerName"),
+        "topic",
+        "queueId",
+        "queueOffset",
+        "commitLogOffset",
+        F.col(id_column).alias("id"),
+        "sysFlag",
+        F.unix_millis("bornTimestamp").alias("bornMs"),
+        F.unix_millis("storeTimestamp").alias("storedMs"),
+        "storeSize",
+        "crcOk",
+        "bodyCRC",
+        "reconsumeTimes",
+        *(["tags"] if wanted.tags else []),
+    )
+
+
+def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
+    """Exactly these columns: a schema is the only thing that keeps others from being parsed."""
+    known = MESSAGE_COLUMNS | ON_REQUEST
+    schema: StructType = struct_of({name: known[name] for name in columns})
+    return spark.read.format("rocketmq").schema(schema).options(**options).load()
+
+
+def op_marks(spark: SparkSession, place: Place, options: Mapping[str, str]) -> DataFrame:
+    """
+    `brokerName`, `queueId` and `queueOffset` of half messages whose end is noted.
+
+    Spec: store.md, section 11.2.
+    """
+    given = source_options(place, [OP_HALF_TOPIC]) | dict(options)
+    marks = read(spark, given, ["brokerName", "queueId", "body"])
+    return marks.select(
+        F.coalesce("brokerName", F.lit("")).alias("brokerName"),
+        "queueId",
+        F.col("body").cast("string").try_cast("bigint").alias("queueOffset"),
+    ).where("queueOffset is not null")
+
+
+def timestamp(ms: int) -> Column:
+    """A literal that filters can be pushed down with."""
+    return F.timestamp_millis(F.lit(ms))
+
+
+def client_options(places: Sequence[Place], client: ClientConfig) -> dict[str, str]:
+    """Account and TLS as options of the data source; none when only stores are read."""
+    if all(isinstance(place, StorePlace) for place in places):
+        return {}
+    options = {"useTLS": "true"} if client.use_tls else {}
+    options |= client.tls
+    if client.credentials is not None:
+        options["accessKey"] = client.credentials.access_key
+        options["secretKey"] = client.credentials.secret_key
+        if client.credentials.security_token:
+            options["securityToken"] = client.credentials.security_token
+    return options
