@@ -90,7 +90,8 @@ class Reading:
         if not pieces:
             return
         try:
-            yield from batches_of(pieces, columns, keep, self._wanted.queue.broker)
+            broker, rows = self._wanted.queue.broker, self._how.batch_rows
+            yield from batches_of(pieces, columns, keep, broker, rows)
         except ValueError as error:
             raise CannotDecide(f"{self._wanted.queue}: an answer is damaged: {error}") from None
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.source.keeping import kept
 from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 
@@ -63,11 +64,12 @@ def piece_of(data: bytes) -> Piece:
 
 
 def batches_of(
-    pieces: Sequence[Piece], columns: Sequence[str], keep: Keep, broker: str
+    pieces: Sequence[Piece], columns: Sequence[str], keep: Keep, broker: str, rows: int
 ) -> Iterator[Any]:
     """
-    The records of several answers as `pyarrow.RecordBatch`: mostly one.
+    The records of several answers as `pyarrow.RecordBatch`.
 
+    :param rows: of one batch at most.
     :raises ValueError: the parts of a record do not add up.
     """
     positions: list[int] = []
@@ -78,6 +80,4 @@ def batches_of(
     records = Records(b"".join(piece.data for piece in pieces), 0, np.array(positions, np.int64))
     if not records.shape.fits.all():
         raise ValueError("the parts of a record do not add up")
-    more = [name for name in keep.columns if name not in columns]
-    for wide in records.batches([*columns, *more], broker, len(records) or 1):
-        yield keep.batch(columns, lambda _, wide=wide: wide)
+    yield from kept(records, keep, broker).batches(columns, broker, rows)

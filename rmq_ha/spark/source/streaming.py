@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -27,6 +28,7 @@ from pyspark.sql.types import StructType
 from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.live import LiveQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
@@ -34,7 +36,7 @@ from rmq_ha.spark.source.planning import Planner, cut
 from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema
-from rmq_ha.spark.source.streaming_looks import Look, look
+from rmq_ha.spark.source.streaming_looks import Look, current, look
 from rmq_ha.spark.source.streaming_offsets import (
     Offsets,
     from_json,
@@ -45,6 +47,8 @@ from rmq_ha.spark.source.streaming_offsets import (
 
 IDLE_MS = 100
 """Spark asks every 10 ms whether there is something new; brokers are asked less often."""
+IDLE_STORE_MS = 1_000
+"""To look at a store takes longer."""
 _SAMPLE = 16
 
 
@@ -67,16 +71,9 @@ def make_stream_reader(options: Mapping[str, str], schema: StructType) -> "Rocke
     """
     parsed = parse_options(options, streaming=True)
     columns = check_schema(schema, {**MESSAGE_COLUMNS, **ON_REQUEST})
-    return RocketmqStreamReader(queues_of(parsed), parsed, columns)
-
-
-def queues_of(options: SourceOptions) -> Queues:
-    """The store or the cluster that the options name."""
-    if not options.is_offline:
-        return LiveQueues(options)
-    from rmq_ha.spark.source.offline import OfflineQueues
-
-    return OfflineQueues(options)
+    reader = RocketmqStreamReader(queues_of(parsed), parsed, columns)
+    reader.target = to_arrow_schema(schema, timezone="UTC")
+    return reader
 
 
 class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -84,7 +81,10 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Plans batches in one process, and reads in others: there only `read` is called.
 
     :param columns: in the order of the schema.
+    :ivar target: what Spark's own schema is in Arrow; None: as it comes.
     """
+
+    target: Any = None
 
     def __init__(self, queues: Queues, options: SourceOptions, columns: Sequence[str]) -> None:
         self._queues = queues
@@ -101,7 +101,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins; what the options say about that counts only here."""
         self._first_batch_is_open = True
-        return to_json(Planner(self._queues, self._options).starts())
+        return to_json(Planner(current(self._queues), self._options).starts())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark knows one limit at a time; the others are looked up in the options."""
@@ -139,7 +139,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end[queue] += size
         if end == begin:
             if self._until is None:
-                pause(IDLE_MS)
+                pause(IDLE_STORE_MS if self._options.is_offline else IDLE_MS)
             return start
         self._last_batch_ms = now_ms()
         return to_json(end)
@@ -187,7 +187,9 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of a task, as Arrow batches."""
         assert isinstance(partition, Ranges)
         for each in partition.ranges:
-            yield from self._queues.read(each, self._columns, Keep(tags=self._options.tags))
+            for batch in self._queues.read(each, self._columns, Keep(tags=self._options.tags)):
+                fits = self.target is None or batch.schema.equals(self.target)
+                yield batch if fits else batch.cast(self.target)
 
     # Parts
 
@@ -207,7 +209,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if not self._start_is_known():
             return stop
-        return min(stop, Planner(self._queues, self._options).start_of(queue))
+        return min(stop, Planner(current(self._queues), self._options).start_of(queue))
 
     def _news(self, begin: Offsets, found: Mapping[QueueId, Look]) -> tuple[Offsets, Offsets]:
         """Where each queue stands, and how much is there behind that."""

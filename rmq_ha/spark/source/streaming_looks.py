@@ -1,5 +1,6 @@
 """What a stream sees of its queues at one moment: brokers may be away, and come back."""
 
+from copy import copy
 from typing import NamedTuple
 
 from rmq_ha.spark.source.live import LiveQueues
@@ -19,6 +20,11 @@ class Look(NamedTuple):
     is_sure: bool = True
 
 
+def current(queues: Queues) -> Queues:
+    """The same queues, as they are now: a store stays as it was when it was first looked at."""
+    return queues if isinstance(queues, LiveQueues) else copy(queues)
+
+
 def look(queues: Queues, topics: Subscription) -> dict[QueueId, Look]:
     """
     The queues that can be read now.
@@ -28,7 +34,8 @@ def look(queues: Queues, topics: Subscription) -> dict[QueueId, Look]:
     :raises CannotDecide: no name server answers, or the store cannot be read.
     """
     if not isinstance(queues, LiveQueues):
-        return {queue: Look(*queues.bounds(queue)) for queue in queues.queues(topics)}
+        now = current(queues)
+        return {queue: Look(*now.bounds(queue)) for queue in now.queues(topics)}
     found: dict[QueueId, Look] = {}
     away: set[str] = set()
     for queue in queues.present(topics):
