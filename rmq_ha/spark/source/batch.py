@@ -1,0 +1,192 @@
+"""Batches: which partitions a read of messages has, and what each of them gives."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from warnings import warn
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rmq_ha.spark.source.boundaries import Kind
+from rmq_ha.spark.source.keeping import kept
+from rmq_ha.spark.source.offline import FileWanted, OfflineQueues, Spans
+from rmq_ha.spark.source.options import MESSAGES, SourceOptions, columns_asked, parse_options
+from rmq_ha.spark.source.planning import Planner, cut
+from rmq_ha.spark.source.pushdown import Keep, Limits, divide, limits_of
+from rmq_ha.spark.source.reading import QueueRange, Queues
+from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema, message_schema
+from rmq_ha.spark.source.tables import make_table_reader, table_schema
+from rmq_ha.spark.store.directory import scan
+from rmq_ha.spark.store.scanning import Split
+
+COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
+FEW = 4
+"""One message in so many, or fewer, is read through its queue; else whole files are."""
+
+
+class RangesPartition(InputPartition):
+    """Ranges of queues, one after the other."""
+
+    def __init__(self, ranges: tuple[QueueRange, ...]) -> None:
+        self.ranges = ranges
+
+
+class SplitPartition(InputPartition):
+    """
+    A part of a file.
+
+    :ivar spans: the offsets that are wanted; None: all.
+    """
+
+    def __init__(self, split: Split, spans: Spans | None) -> None:
+        self.split = split
+        self.spans = spans
+
+
+def schema_of(given: Mapping[str, str]) -> StructType:
+    """
+    The columns of a read when the user names none.
+
+    :raises WrongUsage: the options do not fit.
+    """
+    table, include_properties = columns_asked(given)
+    return message_schema(include_properties) if table == MESSAGES else table_schema(table)
+
+
+def make_reader(
+    given: Mapping[str, str], schema: StructType, *, push_down: bool
+) -> DataSourceReader:
+    """
+    The reader of a batch.
+
+    :param push_down: the session pushes filters down.
+    :raises WrongUsage: options or schema do not fit.
+    """
+    options = parse_options(given)
+    if options.table != MESSAGES:
+        return make_table_reader(options, schema, push_down=push_down)
+    return (PushDownReader if push_down else MessagesReader)(options, schema)
+
+
+class MessagesReader(DataSourceReader):
+    """A batch of messages, from a store or from running brokers."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._columns = check_schema(schema, COLUMNS)
+        self._keep = Keep(tags=options.tags)
+        self._limits = Limits()
+
+    def partitions(self) -> list[InputPartition]:
+        """In the driver's planner, once."""
+        options, limits = self._options, self._limits
+        queues = queues_of(options)
+        planner = Planner(queues, options)
+        if isinstance(queues, OfflineQueues):
+            spans = _spans_for_files(queues, planner, options, limits)
+            if spans is not _BY_QUEUE:
+                return list(_splits(queues, options, limits, spans))
+        ranges = planner.ranges(limits)
+        _tell(planner)
+        return [
+            RangesPartition(part)
+            for part in cut(ranges, options.min_partitions, options.max_records)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor, perhaps more than once."""
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        for batch in self._batches(partition):
+            if batch.num_rows:
+                yield batch if batch.schema.equals(target) else batch.cast(target)
+
+    def _batches(self, partition: InputPartition) -> Iterator[Any]:
+        options = self._options
+        queues = queues_of(options)
+        if isinstance(partition, RangesPartition):
+            for wanted in partition.ranges:
+                yield from queues.read(wanted, self._columns, self._keep)
+        elif isinstance(partition, SplitPartition) and isinstance(queues, OfflineQueues):
+            wanted_of_file = FileWanted(options, partition.spans)
+            name = options.broker_name
+            for records in scan(queues.store, partition.split):
+                chosen = kept(wanted_of_file.select(records), self._keep, name)
+                yield from chosen.batches(self._columns, name, rows=options.batch_rows)
+
+
+class PushDownReader(MessagesReader):
+    """The same, for sessions that push filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take over what can be decided here; Spark applies the rest."""
+        taken, left = divide(filters, COLUMNS)
+        self._keep = Keep(tuple(taken), self._options.tags)
+        self._limits = limits_of(taken)
+        return left
+
+
+def queues_of(options: SourceOptions) -> Queues:
+    """The store, or the cluster, that options name."""
+    if options.is_offline:
+        return OfflineQueues(options)
+    from rmq_ha.spark.source.live import LiveQueues
+
+    return LiveQueues(options)
+
+
+_BY_QUEUE: Spans = {("", -1): (0, 0)}
+"""Stands for: read no file, but queues."""
+
+
+def _spans_for_files(
+    queues: OfflineQueues, planner: Planner, options: SourceOptions, limits: Limits
+) -> Spans | None:
+    """What is wanted of files: None all offsets; `_BY_QUEUE` when files are not to be read."""
+    if options.scan == "queues":
+        return _BY_QUEUE
+    is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
+    if options.scan == "auto":
+        if options.max_records is not None:
+            return _BY_QUEUE
+        is_everything = is_whole and options.subscription.is_everything and limits == Limits()
+        if not is_everything and _are_few(queues, planner.ranges(limits)):
+            return _BY_QUEUE
+    queues.queues(options.subscription)  # a topic that is not there is an error
+    if is_whole:
+        return None
+    ranges = planner.ranges()
+    _tell(planner)
+    return {(each.queue.topic, each.queue.queue_id): (each.start, each.stop) for each in ranges}
+
+
+def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
+    """The records of these ranges are a small part of the log, by the size of some of them."""
+    largest = sorted(ranges, key=lambda each: each.start - each.stop)[:16]
+    sizes = [queues.mean_size(each) for each in largest]
+    mean = sum(sizes) / max(1, len(sizes))
+    log = queues.store.max_offset() - queues.store.min_offset()
+    return mean * sum(each.stop - each.start for each in ranges) * FEW <= log
+
+
+def _splits(
+    queues: OfflineQueues, options: SourceOptions, limits: Limits, spans: Spans | None
+) -> Iterator[SplitPartition]:
+    store = queues.store
+    low, high = limits.log_offsets
+    start, stop = max(store.min_offset(), low), store.max_offset()
+    if not spans and spans is not None:
+        return
+    size = options.split_size
+    if options.min_partitions is not None:
+        size = max(1, min(size, -(-(stop - start) // options.min_partitions)))
+    for split in store.splits(size, start=start, stop=stop):
+        if split.lo < high:
+            yield SplitPartition(split, spans)
+
+
+def _tell(planner: Planner) -> None:
+    for warning in planner.warnings:
+        warn(f"failOnDataLoss=false: {warning}", stacklevel=2)
+    planner.warnings.clear()

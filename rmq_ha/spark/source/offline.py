@@ -1,0 +1,199 @@
+"""Messages out of a store directory, queue by queue or file by file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.source.keeping import kept
+from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
+from rmq_ha.spark.store.directory import StoreDirectory, open_store
+from rmq_ha.spark.store.log_files import numbered
+from rmq_ha.spark.store.picking import pick_records
+from rmq_ha.spark.store.queues import Queue, RowFile
+
+_SAMPLE = 64
+READ_BYTES = 16 << 20
+"""Of records that a queue's read holds at once, about."""
+Spans = Mapping[tuple[str, int], tuple[int, int]]
+"""Offsets that are wanted, [from, to), by topic and queue."""
+
+
+class OfflineQueues:
+    """
+    A store directory as queues (`Queues`). Each `queues()` looks anew at what there is; the bounds
+    are those of that look.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._store: StoreDirectory | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OfflineQueues, (self._options,)
+
+    @property
+    def store(self) -> StoreDirectory:
+        """As of the last look; raises `CannotDecide`: there is none."""
+        if self._store is None:
+            self._store = store_of(self._options)
+        return self._store
+
+    def queues(self, topics: Subscription) -> list[QueueId]:
+        """As `Queues.queues`."""
+        self._store = None
+        broker = self._options.broker_name or ""
+        there = [QueueId(topic, broker, number) for topic, number in self.store.topics_on_disk()]
+        self._check_named(topics, {queue.topic for queue in there})
+        for queue in topics.assigned or ():
+            if not {queue, queue._replace(broker=broker)} & set(there):
+                raise CannotDecide(f"{self.store.uri} has no queue {queue}; is its number right?")
+        return sorted(queue for queue in there if topics.wants(queue))
+
+    def bounds(self, queue: QueueId) -> tuple[int, int]:
+        """As `Queues.bounds`."""
+        found = self.store.queue(queue.topic, queue.queue_id)
+        return found.min_offset, found.max_offset
+
+    def offset_at(self, queue: QueueId, ms: int) -> int | None:
+        """As `Queues.offset_at`."""
+        found = self.store.queue(queue.topic, queue.queue_id)
+        low, high = found.min_offset, found.max_offset
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store.store_time_of(int(found.units(middle, middle + 1)["offset"][0]))
+            low, high = (low, middle) if stored >= ms else (middle + 1, high)
+        return low if low < end else None
+
+    def mean_size(self, wanted: QueueRange) -> float:
+        """Bytes of a record of a range, by some of them; 0 if there are none."""
+        queue = queue_on_disk(self.store, wanted.queue)
+        sizes = queue.units(wanted.start, min(wanted.stop, wanted.start + _SAMPLE))["size"]
+        return float(sizes.mean()) if len(sizes) else 0.0
+
+    def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+        """As `Queues.read`."""
+        options, name = self._options, self._options.broker_name
+        for records in self._records(wanted):
+            chosen = kept(records, keep, name)
+            yield from chosen.batches(columns, name, rows=options.batch_rows)
+
+    def _records(self, wanted: QueueRange) -> Iterator[Records]:
+        store, queue = self.store, queue_on_disk(self.store, wanted.queue)
+        row = store.log_files()
+        at = wanted.start
+        while at < wanted.stop:
+            units = queue.units(at, min(wanted.stop, at + self._options.batch_rows))
+            sizes = units["size"].astype(np.int64)
+            units = units[: max(1, int(np.searchsorted(np.cumsum(sizes), READ_BYTES, "right")))]
+            offsets, sizes = units["offset"], sizes[: len(units)]
+            if not len(units):
+                raise self._changed(wanted, at)
+            # A unit says where its record is, so nobody has to find the end of the log for it.
+            records = pick_records(store.files, row, offsets, sizes, row[-1].end)
+            if len(records) < len(units) and self._options.fail_on_data_loss:
+                raise self._not_there(wanted, at, offsets, records)
+            yield records
+            at += len(units)
+
+    def _changed(self, wanted: QueueRange, at: int) -> CannotDecide:
+        return CannotDecide(
+            f"{wanted.queue} of {self.store.uri} ends at {at}, {wanted.stop} was wanted: the store"
+            " changes while it is read (a broker runs on it, or files were deleted); read again"
+        )
+
+    def _not_there(
+        self, wanted: QueueRange, at: int, offsets: Any, records: Records
+    ) -> CannotDecide:
+        missing = np.setdiff1d(offsets, records.physical_offset)
+        index = int(np.flatnonzero(offsets == missing[0])[0])
+        return CannotDecide(
+            f"{wanted.queue} of {self.store.uri}: message {at + index} is not at {missing[0]} of"
+            f" the log, where its queue says ({len(missing)} such in this part): deleted meanwhile,"
+            " or damaged. rmqha-spark verify-replica says which; failOnDataLoss=false leaves them"
+            " out"
+        )
+
+    def _check_named(self, topics: Subscription, there: set[str]) -> None:
+        missing = [name for name in topics.named or () if name not in there]
+        if not missing:
+            return
+        table = self.store.topics()
+        known = there | (set(table.topics) if table else set())
+        for name in missing:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {_some(there)}"
+                raise CannotDecide(f"{self.store.uri} has no topic {name!r}; {hint}")
+
+
+class FileWanted:
+    """
+    Which records of a file are wanted.
+
+    :param spans: None: all offsets of the subscription; else only these.
+    """
+
+    def __init__(self, options: SourceOptions, spans: Spans | None) -> None:
+        self._topics = options.subscription
+        self._spans = spans
+
+    def select(self, records: Records) -> Records:
+        """Only those that are subscribed to, and within the offsets that are wanted."""
+        if (self._topics.is_everything and self._spans is None) or not len(records):
+            return records
+        topics = records.topics().dictionary_encode()
+        names = topics.dictionary.to_pylist()
+        codes = topics.indices.to_numpy()
+        wanted = np.array([self._topics.wants_topic(name) for name in names], np.bool_)
+        mask = wanted[codes]
+        if self._topics.assigned is not None or self._spans is not None:
+            mask &= self._in_spans(records, codes, names)
+        return records if mask.all() else records.select(mask)
+
+    def _in_spans(self, records: Records, codes: Any, names: list[str]) -> Any:
+        """Queue by queue, as few queues are in one part of a file."""
+        ids, offsets = records.queue_id, records.queue_offset
+        mask = np.zeros(len(records), np.bool_)
+        both = codes.astype(np.int64) << 32 | ids.astype(np.int64)
+        for pair in np.unique(both).tolist():
+            topic, queue_id = names[pair >> 32], pair & 0xFFFFFFFF
+            if self._spans is None:
+                if self._topics.wants(QueueId(topic, "", queue_id)):
+                    mask |= both == pair
+                continue
+            low, high = self._spans.get((topic, queue_id), (0, 0))
+            if low < high:
+                mask |= (both == pair) & (offsets >= low) & (offsets < high)
+        return mask
+
+
+def store_of(options: SourceOptions) -> StoreDirectory:
+    """
+    The store that options name.
+
+    :raises CannotDecide: there is none, or nobody may read it.
+    """
+    assert options.path is not None
+    return open_store(options.path, commit_log=options.commit_log, index_sizes=options.index_sizes)
+
+
+def queue_on_disk(store: StoreDirectory, queue: QueueId) -> Queue:
+    """A queue's units, without a look at the log."""
+    directory = f"{store.root}/consumequeue/{queue.topic}/{queue.queue_id}"
+    row = [
+        RowFile(f"{directory}/{entry.name}", int(entry.name), entry.size)
+        for entry in numbered(store.files.list(directory))
+    ]
+    return Queue(store.files, queue.topic, queue.queue_id, row)
+
+
+def _some(names: set[str]) -> str:
+    shown = ", ".join(sorted(names)[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -1,0 +1,224 @@
+"""Where each queue's read begins and ends, and into which partitions it is cut."""
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heapreplace
+from itertools import pairwise
+from typing import NamedTuple
+
+from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.spark.source.boundaries import EARLIEST_OFFSET, LATEST_OFFSET, Boundary, Kind
+from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.pushdown import Limits
+from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
+
+SMALL = 10_000
+"""Queues with fewer messages share a partition, up to as many together."""
+_LOST = " Say where to begin with startingOffsets, or read what is there with failOnDataLoss=false."
+
+
+class Span(NamedTuple):
+    """The offsets that a queue has: of its first message, and behind its last one."""
+
+    first: int
+    end: int
+
+
+class Planner:
+    """
+    Ranges of a read, from what a set of queues answers.
+
+    :ivar warnings: what was let pass because of `failOnDataLoss=false`.
+    """
+
+    def __init__(self, queues: Queues, options: SourceOptions) -> None:
+        self._queues = queues
+        self._options = options
+        self._spans: dict[QueueId, Span] = {}
+        self.warnings: list[str] = []
+
+    def ranges(self, limits: Limits | None = None) -> list[QueueRange]:
+        """
+        What a batch reads: one range for each queue that has something.
+
+        :param limits: of filters that were pushed down.
+        :raises WrongUsage: offsets were given for some queues only, or contradict each other.
+        :raises CannotDecide: with `failOnDataLoss`: what was asked for is not there.
+        """
+        limits = limits or Limits()
+        queues = self._queues.queues(self._options.subscription)
+        self._check(queues)
+        found: list[QueueRange] = []
+        for queue in queues:
+            if not limits.has(queue):
+                continue
+            start, stop = self.start_of(queue), self.stop_of(queue)
+            low, high = limits.queue_offsets
+            start, stop = max(start, low), min(stop, high)
+            if start < stop:
+                found.append(QueueRange(queue, start, stop))
+        return found
+
+    def starts(self) -> dict[QueueId, int]:
+        """
+        Where a new stream begins, for each queue that is there now.
+
+        :raises: as `ranges`.
+        """
+        queues = self._queues.queues(self._options.subscription)
+        self._check(queues)
+        return {queue: self.start_of(queue) for queue in queues}
+
+    def start_of(self, queue: QueueId) -> int:
+        """The first offset that is read of a queue; raises as `ranges`."""
+        boundary, span = self._options.start, self._span(queue)
+        if boundary.kind is Kind.EARLIEST:
+            return span.first
+        if boundary.kind is Kind.LATEST:
+            return span.end
+        given = _number(boundary, queue)
+        if boundary.kind is not Kind.OFFSETS:
+            found = self._queues.offset_at(queue, given)
+            if found is None and self._options.strategy == "error":
+                raise WrongUsage(
+                    f"{boundary.option}: {queue} has no message stored at {given} ms or later;"
+                    " choose an earlier time, or have such queues begin at their end with"
+                    " startingOffsetsByTimestampStrategy=latest"
+                )
+            return span.end if found is None else max(found, span.first)
+        if given == EARLIEST_OFFSET:
+            return span.first
+        if given == LATEST_OFFSET:
+            return span.end
+        if given < span.first:
+            self._lost(
+                f"{queue} begins at {span.first}, {given} was asked for: {span.first - given}"
+                " messages are gone (fileReservedTime of the broker says how long it keeps them)."
+            )
+            return span.first
+        if given > span.end:
+            self._lost(
+                f"{queue} ends at {span.end}, before {given} where the read should begin: its end"
+                " was lost, perhaps in a fail-over to a slave that was behind, or the offset is"
+                " wrong."
+            )
+            return span.end
+        return given
+
+    def stop_of(self, queue: QueueId) -> int:
+        """The offset behind the last one that is read of a queue; raises as `ranges`."""
+        boundary, span = self._options.end, self._span(queue)
+        if boundary.kind is Kind.LATEST:
+            return span.end
+        given = _number(boundary, queue)
+        if boundary.kind is not Kind.OFFSETS:
+            found = self._queues.offset_at(queue, given)
+            return span.end if found is None else found
+        if given == LATEST_OFFSET:
+            return span.end
+        if given > span.end:
+            self._lost(
+                f"{queue} ends at {span.end}, {given} was asked for: {given - span.end} messages"
+                " are not there: lost, or not yet written."
+            )
+            return span.end
+        return given
+
+    def _check(self, queues: Sequence[QueueId]) -> None:
+        start, end = self._options.start, self._options.end
+        for boundary in (start, end):
+            if boundary.kind in (Kind.OFFSETS, Kind.TIMES):
+                boundary.check_covers(queues)
+        if start.kind is Kind.TIME and end.kind is Kind.TIME and start.ms > end.ms:
+            raise WrongUsage(f"startingTimestamp={start.ms} is behind endingTimestamp={end.ms}")
+        if start.kind is not end.kind or start.kind not in (Kind.OFFSETS, Kind.TIMES):
+            return
+        for queue in queues:
+            first, last = _number(start, queue), _number(end, queue)
+            if min(first, last) >= 0 and first > last:
+                raise WrongUsage(
+                    f"{start.option} has {first} for {queue}, behind the {last} of {end.option}"
+                )
+
+    def _span(self, queue: QueueId) -> Span:
+        span = self._spans.get(queue)
+        if span is None:
+            span = self._spans[queue] = Span(*self._queues.bounds(queue))
+        return span
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise CannotDecide(what + _LOST)
+        self.warnings.append(what)
+
+
+def _number(boundary: Boundary, queue: QueueId) -> int:
+    if boundary.kind is Kind.TIME:
+        return boundary.ms
+    number = boundary.of(queue)
+    if number is None:
+        raise WrongUsage(f"{boundary.option} says nothing about {queue}, which is new")
+    return number
+
+
+def cut(
+    ranges: Iterable[QueueRange], min_partitions: int | None, max_records: int | None
+) -> list[tuple[QueueRange, ...]]:
+    """
+    Partitions: large ranges are cut where that is asked for, small ones share a partition if not.
+
+    :param min_partitions: at least so many, if there are so many messages.
+    :param max_records: messages of one partition at most.
+    """
+    pieces = [each for each in ranges if each.start < each.stop]
+    if max_records is not None:
+        pieces = [
+            piece
+            for each in pieces
+            for piece in _divided(each, -(-(each.stop - each.start) // max_records))
+        ]
+    if min_partitions is not None:
+        return [(piece,) for piece in _at_least(pieces, min_partitions)]
+    return _bundled(pieces, min(SMALL, max_records or SMALL))
+
+
+def _at_least(pieces: list[QueueRange], wanted: int) -> list[QueueRange]:
+    """One more part for the range with the largest parts, until there are enough."""
+    if len(pieces) >= wanted:
+        return pieces
+    heap = [(-float(each.stop - each.start), at, 1) for at, each in enumerate(pieces)]
+    heapify(heap)
+    for _ in range(wanted - len(pieces)):
+        if not heap or heap[0][0] >= -1:
+            break
+        _, at, parts = heap[0]
+        size = pieces[at].stop - pieces[at].start
+        heapreplace(heap, (-size / (parts + 1), at, parts + 1))
+    parts_of = {at: parts for _, at, parts in heap}
+    return [
+        piece
+        for at, each in enumerate(pieces)
+        for piece in _divided(each, min(parts_of[at], each.stop - each.start))
+    ]
+
+
+def _divided(each: QueueRange, parts: int) -> list[QueueRange]:
+    size = each.stop - each.start
+    edges = [each.start + size * at // parts for at in range(parts + 1)]
+    return [QueueRange(each.queue, *edge) for edge in pairwise(edges)]
+
+
+def _bundled(pieces: list[QueueRange], most: int) -> list[tuple[QueueRange, ...]]:
+    found: list[tuple[QueueRange, ...]] = []
+    small: list[QueueRange] = []
+    together = 0
+    for each in pieces:
+        size = each.stop - each.start
+        if size >= most:
+            found.append((each,))
+            continue
+        if together + size > most:
+            found.append(tuple(small))
+            small, together = [], 0
+        small.append(each)
+        together += size
+    return [*found, tuple(small)] if small else found

@@ -1,0 +1,170 @@
+"""Tables of a broker as data sources: from its files, or from the broker itself."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from rmq_ha.spark.result import WrongUsage
+from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.pushdown import Keep, Limits, divide, limits_of
+from rmq_ha.spark.source.schema import check_schema, struct_of
+
+_VERSION: dict[str, DataType] = {
+    "dataVersionTimestamp": LongType(),
+    "dataVersionCounter": LongType(),
+}
+TABLE_COLUMNS: dict[str, dict[str, DataType]] = {
+    "consumerOffsets": {
+        "brokerName": StringType(),
+        "group": StringType(),
+        "topic": StringType(),
+        "queueId": IntegerType(),
+        "offset": LongType(),
+    },
+    "topics": {
+        "brokerName": StringType(),
+        "topic": StringType(),
+        "readQueueNums": IntegerType(),
+        "writeQueueNums": IntegerType(),
+        "perm": IntegerType(),
+        "topicFilterType": StringType(),
+        "topicSysFlag": IntegerType(),
+        "order": BooleanType(),
+        **_VERSION,
+    },
+    "groups": {
+        "brokerName": StringType(),
+        "group": StringType(),
+        "consumeEnable": BooleanType(),
+        "consumeFromMinEnable": BooleanType(),
+        "consumeBroadcastEnable": BooleanType(),
+        "retryQueueNums": IntegerType(),
+        "retryMaxTimes": IntegerType(),
+        "brokerId": LongType(),
+        "whichBrokerWhenConsumeSlowly": LongType(),
+        "notifyConsumerIdsChangedEnable": BooleanType(),
+        **_VERSION,
+    },
+    "delayOffsets": {
+        "brokerName": StringType(),
+        "delayLevel": IntegerType(),
+        "offset": LongType(),
+    },
+    "queues": {
+        "brokerName": StringType(),
+        "topic": StringType(),
+        "queueId": IntegerType(),
+        "minOffset": LongType(),
+        "maxOffset": LongType(),
+    },
+    "consumeQueue": {
+        "brokerName": StringType(),
+        "topic": StringType(),
+        "queueId": IntegerType(),
+        "queueOffset": LongType(),
+        "commitLogOffset": LongType(),
+        "size": IntegerType(),
+        "tagsCode": LongType(),
+    },
+    "index": {
+        "brokerName": StringType(),
+        "file": StringType(),
+        "item": IntegerType(),
+        "slot": IntegerType(),
+        "keyHash": IntegerType(),
+        "commitLogOffset": LongType(),
+        "storeTimestamp": TimestampType(),
+        "previousItem": IntegerType(),
+    },
+}
+"""The columns of each table."""
+_WITH_TOPICS = ("consumerOffsets", "topics", "queues", "consumeQueue")
+
+
+def table_schema(table: str) -> StructType:
+    """The columns when the user names none."""
+    return struct_of(TABLE_COLUMNS[table])
+
+
+def make_table_reader(
+    options: SourceOptions, schema: StructType, *, push_down: bool
+) -> DataSourceReader:
+    """
+    The reader of a table.
+
+    :raises WrongUsage: options or schema do not fit.
+    """
+    if options.table not in _WITH_TOPICS and not options.subscription.is_everything:
+        raise WrongUsage(f"table={options.table} has no topics: leave out what chooses them")
+    if options.table == "index" and not options.is_offline:
+        raise WrongUsage("the index is read from a store: give path; no broker tells its items")
+    return (PushDownTableReader if push_down else TableReader)(options, schema)
+
+
+class TablePartition(InputPartition):
+    """
+    A part of a table.
+
+    :ivar part: what `tables_offline` or `tables_live` make of it.
+    """
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+
+class TableReader(DataSourceReader):
+    """A batch of rows of a table."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._known = TABLE_COLUMNS[options.table]
+        self._columns = check_schema(schema, self._known)
+        self._keep = Keep()
+        self._limits = Limits()
+
+    def partitions(self) -> list[InputPartition]:
+        """In the driver's planner, once."""
+        return [TablePartition(part) for part in self._source().parts(self._limits)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor, perhaps more than once."""
+        if not isinstance(partition, TablePartition):
+            return
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        full = to_arrow_schema(struct_of(self._known), timezone="UTC")
+        for batch in self._source().batches(partition.part, full):
+            asked = self._keep.batch(self._columns, batch.select)
+            if asked.num_rows:
+                yield asked if asked.schema.equals(target) else asked.cast(target)
+
+    def _source(self) -> Any:
+        if self._options.is_offline:
+            from rmq_ha.spark.source.tables_offline import StoreTables
+
+            return StoreTables(self._options)
+        from rmq_ha.spark.source.tables_live import BrokerTables
+
+        return BrokerTables(self._options)
+
+
+class PushDownTableReader(TableReader):
+    """The same, for sessions that push filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take over what can be decided here; Spark applies the rest."""
+        taken, left = divide(filters, self._known)
+        self._keep = Keep(tuple(taken))
+        self._limits = limits_of(taken)
+        return left

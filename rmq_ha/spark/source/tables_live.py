@@ -1,0 +1,185 @@
+"""Tables of running brokers, asked over the wire."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from rmq_ha.client.asking import Ask, expect, number
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.errors import MQClientError
+from rmq_ha.errors import ConfigurationError, ProtocolViolation, RemotingError
+from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.spark.source.options import SourceOptions
+from rmq_ha.spark.source.pushdown import Limits
+from rmq_ha.spark.source.reading import QueueId
+from rmq_ha.spark.source.tables_rows import Row, batch_of, rows_of
+from rmq_ha.wire.bodies import decode_topic_table, read_body
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+UNITS = 1024
+"""Of a consume queue that are asked for at once."""
+_CODES = {
+    "consumerOffsets": RequestCode.GET_ALL_CONSUMER_OFFSET,
+    "topics": RequestCode.GET_ALL_TOPIC_CONFIG,
+    "groups": RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    "delayOffsets": RequestCode.GET_ALL_DELAY_OFFSET,
+}
+
+
+class Broker(NamedTuple):
+    """Who is asked; `name` is None for an address alone."""
+
+    name: str | None
+    address: str
+
+
+class BrokerTables:
+    """The tables of one broker, or of the masters that the name servers know."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def parts(self, limits: Limits) -> list[tuple[Broker, Limits]]:
+        """
+        One for each broker.
+
+        :raises CannotDecide: nobody answers, or there is no such broker.
+        """
+        options = self._options
+        if options.broker_addr:
+            return [(Broker(options.broker_name, options.broker_addr), limits)]
+        with closing(self._client()) as client:
+            try:
+                known = client.cluster().brokers
+            except (MQClientError, RemotingError, ProtocolViolation) as error:
+                raise CannotDecide(f"the brokers cannot be listed: {error}") from None
+        only = options.broker_name
+        found = [
+            Broker(name, route.addresses[min(route.addresses)])
+            for name, route in sorted(known.items())
+            if route.addresses and only in (None, name)
+        ]
+        if not found:
+            there = ", ".join(sorted(known)) or "none"
+            raise CannotDecide(
+                f"{options.namesrv} knows no broker {only or ''}; there are: {there}. Is it"
+                " running, and is its namesrvAddr right?"
+            )
+        return [
+            (each, limits)
+            for each in found
+            if limits.brokers is None or each.name in limits.brokers
+        ]
+
+    def batches(self, part: tuple[Broker, Limits], schema: Any) -> Iterator[Any]:
+        """
+        The rows of one broker.
+
+        :raises CannotDecide: it does not answer, or refuses.
+        """
+        broker, limits = part
+        with closing(self._client()) as client:
+            asked = _Asked(client, broker)
+            try:
+                yield from self._batches(asked, limits, schema)
+            except (MQClientError, RemotingError, ProtocolViolation) as error:
+                raise CannotDecide(
+                    f"{broker.address} cannot be asked for {self._options.table}: {error}"
+                ) from None
+
+    def _batches(self, asked: "_Asked", limits: Limits, schema: Any) -> Iterator[Any]:
+        table, topics = self._options.table, self._options.subscription
+        broker = asked.broker
+        if table in _CODES:
+            body = asked.body(RemotingCommand(_CODES[table]))
+            yield batch_of(rows_of(table, body, broker.name, topics, broker.address), schema)
+            return
+        rows: list[Row] = []
+        for queue in self._queues(asked, limits):
+            low, high = asked.bounds(queue)
+            if high <= 0:
+                continue
+            if table == "queues":
+                rows.append((broker.name, queue.topic, queue.queue_id, low, high))
+                continue
+            first, end = limits.queue_offsets
+            for units in asked.units(queue, max(low, first), min(high, end)):
+                yield batch_of(units, schema)
+        yield batch_of(rows, schema)
+
+    def _queues(self, asked: "_Asked", limits: Limits) -> list[QueueId]:
+        body = asked.body(RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+        wanted, name = self._options.subscription, asked.broker.name or ""
+        found = [
+            QueueId(topic, name, queue_id)
+            for topic, config in sorted(decode_topic_table(body).topics.items())
+            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums))
+        ]
+        return [queue for queue in found if wanted.wants(queue) and limits.has(queue)]
+
+    def _client(self) -> BlockingClient:
+        options = self._options
+        settings = options.client
+        if options.broker_addr:  # never asked for a route, but it wants to know whom it would
+            from dataclasses import replace
+
+            settings = replace(settings, namesrv_addr=options.broker_addr)
+        try:
+            return BlockingClient(settings)
+        except ConfigurationError as error:
+            raise WrongUsage(f"brokers cannot be asked: {error}") from None
+
+
+class _Asked:
+    """Questions to one broker."""
+
+    def __init__(self, client: BlockingClient, broker: Broker) -> None:
+        self._client = client
+        self.broker = broker
+
+    def body(self, command: RemotingCommand) -> bytes:
+        """Of the answer."""
+        return bytes(self._client.call(self.broker.address, command).body or b"")
+
+    def bounds(self, queue: QueueId) -> tuple[int, int]:
+        """Offset of the first message, and behind the last one."""
+        low = self._number(RequestCode.GET_MIN_OFFSET, queue)
+        high = self._number(RequestCode.GET_MAX_OFFSET, queue)
+        return max(0, low), max(0, low, high)
+
+    def units(self, queue: QueueId, start: int, stop: int) -> Iterator[list[Row]]:
+        """Units of a consume queue."""
+        while start < stop:
+            command = RemotingCommand(
+                RequestCode.QUERY_CONSUME_QUEUE,
+                {
+                    "topic": queue.topic,
+                    "queueId": str(queue.queue_id),
+                    "index": str(start),
+                    "count": str(min(UNITS, stop - start)),
+                },
+            )
+            found = read_body(self.body(command), _units)
+            if not found:
+                raise CannotDecide(
+                    f"{queue} of {self.broker.address} has no unit {start}, {stop} was wanted:"
+                    " it was deleted meanwhile; read again"
+                )
+            yield [
+                (self.broker.name, queue.topic, queue.queue_id, start + at, *unit)
+                for at, unit in enumerate(found)
+            ]
+            start += len(found)
+
+    def _number(self, code: int, queue: QueueId) -> int:
+        command = RemotingCommand(code, {"topic": queue.topic, "queueId": str(queue.queue_id)})
+        asking = expect(Ask(command, self.broker.address))
+        return number(self._client.run(asking), "offset", self.broker.address)
+
+
+def _units(value: dict[str, Any]) -> list[Row]:
+    return [
+        (int(unit["physicOffset"]), int(unit["physicSize"]), int(unit["tagsCode"]))
+        for unit in value.get("queueData") or ()
+    ]

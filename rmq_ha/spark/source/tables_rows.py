@@ -1,0 +1,103 @@
+"""Rows of tables, from the same texts in files and in brokers' answers."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.source.reading import Subscription
+from rmq_ha.wire.bodies import (
+    decode_delay_offsets,
+    decode_group_table,
+    decode_offset_table,
+    decode_topic_table,
+)
+
+Row = tuple[Any, ...]
+
+
+def batch_of(rows: Iterable[Row], schema: Any) -> Any:
+    """Rows as one Arrow batch."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def rows_of(
+    table: str, text: bytes, broker: str | None, topics: Subscription, where: str
+) -> list[Row]:
+    """
+    The rows of a table, sorted.
+
+    :param text: a file, or a broker's answer.
+    :param broker: of the column `brokerName`.
+    :param where: it came from.
+    :raises CannotDecide: it is no such text.
+    """
+    try:
+        rows = _ROWS[table](text)
+    except ProtocolViolation as error:
+        raise CannotDecide(f"{where} is damaged: {error}") from None
+    at = _TOPIC_AT.get(table)
+    return [(broker, *row) for row in sorted(rows) if at is None or topics.wants_topic(row[at])]
+
+
+def _consumer_offsets(text: bytes) -> list[Row]:
+    found: list[Row] = []
+    for name, queues in decode_offset_table(text).items():
+        topic, _, group = name.partition("@")
+        found += [(group, topic, queue_id, offset) for queue_id, offset in queues.items()]
+    return found
+
+
+def _topics(text: bytes) -> list[Row]:
+    version, topics = decode_topic_table(text)
+    return [
+        (
+            name,
+            topic.read_queue_nums,
+            topic.write_queue_nums,
+            topic.perm,
+            topic.topic_filter_type,
+            topic.topic_sys_flag,
+            topic.order,
+            version.timestamp,
+            version.counter,
+        )
+        for name, topic in topics.items()
+    ]
+
+
+def _groups(text: bytes) -> list[Row]:
+    version, groups = decode_group_table(text)
+    return [
+        (
+            name,
+            group.consume_enable,
+            group.consume_from_min_enable,
+            group.consume_broadcast_enable,
+            group.retry_queue_nums,
+            group.retry_max_times,
+            group.broker_id,
+            group.which_broker_when_consume_slowly,
+            group.notify_consumer_ids_changed_enable,
+            version.timestamp,
+            version.counter,
+        )
+        for name, group in groups.items()
+    ]
+
+
+def _delay_offsets(text: bytes) -> list[Row]:
+    return list(decode_delay_offsets(text).items())
+
+
+_ROWS: dict[str, Callable[[bytes], list[Row]]] = {
+    "consumerOffsets": _consumer_offsets,
+    "topics": _topics,
+    "groups": _groups,
+    "delayOffsets": _delay_offsets,
+}
+_TOPIC_AT = {"consumerOffsets": 1, "topics": 0}
