@@ -90,11 +90,7 @@ def _draw(axes: Any, plot: Plot) -> None:
             else:
                 axes.plot(at, heights, linewidth=1.4, marker="o" if len(at) < 3 else "", **style)
         if x and isinstance(x[0], date):
-            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-            locator = AutoDateLocator()
-            axes.xaxis.set_major_locator(locator)
-            axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+            _time_axis(axes)
         elif x and isinstance(x[0], str):
             axes.tick_params(axis="x", rotation=30)
     axes.set_xlabel(_clean(plot.x_label))
@@ -102,6 +98,15 @@ def _draw(axes: Any, plot: Plot) -> None:
     axes.yaxis.set_major_formatter(_thousands)
     if len(series) > 1:
         axes.legend(loc="best", fontsize="small", ncols=min(3, len(series)))
+
+
+def _time_axis(axes: Any) -> None:
+    from matplotlib import dates
+
+    made: Any = dates  # without types
+    locator = made.AutoDateLocator()
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(made.ConciseDateFormatter(locator))
 
 
 def _bars(axes: Any, plot: Plot, series: Sequence[tuple[str, Sequence[float | None]]]) -> None:
