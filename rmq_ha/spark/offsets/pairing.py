@@ -1,0 +1,159 @@
+"""Which samples of the master a slave's snapshot is held against, and the cases that follow."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rmq_ha.spark.findings import Severity
+from rmq_ha.spark.offsets.codes import MEANINGS
+from rmq_ha.spark.offsets.model import DELAY, OFFSET, QUEUE, Fact, Key, Snapshot
+from rmq_ha.spark.offsets.rules import Case, Ruling, judge
+
+
+class Pairing(NamedTuple):
+    """
+    A slave's snapshot between samples of its master.
+
+    :ivar masters: oldest first; at least one.
+    :ivar is_proven: the first of them is older than the slave may lag.
+    """
+
+    masters: Sequence[Snapshot]
+    slave: Snapshot
+    is_proven: bool
+    is_first: bool = True
+
+    @property
+    def before(self) -> int:
+        """The last sample that ended before the slave's began; the first, if none did."""
+        found = [
+            index for index, master in enumerate(self.masters) if master.ended <= self.slave.began
+        ]
+        return found[-1] if found else 0
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What both sides know."""
+        return frozenset.intersection(self.slave.kinds, *(item.kinds for item in self.masters))
+
+
+def pair(
+    masters: Sequence[Snapshot], slave: Snapshot, skew_ms: int, *, is_first: bool = True
+) -> Pairing:
+    """
+    Choose the window.
+
+    :param masters: in the order in which they were taken.
+    :param skew_ms: how old a slave's tables may be.
+    """
+    old = [index for index, item in enumerate(masters) if item.ended <= slave.began - skew_ms]
+    if skew_ms <= 0 and not old:
+        old = [0]
+    return Pairing(masters[old[-1] if old else 0 :], slave, bool(old), is_first)
+
+
+def cases(pairing: Pairing) -> Iterator[Case]:
+    """Every key that either side has."""
+    kinds = pairing.kinds
+    samples: dict[Key, list[tuple[int, Fact]]] = defaultdict(list)
+    for index, master in enumerate(pairing.masters):
+        for fact in master.facts:
+            samples[fact.key].append((index, fact))
+    slaves = {fact.key: fact for fact in pairing.slave.facts}
+    master_bounds, slave_bounds = pairing.masters[-1].bounds(), pairing.slave.bounds()
+    for key in samples.keys() | slaves.keys():
+        if key.kind in kinds:
+            where = (key.topic or "", key.queue_id or 0)
+            yield _case(
+                pairing,
+                key,
+                samples.get(key, []),
+                slaves.get(key),
+                (*master_bounds.get(where, (None, None)), *slave_bounds.get(where, (None, None))),
+            )
+
+
+def _case(
+    pairing: Pairing,
+    key: Key,
+    samples: Sequence[tuple[int, Fact]],
+    slave: Fact | None,
+    bounds: tuple[int | None, int | None, int | None, int | None],
+) -> Case:
+    end, before = len(pairing.masters) - 1, pairing.before
+    last = next((fact for index, fact in samples if index == end), None)
+    values = [fact.value for _, fact in samples if fact.value is not None]
+    texts = {fact.text for _, fact in samples}
+    if key.kind not in (OFFSET, DELAY):
+        bounds = (None, None, None, None)
+    return Case(
+        key,
+        pairing.is_proven,
+        pairing.is_first,
+        last is not None,
+        len(samples) == end + 1 and len(texts) == 1,
+        last.value if last else None,
+        min(values, default=None),
+        max(values, default=None),
+        next((fact.value for index, fact in samples if index == before), None),
+        last.text if last else None,
+        last.low if last else None,
+        slave is not None,
+        slave.value if slave else None,
+        slave.text if slave else None,
+        slave.low if slave else None,
+        *bounds,
+    )
+
+
+class Forecast(NamedTuple):
+    """
+    What a fail-over to one slave does, in messages.
+
+    :ivar delay_repeats: delayed messages that RocketMQ delivers again; rmq-ha looks them up.
+    """
+
+    repeats: int = 0
+    skipped: int = 0
+    lost: int = 0
+    delay_repeats: int = 0
+    errors: int = 0
+    unsettled: int = 0
+
+
+def forecast(rulings: Iterable[tuple[Case, Ruling]]) -> Forecast:
+    """Add up."""
+    numbers = [0] * 6
+    for case, ruling in rulings:
+        is_delay = case.key.kind == DELAY
+        numbers[3 if is_delay else 0] += ruling.repeats
+        numbers[1] += ruling.skipped
+        numbers[2] += ruling.lost
+        numbers[4] += sum(MEANINGS[code].severity is Severity.ERROR for code in ruling.codes)
+        numbers[5] += "UNSETTLED" in ruling.codes
+    return Forecast(*numbers)
+
+
+def predict(pairing: Pairing, max_lag: int = 0) -> Forecast:
+    """The forecast of a pairing, without Spark: for the sampling, and for tests."""
+    return forecast((case, judge(case, max_lag)) for case in cases(pairing))
+
+
+def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
+    """
+    The slave has all that the master had in its first sample: there is nothing to wait for.
+
+    A slave that holds what the master held at some time of the window is right however young the
+    window is.
+    """
+    outcome = predict(Pairing(masters, slave, True))
+    return not (outcome.errors or outcome.lost)
+
+
+def ends(snapshot: Snapshot) -> dict[str, int]:
+    """Topic to how many queues are known of it: what the other side should be asked about."""
+    numbers: dict[str, int] = {}
+    for fact in snapshot.facts:
+        if fact.kind == QUEUE and fact.topic is not None:
+            numbers[fact.topic] = max(numbers.get(fact.topic, 0), (fact.queue_id or 0) + 1)
+    return numbers

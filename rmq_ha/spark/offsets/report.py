@@ -1,0 +1,102 @@
+"""The sections of the report."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rmq_ha.spark.offsets.history import Trend
+from rmq_ha.spark.offsets.pairing import Pairing
+from rmq_ha.spark.offsets.repair import Step
+from rmq_ha.spark.result import Plot, Table
+
+_MOST = 300
+
+
+class Worst(NamedTuple):
+    """What a fail-over does to one group; topic and queue: where it is worst."""
+
+    slave: str
+    group: str
+    repeats: int
+    skipped: int
+    topic: str | None
+    queue_id: int | None
+
+
+def sections_of(
+    pairings: Sequence[Pairing],
+    by_slave: Mapping[str, Any],
+    worst: Sequence[Worst],
+    trend: Trend | None,
+    plans: Sequence[Sequence[Step]],
+) -> list[Table | Plot]:
+    """In the order in which they are asked for."""
+    found: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]
+    if worst:
+        found.append(_worst(worst))
+    if trend is not None and trend.moments:
+        found.append(_trend(trend))
+    plan = [step for steps in plans for step in steps]
+    if plan:
+        found.append(
+            Table(
+                "Repair plan",
+                ("step", "why", "command"),
+                [(number, *step) for number, step in enumerate(plan[:_MOST], 1)],
+                "Proposed, never applied; --repair DIR writes it down, with the merged tables.",
+            )
+        )
+    return found
+
+
+def _replicas(pairings: Sequence[Pairing]) -> Table:
+    rows = []
+    for what, item in [
+        ("master", pairings[0].masters[-1]),
+        *(("slave", pairing.slave) for pairing in pairings),
+    ]:
+        state = "at rest" if item.is_resting else "running"
+        rows.append((what, item.place, item.broker, item.role, state, len(item.facts)))
+    count = len(pairings[0].masters)
+    return Table(
+        "Replicas",
+        ("as", "place", "broker", "role", "state", "facts"),
+        rows,
+        f"The slaves were held against {count} samples of the master around them.",
+    )
+
+
+def _forecast(by_slave: Mapping[str, Any]) -> Table:
+    return Table(
+        "A fail-over now",
+        (
+            "slave",
+            "repeated",
+            "skipped",
+            "lost",
+            "delayed again",
+            "errors",
+            "not settled",
+        ),
+        [(name, *totals) for name, totals in by_slave.items()],
+        "In messages; errors and what is not settled in keys (a group's queue, a topic, ...).",
+    )
+
+
+def _worst(worst: Sequence[Worst]) -> Table:
+    return Table(
+        "Groups with most to repeat or skip",
+        ("slave", "group", "repeated", "skipped", "worst topic", "queue"),
+        worst,
+    )
+
+
+def _trend(trend: Trend) -> Plot:
+    return Plot(
+        "Messages that a fail-over would have repeated",
+        [datetime.fromtimestamp(moment / 1000, UTC) for moment in trend.moments],
+        trend.groups,
+        "time (UTC)",
+        "messages",
+        note="By group, from the history of snapshots; the groups with most.",
+    )

@@ -1,0 +1,175 @@
+"""What the difference between a master and a slave means: plain values in, codes out.
+
+The job computes the same in Spark (`offsets/frames.py`); the tests hold them against each other.
+
+A slave's value S is right when the master had it lately: M(t - skew) <= S <= M(now). What is known
+of the master are samples: a *window* of them, the first one older than the skew (then a difference
+is *proven*), the last one younger than the slave's.
+"""
+
+from typing import NamedTuple
+
+from rmq_ha.spark.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VERSION, Key
+
+
+class Case(NamedTuple):
+    """
+    One key, on a master over a window of samples, and on one slave.
+
+    :ivar is_proven: the window is long enough for a difference to be wrong.
+    :ivar is_first: of several slaves; findings about the master come once.
+    :ivar is_steady: the master had it in all samples (texts: unchanged).
+    :ivar on_master: the master had it in some sample.
+    :ivar master: its value in the last sample; `lowest` and `highest` over the window, `before` in
+        the last sample that was taken before the slave's.
+    :ivar first: where the queue (of an offset: the queue it is in) begins, `end`: and ends.
+    """
+
+    key: Key
+    is_proven: bool
+    is_first: bool
+    on_master: bool
+    is_steady: bool
+    master: int | None
+    lowest: int | None
+    highest: int | None
+    before: int | None
+    master_text: str | None
+    master_low: int | None
+    on_slave: bool
+    slave: int | None
+    slave_text: str | None
+    slave_low: int | None
+    master_first: int | None
+    master_end: int | None
+    slave_first: int | None
+    slave_end: int | None
+
+
+class Ruling(NamedTuple):
+    """
+    :ivar codes: of `MEANINGS`; empty: in sync.
+    :ivar repeats: messages that exist on the slave and are delivered again after a fail-over.
+    :ivar skipped: messages that are never delivered, as their offset is passed over.
+    :ivar lost: messages that the slave has not got.
+    """
+
+    codes: tuple[str, ...] = ()
+    repeats: int = 0
+    skipped: int = 0
+    lost: int = 0
+
+
+def judge(case: Case, max_lag: int = 0) -> Ruling:
+    """
+    Say what a case means.
+
+    :param max_lag: messages that a queue of the slave may lack.
+    """
+    kind = case.key.kind
+    if kind in (OFFSET, DELAY):
+        return _progress(case)
+    if kind in (QUEUE, LOG):
+        return _extent(case, max_lag)
+    return Ruling(_configuration(case))
+
+
+# Offsets of groups and delay levels
+
+
+def _progress(case: Case) -> Ruling:
+    if not case.on_master:
+        return Ruling(("ORPHAN_ON_SLAVE" if case.is_proven else "UNSETTLED",))
+    is_delay = case.key.kind == DELAY
+    repeats, skipped = _moved(case)
+    is_sure = case.is_proven and case.is_steady
+    slave, codes = case.slave, []
+    if slave is None:
+        missing = "DELAY_LAG" if is_delay else "MISSING_ON_SLAVE"
+        codes.append(missing if is_sure else "UNSETTLED")
+    elif slave < _number(case.lowest) and is_sure:
+        codes.append("DELAY_LAG" if is_delay else "STALE")
+    elif slave < _number(case.master):
+        codes.append("LAGGING")
+    elif slave > _number(case.highest):
+        ahead = "DELAY_AHEAD" if is_delay else "SLAVE_AHEAD"
+        codes.append(ahead if case.is_proven else "UNSETTLED")
+    if slave is not None and case.slave_end is not None and slave > case.slave_end:
+        codes.append("BEYOND_MAX")
+    if _missed_below(case) > 0 and not is_delay:
+        codes.append("BELOW_MIN")
+    if case.is_first and case.master_end is not None and _number(case.master) > case.master_end:
+        codes.append("MASTER_BEYOND_MAX")
+    return Ruling(tuple(codes), repeats, skipped)
+
+
+def _moved(case: Case) -> tuple[int, int]:
+    """Repeats and skips when consumers go on from the slave's offset instead of the master's."""
+    master = _number(case.master)
+    first, end = case.slave_first or 0, case.slave_end or 0
+    below = _missed_below(case) if case.key.kind == OFFSET else 0
+    if case.slave is not None:
+        repeats = max(0, min(master, end) - max(case.slave, first))
+        return repeats, max(0, min(case.slave, end) - max(master, first)) + below
+    # Without an offset a broker says 0 where the queue is whole, else the consumer begins at the
+    # end (CONSUME_FROM_LAST_OFFSET, the default).
+    if first == 0:
+        return min(master, end), 0
+    return 0, max(0, end - max(master, first)) + below
+
+
+def _missed_below(case: Case) -> int:
+    """Messages from the group's offset on that the master still has and the slave has not."""
+    if case.slave_first is None or case.master_end is None:
+        return 0
+    start = max(_number(case.master), case.master_first or 0)
+    return max(0, min(case.slave_first, case.master_end) - start)
+
+
+# Queues and the log
+
+
+def _extent(case: Case, max_lag: int) -> Ruling:
+    is_queue = case.key.kind == QUEUE
+    end = case.slave or 0
+    if end > (case.highest or 0):
+        return Ruling(("QUEUE_AHEAD" if is_queue else "LOG_AHEAD",))
+    missing = max(0, (case.before or 0) - end)
+    codes = []
+    if end < (case.lowest or 0) and case.is_proven and case.is_steady:
+        if missing > max_lag or not is_queue:
+            codes.append("NOT_REPLICATED" if is_queue else "LOG_BEHIND")
+        else:
+            codes.append("LAGGING")
+    elif missing > 0:
+        codes.append("UNSETTLED")
+    if is_queue and case.on_slave and (case.slave_low or 0) > (case.master_low or 0):
+        codes.append("MIN_DRIFT")
+    return Ruling(tuple(codes), lost=missing if is_queue else 0)
+
+
+# Topics, groups, versions
+
+
+def _configuration(case: Case) -> tuple[str, ...]:
+    kind, is_sure = case.key.kind, case.is_proven and case.is_steady
+    if case.on_master and case.on_slave and case.master_text == case.slave_text:
+        return ()
+    if not case.on_master:
+        return ("ORPHAN_ON_SLAVE" if case.is_proven else "UNSETTLED",)
+    if not is_sure:
+        return ("UNSETTLED",)
+    if not case.on_slave:
+        return (_MISSING[kind],)
+    if kind == VERSION:
+        return ("VERSION_DRIFT" if case.master == case.slave else "STALE_TABLE",)
+    if kind == TOPIC and (case.master, case.master_low) != (case.slave, case.slave_low):
+        return ("QUEUE_NUM_DRIFT",)
+    return ("CONTENT_DRIFT",)
+
+
+_MISSING = {TOPIC: "MISSING_TOPIC_CONFIG", GROUP: "MISSING_GROUP", VERSION: "STALE_TABLE"}
+
+
+def _number(value: int | None) -> int:
+    return 0 if value is None else value

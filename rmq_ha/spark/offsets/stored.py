@@ -1,0 +1,144 @@
+"""A snapshot of a store directory: the broker may be off.
+
+Spec: store.md, sections 3, 12.2 to 12.6.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.spark.host.files import Entry
+from rmq_ha.spark.offsets import model
+from rmq_ha.spark.offsets.model import Fact, Snapshot
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.wire.bodies import (
+    decode_delay_offsets,
+    decode_group_table,
+    decode_offset_table,
+    decode_topic_table,
+)
+
+REST_MS = 30_000
+"""A store that nobody has written to for so long is at rest, even if its broker crashed."""
+
+_TABLES: Mapping[str, tuple[tuple[str, ...], Callable[[bytes], Iterable[Fact]]]] = {
+    "topics.json": (
+        (model.TOPIC,),
+        lambda data: model.topic_facts(decode_topic_table(data)),
+    ),
+    "subscriptionGroup.json": (
+        (model.GROUP,),
+        lambda data: model.group_facts(decode_group_table(data)),
+    ),
+    "consumerOffset.json": (
+        (model.OFFSET,),
+        lambda data: model.offset_facts(decode_offset_table(data)),
+    ),
+    "delayOffset.json": (
+        (model.DELAY,),
+        lambda data: model.delay_facts(decode_delay_offsets(data)),
+    ),
+}
+
+
+class Store(Protocol):
+    """What is used of `rmq_ha.spark.store.directory.StoreDirectory`."""
+
+    @property
+    def abort(self) -> bool:
+        """The broker runs, or has crashed."""
+
+    def config(self, name: str) -> bytes | None:
+        """One of the JSON files."""
+
+    def topics_on_disk(self) -> list[tuple[str, int]]:
+        """Every queue that has files."""
+
+    def queue(self, topic: str, queue_id: int) -> Any:
+        """With `min_offset` and `max_offset`."""
+
+    def min_offset(self) -> int:
+        """Of the log."""
+
+    def max_offset(self) -> int:
+        """Behind the last complete record of the log."""
+
+
+class StoredReplica:
+    """
+    One store.
+
+    :param open_store: opens it as it is now.
+    :param listing: what a directory holds.
+    :param place: as the user wrote it.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[str], Store],
+        listing: Callable[[str], list[Entry]],
+        place: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._open_store = open_store
+        self._listing = listing
+        self._place = place
+        self._now_ms = now_ms
+
+    def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
+        """
+        Read everything, and look whether it moved meanwhile.
+
+        :param topics: further topics, and how many queues they have; not needed here.
+        :raises CannotDecide: there is no such store, or a file of it cannot be read.
+        """
+        began = self._now_ms()
+        seen = self._changes()
+        store = self._open_store(self._place)
+        facts: list[Fact] = []
+        kinds = {model.QUEUE, model.LOG, model.VERSION}
+        for name, (kind, read) in _TABLES.items():
+            data = store.config(name)
+            if data is None and name == "topics.json":
+                kinds.discard(model.VERSION)
+            if data is not None or kind[0] in (model.OFFSET, model.DELAY):
+                facts += self._read(name, data or b"{}", read)
+                kinds |= set(kind)
+        facts += self._queues(store)
+        facts.append(model.log_fact(store.min_offset(), store.max_offset()))
+        ended, last = self._now_ms(), max(seen.values(), default=0)
+        is_resting = self._changes() == seen and (not store.abort or ended - last > REST_MS)
+        if is_resting:
+            began = ended = min(ended, last)
+        return Snapshot(
+            self._place, None, None, None, is_resting, began, ended, frozenset(kinds), tuple(facts)
+        )
+
+    def _read(self, name: str, data: bytes, read: Callable[[bytes], Iterable[Fact]]) -> list[Fact]:
+        try:
+            return list(read(data))
+        except (ProtocolViolation, ValueError, TypeError, AttributeError) as error:
+            raise CannotDecide(
+                f"{self._place}/config/{name} cannot be read: {error}. Put {name}.bak in its place"
+                " if that is whole"
+            ) from None
+
+    def _queues(self, store: Store) -> Iterator[Fact]:
+        for topic, queue_id in store.topics_on_disk():
+            queue = store.queue(topic, queue_id)
+            low, end = _number(queue.min_offset), _number(queue.max_offset)
+            yield model.queue_fact(topic, queue_id, low, end)
+
+    def _changes(self) -> dict[str, int]:
+        """Files that a running broker touches, and when it did."""
+        root = self._place.rstrip("/")
+        return {
+            f"{directory}/{entry.name}": entry.modified_ms
+            for directory in ("", "/config", "/commitlog")
+            for entry in self._listing(root + directory)
+            if not entry.is_directory
+        }
+
+
+def _number(value: Any) -> int:
+    return int(value() if callable(value) else value)
