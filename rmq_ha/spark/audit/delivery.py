@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.rules import Code, in_queue, ordinary
+from rmq_ha.spark.audit.keys import own
+from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import QUEUE, findings, observed, sentence
 
 _OF_GROUP = ("group", *QUEUE)
@@ -38,13 +39,6 @@ def matched(ledger: DataFrame, rows: DataFrame) -> DataFrame:
         F.coalesce("given.sequence", "given.atMs").alias("order"),
         "given.orderKey",
         "given.reconsumeTimes",
-    )
-
-
-def own(rows: DataFrame) -> DataFrame:
-    """What consumers can be given: messages of ordinary topics that have an id."""
-    return rows.where(
-        ordinary(F.col("topic")) & in_queue(F.col("sysFlag")) & F.col("id").isNotNull()
     )
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -13,6 +12,7 @@ from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.spark.audit import delivery, halves, keys, queues, windows
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
 from rmq_ha.spark.audit.rules import ordinary
+from rmq_ha.spark.audit.shape import kept
 from rmq_ha.spark.audit.stored import Wanted, op_marks, stored_rows
 from rmq_ha.spark.findings import Severity
 from rmq_ha.spark.places import Place, StorePlace
@@ -79,7 +79,7 @@ class _Audit:
         """Read, judge, answer."""
         asked, job = self._asked, self._job
         with job.progress("reading what is stored"):
-            sums = windows.summed(self._rows, asked.window_ms).persist(StorageLevel.DISK_ONLY)
+            sums = kept(windows.summed(self._rows, asked.window_ms))
             totals = _totals(sums)
         if not totals["stored"]:
             where = ", ".join(map(str, asked.places))
@@ -93,14 +93,14 @@ class _Audit:
         )
         pairs = self._pairs()
         with job.progress("judging"):
-            found = self._findings(sums, totals, edges, pairs).persist(StorageLevel.DISK_ONLY)
+            found = kept(self._findings(sums, totals, edges, pairs))
             counts = _counted(found)
         acked = (
             None
             if self._produced is None
             else self._produced.rows.where(acknowledged(F.col("status")))
         )
-        tiers = windows.tiers(sums, acked, pairs, asked.window_ms).persist(StorageLevel.DISK_ONLY)
+        tiers = kept(windows.tiers(sums, acked, pairs, asked.window_ms))
         numbers = self._numbers(totals, counts)
         return JobResult(
             found,
@@ -127,7 +127,7 @@ class _Audit:
             asked.options,
         )
         rows = stored_rows(self._job.spark, asked.places, wanted)
-        return rows.persist(StorageLevel.DISK_ONLY)
+        return kept(rows)
 
     def _ledger(self, uri: str | None, time: str) -> Ledger | None:
         if uri is None:
@@ -161,7 +161,7 @@ class _Audit:
         if self._delivered is None:
             return None
         pairs = delivery.matched(self._delivered.rows, self._rows)
-        return pairs.persist(StorageLevel.DISK_ONLY)
+        return kept(pairs)
 
     def _findings(
         self,
@@ -173,8 +173,9 @@ class _Audit:
         whole = totals["brokers"] if edges.whole else ()
         rows = self._rows
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
+        runs = kept(queues.runs(rows))
         found = [
-            self._inside(queues.queue_findings(queues.runs(rows), whole)),
+            self._inside(queues.queue_findings(runs, whole)),
             keys.duplicate_findings(rows, partitions),
         ]
         if totals["bad"]:

@@ -38,6 +38,13 @@ class Edges:
         return ms < F.lit(self.oldest_ms + self.grace_ms)
 
 
+def own(rows: DataFrame) -> DataFrame:
+    """What producers sent and consumers can be given: messages of ordinary topics, with an id."""
+    return rows.where(
+        ordinary(F.col("topic")) & in_queue(F.col("sysFlag")) & F.col("id").isNotNull()
+    )
+
+
 def duplicate_findings(rows: DataFrame, partitions: int) -> DataFrame:
     """
     Ids that an ordinary topic has more than once; a finding for each copy but the first.
@@ -46,10 +53,7 @@ def duplicate_findings(rows: DataFrame, partitions: int) -> DataFrame:
 
     :param partitions: into how many the ids are divided.
     """
-    own = rows.where(
-        ordinary(F.col("topic")) & in_queue(F.col("sysFlag")) & F.col("id").isNotNull()
-    )
-    hashed = own.withColumn("hash", F.xxhash64("topic", "id"))
+    hashed = own(rows).withColumn("hash", F.xxhash64("topic", "id"))
     several = (hashed.select("hash").repartition(partitions, "hash").groupBy("hash").count()).where(
         "count > 1"
     )
@@ -61,31 +65,26 @@ def duplicate_findings(rows: DataFrame, partitions: int) -> DataFrame:
         .withColumn("crc", F.first("bodyCRC").over(copies))
         .where("number > 1")
     )
-    same = judged.where(F.col("crc").eqNullSafe(F.col("bodyCRC")))
-    other = judged.where(~F.col("crc").eqNullSafe(F.col("bodyCRC")))
-    again = findings(
-        same,
+    same = F.col("crc").eqNullSafe(F.col("bodyCRC"))
+    again = sentence(
+        "copy {number} of a message of {place}. Consumers get it again: a producer repeats a"
+        " send whose answer was lost, and a new master delivers delayed messages again"
+    )
+    reused = sentence(
+        "the id of another message, of {place}, with another body. Ids have to be unique: look"
+        " at how the producer makes them"
+    )
+    return findings(
+        judged,
         Code.DUPLICATE,
-        sentence(
-            "copy {number} of a message of {place}. Consumers get it again: a producer repeats a"
-            " send whose answer was lost, and a new master delivers delayed messages again"
+        F.when(same, again).otherwise(reused),
+        other=F.when(~same, F.lit(str(Code.KEY_REUSED))),
+        expected=F.when(same, sentence("once, at {place}")).otherwise(
+            sentence("a body with CRC {crc}")
         ),
-        expected=sentence("once, at {place}"),
-        actual=_place(),
+        actual=F.when(same, _place()).otherwise(sentence("{bodyCRC}")),
         observedAt=observed(F.col("storedMs")),
     )
-    reused = findings(
-        other,
-        Code.KEY_REUSED,
-        sentence(
-            "the id of another message, of {place}, with another body. Ids have to be unique: look"
-            " at how the producer makes them"
-        ),
-        expected=sentence("a body with CRC {crc}"),
-        actual=sentence("{bodyCRC}"),
-        observedAt=observed(F.col("storedMs")),
-    )
-    return again.unionByName(reused)
 
 
 def _place() -> Column:
@@ -149,7 +148,7 @@ def unproduced_findings(rows: DataFrame, ledger: DataFrame) -> DataFrame:
     )
     born = F.col("bornMs")
     strangers = (
-        rows.where(ordinary(F.col("topic")) & in_queue(F.col("sysFlag")))
+        own(rows)
         .join(F.broadcast(spans), "topic")
         .where((born >= F.col("since")) & (born <= F.col("until")))
         .join(ledger.select("id"), "id", "left_anti")

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from rmq_ha.spark.audit.shape import kept
 from rmq_ha.spark.result import CannotDecide
 
 STORED_STATUSES = (
@@ -76,7 +77,7 @@ def read_ledger(spark: SparkSession, uri: str, time: str, key: str) -> Ledger:
     try:
         raw = _text(spark, uri) if is_text(uri) else spark.read.parquet(uri)
         plain = _plain(raw, time, "keys" if key == "keys" else "msgId")
-        plain = plain.persist()
+        plain = kept(plain)
         total, usable = plain.agg(F.count(F.lit(1)), F.count("id")).first() or (0, 0)
     except AnalysisException as error:
         reason = str(error).splitlines()[0]

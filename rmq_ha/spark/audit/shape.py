@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -23,15 +24,16 @@ def findings(frame: DataFrame, code: Code, detail: Column, **given: Any) -> Data
     """
     A finding for each row; place and id come from the row's own columns, if it has them.
 
+    :param code: of all rows, unless `given` has an `other` of the same severity for some.
     :param detail: the sentence.
-    :param given: other columns of a finding.
+    :param given: further columns of a finding.
     """
     columns: list[Column] = []
     for field in FINDINGS.fields:
         if field.name == "severity":
             value = F.lit(str(SEVERITIES[code]))
         elif field.name == "code":
-            value = F.lit(str(code))
+            value = F.coalesce(given.get("other", F.lit(None)), F.lit(str(code)))
         elif field.name == "detail":
             value = detail
         elif field.name in given:
@@ -66,3 +68,12 @@ def sentence(text: str, **values: Column | str) -> Column:
 def observed(ms: Column) -> Column:
     """`observedAt` of ms since the epoch."""
     return F.timestamp_millis(ms)
+
+
+def kept(frame: DataFrame) -> DataFrame:
+    """
+    The same, computed once and kept on disk.
+
+    What an earlier job of this session kept of an equal plan may be of a store as it was then.
+    """
+    return frame.unpersist().persist(StorageLevel.DISK_ONLY)

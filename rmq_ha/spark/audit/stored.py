@@ -57,7 +57,8 @@ def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
     """
     options = {"subscribe": ",".join(topics)} if topics else {}
     if isinstance(place, StorePlace):
-        return {"path": place.uri, **options}
+        # The log itself, not what its consume queues point to: both may be wrong.
+        return {"path": place.uri, "scan": "files", **options}
     if isinstance(place, NamesrvPlace):
         if not topics:
             options["subscribePattern"] = ".*"

@@ -1,0 +1,330 @@
+"""What the audit finds, on small worlds whose faults are known, beside a plain-Python oracle."""
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import functions as F
+
+from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.spark.audit import delivery, halves, keys, queues, windows
+from rmq_ha.spark.audit.ledgers import read_ledger
+from rmq_ha.spark.audit.rules import latency_column, latency_floor
+from rmq_ha.spark.result import CannotDecide
+
+T0 = 1_700_000_000_000
+ROWS = (
+    "brokerName string, topic string, queueId int, queueOffset long, commitLogOffset long,"
+    " id string, sysFlag int, bornMs long, storedMs long, storeSize int, crcOk boolean,"
+    " bodyCRC int, reconsumeTimes int, tags string"
+)
+LEDGER = (
+    "topic string, id string, atMs long, status string, brokerName string, queueId int,"
+    " queueOffset long, orderKey string, sequence long, group string, reconsumeTimes long"
+)
+
+
+class Row(NamedTuple):
+    topic: str = "t"
+    queue: int = 0
+    offset: int = 0
+    id: str | None = None
+    ms: int = T0
+    crc: int = 7
+    sys_flag: int = 0
+    tags: str | None = None
+    broker: str = ""
+
+
+class Sent(NamedTuple):
+    topic: str | None = "t"
+    id: str = ""
+    ms: int | None = T0
+    status: str | None = "SEND_OK"
+    order_key: str | None = None
+    sequence: int | None = None
+    group: str = "g"
+    queue: int | None = None
+    offset: int | None = None
+    times: int = 0
+
+
+def log(spark: Any, rows: list[Row]) -> Any:
+    """Records one after the other."""
+    return spark.createDataFrame(
+        [
+            (row.broker, row.topic, row.queue, row.offset, 100 * place, row.id, row.sys_flag,
+             row.ms, row.ms + 5, 100, True, row.crc, 0, row.tags)
+            for place, row in enumerate(rows)
+        ],
+        ROWS,
+    )  # fmt: skip
+
+
+def ledger(spark: Any, rows: list[Sent]) -> Any:
+    return spark.createDataFrame(
+        [
+            (row.topic, row.id, row.ms, row.status, None, row.queue, row.offset, row.order_key,
+             row.sequence, row.group, row.times)
+            for row in rows
+        ],
+        LEDGER,
+    )  # fmt: skip
+
+
+def found(frame: Any) -> list[tuple[Any, ...]]:
+    """Code, topic, queue, offset."""
+    rows = frame.select("code", "topic", "queueId", "queueOffset").collect()
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+# ---------------------------------------------------------------- queues
+
+
+def damaged(random: Random, size: int) -> list[int]:
+    """Offsets of a queue in the order of the log, with faults."""
+    offsets = list(range(size))
+    for _ in range(random.randrange(4)):
+        kind = random.choice(["lose", "double", "swap", "restart"])
+        at = random.randrange(1, len(offsets) - 2)
+        if kind == "lose":
+            del offsets[at : at + random.randrange(1, 4)]
+        elif kind == "double":
+            offsets.insert(random.randrange(at + 1, len(offsets)), offsets[at])
+        elif kind == "swap":
+            offsets[at], offsets[at + 1] = offsets[at + 1], offsets[at]
+        else:
+            offsets = offsets[:at] + list(range(size))
+    return offsets
+
+
+def oracle(offsets: list[int]) -> Counter[tuple[str, int]]:
+    """The rules of docs/spark.md, one record after the other."""
+    lives: list[list[list[int]]] = [[]]
+    result: Counter[tuple[str, int]] = Counter()
+    before = None
+    for place, offset in enumerate(offsets):
+        if before is not None and offset == 0:
+            lives.append([])
+            result["QUEUE_RESTARTED", 0] += 1
+        if before is not None and offset == before + 1:
+            lives[-1][-1][1] = offset
+        else:
+            lives[-1].append([offset, offset, place, -1 if before is None else before])
+        before = offset
+    for number, life in enumerate(lives):
+        covered = -1
+        for first, last, _, previous in sorted(life, key=lambda run: (run[0], run[2])):
+            is_start = first == 0 and previous >= 0
+            if first > covered + 1:
+                result["GAP", covered + 1] += 1
+            if first <= covered:
+                result["OFFSET_TWICE", first] += 1
+            elif previous >= first and not is_start and (number or previous >= 0):
+                result["SWAPPED", first] += 1
+            covered = max(covered, last)
+    return result
+
+
+def test_gaps_twins_and_swaps_are_found_where_they_are(spark: Any) -> None:
+    """Forty queues with random faults, mixed into one log: exactly what the oracle says."""
+    random = Random(7)
+    queues_of = {number: damaged(random, 20) for number in range(40)}
+    left = {number: list(offsets) for number, offsets in queues_of.items()}
+    rows = []
+    while left:
+        number = random.choice(sorted(left))
+        rows.append(Row(queue=number, offset=left[number].pop(0)))
+        if not left[number]:
+            del left[number]
+    rows += [Row(queue=99, offset=0, sys_flag=4), Row(queue=99, offset=0, sys_flag=12)]
+    runs = queues.runs(log(spark, rows)).persist()
+    result: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
+    for code, _, queue, offset in found(queues.queue_findings(runs, [""])):
+        result[queue][code, offset] += 1
+    expected = {number: oracle(offsets) for number, offsets in queues_of.items()}
+    assert {q: c for q, c in result.items() if c} == {q: c for q, c in expected.items() if c}
+    assert sum(map(len, expected.values())) > 40
+    # Without knowing that the log is whole, a queue may begin anywhere.
+    late = spark.createDataFrame(runs.where("queueId = 99").rdd, runs.schema)
+    assert found(queues.queue_findings(late)) == []
+
+
+# ---------------------------------------------------------------- ids
+
+
+def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
+    """Each kind of topic has its own idea of "twice"; the edges of the view raise no alarm."""
+    rows = [
+        Row(offset=0, id="A"),
+        Row(queue=1, offset=0, id="B"),
+        Row(queue=1, offset=1, id="A"),  # twice
+        Row(offset=1, id="C", crc=1),
+        Row(offset=2, id="C", crc=2),  # another message
+        Row(SCHEDULE_TOPIC, 2, 0, "D"),
+        Row(SCHEDULE_TOPIC, 2, 1, "D"),
+        Row("%RETRY%g", 0, 0, "D"),
+        Row("%RETRY%g", 0, 1, "D"),
+        Row("u", 0, 0, "A"),  # the same id in another topic is another message
+        Row(offset=3, id=None),
+        Row(offset=4, id=None),
+        Row(offset=5, id="S", ms=T0 + 500),
+        Row(offset=6, id="Z", ms=T0 + 60_000),
+    ]
+    stored = log(spark, rows)
+    twice = keys.duplicate_findings(stored, 2)
+    assert found(twice) == [("DUPLICATE", "t", 1, 1), ("KEY_REUSED", "t", 0, 2)]
+    (detail,) = [row.detail for row in twice.collect() if row.code == "DUPLICATE"]
+    assert "t/0@0" in detail
+
+    edges = keys.Edges(T0, T0 + 60_000, 10_000, whole=False)
+    sent = ledger(
+        spark,
+        [
+            Sent(id="A"), Sent(id="B"), Sent(id="D", ms=T0 + 12_000),
+            Sent(id="L1", ms=T0 + 20_000, status="FLUSH_SLAVE_TIMEOUT"),
+            Sent(id="L2", ms=None, status=None),
+            Sent(id="N", ms=T0 + 20_000, status="FAILED"),
+            Sent(id="old", ms=T0 + 9_999),
+            Sent(id="new", ms=T0 + 50_001),
+        ],
+    )  # fmt: skip
+    absent = keys.missing(keys.ledger_in_view(sent, edges), stored)
+    lost = keys.lost_findings(absent)
+    assert {row.msgId for row in lost.collect()} == {"L1", "L2"}
+    assert {row.id for row in absent.where("state = 'inFlight'").collect()} == {"new"}
+    strangers = keys.unproduced_findings(stored, sent).collect()
+    assert [(row.topic, row.actual, row.msgId) for row in strangers] == [("t", "3 messages", "C")]
+
+
+# ---------------------------------------------------------------- deliveries
+
+
+def test_deliveries_never_twice_late_or_of_what_is_gone(spark: Any) -> None:
+    rows = [Row(offset=n, id=f"a{n}", ms=T0 + n * 1_000, tags="X") for n in range(10)]
+    rows += [Row(queue=1, offset=n, id=f"b{n}", ms=T0 + n * 1_000, tags="Y") for n in range(4)]
+    rows += [Row(offset=10, id="tail", ms=T0 + 60_000)]
+    stored = log(spark, rows).persist()
+    got = [Sent(id=f"a{n}", ms=T0 + n * 1_000 + 50, queue=0, offset=n) for n in range(10)]
+    got[4] = got[4]._replace(id="a5", offset=5)
+    got[5] = got[5]._replace(id="a4", offset=4)  # late
+    del got[7]  # never
+    got += [Sent(id="a1", ms=T0 + 9_000, queue=0, offset=1)]  # twice
+    got += [Sent(id="a2", ms=T0 + 9_500, queue=0, offset=77, times=1)]  # a retry
+    got += [Sent(id="ghost", ms=T0 + 5_000, queue=0, offset=3)]
+    given = ledger(spark, got)
+    pairs = delivery.matched(given, stored).persist()
+    assert found(delivery.twice_findings(given)) == [("DELIVERED_TWICE", "t", 0, 1)]
+    never = delivery.never_findings(pairs, stored, 1_000, {})
+    assert found(never) == [("NEVER_DELIVERED", "t", 0, 7), ("NEVER_DELIVERED", "t", 1, 0)]
+    assert found(delivery.never_findings(pairs, stored, 1_000, {"g": ["X"]})) == [
+        ("NEVER_DELIVERED", "t", 0, 7)
+    ]
+    assert found(delivery.late_findings(pairs, ["g"])) == [("OUT_OF_ORDER", "t", 0, 4)]
+    assert found(delivery.late_findings(pairs, ["another"])) == []
+    edges = keys.Edges(T0, T0 + 60_000, 1_000, whole=True)
+    absent = keys.missing(keys.ledger_in_view(given, edges), stored)
+    bounds = spark.createDataFrame([("t", 0, 4)], "topic string, queueId int, least long")
+    assert found(delivery.gone_findings(absent, bounds, True)) == [("DELIVERED_LOST", "t", 0, 3)]
+    assert found(delivery.gone_findings(absent, bounds, False)) == []  # below the queue's least
+
+
+def test_a_sequence_keeps_its_order_and_its_queue(spark: Any) -> None:
+    stored = log(
+        spark,
+        [
+            Row(offset=0, id="k1"), Row(offset=1, id="k3"), Row(offset=2, id="k2"),
+            Row(offset=3, id="m1"), Row(queue=1, offset=0, id="m2"),
+            Row(offset=4, id="n2"), Row(offset=5, id="n1"),
+        ],
+    )  # fmt: skip
+    sent = ledger(
+        spark,
+        [Sent(id=f"k{n}", ms=T0 + n, order_key="k") for n in (1, 2, 3)]
+        + [Sent(id=f"m{n}", ms=T0, sequence=n, order_key="m") for n in (1, 2)]
+        + [Sent(id=f"n{n}", ms=T0, order_key="n") for n in (1, 2)],  # in the same ms: unknown
+    )
+    rows = delivery.misplaced_findings(sent, stored).collect()
+    assert sorted((row.msgId, row.actual) for row in rows) == [
+        ("k3", "in front of it"),
+        ("m1", "2 queues"),
+    ]
+
+
+# ---------------------------------------------------------------- transactions, windows, ledgers
+
+
+def test_half_messages_without_an_end(spark: Any) -> None:
+    """A mark on any copy, a committed message, or a broker that gave up ends a transaction."""
+    rows = [
+        Row(HALF_TOPIC, 0, 0, "open"),
+        Row(HALF_TOPIC, 0, 1, "marked"),
+        Row(HALF_TOPIC, 0, 2, "committed"),
+        Row(HALF_TOPIC, 0, 3, "open"),
+        Row(HALF_TOPIC, 0, 4, "given up"),
+        Row("t", 0, 0, "committed", sys_flag=8),
+        Row("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0, "given up"),
+        Row(HALF_TOPIC, 0, 5, "young", T0 + 590_000),
+        Row("t", 0, 1, "last", T0 + 600_000),
+    ]
+    marks = spark.createDataFrame([("", 0, 1)], "brokerName string, queueId int, queueOffset long")
+    (row,) = halves.open_findings(log(spark, rows), marks, T0 + 600_000).collect()
+    assert (row.msgId, row.queueOffset, row.severity) == ("open", 0, "WARN")
+    assert "2 times" in row.detail
+
+
+def test_windows_count_every_tier_by_when_messages_were_born(spark: Any) -> None:
+    rows = [Row(offset=n, id=f"a{n}", ms=T0 // 60_000 * 60_000 + n * 20_000) for n in range(6)]
+    stored = log(spark, rows)
+    sums = windows.summed(stored, 60_000)
+    sent = ledger(spark, [Sent(id=row.id or "", ms=row.ms) for row in rows])
+    got = ledger(
+        spark, [Sent(id=row.id or "", ms=row.ms + 5 + 40, offset=None) for row in rows[:4]]
+    )
+    tiers = windows.tiers(sums, sent, delivery.matched(got, stored), 60_000).persist()
+    counts = tiers.orderBy("window").select("produced", "stored", "delivered").collect()
+    assert [tuple(row) for row in counts] == [(3, 3, 3), (3, 3, 1)]
+    first = tiers.orderBy("window").first()
+    assert first.bornToStoredP99 == 5
+    assert first.storedToDeliveredP50 == 40
+    plots = windows.sections(tiers, 60_000, ledgers=["produced", "delivered"])
+    assert [len(plot.x) for plot in plots] == [2, 2, 2, 2]
+    assert windows.topics_table(tiers).rows == [("t", 6, 6, 4, 600)]
+    values = [(ms,) for ms in (-5, 0, 63, 64, 999, 5_000, 70_000, 9_999_999, 1 << 33)]
+    frame = spark.createDataFrame(values, "ms long")
+    shown = frame.select("ms", latency_column(F.col("ms")).alias("shown")).collect()
+    assert all(row.shown == latency_floor(row.ms) for row in shown)
+
+
+def test_ledgers_of_every_spelling(spark: Any, tmp_path: Path) -> None:
+    """Ours, `rmqha-admin --json`'s, times as numbers and text, a torn last line, Parquet."""
+    lines = [
+        json.dumps({"topic": "t", "msgId": "A", "sentAt": T0, "status": "SEND_OK"}),
+        json.dumps({"status": "SEND_OK", "msg_id": "B,C", "queue_offset": 7, "queue_id": 1}),
+        json.dumps({"topic": "t", "uniqKey": "D", "sent_at": "2023-11-14T22:13:20Z"}),
+        json.dumps({"topic": "t", "sentAt": T0}),
+        '{"topic": "t", "msgI',
+    ]
+    path = tmp_path / "sent.jsonl"
+    path.write_text("\n".join(lines))
+    read = read_ledger(spark, str(path), "sentAt", "uniqKey")
+    rows = {row.id: row for row in read.rows.collect()}
+    assert set(rows) == {"A", "B", "C", "D"}
+    assert read.unusable == 2
+    assert rows["A"].atMs == rows["D"].atMs == T0
+    assert (rows["C"].queueId, rows["C"].queueOffset, rows["C"].topic) == (1, 7, None)
+    parquet = tmp_path / "given"
+    spark.sql(
+        "select 'g' as group, 't' as topic, 'A' as msgId, timestamp_millis(1700000000000L)"
+        " as deliveredAt, 3 as queueId"
+    ).write.parquet(str(parquet))
+    (row,) = read_ledger(spark, str(parquet), "deliveredAt", "uniqKey").rows.collect()
+    assert (row.group, row.atMs, row.queueId, row.reconsumeTimes) == ("g", T0, 3, 0)
+    with pytest.raises(CannotDecide, match="cannot be read"):
+        read_ledger(spark, str(tmp_path / "none.jsonl"), "sentAt", "uniqKey")
+    path.write_text('{"what":1}\n')
+    with pytest.raises(CannotDecide, match="msgId"):
+        read_ledger(spark, str(path), "sentAt", "uniqKey")
