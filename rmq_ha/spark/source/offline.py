@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.keeping import kept
@@ -143,9 +144,19 @@ class FileWanted:
     def __init__(self, options: SourceOptions, spans: Spans | None) -> None:
         self._topics = options.subscription
         self._spans = spans
+        self._only_queued = options.scan != "files"
 
     def select(self, records: Records) -> Records:
-        """Only those that are subscribed to, and within the offsets that are wanted."""
+        """
+        Only those that are subscribed to, and within the offsets that are wanted.
+
+        Where the user did not ask for files, prepared and rolled-back messages of producers that
+        write these flags themselves are left out: no queue has them.
+        """
+        if self._only_queued and len(records):
+            hidden = records.stored_sys_flag & TRANSACTION_PREPARED != 0
+            if hidden.any():
+                records = records.select(~hidden)
         if (self._topics.is_everything and self._spans is None) or not len(records):
             return records
         topics = records.topics().dictionary_encode()

@@ -47,7 +47,18 @@ SOURCE_NAMES = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-"""What a read understands, beside `tls.*`."""
+"""What a read understands, beside `TLS_NAMES`."""
+TLS_NAMES = (
+    "tls.enable",
+    "tls.client.authServer",
+    "tls.client.certPath",
+    "tls.client.keyPath",
+    "tls.client.keyPassword",
+    "tls.client.trustCertPath",
+    "tls.config.file",
+    "tls.test.mode.enable",
+)
+"""RocketMQ's keys, for reads and for sinks."""
 ALIASES = {
     "rocketmq.namesrv.addr": "namesrv",
     "nameServer": "namesrv",
@@ -77,20 +88,19 @@ def by_name(
     """
     The options under their own names; case does not matter. Keys of Spark itself are left out.
 
-    :param names: what is understood; any `tls.*` is too.
+    :param names: what is understood; `TLS_NAMES` are too.
     :raises WrongUsage: an option is unknown (says what was probably meant), or given twice with
         different values.
     """
-    spelt = {name.lower(): name for name in (*names, *_OF_SPARK)}
+    spelt = {name.lower(): name for name in (*names, *TLS_NAMES, *_OF_SPARK)}
     spelt |= {alias.lower(): name for alias, name in aliases.items()}
     not_here = {name.lower(): why for name, why in _NOT_HERE.items()}
     found: dict[str, str] = {}
     keys: dict[str, str] = {}
     for key, value in given.items():
-        low = key.lower()
-        name = low if low.startswith("tls.") else spelt.get(low)
+        name = spelt.get(key.lower())
         if name is None:
-            raise WrongUsage(_unknown(key, not_here.get(low), names, aliases))
+            raise WrongUsage(_unknown(key, not_here.get(key.lower()), names, aliases))
         if name in _OF_SPARK:
             continue
         if found.get(name, value) != value:
@@ -105,8 +115,8 @@ def by_name(
 def _unknown(key: str, why: str | None, names: tuple[str, ...], aliases: Mapping[str, str]) -> str:
     if why is not None:
         return f"option {key}: {why}"
-    spelt = {name.lower(): name for name in (*aliases, *names)}
+    spelt = {name.lower(): name for name in (*aliases, *names, *TLS_NAMES)}
     near = get_close_matches(key.lower(), spelt, n=1, cutoff=0.6)
     if near:
         return f"there is no option {key!r}; did you mean {spelt[near[0]]!r}?"
-    return f"there is no option {key!r}; there are {', '.join(names)} and tls.*"
+    return f"there is no option {key!r}; there are {', '.join(names)}, and tls.*"

@@ -134,6 +134,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     """
     known = by_name(given)
     _check_place(known)
+    _check_scan(known)
     table = _choice(known, "table", TABLES)
     if table != MESSAGES:
         _check_table(known, table, streaming)
@@ -231,6 +232,14 @@ def _check_place(known: dict[str, str]) -> None:
     if "brokerAddr" in places and known.get("table", MESSAGES).lower() == MESSAGES:
         raise WrongUsage(
             "brokerAddr is for tables; messages are found through a name server: give namesrv"
+        )
+
+
+def _check_scan(known: dict[str, str]) -> None:
+    if known.get("scan", "").lower() == "files" and "maxRecordsPerPartition" in known:
+        raise WrongUsage(
+            "maxRecordsPerPartition cuts queues, scan=files reads files: give splitSize, or"
+            " scan=queues"
         )
 
 

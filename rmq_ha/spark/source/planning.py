@@ -213,10 +213,7 @@ def _bundled(pieces: list[QueueRange], most: int) -> list[tuple[QueueRange, ...]
     together = 0
     for each in pieces:
         size = each.stop - each.start
-        if size >= most:
-            found.append((each,))
-            continue
-        if together + size > most:
+        if small and together + size > most:
             found.append(tuple(small))
             small, together = [], 0
         small.append(each)
