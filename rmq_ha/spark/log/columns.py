@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.errors import ProtocolViolation
-from rmq_ha.spark.log.shape import Bytes, Flags, Ints
+from rmq_ha.spark.log.shape import Bytes, Flags, Ints, windows
 
 _TIME = pa.timestamp("us", "UTC")
 _MAX_MS = (1 << 63) // 1000 - 1
@@ -63,12 +63,26 @@ def times(ms: Ints) -> Any:
     return pa.array(np.clip(ms, -_MAX_MS, _MAX_MS) * 1000).cast(_TIME)
 
 
+class NotUtf8(ValueError):
+    """Bytes that are no text."""
+
+
 def take_bytes(data: Bytes, starts: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
     """The pieces one behind the other, and where each begins, with the end: for short pieces."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
+    count = len(starts)
+    offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
+    total = int(offsets[-1])
+    width = int(lengths.max(initial=0))
+    if not total:
+        return np.empty(0, np.uint8), offsets
+    if count * width <= 4 * total + 4096 and int(starts.max()) + width <= len(data):
+        table = windows(data, starts, width)
+        if count * width == total:
+            return table.ravel(), offsets
+        return table[np.arange(width) < lengths[:, None]], offsets
     index = np.repeat(starts - offsets[:-1], lengths)
-    index += np.arange(int(offsets[-1]), dtype=np.int64)
+    index += np.arange(total, dtype=np.int64)
     return data[index], offsets
 
 
@@ -80,8 +94,7 @@ def text(data: Bytes, starts: Ints, lengths: Ints, present: Flags | None = None)
     """
     if present is not None:
         lengths = np.where(present, lengths, 0)
-    content, offsets = take_bytes(data, starts, lengths)
-    return text_of(content, offsets, present)
+    return text_of(*take_bytes(data, starts, lengths), present)
 
 
 def text_of(content: Bytes, offsets: Ints, present: Flags | None = None) -> Any:
@@ -91,37 +104,60 @@ def text_of(content: Bytes, offsets: Ints, present: Flags | None = None) -> Any:
     :param offsets: where each begins, with the end; all together below 2 GiB.
     """
     nulls = None if present is None or present.all() else present
-    bits = None if nulls is None else pa.py_buffer(np.packbits(nulls, bitorder="little"))
-    array = pa.StringArray.from_buffers(
+    array = _unchecked(content, offsets, nulls)
+    return array if _is_utf8(array, content) else _repaired(content, offsets, nulls)
+
+
+def strict_text(data: Bytes, starts: Ints, lengths: Ints) -> Any:
+    """
+    A text for each piece.
+
+    :raises NotUtf8: one is none.
+    """
+    content, offsets = take_bytes(data, starts, lengths)
+    array = _unchecked(content, offsets, None)
+    if not _is_utf8(array, content):
+        raise NotUtf8
+    return array
+
+
+def _unchecked(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
+    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.StringArray.from_buffers(
         len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content), bits
     )
-    if len(content) and content.max() > 127:
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid:
-            return _repaired(content, offsets, nulls)
-    return array
+
+
+def _is_utf8(array: Any, content: Bytes) -> bool:
+    if not len(content) or content.max() < 128:
+        return True
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
     data = content.tobytes()
-    ends = offsets.tolist()
     found: list[str | None] = [
-        data[start:end].decode("utf-8", "replace") for start, end in pairwise(ends)
+        data[start:end].decode("utf-8", "replace") for start, end in pairwise(offsets.tolist())
     ]
     if present is not None:
         found = [value if there else None for value, there in zip(found, present, strict=True)]
     return pa.array(found, pa.string())
 
 
-def binary(pieces: Iterable[Any]) -> Any:
-    """Binary values, copied once; all together below 2 GiB."""
-    held = list(pieces)
-    offsets = np.zeros(len(held) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, held), np.int32, len(held)), out=offsets[1:])
-    return pa.BinaryArray.from_buffers(
-        pa.binary(), len(held), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(held))]
-    )
+def binary(pieces: Iterable[Any], lengths: Ints) -> Any:
+    """
+    Binary values, copied once; all together below 2 GiB.
+
+    :param lengths: of the pieces.
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(pieces))]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), buffers)
 
 
 def repeated(value: str | None, count: int) -> Any:

@@ -14,36 +14,84 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.model.properties import decode_properties
-from rmq_ha.spark.log.columns import ARROW, text
-from rmq_ha.spark.log.shape import Bytes, Ints, as_bytes
+from rmq_ha.spark.log.columns import ARROW, NotUtf8, strict_text, text
+from rmq_ha.spark.log.shape import Bytes, Flags, Ints, as_bytes, windows
 
-_END = b"\x02"
-_NAME_END = b"\x01"
+_CUT = 2
+_NAME_END = 1
+_SPARE = 8
+"""Bytes behind each string, so that a look at 8 bytes of a name does not leave the data."""
+_FEW = 32
 
 
 class Pieces(NamedTuple):
     """
-    The property strings one behind the other, each with 0x02 before and behind it.
+    Property strings, cut; each begins and ends with a cut of its own.
 
-    :ivar data: these bytes, and 16 more, so that a look at a name does not leave them.
-    :ivar starts: where each record's string begins.
-    :ivar cuts: where the 0x02 are.
+    :ivar data: the strings, with other bytes between them.
+    :ivar strings: where each record's string begins.
+    :ivar lengths: bytes of each string.
+    :ivar rows: which record each piece belongs to, ascending.
+    :ivar starts: where each piece begins.
+    :ivar stops: where it ends.
+    :ivar heads: its first 8 bytes as a number.
     """
 
     data: Bytes
+    strings: Ints
+    lengths: Ints
+    rows: Ints
     starts: Ints
-    cuts: Ints
+    stops: Ints
+    heads: Any
 
 
 def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
-    """The property strings that lie between these positions of the buffer."""
+    """The property strings that lie between these positions of the buffer, one a record."""
+    data = as_bytes(buffer)
+    lengths = ends - begins
+    count = len(begins)
+    width = int(lengths.max(initial=0)) + 2 + _SPARE
+    total = int(lengths.sum())
+    if count and count * width < 4 * total + 4096 and int(begins.max()) + width <= len(data):
+        flat, strings = _side_by_side(data, begins, lengths, width)
+    else:
+        flat, strings = _joined(buffer, begins, ends)
+    is_cut = flat == _CUT
+    cuts = np.flatnonzero(is_cut)
+    numbers = np.searchsorted(cuts, strings - 1)
+    is_first = np.zeros(len(cuts) + 1, np.bool_)
+    is_first[numbers] = True
+    is_first[-1] = True
+    opens = ~is_first[1:]  # the cut before a string's end, and each before it
+    starts = cuts[opens] + 1
+    stops = cuts[np.flatnonzero(opens) + 1]
+    counts = np.diff(numbers, append=len(cuts)) - 1
+    rows = np.repeat(np.arange(count), counts)
+    heads = windows(flat, starts, 8).view("<u8").ravel()
+    return Pieces(flat, strings, lengths, rows, starts, stops, heads)
+
+
+def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple[Bytes, Ints]:
+    """Each string in a row of the same width: quick where they are about equally long."""
+    table = windows(data, begins - 1, width)
+    table *= np.arange(width) <= lengths[:, None]  # what is not of the string is zero
+    table[:, 0] = _CUT
+    firsts = np.arange(len(begins)) * width
+    flat = table.ravel()
+    flat[firsts + lengths + 1] = _CUT
+    return flat, firsts + 1
+
+
+def _joined(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
     view = memoryview(buffer)
+    cut = bytes((_CUT,))
     parts = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-    data = as_bytes(b"".join((_END, _END.join(parts), _END, bytes(16))))
-    starts = np.ones(len(begins) + 1, np.int64)
-    np.cumsum(ends - begins + 1, out=starts[1:])
-    starts[1:] += 1
-    return Pieces(data, starts[:-1], np.flatnonzero(data[:-16] == 2))
+    flat = as_bytes(b"".join((cut, (cut + cut).join(parts), cut, bytes(_SPARE))))
+    strings = np.ones(len(begins) + 1, np.int64)
+    np.cumsum(ends - begins + 2, out=strings[1:])
+    strings[1:] += 1
+    return flat, strings[:-1]
 
 
 def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
@@ -52,21 +100,22 @@ def values_of(pieces: Pieces, name: bytes) -> tuple[Ints, Ints]:
 
     :param name: ASCII.
     """
-    count = len(pieces.starts)
+    count = len(pieces.strings)
     starts, lengths = np.full(count, -1, np.int64), np.zeros(count, np.int64)
-    wanted = as_bytes(name + _NAME_END)
-    cuts = pieces.cuts[:-1]
-    hits = np.ones(len(cuts), np.bool_)
-    for index, byte in enumerate(wanted):
-        hits &= pieces.data[cuts + 1 + index] == byte
-    found = np.flatnonzero(hits)
-    begin = cuts[found] + 1 + len(wanted)
-    length = pieces.cuts[found + 1] - begin
+    wanted = name + bytes((_NAME_END,))
+    mask = (1 << 8 * min(len(wanted), 8)) - 1
+    found = np.flatnonzero(
+        pieces.heads & np.uint64(mask) == np.uint64(int.from_bytes(wanted[:8], "little"))
+    )
+    for index in range(8, len(wanted)):
+        there = pieces.starts[found] + index
+        found = found[pieces.data[np.minimum(there, len(pieces.data) - 1)] == wanted[index]]
+    begin = pieces.starts[found] + len(wanted)
+    length = pieces.stops[found] - begin
     filled = length > 0
-    begin, length = begin[filled], length[filled]
-    rows = np.searchsorted(pieces.starts, begin, "right") - 1
-    starts[rows] = begin  # of several the last one stays
-    lengths[rows] = length
+    rows = pieces.rows[found[filled]]
+    starts[rows] = begin[filled]  # of several the last one stays
+    lengths[rows] = length[filled]
     return starts, lengths
 
 
@@ -78,10 +127,80 @@ def text_values(pieces: Pieces, name: bytes) -> Any:
 
 def maps_of(pieces: Pieces) -> Any:
     """All properties as an Arrow array of maps."""
-    data = pieces.data[:-16].tobytes()
-    ends = [*(pieces.starts[1:] - 1).tolist(), len(data) - 1]
+    name_ends = _name_ends(pieces)
+    good = (name_ends > pieces.starts) & (name_ends + 1 < pieces.stops)
+    rows, starts, stops = pieces.rows[good], pieces.starts[good], pieces.stops[good]
+    name_ends = name_ends[good]
+    last = _last_of_name(pieces, rows, starts, name_ends, pieces.heads[good])
+    if not last.all():
+        rows, starts, stops = rows[last], starts[last], stops[last]
+        name_ends = name_ends[last]
+    try:
+        names = strict_text(pieces.data, starts, name_ends - starts)
+    except NotUtf8:
+        return _slow_maps(pieces)  # two names may become one when they are repaired
+    values = text(pieces.data, name_ends + 1, stops - name_ends - 1)
+    offsets = np.zeros(len(pieces.strings) + 1, np.int32)
+    np.cumsum(np.bincount(rows, minlength=len(pieces.strings)), out=offsets[1:])
+    return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(ARROW["properties"])
+
+
+def _name_ends(pieces: Pieces) -> Ints:
+    """Where each piece's first 0x01 is; where it has none, somewhere behind it."""
+    ends = np.flatnonzero(pieces.data == _NAME_END)
+    if len(ends) == len(pieces.starts):
+        inside = (pieces.starts <= ends) & (ends < pieces.stops)
+        if inside.all():  # exactly one each
+            return ends
+    ends = np.append(ends, len(pieces.data))
+    found: Ints = ends[np.searchsorted(ends, pieces.starts)]
+    return found
+
+
+def _last_of_name(pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, heads: Any) -> Flags:
+    """Whether no later piece of the same record has the same name."""
+    last = np.ones(len(rows), np.bool_)
+    lengths = name_ends - starts
+    marks = heads & _MASKS[np.minimum(lengths, 8)]
+    marks = (marks ^ lengths.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    marks += rows.astype(np.uint64)
+    longest = int(np.bincount(rows).max(initial=0))
+    if longest <= _FEW:
+        for step in range(1, longest):
+            same = np.flatnonzero(marks[step:] == marks[:-step])
+            if len(same):
+                last[same[_are_same(pieces, rows, starts, name_ends, same, same + step)]] = False
+        return last
+    order = np.argsort(marks, kind="stable")
+    seen: set[tuple[int, bytes]] = set()
+    same = np.flatnonzero(marks[order][1:] == marks[order][:-1])
+    for index in sorted({*order[same].tolist(), *order[same + 1].tolist()}, reverse=True):
+        name = int(rows[index]), pieces.data[starts[index] : name_ends[index]].tobytes()
+        last[index] = name not in seen
+        seen.add(name)
+    return last
+
+
+def _are_same(
+    pieces: Pieces, rows: Ints, starts: Ints, name_ends: Ints, one: Ints, other: Ints
+) -> Flags:
+    """Whether two names are those of one record and equal."""
+    lengths = name_ends[one] - starts[one]
+    found: Flags = (rows[one] == rows[other]) & (lengths == name_ends[other] - starts[other])
+    longest = int(lengths[found].max(initial=0))
+    for index in range(longest):
+        at = np.minimum(index, lengths)
+        found &= pieces.data[starts[one] + at] == pieces.data[starts[other] + at]
+    return found
+
+
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+
+
+def _slow_maps(pieces: Pieces) -> Any:
+    data = pieces.data.tobytes()
     rows = [
-        list(decode_properties(data[start:end].decode("utf-8", "replace")).items())
-        for start, end in zip(pieces.starts.tolist(), ends, strict=True)
+        list(decode_properties(data[start : start + length].decode("utf-8", "replace")).items())
+        for start, length in zip(pieces.strings.tolist(), pieces.lengths.tolist(), strict=True)
     ]
     return pa.array(rows, ARROW["properties"])

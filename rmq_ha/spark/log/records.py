@@ -6,11 +6,12 @@ Spec: store.md, sections 2.1 to 2.5. What a body and a sysFlag are when the body
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmq_ha.client.messages import UndecodableBody, inflate
 from rmq_ha.errors import CorruptRecord
@@ -19,7 +20,18 @@ from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
 from rmq_ha.spark.log.columns import binary, repeated, schema_of, text, text_of, times
 from rmq_ha.spark.log.pieces import Pieces, maps_of, pieces_of, text_values
-from rmq_ha.spark.log.shape import Bytes, Flags, Ints, Shape, as_bytes, fields, shape_of
+from rmq_ha.spark.log.shape import (
+    HEAD_V4,
+    Bytes,
+    Flags,
+    Ints,
+    Shape,
+    as_bytes,
+    fields,
+    head_field,
+    shape_of,
+    windows,
+)
 from rmq_ha.store.format.commitlog import CRC_MASK, MESSAGE_MAGIC, crc32
 
 MAX_BATCH_ROWS = 8192
@@ -36,10 +48,13 @@ class Records:
     :ivar positions: of the records in the buffer.
     """
 
-    def __init__(self, buffer: Any, base: int, positions: Ints) -> None:
+    def __init__(self, buffer: Any, base: int, positions: Ints, shape: Shape | None = None) -> None:
+        """:param shape: what a walk found out already."""
         self.buffer = buffer
         self.base = base
         self.positions = positions
+        if shape is not None:
+            self.shape = shape
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -50,7 +65,9 @@ class Records:
 
         :param mask: flags, one for each record, or a slice.
         """
-        return Records(self.buffer, self.base, self.positions[mask])
+        known: Shape | None = self.__dict__.get("shape")
+        shape = None if known is None else known.of(mask)
+        return Records(self.buffer, self.base, self.positions[mask], shape)
 
     @cached_property
     def data(self) -> Bytes:
@@ -60,16 +77,30 @@ class Records:
     @cached_property
     def shape(self) -> Shape:
         """Where their parts are."""
-        return shape_of(self.data, self.positions, self.sizes)
+        sizes = fields(self.data, self.positions, ">i4").astype(np.int64)
+        return shape_of(self.data, self.positions, sizes)
 
     def _field(self, at: int, dtype: str) -> Any:
-        return fields(self.data, self.positions + at, dtype)
+        return head_field(self.shape.heads, at, dtype)
+
+    def _behind(self, at: int, dtype: str) -> Any:
+        """
+        A field behind the hosts.
+
+        :param at: where it is with two IPv4 hosts.
+        """
+        if self._is_v4:
+            return self._field(at, dtype)
+        return fields(self.data, self.shape.body - (HEAD_V4 - at), dtype)
+
+    @cached_property
+    def _is_v4(self) -> bool:
+        return not self.shape.hosts.any()
 
     @cached_property
     def sizes(self) -> Ints:
         """Bytes of each record."""
-        found: Ints = self._field(0, ">i4").astype(np.int64)
-        return found
+        return self.shape.end - self.positions
 
     @property
     def body_crc(self) -> Any:
@@ -117,17 +148,19 @@ class Records:
     @property
     def store_timestamp(self) -> Any:
         """The broker's clock, ms."""
+        if self._is_v4:
+            return self._field(56, ">i8")
         return fields(self.data, self._after_born, ">i8")
 
     @property
     def reconsume_times(self) -> Any:
         """How often a consumer gave it back."""
-        return fields(self.data, self.shape.body - 16, ">i4")
+        return self._behind(72, ">i4")
 
     @property
     def prepared_transaction_offset(self) -> Any:
         """Of a committed transaction: where its half message is."""
-        return fields(self.data, self.shape.body - 12, ">i8")
+        return self._behind(76, ">i8")
 
     @property
     def body_length(self) -> Ints:
@@ -152,14 +185,16 @@ class Records:
         rows = np.zeros(len(self), np.int32)
         names: list[str] = []
         for width, mine in ((8, ~is_v6), (20, is_v6)):
-            if not mine.any():
-                continue
-            raw = np.ascontiguousarray(
-                np.lib.stride_tricks.sliding_window_view(self.data, width)[at[mine]]
-            )
-            unique, inverse = np.unique(raw.view(f"V{width}").ravel(), return_inverse=True)
-            rows[mine] = inverse + len(names)
-            names += [_host_text(value.tobytes()) for value in unique]
+            if mine.any():
+                raw = windows(self.data, at[mine], width)
+                kind = "<u8" if width == 8 else f"S{width + 1}"
+                if width != 8:  # S drops zeros at the end
+                    raw = np.pad(raw, ((0, 0), (0, 1)), constant_values=1)
+                unique, inverse = np.unique(raw.view(kind).ravel(), return_inverse=True)
+                rows[mine] = inverse + len(names)
+                names += [_host_text(value.tobytes()[:width]) for value in unique]
+        if len(names) == 1:
+            return repeated(names[0], len(self))
         return pa.array(names, pa.string()).take(pa.array(rows))
 
     def topics(self) -> Any:
@@ -181,9 +216,7 @@ class Records:
     def msg_id(self) -> Any:
         """Arrow texts: the producer's id, else the offsetMsgId."""
         found = self.uniq_key
-        if not found.null_count:
-            return found
-        return found.fill_null("") if not len(self) else _coalesce(found, self.offset_msg_id)
+        return pc.coalesce(found, self.offset_msg_id) if found.null_count else found
 
     @property
     def offset_msg_id(self) -> Any:
@@ -196,51 +229,51 @@ class Records:
         content = np.empty(int(offsets[-1]), np.uint8)
         for size, mine in ((8, ~is_v6), (20, is_v6)):
             if mine.any():
-                windows = np.lib.stride_tricks.sliding_window_view
-                host = windows(self.data, size)[at[mine]]
-                place = windows(self.data, 8)[self.positions[mine] + 28]
+                host = windows(self.data, at[mine], size)
+                place = windows(self.data, self.positions[mine] + 28, 8)
                 digits = _HEX[np.concatenate((host, place), axis=1)].view(np.uint8)
                 index = offsets[:-1][mine][:, None] + np.arange((size + 8) * 2)
                 content[index] = digits
         return text_of(content, offsets)
 
+    @cached_property
+    def _stored_bodies(self) -> list[Any]:
+        view, shape = memoryview(self.buffer), self.shape
+        starts, ends = shape.body.tolist(), shape.body_end.tolist()
+        return [view[start:end] for start, end in zip(starts, ends, strict=True)]
+
     def crc_ok(self) -> Flags:
         """Whether each body is the one that its CRC was made of."""
-        view = memoryview(self.buffer)
-        shape, check = self.shape, crc32
-        found = np.fromiter(
-            (
-                check(view[start:end])
-                for start, end in zip(shape.body.tolist(), shape.body_end.tolist(), strict=True)
-            ),
-            np.uint32,
-            len(self),
-        )
-        right: Flags = (found & CRC_MASK) == self.body_crc.astype(np.int64)
-        right |= shape.body == shape.body_end
+        found = np.fromiter(map(crc32, self._stored_bodies), np.uint32, len(self))
+        right: Flags = (found & CRC_MASK) == self.body_crc.view(np.uint32)
+        right |= self.shape.body == self.shape.body_end
         return right
 
     def bodies(self) -> list[Any]:
         """Decompressed, where they are compressed and can be; else a view of the buffer."""
-        view = memoryview(self.buffer)
-        shape = self.shape
-        found: list[Any] = [
-            view[start:end]
-            for start, end in zip(shape.body.tolist(), shape.body_end.tolist(), strict=True)
-        ]
+        if not self._inflated:
+            return self._stored_bodies
+        found = self._stored_bodies.copy()
         for row, body in self._inflated.items():
             found[row] = body
         return found
 
+    def _binary_bodies(self) -> Any:
+        lengths = self.body_length
+        for row, body in self._inflated.items():
+            lengths[row] = len(body)
+        return binary(self.bodies(), lengths)
+
     @cached_property
     def _inflated(self) -> dict[int, bytes]:
         """Row to decompressed body."""
-        view, shape, flags = memoryview(self.buffer), self.shape, self.stored_sys_flag
+        flags = self.stored_sys_flag
+        rows = np.flatnonzero(flags & COMPRESSED).tolist()
+        bodies = self._stored_bodies if rows else []
         found: dict[int, bytes] = {}
-        for row in np.flatnonzero(flags & COMPRESSED).tolist():
+        for row in rows:
             try:
-                stored = bytes(view[int(shape.body[row]) : int(shape.body_end[row])])
-                found[row] = inflate(stored, int(flags[row]))
+                found[row] = inflate(bytes(bodies[row]), int(flags[row]))
             except UndecodableBody:
                 pass  # stays as it is, and so does its flag
         return found
@@ -325,14 +358,9 @@ def records_of(data: bytes) -> Records:
 _HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
 
 
+@lru_cache(maxsize=1 << 16)
 def _host_text(raw: bytes) -> str:
     return str(Address(raw[:-4], int.from_bytes(raw[-4:], "big", signed=True)))
-
-
-def _coalesce(first: Any, second: Any) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.coalesce(first, second)
 
 
 _COLUMN: dict[str, Callable[[Records], Any]] = {
@@ -343,7 +371,7 @@ _COLUMN: dict[str, Callable[[Records], Any]] = {
     "msgId": lambda records: records.msg_id,
     "keys": lambda records: text_values(records.pieces, KEYS.encode()),
     "tags": lambda records: text_values(records.pieces, TAGS.encode()),
-    "body": lambda records: binary(records.bodies()),
+    "body": Records._binary_bodies,
     "properties": lambda records: maps_of(records.pieces),
     "flag": lambda records: pa.array(records.flag),
     "sysFlag": lambda records: pa.array(records.sys_flag),

@@ -18,7 +18,7 @@ import numpy as np
 from rmq_ha.dledger.format import BLANK_MAGIC as ENTRY_BLANK
 from rmq_ha.dledger.format import HEADER, Header
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
-from rmq_ha.spark.log.shape import Bytes, Flags, Ints, Shape, as_bytes, fields, shape_of
+from rmq_ha.spark.log.shape import Bytes, Flags, Ints, Shape, as_bytes, head_field, shape_of
 from rmq_ha.store.format.commitlog import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -62,6 +62,7 @@ class Walk(NamedTuple):
     :ivar tail: what stands at `end`.
     :ivar reason: of `TORN`: what is wrong there, else empty.
     :ivar needed: of `MORE`: bytes from `end` on that the next look has to see to get any further.
+    :ivar shape: of the records.
     """
 
     positions: Ints
@@ -70,6 +71,7 @@ class Walk(NamedTuple):
     tail: Tail
     reason: str = ""
     needed: int = 0
+    shape: Shape | None = None
 
 
 def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> Walk:
@@ -86,10 +88,13 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
     positions = np.array(places, np.int64)
     sizes = np.diff(positions, append=end)
     data = as_bytes(buffer)
-    bad, reason = _first_bad(data, base, positions, shape_of(data, positions, sizes))
+    shape = shape_of(data, positions, sizes)
+    bad, reason = _first_bad(base, positions, shape)
     if bad >= 0:
-        return Walk(positions[:bad], sizes[:bad], int(positions[bad]), Tail.TORN, reason)
-    return Walk(positions, sizes, end, *_tail(buffer, end))
+        end = int(positions[bad])
+        good = slice(bad)
+        return Walk(positions[good], sizes[good], end, Tail.TORN, reason, 0, shape.of(good))
+    return Walk(positions, sizes, end, *_tail(buffer, end), shape)
 
 
 def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
@@ -107,9 +112,9 @@ def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
     return places, position
 
 
-def _first_bad(data: Bytes, base: int, positions: Ints, shape: Shape) -> tuple[int, str]:
+def _first_bad(base: int, positions: Ints, shape: Shape) -> tuple[int, str]:
     """The first record that is none, and why; -1 if all are."""
-    offsets = fields(data, positions + 28, ">i8")
+    offsets = head_field(shape.heads, 28, ">i8")
     wrong = offsets != positions + base
     bad: Flags = wrong | ~shape.fits
     if not bad.any():
@@ -149,12 +154,12 @@ def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
     at, lengths = np.array(places, np.int64), np.array(sizes, np.int64)
     data = as_bytes(buffer)
     shape = shape_of(data, at, lengths)
-    good = shape.fits & (fields(data, at + 28, ">i8") == at + base)
+    good = shape.fits & (head_field(shape.heads, 28, ">i8") == at + base)
     # As the broker: an entry that holds no record of its own is left out, and so is the one
     # with which a leader begins its term.
     good &= ~_are_of_topic(data, shape, _TERM_TOPIC)
     tail = _entry_tail(buffer, base, position)
-    return Walk(at[good], lengths[good], position, *tail)
+    return Walk(at[good], lengths[good], position, *tail, shape.of(good))
 
 
 def _is_record(buffer: Any, position: int, length: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rmq_ha.spark.host.files import Files
 from rmq_ha.spark.log.records import MAX_BATCH_ROWS, Records
-from rmq_ha.spark.log.walk import Layout, Tail, first_record, walk
+from rmq_ha.spark.log.walk import Layout, Tail, Walk, first_record, walk
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.log_files import LogFile
 
@@ -99,7 +99,7 @@ def pieces(files: Files, split: Split) -> Iterator[Records | Gap]:
                 yield Gap(split.path, torn[0], position + start, torn[1])
             torn = None
         found = walk(buffer, position, start, split.layout)
-        yield from _mine(buffer, position, found.positions, split)
+        yield from _mine(buffer, position, found, split)
         end = position + found.end
         is_sure, want = True, WINDOW
         if found.tail is Tail.BLANK:
@@ -118,12 +118,12 @@ def pieces(files: Files, split: Split) -> Iterator[Records | Gap]:
         yield Gap(split.path, torn[0], limit, torn[1])
 
 
-def _mine(buffer: Any, position: int, found: Any, split: Split) -> Iterator[Records]:
-    begin = np.searchsorted(found, split.lo - position)
-    end = np.searchsorted(found, split.hi - position)
-    mine = found[begin:end]
-    for at in range(0, len(mine), MAX_BATCH_ROWS):
-        yield Records(buffer, position, mine[at : at + MAX_BATCH_ROWS])
+def _mine(buffer: Any, position: int, found: Walk, split: Split) -> Iterator[Records]:
+    begin = int(np.searchsorted(found.positions, split.lo - position))
+    end = int(np.searchsorted(found.positions, split.hi - position))
+    records = Records(buffer, position, found.positions, found.shape)
+    for at in range(begin, end, MAX_BATCH_ROWS):
+        yield records.select(slice(at, min(at + MAX_BATCH_ROWS, end)))
 
 
 def window_of(files: Files, path: str, offset: int, length: int) -> Any:
