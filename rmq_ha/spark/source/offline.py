@@ -144,6 +144,7 @@ class FileWanted:
     def __init__(self, options: SourceOptions, spans: Spans | None) -> None:
         self._topics = options.subscription
         self._spans = spans
+        self._broker = options.broker_name or ""
         self._only_queued = options.scan != "files"
 
     def select(self, records: Records) -> Records:
@@ -176,7 +177,7 @@ class FileWanted:
         for pair in np.unique(both).tolist():
             topic, queue_id = names[pair >> 32], pair & 0xFFFFFFFF
             if self._spans is None:
-                if self._topics.wants(QueueId(topic, "", queue_id)):
+                if self._topics.wants(QueueId(topic, self._broker, queue_id)):
                     mask |= both == pair
                 continue
             low, high = self._spans.get((topic, queue_id), (0, 0))

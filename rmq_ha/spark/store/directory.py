@@ -31,7 +31,7 @@ from rmq_ha.wire.bodies import (
     decode_topic_table,
 )
 
-_HEAD = 80
+_HEAD = 91
 
 
 def open_store(

@@ -1,0 +1,276 @@
+"""Reading stores without a broker, and without Spark around it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, IsNotNull, LessThan
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from golden_stores import java_store, rows_of_log
+
+from rmq_ha.model.flags import TRANSACTION_PREPARED
+from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.spark.source.batch import (
+    COLUMNS,
+    RangesPartition,
+    SplitPartition,
+    make_reader,
+    schema_of,
+)
+from rmq_ha.spark.source.schema import struct_of
+
+NAMES = ("topic", "queueId", "queueOffset", "commitLogOffset", "tags", "sysFlag")
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return java_store("clean", tmp_path_factory.mktemp("clean"))
+
+
+@pytest.fixture(scope="module")
+def log(store: Path) -> list[Row]:
+    return rows_of_log(store, "b")
+
+
+@pytest.fixture(scope="module")
+def queued(log: list[Row]) -> list[Row]:
+    """What a queue points at: all but what producers flagged as prepared or rolled back."""
+    return [row for row in log if not row["sysFlag"] & TRANSACTION_PREPARED]
+
+
+def read(
+    store: Path,
+    names: Sequence[str] = NAMES,
+    filters: Sequence[Filter] = (),
+    parts: list[Any] | None = None,
+    **options: str,
+) -> list[Row]:
+    """As Spark does it: the reader is pickled before it plans, the partitions after."""
+    schema = struct_of({name: COLUMNS[name] for name in names})
+    given = {"path": str(store), "brokerName": "b", **options}
+    reader: Any = make_reader(given, schema, push_down=bool(filters))
+    if filters:
+        assert list(reader.pushFilters(list(filters))) == []
+    elsewhere = pickle.loads(pickle.dumps(reader))
+    found = []
+    for partition in reader.partitions():
+        if parts is not None:
+            parts.append(partition)
+        for batch in elsewhere.read(pickle.loads(pickle.dumps(partition))):
+            assert batch.schema.names == list(names)
+            found += batch.to_pylist(maps_as_pydicts="strict")
+    return sorted(found, key=lambda row: row["commitLogOffset"])
+
+
+def some(rows: list[Row], names: Sequence[str] = NAMES) -> list[Row]:
+    return [{name: row[name] for name in names} for row in rows]
+
+
+@pytest.mark.parametrize("split", ["64m", "7777", "1000"])
+def test_each_record_has_the_values_that_the_brokers_codec_reads(
+    store: Path, log: list[Row], split: str
+) -> None:
+    """Of all columns, however the files are split."""
+    assert read(store, tuple(COLUMNS), scan="files", splitSize=split) == log
+
+
+def test_files_and_queues_have_the_same_rows(
+    store: Path, log: list[Row], queued: list[Row]
+) -> None:
+    assert len(queued) < len(log)
+    names = tuple(COLUMNS)
+    assert read(store, names, scan="queues") == queued
+    assert read(store, names) == queued
+    assert read(store, names, scan="queues", minPartitions="50", batchRows="3") == queued
+
+
+@pytest.mark.parametrize("scan", ["files", "queues", "auto"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"subscribe": "TopicA,TopicC"},
+        {"subscribePattern": "Topic[AC]"},
+        {"assign": '{"TopicA":[0,2],"TopicB":{"b":[1]}}'},
+        {"subscribe": "RMQ_SYS_TRANS_HALF_TOPIC"},
+        {"subscribe": "SCHEDULE_TOPIC_XXXX", "tags": "TagA"},
+        {"tags": "TagA || TagB"},
+        {"subscribe": "TopicB", "startingOffsets": '{"TopicB":{"0":1,"1":40}}'},
+        {
+            "subscribe": "TopicB",
+            "startingOffsets": '{"TopicB":{"0":-2,"1":40}}',
+            "endingOffsets": '{"TopicB":{"0":2,"1":41}}',
+        },
+    ],
+)
+def test_what_is_chosen_is_read_whichever_way(
+    store: Path, log: list[Row], queued: list[Row], scan: str, chosen: dict[str, str]
+) -> None:
+    rows = log if scan == "files" else queued
+    named = set(chosen.get("subscribe", "").split(","))
+    wanted = {
+        "subscribePattern": lambda row: row["topic"] in ("TopicA", "TopicC"),
+        "assign": lambda row: (
+            (row["topic"], row["queueId"]) in (("TopicA", 0), ("TopicA", 2), ("TopicB", 1))
+        ),
+        "subscribe": lambda row: row["topic"] in named,
+    }
+    tags = [part.strip() for part in chosen.get("tags", "").split("||")]
+    bounds = {
+        1: {0: (1, 1 << 60), 1: (40, 1 << 60)},
+        2: {0: (0, 2), 1: (40, 41)},
+    }.get(len([name for name in chosen if name.endswith("Offsets")]))
+    expected = [
+        row
+        for row in rows
+        if all(wanted[name](row) for name in chosen if name in wanted)
+        and ("tags" not in chosen or row["tags"] in tags)
+        and (
+            bounds is None
+            or bounds[row["queueId"]][0] <= row["queueOffset"] < bounds[row["queueId"]][1]
+        )
+    ]
+    assert expected
+    assert read(store, scan=scan, **chosen) == some(expected)
+
+
+@pytest.mark.parametrize("scan", ["files", "queues"])
+def test_times_choose_the_first_message_stored_then_or_later(
+    store: Path, queued: list[Row], scan: str
+) -> None:
+    mine = [row for row in queued if (row["topic"], row["queueId"]) == ("TopicB", 1)]
+    times = [int(row["storeTimestamp"].timestamp() * 1000) for row in mine]
+    given = {"assign": '{"TopicB":[1]}', "scan": scan, "startingTimestamp": str(times[20])}
+    first = times.index(times[20])
+    assert read(store, **given) == some(mine[first:])
+    later = next(at for at, ms in enumerate(times) if ms > times[30])
+    given["endingTimestamp"] = str(times[30] + 1)
+    assert read(store, **given) == some(mine[first:later])
+    with pytest.raises(WrongUsage, match="Strategy=latest"):
+        read(store, assign='{"TopicB":[1]}', scan=scan, startingTimestamp=str(times[-1] + 1))
+
+
+def test_the_scan_is_chosen_by_how_much_is_wanted(store: Path, log: list[Row]) -> None:
+    def kind(filters: Sequence[Filter] = (), **options: str) -> tuple[type, int]:
+        parts: list[Any] = []
+        read(store, filters=filters, parts=parts, **options)
+        assert len({type(part) for part in parts}) <= 1
+        return (type(parts[0]) if parts else type(None)), len(parts)
+
+    assert kind() == (SplitPartition, 3)
+    assert kind(minPartitions="6")[1] >= 6
+    assert kind(assign='{"TopicA":[1]}')[0] is RangesPartition
+    assert kind(maxRecordsPerPartition="10")[0] is RangesPartition
+    assert kind([EqualTo(("topic",), "TopicC")], scan="queues")[1] == 1
+    assert kind([EqualTo(("topic",), "Nope")]) == (type(None), 0)
+    middle = log[len(log) // 2]["commitLogOffset"]
+    assert kind([LessThan(("commitLogOffset",), middle)], scan="files", splitSize="8k")[1] <= 11
+
+
+def test_filters_that_were_pushed_down_hold(store: Path, queued: list[Row]) -> None:
+    filters = [
+        IsNotNull(("tags",)),
+        EqualTo(("topic",), "TopicB"),
+        GreaterThanOrEqual(("queueOffset",), 3),
+        LessThan(("commitLogOffset",), queued[150]["commitLogOffset"]),
+    ]
+    expected = [
+        row
+        for row in queued
+        if row["tags"] is not None
+        and row["topic"] == "TopicB"
+        and row["queueOffset"] >= 3
+        and row["commitLogOffset"] < queued[150]["commitLogOffset"]
+    ]
+    for scan in ("files", "queues", "auto"):
+        # the column that is filtered by need not be read
+        found = read(store, ("queueOffset", "commitLogOffset"), filters, scan=scan)
+        assert found == some(expected, ("queueOffset", "commitLogOffset"))
+
+
+def test_columns_without_a_schema() -> None:
+    names = schema_of({"path": "/s"}).fieldNames()
+    assert (
+        names
+        == (
+            "topic queueId queueOffset commitLogOffset msgId keys tags body flag sysFlag bornTimestamp"
+            " bornHost storeTimestamp storeHost bodyCRC reconsumeTimes brokerName"
+        ).split()
+    )
+    more = schema_of({"path": "/s", "includeProperties": "true"}).fieldNames()
+    assert more == [*names[:8], "properties", *names[8:]]
+
+
+def test_a_topic_that_is_not_there(store: Path) -> None:
+    with pytest.raises(CannotDecide, match="no topic 'TopicAA'; did you mean 'TopicA'"):
+        read(store, subscribe="TopicAA")
+    with pytest.raises(CannotDecide, match="no queue TopicA/9"):
+        read(store, assign='{"TopicA":[9]}')
+    # known, but nobody ever sent a message to it
+    assert read(store, subscribe="%RETRY%CG_fixture_sql") == []
+    assert read(store, subscribePattern="Nope.*") == []
+
+
+def test_no_store(tmp_path: Path) -> None:
+    with pytest.raises(CannotDecide, match="storePathRootDir"):
+        read(tmp_path)
+
+
+def test_a_queue_that_points_nowhere_is_data_loss(
+    store: Path, tmp_path: Path, queued: list[Row]
+) -> None:
+    """Its unit 5 says another place; what can be read is read where loss is allowed."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    unit = copy / "consumequeue" / "TopicB" / "1" / "00000000000000000000"
+    data = bytearray(unit.read_bytes())
+    data[100:108] = (7).to_bytes(8, "big")
+    unit.write_bytes(data)
+    given = {"assign": '{"TopicB":[1]}', "scan": "queues"}
+    with pytest.raises(CannotDecide, match=r"message 5 is not at 7 .*verify-replica"):
+        read(copy, **given)
+    mine = [row for row in queued if (row["topic"], row["queueId"]) == ("TopicB", 1)]
+    found = read(copy, **given, failOnDataLoss="false")
+    assert found == some(mine[:5] + mine[6:])
+
+
+def test_messages_that_expired_are_data_loss(
+    store: Path, tmp_path: Path, queued: list[Row]
+) -> None:
+    """The log's first file was deleted: queues begin at their first message that is left."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    (copy / "commitlog" / ("0" * 20)).unlink()
+    left = [row for row in queued if row["commitLogOffset"] >= 65536]
+    assert read(copy) == some(left)
+    assert read(copy, scan="queues") == some(left)
+    with pytest.raises(CannotDecide, match=r"were|are gone"):
+        read(copy, assign='{"TopicB":[1]}', startingOffsets='{"TopicB":{"1":0}}')
+    with pytest.warns(UserWarning, match="messages are gone"):
+        found = read(
+            copy,
+            assign='{"TopicB":[1]}',
+            startingOffsets='{"TopicB":{"1":0}}',
+            failOnDataLoss="false",
+        )
+    mine = [row for row in left if (row["topic"], row["queueId"]) == ("TopicB", 1)]
+    assert found == some(mine)
+
+
+@pytest.mark.parametrize("name", ["ext", "killed", "torn"])
+def test_other_stores_of_javas(name: str, tmp_path: Path) -> None:
+    """With queue extensions, and after a crash: files and queues agree on what queues have."""
+    store = java_store(name, tmp_path)
+    files = read(store, tuple(COLUMNS))
+    queues = read(store, tuple(COLUMNS), scan="queues")
+    assert queues
+    by_place = {row["commitLogOffset"]: row for row in files}
+    assert all(by_place[row["commitLogOffset"]] == row for row in queues)
+    assert json.dumps(sorted(by_place)) == json.dumps([row["commitLogOffset"] for row in files])
