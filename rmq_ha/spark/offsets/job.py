@@ -55,7 +55,7 @@ def verify(
     """
     facts = frames.frame_of(spark, frames.facts_of(pairings))
     rows = frames.judged(facts, limits.max_lag)
-    by_slave, worst = _summed(rows)
+    by_slave, worst = _summed(rows, len(pairings))
     found = frames.findings(rows, pairings[0].masters[-1].place)
     heads = [finding for pairing in pairings for finding in head_findings(pairing)]
     if heads:
@@ -81,7 +81,7 @@ def verify(
     )
 
 
-def _summed(rows: DataFrame) -> tuple[dict[str, Totals], list[Worst]]:
+def _summed(rows: DataFrame, slaves: int) -> tuple[dict[str, Totals], list[Worst]]:
     """By slave, and the groups with most repeats and skips, in one query."""
     is_delay = F.col("kind") == DELAY
     codes, none = F.col("codes"), F.lit(0)
@@ -105,7 +105,7 @@ def _summed(rows: DataFrame) -> tuple[dict[str, Totals], list[Worst]]:
     found: list[Any] = (
         summed.filter((F.col("grouping") == 1) | ((F.col("grouping") == 0) & is_group))
         .orderBy(F.desc("grouping"), F.desc(F.col("repeats") + F.col("skipped")), "slave", "group")
-        .limit(_GROUPS)
+        .limit(slaves + _GROUPS)
         .collect()
     )
     by_slave = {

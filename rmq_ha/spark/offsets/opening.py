@@ -29,7 +29,6 @@ from rmq_ha.spark.places import (
 )
 from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.running import Job
-from rmq_ha.spark.store.directory import open_store
 from rmq_ha.wire.command import RemotingCommand
 
 
@@ -79,6 +78,8 @@ def opened(client: ClientConfig, now_ms: Callable[[], int]) -> Iterator[Callable
             if isinstance(place, SnapshotPlace):
                 return Kept(lambda: latest(place.uri, is_slave))
             if isinstance(place, StorePlace):
+                from rmq_ha.spark.store.directory import open_store
+
                 return StoredReplica(open_store, listing, place.uri, now_ms)
             return _live(stack, client, place, now_ms, is_slave=is_slave)
 

@@ -1,0 +1,205 @@
+"""
+A healthy pair under load raises no alarm, whatever it is doing.
+
+RMQ_HA_SPARK_MINUTES=30 looks at it for so long, with a fail-over every few minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from offset_pairs import Pair, no_java, pair_in, until
+
+from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.messages import Message
+from rmq_ha.errors import RemotingError
+from rmq_ha.spark.host.clock import now_ms
+from rmq_ha.spark.host.waiting import pause
+from rmq_ha.spark.offsets import history
+from rmq_ha.spark.offsets.job import Limits, verify
+from rmq_ha.spark.offsets.opening import opened
+from rmq_ha.spark.offsets.sampling import Patience, sample
+from rmq_ha.spark.places import NamesrvPlace
+from rmq_ha.spark.result import Outcome
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+MINUTES = float(os.environ.get("RMQ_HA_SPARK_MINUTES", "0"))
+JAVA = bool(os.environ.get("RMQ_HA_SPARK_JAVA"))
+RATE = float(os.environ.get("RMQ_HA_SPARK_RATE", "50"))
+FAIL_OVER_SECONDS = 150
+QUEUES = 4
+
+
+class Load:
+    """Sends, and consumes in three groups that commit as they go; survives fail-overs."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.sent = 0
+        self.troubles: Counter[str] = Counter()
+        self.topics = ["orders", "payments"]
+        self._pair = pair
+        self._stopping = threading.Event()
+        self._sending = threading.Event()
+        self._sending.set()
+        self._threads = [threading.Thread(target=self._run, args=(self._send,), daemon=True)]
+        self._threads += [
+            threading.Thread(target=self._run, args=(self._consumer(f"group{index}", index),))
+            for index in range(3)
+        ]
+
+    def __enter__(self) -> Load:
+        for topic in self.topics:
+            self.create(topic)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._sending.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def create(self, topic: str) -> None:
+        ext = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(QUEUES),
+            "writeQueueNums": str(QUEUES),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
+        with self._pair.client() as client:
+            command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+            client.call(self._pair.master.address, command)
+            until(lambda: self._routed(client, topic), 20, "a route")
+
+    def _routed(self, client: Any, topic: str) -> bool:
+        try:
+            return bool(client.publish_queues(topic))
+        except MQClientError:
+            return False
+
+    def hold(self) -> None:
+        """No more sends, until `go_on`."""
+        self._sending.clear()
+        time.sleep(0.5)
+
+    def go_on(self) -> None:
+        self._sending.set()
+
+    def _run(self, step: Any) -> None:
+        with self._pair.client(mq_client_api_timeout=3000) as client:
+            while not self._stopping.is_set():
+                try:
+                    step(client)
+                except (MQClientError, RemotingError) as error:
+                    self.troubles[type(error).__name__] += 1
+                    self._stopping.wait(0.5)
+
+    def _send(self, client: Any) -> None:
+        self._sending.wait()
+        topic = self.topics[self.sent % len(self.topics)]
+        level = 1 if self.sent % 20 == 0 else 0
+        client.send(Message(topic, b"x" * 200, delay_time_level=level))
+        self.sent += 1
+        self._stopping.wait(1 / RATE)
+
+    def _consumer(self, group: str, index: int) -> Any:
+        positions: dict[MessageQueue, int] = {}
+
+        def step(client: Any) -> None:
+            for topic in list(self.topics):
+                for queue_id in range(QUEUES):
+                    queue = MessageQueue(topic, "broker-a", queue_id)
+                    if queue not in positions:
+                        positions[queue] = client.committed(group, queue) or 0
+                    result = client.pull(queue, positions[queue], group=group)
+                    if result.next_begin_offset > positions[queue]:
+                        positions[queue] = result.next_begin_offset
+                        client.commit(group, queue, positions[queue])
+            self._stopping.wait(0.2 * (index + 1))
+
+        return step
+
+
+def fail_over(pair: Pair, load: Load, *, crash: bool) -> None:
+    """As an operator does it: sends are held, both logs are equal, the slave takes over."""
+    load.hold()
+    pair.wait_same()
+    if crash:
+        pair.master.kill()
+        pair.slave.kill()
+    else:
+        pair.master.stop()
+        pair.slave.stop()
+    pair.swap()
+    load.go_on()
+
+
+def look(pair: Pair, spark: Any, past: str, patience: Patience) -> tuple[Any, Counter[str]]:
+    """The job, as the command does it; the master is who the name server says."""
+    places = [NamesrvPlace(pair.namesrv, "broker-a", number) for number in (0, 1)]
+    with pair.client() as client, opened(client.settings, now_ms) as source:
+        sources = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
+        pairings = sample(sources[0], sources[1:], patience, now_ms, pause)
+    result = verify(spark, pairings, Limits())
+    for item in (pairings[0].masters[-1], pairings[0].slave):
+        history.append(item, past)
+    return result, Counter(row.code for row in result.findings.select("code").collect())
+
+
+@pytest.mark.skipif(not MINUTES, reason="RMQ_HA_SPARK_MINUTES=30 looks for so long")
+def test_a_healthy_pair_raises_no_alarm(spark: Any, tmp_path: Path) -> None:
+    if JAVA and no_java():
+        pytest.skip(no_java())
+    past = str(tmp_path / "history")
+    codes: Counter[str] = Counter()
+    longest = looks = fail_overs = 0.0
+    with pair_in(tmp_path, java=JAVA) as pair, Load(pair) as load:
+        end = time.monotonic() + MINUTES * 60
+        changed = time.monotonic()
+        while time.monotonic() < end:
+            if time.monotonic() - changed > FAIL_OVER_SECONDS:
+                fail_over(pair, load, crash=bool(fail_overs % 2))
+                fail_overs += 1
+                changed = time.monotonic()
+            if looks % 10 == 5:
+                topic = f"more{looks:.0f}"
+                load.create(topic)
+                load.topics = [*load.topics[:2], topic]
+            began = time.monotonic()
+            result, found = look(pair, spark, past, Patience())
+            longest = max(longest, time.monotonic() - began)
+            looks += 1
+            codes += found
+            print(
+                f"{looks:.0f} {fail_overs:.0f} fail-overs, {load.sent} sent:"
+                f" {time.monotonic() - began:.1f} s: {result.verdict} {dict(found)}",
+                flush=True,
+            )
+            if result.outcome is not Outcome.HOLDS:
+                for row in result.findings.filter("severity <> 'INFO'").collect():
+                    print(row, flush=True)
+            assert result.outcome is Outcome.HOLDS
+            time.sleep(1)
+    print(
+        f"{looks:.0f} looks, {fail_overs:.0f} fail-overs, {load.sent} messages, longest"
+        f" {longest:.1f} s, {dict(codes)}, troubles of clients {dict(load.troubles)}"
+    )
+    offsets = history.offsets_over_time(history.read(spark, past))
+    print(history.findings(offsets).groupBy("code", "severity").count().collect())
