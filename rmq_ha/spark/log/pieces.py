@@ -87,7 +87,8 @@ def _joined(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
     view = memoryview(buffer)
     cut = bytes((_CUT,))
     parts = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-    flat = as_bytes(b"".join((cut, (cut + cut).join(parts), cut, bytes(_SPARE))))
+    held = (cut, (cut + cut).join(parts), cut) if parts else ()
+    flat = as_bytes(b"".join((*held, bytes(_SPARE))))
     strings = np.ones(len(begins) + 1, np.int64)
     np.cumsum(ends - begins + 2, out=strings[1:])
     strings[1:] += 1
