@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
+from warnings import warn
 
 from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import READER_GROUP, BlockingClient
@@ -85,6 +86,12 @@ class LiveQueues:
     def bounds(self, queue: QueueId) -> tuple[int, int]:
         """Offset of the first message, and behind the last one; of a slave if need be."""
         ends = self.ends(queue)
+        if not ends.is_sure:
+            warn(
+                f"the master of {queue.broker} does not answer: {queue} is read from a slave, up"
+                f" to {ends.max_offset}; its last messages may be missing there",
+                stacklevel=2,
+            )
         return ends.min_offset, ends.max_offset
 
     def ends(self, queue: QueueId) -> Ends:

@@ -1,0 +1,78 @@
+"""Batches from running brokers: name server, master and slave of ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from live_brokers import Cluster, cluster_in, until
+
+from rmq_ha.client.messages import Message, SendStatus
+from rmq_ha.wire.bodies import MessageQueue
+
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster_in(tmp_path_factory.mktemp("live")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def times(cluster: Cluster) -> dict[int, int]:
+    """`Live` has messages 0 to 399 in its four queues, in order; when each was stored."""
+    found = {}
+    with cluster.client() as client:
+
+        def is_replicated() -> bool:
+            return client.send(Message("warm", b"x")).send_status is SendStatus.SEND_OK
+
+        until(is_replicated, 30, "a first SEND_OK")
+        for number in range(COUNT):
+            queue = MessageQueue("Live", "broker-a", number % 4)
+            tag = "even" if number % 2 == 0 else "odd"
+            message = Message("Live", b"%d" % number, tag, f"k{number}", properties={"n": "v"})
+            client.send(message, queue=queue if number > 3 else None)
+        for message in client.messages(MessageQueue("Live", "broker-a", 1), 0, 50):
+            found[message.queue_offset] = message.store_timestamp
+    return found
+
+
+def read(spark: Any, cluster: Cluster, **options: Any) -> Any:
+    made = spark.read.format("rocketmq").option("namesrv", cluster.namesrv)
+    return made.options(**{"subscribe": "Live", **options}).load()
+
+
+def test_what_brokers_have_is_a_table(spark: Any, cluster: Cluster, times: dict[int, int]) -> None:
+    """Every message once, whatever the partitions; columns, tags and filters as offline."""
+    table = read(spark, cluster, includeProperties="true", minPartitions="3")
+    rows = table.select("topic", "body", "tags", "keys", "brokerName", "properties").collect()
+    assert sorted(int(row.body) for row in rows) == list(range(COUNT))
+    one = next(row for row in rows if row.body == b"7")
+    assert (one.topic, one.tags, one["keys"], one.brokerName) == ("Live", "odd", "k7", "broker-a")
+    assert one.properties["n"] == "v"
+    odd = read(spark, cluster, tags="odd").where("queueOffset >= 50").select("body").collect()
+    assert odd
+    assert all(int(row.body) % 2 for row in odd)
+    since = read(spark, cluster, startingTimestamp=str(times[40])).where("queueId = 1")
+    assert min(row.queueOffset for row in since.select("queueOffset").collect()) == min(
+        offset for offset, ms in times.items() if ms >= times[40]
+    )
+
+
+def test_a_read_goes_on_at_the_slave_when_the_master_is_killed(
+    spark: Any, cluster: Cluster, times: dict[int, int]
+) -> None:
+    """Planned while the master was there, read while it is not; and planned without it, too."""
+    table = read(spark, cluster).select("body")
+    assert sorted(int(row.body) for row in table.collect()) == list(range(COUNT))
+    cluster.master.kill()
+    assert sorted(int(row.body) for row in table.collect()) == list(range(COUNT))
+    assert read(spark, cluster).count() == COUNT
