@@ -228,7 +228,9 @@ class _Run:
             self._refuse_foreign()
             starting = self._start(quick)
             self._job = Job(self._name, self._frame, self._options, starting)
-            return self._written(body(self._job))
+            outcome = self._written(body(self._job))
+            starting.start_sooner_next_time()
+            return outcome
         except KeyboardInterrupt:
             return self._refused(
                 Outcome.FAILED, "interrupted, so there is no verdict; run it again", None

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from rmq_ha.spark.host import gateway
+from rmq_ha.spark.host import class_archive, gateway
 from rmq_ha.spark.host.java import Java, cache_directory, find_java, home_for_spark
 
 DEFAULT_MEMORY = "1g"
@@ -48,6 +48,9 @@ class Session:
             self._given["spark.driver.memory"] = driver_memory
         if master:
             self._given["spark.master"] = master
+        self._spark: SparkSession | None = None
+        self._is_ours = SparkContext._active_spark_context is None
+        self._archive: class_archive.Archive | None = None
         self._starting: gateway.Starting | None = None
         if SparkContext._gateway is None and not is_submitted():
             self._starting = self._start(quick, verbose)
@@ -63,26 +66,47 @@ class Session:
             _connect(starting)
         elif SparkContext._gateway is None:
             _launch(self._given)
-        spark = SparkSession.builder.config(conf=_settings(self._name, self._given)).getOrCreate()
-        register(spark)
+        settings = _settings(self._name, self._given)
+        self._spark = spark = SparkSession.builder.config(conf=settings).getOrCreate()
+        if not _is_found_anyway(settings.get("spark.master") or ""):
+            register(spark)
         return spark
 
     def close(self) -> None:
-        """Java ends if `get` was never called."""
+        """
+        Give back what was taken; a session that was there before stays.
+
+        A local one ends with this process, in the background; to a cluster one says good-bye.
+        """
         if self._starting is not None:
             gateway.give_up(self._starting)
             self._starting = None
+        elif self._spark is not None and self._is_ours:
+            spark, self._spark = self._spark, None
+            if is_submitted() or not is_local(spark.sparkContext.master or ""):
+                spark.stop()
+
+    def start_sooner_next_time(self) -> None:
+        """Have an archive of Spark's classes made in the background if there is none."""
+        missing = self._archive is not None and not self._archive.path.is_file()
+        if missing and class_archive.may_make():
+            class_archive.make_in_background()
 
     def _start(self, quick: bool, verbose: bool) -> gateway.Starting | None:
         """Begin with Java if that is ours to do."""
         java = find_java()
         cache = cache_directory()
         self._given.setdefault("spark.driver.memory", DEFAULT_MEMORY)
-        home = _spark_home()
+        home = spark_home()
         if is_local(self._given.get("spark.master", "local[*]")):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             if home is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ:
-                return _begin(java, home, cache, self._given, quick, verbose)
+                if class_archive.may_read():
+                    jars = gateway.jars_of(home)
+                    self._archive = class_archive.archive_of(java, jars, cache)
+                options = [f"-Drmqha.log.level={'warn' if verbose else 'error'}"]
+                options += _QUICK if quick else ()
+                return _begin(java, home, cache, self._given, self._archive, options)
         # A cluster's class path and credentials are the business of Spark's own scripts.
         os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
         return None
@@ -132,6 +156,16 @@ def register(spark: SparkSession) -> None:
     # A session that pushes no filters down refuses the reader that would take them.
     push_down = spark.conf.get(_PUSH_DOWN, "false") == "true"
     spark.dataSource.register(data_source(push_down=push_down))
+
+
+def _is_found_anyway(master: str) -> bool:
+    """
+    `format("rocketmq")` works without a call: Spark finds `pyspark_rocketmq` when it looks.
+
+    That takes a second, which a job that reads nothing with it need not pay.
+    """
+    same_python = os.environ.get("PYSPARK_PYTHON") == sys.executable
+    return is_local(master) and same_python and find_spec("pyspark_rocketmq") is not None
 
 
 def _settings(name: str, given: Mapping[str, str]) -> SparkConf:
@@ -193,7 +227,7 @@ def _launch(given: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(conf=conf)
 
 
-def _spark_home() -> Path | None:
+def spark_home() -> Path | None:
     """Of pyspark; None if the environment names another Spark."""
     spec = find_spec("pyspark")
     assert spec is not None
@@ -206,12 +240,16 @@ def _spark_home() -> Path | None:
 
 
 def _begin(
-    java: Java, home: Path, cache: Path, given: Mapping[str, str], quick: bool, verbose: bool
+    java: Java,
+    home: Path,
+    cache: Path,
+    given: Mapping[str, str],
+    archive: class_archive.Archive | None,
+    options: Sequence[str],
 ) -> gateway.Starting:
-    environ = gateway.environ_for(java, home, cache, local=True)
-    options = [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"]
-    options.append(f"-Drmqha.log.level={'warn' if verbose else 'error'}")
-    options += _QUICK if quick else ()
+    environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
+    options = [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", *options]
+    options += archive.options if archive is not None else ()
     options += gateway.options_of(given.get("spark.driver.extraJavaOptions", ""))
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
     class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
