@@ -10,13 +10,13 @@ from rmq_ha.spark.host.files import Files
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.log.walk import Tail, Walk, first_record, walk
 from rmq_ha.spark.store.log_files import LogFile
-from rmq_ha.spark.store.scanning import WINDOW, window_of
+from rmq_ha.spark.store.scanning import OVERLAP, WINDOW, window_of
 
 REACH = 16 << 20
 """How far behind damage or zeros the log may go on: several of the largest records."""
 
 
-def end_of_log(files: Files, row: Sequence[LogFile]) -> int:
+def end_of_log(files: Files, row: Sequence[LogFile], window: int = WINDOW) -> int:
     """
     Where the last complete record ends, or the file that a blank closed.
 
@@ -25,7 +25,7 @@ def end_of_log(files: Files, row: Sequence[LogFile]) -> int:
     would come to life again.
     """
     for file in reversed(row):
-        end = _End(files, file).find()
+        end = _End(files, file, window).find()
         if end > file.base:
             return end
     return row[0].base
@@ -38,31 +38,28 @@ class _End:
     :ivar end: of the last record so far.
     """
 
-    def __init__(self, files: Files, file: LogFile) -> None:
+    def __init__(self, files: Files, file: LogFile, window: int) -> None:
         self._files = files
         self._file = file
+        self._size = window
         self.end = file.base
         self._stored = 0
 
     def find(self) -> int:
         """The end; the file's start if nothing is in it."""
-        position, want = self._file.base, WINDOW
-        while position + 8 <= self._file.end:
+        position, want = self._file.base, self._size
+        while position >= 0 and position + 8 <= self._file.end:
             buffer = self._window(position, want)
             found = walk(buffer, position, 0, self._file.layout)
             self._take(buffer, position, found)
-            want = WINDOW
+            position += found.end
+            want = self._size
             if found.tail is Tail.BLANK:
                 return self._file.end
-            if found.tail is Tail.MORE and position + len(buffer) < self._file.end:
-                want = max(WINDOW, found.needed)
-                position += found.end
-                if len(buffer) < WINDOW and found.needed > len(buffer) - found.end:
-                    break  # the file is shorter than it was
+            if found.tail is Tail.MORE and position + found.needed <= self._file.end:
+                want = max(want, found.needed)
             else:
-                position = self._after(position + found.end + 1)
-                if position < 0:
-                    break
+                position = self._after(position + 1)
         return self.end
 
     def _take(self, buffer: Any, position: int, found: Walk) -> None:
@@ -76,22 +73,28 @@ class _End:
         """Where the log goes on; -1: nowhere."""
         limit = min(position + REACH, self._file.end)
         while position + 8 <= limit:
-            buffer = self._window(position, min(WINDOW, limit - position))
+            length = min(self._size, limit - position)
+            buffer = self._window(position, length)
             start = first_record(buffer, position, 0, self._file.layout)
+            if start >= 0 and self._is_later(position + start):
+                return position + start
             if start >= 0:
-                return self._if_later(position + start)
-            if len(buffer) <= 128:
-                break
-            position += len(buffer) - 128
+                position += start + 1
+            else:
+                position += max(1, length - OVERLAP)
         return -1
 
-    def _if_later(self, position: int) -> int:
-        buffer = self._window(position, WINDOW)
+    def _is_later(self, position: int) -> bool:
+        """A whole record is there that was stored no earlier than the last one."""
+        buffer = self._window(position, self._size)
         found = walk(buffer, position, 0, self._file.layout)
+        if not len(found.positions) and self._size < found.needed <= self._file.end - position:
+            buffer = self._window(position, found.needed)
+            found = walk(buffer, position, 0, self._file.layout)
         if not len(found.positions):
-            return position if found.needed > WINDOW else -1
+            return False
         first = Records(buffer, position, found.positions[:1])
-        return position if int(first.store_timestamp[0]) >= self._stored else -1
+        return int(first.store_timestamp[0]) >= self._stored
 
     def _window(self, position: int, length: int) -> Any:
         length = min(length, self._file.end - position)

@@ -22,7 +22,7 @@ SPLIT_SIZE = 64 << 20
 WINDOW = 8 << 20
 LOOK_BACK = (4 << 20) + (256 << 10)
 """More than a record with a body of `maxMessageSize`."""
-_OVERLAP = 128
+OVERLAP = 128
 """Of a window in which nothing was found: as long as a head."""
 
 
@@ -69,53 +69,55 @@ def splits_of(row: list[LogFile], split_size: int, start: int, stop: int) -> lis
     return found
 
 
-def pieces(files: Files, split: Split) -> Iterator[Records | Gap]:
+def pieces(
+    files: Files, split: Split, window: int = WINDOW, look_back: int = LOOK_BACK
+) -> Iterator[Records | Gap]:
     """
     Records, window by window, and what stands between them that is none.
 
-    :raises CannotDecide: the file is gone.
+    A gap belongs to the split in which it starts, too.
+
+    :param window: bytes that are looked at together.
+    :param look_back: bytes before the split where looking begins.
+    :raises CannotDecide: the file is gone, or shorter than it was.
     """
     limit = min(split.end, split.stop)
-    position = max(split.base, split.lo - LOOK_BACK)
+    position = max(split.base, split.lo - look_back)
     is_sure = position == split.base
     torn: tuple[int, str] | None = None
-    want = WINDOW
-    while position < split.hi:
+    want = window
+    while position < limit and (position < split.hi or torn is not None):
         length = min(want, limit - position)
         buffer = window_of(files, split.path, position - split.base, length)
-        if len(buffer) < length:
-            limit = position + len(buffer)
-            length = len(buffer)
-        start = 0
-        if not is_sure:
-            start = first_record(buffer, position, 0, split.layout)
-            if start < 0:
-                if position + length >= limit:
-                    break
-                position += max(1, length - _OVERLAP)
-                continue
-        if torn is not None:
-            if position + start > split.lo and torn[0] < split.hi:
-                yield Gap(split.path, torn[0], position + start, torn[1])
-            torn = None
+        want = window
+        start = 0 if is_sure else first_record(buffer, position, 0, split.layout)
+        if start < 0:
+            position += max(1, length - OVERLAP if position + length < limit else length)
+            continue
+        if torn is not None and torn[0] >= split.lo:
+            yield Gap(split.path, torn[0], position + start, torn[1])
+            if position + start >= split.hi:
+                return
+        torn = None
         found = walk(buffer, position, start, split.layout)
         yield from _mine(buffer, position, found, split)
-        end = position + found.end
-        is_sure, want = True, WINDOW
-        if found.tail is Tail.BLANK:
+        position += found.end
+        is_sure = found.tail is Tail.MORE and position + found.needed <= limit
+        if found.tail is Tail.BLANK or (found.tail is Tail.MORE and position + 8 > limit):
             return
-        if found.tail is Tail.MORE:
-            if position + length >= limit:
-                torn = (end, "a record that is longer than what is there")
-                break
-            want = max(WINDOW, found.needed)
-            position = end
-            continue
-        torn = (end, found.reason or "zeros")
-        is_sure = False
-        position = end + 1
+        if is_sure:
+            want = max(window, found.needed)
+        else:
+            torn = position, _reason(found)
+            position += 1
     if torn is not None and limit == split.end and split.lo <= torn[0] < split.hi:
         yield Gap(split.path, torn[0], limit, torn[1])
+
+
+def _reason(found: Walk) -> str:
+    if found.tail is Tail.NOT_WRITTEN:
+        return "zeros"
+    return found.reason or f"a record that claims {found.needed} bytes, more than there are"
 
 
 def _mine(buffer: Any, position: int, found: Walk, split: Split) -> Iterator[Records]:
@@ -128,12 +130,12 @@ def _mine(buffer: Any, position: int, found: Walk, split: Split) -> Iterator[Rec
 
 def window_of(files: Files, path: str, offset: int, length: int) -> Any:
     """
-    A part of a file of the log.
+    A part of a file of the log, all of it.
 
-    :raises CannotDecide: the file is gone, or the disk refuses.
+    :raises CannotDecide: the file is gone, or shorter than it was, or the disk refuses.
     """
     try:
-        return files.window(path, offset, length)
+        found = files.window(path, offset, length)
     except FileNotFoundError:
         raise CannotDecide(
             f"{path} vanished while it was read: the broker deletes what is older than "
@@ -141,3 +143,9 @@ def window_of(files: Files, path: str, offset: int, length: int) -> Any:
         ) from None
     except OSError as error:
         raise CannotDecide(f"{path} cannot be read at {offset}: {error}") from None
+    if len(found) < length:
+        raise CannotDecide(
+            f"{path} was cut to {offset + len(found)} bytes while it was read: read a copy, or "
+            "read again when nobody changes it"
+        )
+    return found
