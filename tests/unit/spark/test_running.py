@@ -1,0 +1,228 @@
+"""The frame around jobs: exit codes, what is printed, what is written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from rmq_ha.spark.host import output
+from rmq_ha.spark.host import session as sessions
+from rmq_ha.spark.host.output import Written
+from rmq_ha.spark.report.digest import digest
+from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
+from rmq_ha.spark.running import Job, current_frame, job_options, meaning_of, run_job
+
+
+class FakeSession:
+    """Nothing is started before somebody asks."""
+
+    made: "list[FakeSession]" = []
+
+    def __init__(self, name: str, **given: Any) -> None:
+        self.name = name
+        self.given = given
+        self.calls: list[str] = []
+        FakeSession.made.append(self)
+
+    def get(self) -> str:
+        self.calls.append("get")
+        return "a session"
+
+    def start_sooner_next_time(self) -> None:
+        self.calls.append("sooner")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.fixture(autouse=True)
+def fake_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeSession.made.clear()
+    monkeypatch.setattr(sessions, "Session", FakeSession)
+
+
+def run(body: Callable[[Job], Any], *arguments: str) -> Result:
+    @click.command()
+    @job_options
+    def command() -> None:
+        run_job("look", {"store": "/s"}, body, quick=True)
+
+    return CliRunner().invoke(command, arguments)
+
+
+def raising(error: BaseException) -> Callable[[Job], Any]:
+    def body(job: Job) -> Any:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (WrongUsage("write it so"), 2, "Error: write it so"),
+        (click.UsageError("both go together"), 2, "Error: both go together"),
+        (CannotDecide("/s: no such directory"), 3, "could not decide: /s: no such directory"),
+        (KeyboardInterrupt(), 4, "failed: interrupted, so there is no verdict; run it again"),
+        (ValueError("odd\nmore"), 4, "failed: ValueError: odd (--verbose shows where)"),
+        (OSError(28, "No space left on device"), 4, "--conf spark.local.dir=DIR"),
+    ],
+)
+def test_each_end_has_its_code_and_its_sentence(error: BaseException, code: int, said: str) -> None:
+    result = run(raising(error))
+    assert result.exit_code == code
+    assert said in result.output.strip().splitlines()[-1]
+    assert "Traceback" not in result.output
+    assert FakeSession.made[0].calls[-1] == "close"
+
+
+def test_a_traceback_only_for_who_asks() -> None:
+    result = run(raising(ValueError("odd")), "--verbose")
+    assert result.exit_code == 4
+    assert "Traceback" in result.stderr
+    assert result.stdout == "failed: ValueError: odd (--verbose shows where)\n"
+
+
+def test_a_refusal_is_written_too(tmp_path: Path) -> None:
+    result = run(raising(CannotDecide("it moved")), "--out", str(tmp_path / "new"), "--json")
+    assert result.exit_code == 3
+    told = json.loads(result.stdout)
+    assert told == json.loads((tmp_path / "new" / "summary.json").read_text())
+    assert (told["outcome"], told["exitCode"]) == ("UNDECIDED", 3)
+    assert told["verdict"] == "could not decide: it moved"
+    assert told["inputs"] == {"store": "/s"}
+
+
+def test_a_directory_with_other_things_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    result = run(raising(AssertionError("never run")), "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert "holds other things" in result.stderr
+    assert not FakeSession.made
+
+
+def test_where_out_cannot_be_written_the_verdict_is_still_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run(raising(CannotDecide("it moved")), "--out", str(tmp_path / "file" / "below"))
+    assert result.exit_code == 3
+    assert "could not decide: it moved" in result.stdout
+    assert "could not be written" in result.stderr
+
+
+def written(outcome: Outcome, verdict: str) -> Written:
+    counted = digest([("ERROR", "MISSING", 12345), ("WARN", "LAG", 2)], (), 0)
+    return Written(outcome, verdict, counted, {"verdict": verdict})
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    seen: list[Any] = []
+
+    def write_output(*arguments: Any, **more: Any) -> Written:
+        seen.append((arguments, more))
+        return written(Outcome.VIOLATED, "safe to fail over: no")
+
+    monkeypatch.setattr(output, "write_output", write_output)
+    return seen
+
+
+def a_result(job: Job) -> JobResult:
+    findings: Any = job.spark
+    return JobResult(findings, Outcome.VIOLATED, "safe to fail over: no")
+
+
+def test_counts_stand_before_the_verdict_and_the_verdict_stands_last(writes: list[Any]) -> None:
+    result = run(a_result, "--strict", "--out", "/o", "--quiet")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "ERROR  MISSING        12,345",
+        "WARN   LAG                 2",
+        "safe to fail over: no",
+    ]
+    assert result.stderr == ""
+    arguments, more = writes[0]
+    assert arguments[0] == "look"
+    assert arguments[3] == "/o"
+    assert more == {"strict": True}
+    assert FakeSession.made[0].calls == ["get", "sooner", "close"]
+
+
+def test_programs_get_the_summary(writes: list[Any]) -> None:
+    assert json.loads(run(a_result, "--json").stdout) == {"verdict": "safe to fail over: no"}
+
+
+def test_options_reach_the_session(writes: list[Any]) -> None:
+    run(
+        a_result,
+        *("--master", "local[3]", "--driver-memory", "2g"),
+        *("--conf", "a.b=c=d", "--conf", "e="),
+    )
+    session = FakeSession.made[0]
+    assert session.name == "rmq-ha look"
+    assert session.given == {
+        "master": "local[3]",
+        "conf": {"a.b": "c=d", "e": ""},
+        "driver_memory": "2g",
+        "quick": True,
+        "verbose": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--conf", "novalue"], "write KEY=VALUE"), (["--driver-memory", "lots"], "write 1g")],
+)
+def test_options_that_make_no_sense(arguments: list[str], said: str) -> None:
+    result = run(raising(AssertionError("never run")), *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_notes_go_to_stderr_and_can_be_left_out() -> None:
+    def body(job: Job) -> Any:
+        job.note("reading")
+        with job.progress("nothing"):
+            raise CannotDecide("enough")
+
+    result = run(body, "--quiet")
+    assert (result.exit_code, result.stderr) == (3, "")
+    assert "reading" in run(lambda job: job.note("reading") or a_result(job)).stderr
+
+
+def test_live_brokers_are_asked_as_the_options_say() -> None:
+    configs = []
+
+    def body(job: Job) -> Any:
+        configs.append(job.client)
+        raise CannotDecide("enough")
+
+    run(body, "--namesrv", "127.0.0.1:9", "--access-key", "a", "--secret-key", "b")
+    assert configs[0].namesrv_addr == "127.0.0.1:9"
+    assert configs[0].credentials is not None
+
+
+def test_what_a_worker_raised_means_the_same() -> None:
+    """The text as Spark gives it, with the worker's traceback in it."""
+    text = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "x.py", line 3, in read
+    raise CannotDecide("gone")
+rmq_ha.spark.result.{}: /s/commitlog/0: the file is gone; run again
+"""
+    assert meaning_of(RuntimeError(text.format("CannotDecide"))) == (
+        Outcome.UNDECIDED,
+        "/s/commitlog/0: the file is gone; run again",
+    )
+    assert meaning_of(RuntimeError(text.format("WrongUsage")))[0] is Outcome.USAGE
+
+
+def test_without_options_of_ours_there_are_defaults() -> None:
+    @click.command()
+    def command() -> None:
+        click.echo(repr(current_frame()))
+
+    assert "out=None" in CliRunner().invoke(command).output
