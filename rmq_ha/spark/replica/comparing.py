@@ -1,0 +1,205 @@
+"""Two logs byte by byte: what differs, as records, and where they get out of step."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from rmq_ha.errors import CorruptRecord
+from rmq_ha.model.properties import UNIQ_KEY
+from rmq_ha.spark.findings import Finding
+from rmq_ha.spark.replica.aligning import Aligned, Change, Item, Step, align
+from rmq_ha.spark.replica.codes import finding
+from rmq_ha.spark.replica.differing import describe, first_difference
+from rmq_ha.spark.replica.logs import Log, Place, What
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.store.format.commitlog import Record, decode_record
+
+MOST = 64
+"""Differences that are described in one stretch; behind them only the first is of use."""
+_NEAR = 64
+"""Records looked at to see whether logs are out of step."""
+_BEFORE = 1 << 20
+"""Bytes before the first difference, so that a doubled message is known."""
+
+
+class Comparison(NamedTuple):
+    """
+    Of one stretch.
+
+    :ivar shift: from this record on the logs are out of step; -1: they are not.
+    :ivar blank: bytes without a meaning that differ.
+    :ivar end: what is behind was not compared, because of a shift or of too many differences.
+    """
+
+    findings: list[Finding]
+    shift: int
+    blank: int
+    end: int
+
+
+class Sides(NamedTuple):
+    """
+    The two logs, and what findings call them.
+
+    :ivar window: bytes read at once.
+    """
+
+    master: Log
+    slave: Log
+    master_name: str
+    slave_name: str
+    window: int
+
+
+def compare(sides: Sides, low: int, high: int) -> Comparison:
+    """
+    The bytes of `[low, high)`, which both logs have.
+
+    :raises CannotDecide: a file vanished, or cannot be read.
+    """
+    found: list[Finding] = []
+    blank, at = 0, low
+    while at < high:
+        end = min(high, at + sides.window, sides.master.end_at(at), sides.slave.end_at(at))
+        one, other = sides.master.read(at, end - at), sides.slave.read(at, end - at)
+        different = first_difference(one, other)
+        if different < 0:
+            at = end
+            continue
+        if len(found) >= MOST:
+            return Comparison(found, -1, blank, at)
+        place = _place(sides, at + different)
+        if place.what is What.BLANK:
+            blank += place.size
+        elif is_shifted(sides, place):
+            return Comparison(found, place.start, blank, place.start)
+        else:
+            found.append(_changed(sides, place))
+        at = place.start + place.size
+    return Comparison(found, -1, blank, high)
+
+
+def _place(sides: Sides, offset: int) -> Place:
+    """What stands there: the master's record, or else the slave's."""
+    one, other = sides.master.place_of(offset), sides.slave.place_of(offset)
+    if one.what is What.BLANK and other.what is What.BLANK:
+        if one.start == other.start and offset >= one.start + 8:
+            return one
+        return Place(What.OTHER, offset, 8)
+    if one.what is What.RECORD or other.what is not What.RECORD:
+        return Place(What.OTHER, *one[1:]) if one.what is What.BLANK else one
+    return other
+
+
+def is_shifted(sides: Sides, place: Place) -> bool:
+    """The slave has the master's next records, but not where the master has them."""
+    if place.what is What.OTHER:
+        return False
+    start = place.start
+    left = list(islice(sides.master.items(start, sides.master.stop), _NEAR))
+    right = list(islice(sides.slave.items(start, sides.slave.stop), _NEAR))
+    if not left or not right:
+        return False
+    one, other = left[0], right[0]
+    if one.identity != other.identity:
+        if other.identity in {item.identity for item in left[1:]}:
+            return True
+        if one.identity in {item.identity for item in right[1:]}:
+            return True
+    ends = {item.offset for item in left[1:]} | {left[-1].offset + left[-1].size}
+    return not any(item.offset + item.size in ends for item in right)
+
+
+def _changed(sides: Sides, place: Place) -> Finding:
+    one = _bytes(sides.master, place.start, place.size)
+    other = _bytes(sides.slave, place.start, place.size)
+    return _difference(sides, one, other, place.start, shifted=False)
+
+
+def _bytes(log: Log, offset: int, size: int) -> bytes:
+    return bytes(log.read(offset, size))
+
+
+def _difference(sides: Sides, one: bytes, other: bytes, offset: int, *, shifted: bool) -> Finding:
+    difference = describe(one, other, shifted=shifted)
+    also = f", and also {', '.join(difference.others)}" if difference.others else ""
+    witness = f" ({difference.verdict})" if difference.verdict else ""
+    blames_master = difference.verdict.startswith(("the master's", "only the slave"))
+    return finding(
+        "LOG_DIFFERS",
+        f"{difference.field} differs{also}{witness}.",
+        broker=sides.master_name if blames_master else sides.slave_name,
+        physical_offset=offset,
+        expected=f"{difference.field} {difference.expected}",
+        actual=f"{difference.field} {difference.actual}",
+        **_who(_record(one) or _record(other)),
+    )
+
+
+def _record(data: bytes) -> Record | None:
+    try:
+        return decode_record(data)
+    except CorruptRecord:
+        return None
+
+
+def _who(record: Record | None) -> dict[str, Any]:
+    """The columns of a finding that name a message."""
+    if record is None:
+        return {}
+    return {
+        "topic": record.topic,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "msg_id": record.properties.get(UNIQ_KEY) or record.msg_id,
+    }
+
+
+def align_from(sides: Sides, shift: int, most: int) -> tuple[Aligned, list[Finding]]:
+    """
+    Lay the logs beside each other from where they get out of step.
+
+    :param most: findings after which it ends.
+    :raises CannotDecide: a file vanished, or cannot be read.
+    """
+    start = max(sides.master.file_at(shift).base, shift - _BEFORE)
+    result = align(
+        sides.master.items(start, sides.master.stop),
+        sides.slave.items(start, sides.slave.stop),
+        most,
+    )
+    found = [one for step in result.steps for one in _told(sides, step)]
+    if not result.complete:
+        found.append(
+            finding("MORE_DIFFERENCES", broker=sides.slave_name, physical_offset=result.end)
+        )
+    return result, found
+
+
+def _told(sides: Sides, step: Step) -> Iterator[Finding]:
+    master, slave = step.master, step.slave
+    one = _read(sides.master, master)
+    other = _read(sides.slave, slave)
+    if step.change is Change.CHANGED and master is not None:
+        yield _difference(sides, one, other, master.offset, shifted=True)
+        return
+    record = _record(one) or _record(other)
+    if record is None:
+        return  # a gap: the log itself is told of it
+    yield finding(
+        step.change.value,
+        broker=sides.slave_name,
+        physical_offset=master.offset if master is not None else slave and slave.offset,
+        expected=f"at offset {master.offset}" if master is not None else "no such message",
+        actual=f"at offset {slave.offset}" if slave is not None else "nowhere near",
+        **_who(record),
+    )
+
+
+def _read(log: Log, item: Item | None) -> bytes:
+    if item is None:
+        return b""
+    try:
+        return _bytes(log, item.offset, item.size)
+    except CannotDecide:
+        return b""

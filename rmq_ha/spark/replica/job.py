@@ -1,0 +1,329 @@
+"""
+The job: two stores, their bytes up to the common offset, and each one's queues and index.
+
+First queues and index files are read by themselves, so that it is known how far the queues were
+built. Then tasks go over the log, a stretch each: bytes against bytes, and, where they are the
+same, each record once for both sides. Stores may move: the bounds are fixed first, and stretches
+of a store that is open and seems to be wrong are looked at again before anything is said.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rmq_ha.spark.findings import FINDINGS, Finding
+from rmq_ha.spark.host.waiting import pause
+from rmq_ha.spark.replica.aligning import Aligned
+from rmq_ha.spark.replica.auditing import INDEX, QUEUES
+from rmq_ha.spark.replica.codes import finding
+from rmq_ha.spark.replica.comparing import Sides, align_from
+from rmq_ha.spark.replica.report import sections_of
+from rmq_ha.spark.replica.rows import (
+    Overview,
+    QueueEnd,
+    Sums,
+    finding_row,
+    findings_of,
+    overview_of,
+    queue_ends,
+    refuse_failed,
+    rows_of,
+    sums_of,
+    tasks_in_error,
+)
+from rmq_ha.spark.replica.settings import Opened, Settings, common_of, names_of, open_pair, opened
+from rmq_ha.spark.replica.tasks import (
+    FINDING,
+    Doubt,
+    Stretch,
+    Survey,
+    Work,
+    plan,
+    run_doubt,
+    run_stretch,
+    run_survey,
+)
+from rmq_ha.spark.replica.verdicts import (
+    LOG_CODES,
+    DelaySum,
+    QueueSum,
+    TailState,
+    judge_bounds,
+    judge_delays,
+    judge_keys,
+    judge_queues,
+    judge_tail,
+    verdict,
+)
+from rmq_ha.spark.result import JobResult, Outcome
+
+_QUEUES_A_TASK = 200
+_AGAIN = 3
+_MOST_AGAIN = 500
+_MOST_ALIGNED = 1000
+_MOST_DOUBTS = 500
+_MOST_BLAMED = 5000
+
+
+class JobLike(Protocol):
+    """What of `rmq_ha.spark.running.Job` is used."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+
+    def note(self, text: str) -> None:
+        """A line for who looks on."""
+
+    def progress(self, label: str) -> Any:
+        """Shows how far Spark is while its block runs."""
+
+
+def verify(job: JobLike, settings: Settings) -> JobResult:
+    """
+    Compare two stores.
+
+    :raises CannotDecide: one cannot be read, or they have nothing in common.
+    """
+    return _Verification(job, settings, open_pair(settings)).run()
+
+
+class _Verification:
+    """One run."""
+
+    def __init__(self, job: JobLike, settings: Settings, pair: list[Opened]) -> None:
+        self._job = job
+        self._settings = settings
+        self._pair = pair
+        self._names = names_of(pair)
+        self._ranges = [(one.low, one.high) for one in pair]
+        self._common = common_of(pair, settings.start)
+        self._told: list[Finding] = list(
+            judge_bounds(self._names, self._ranges, any(one.is_quorum for one in pair))
+        )
+
+    def run(self) -> JobResult:
+        """All steps in order."""
+        survey = self._survey()
+        ends = queue_ends(survey)
+        known = [max((end.end for end in ends if end.side == side), default=0) for side in (0, 1)]
+        work = self._work(known)
+        rows = self._stretches(work)
+        sums = sums_of(rows)
+        self._add_tails(ends)
+        queues = self._queue_sums(ends, sums)
+        self._told += judge_queues(queues.values())
+        self._told += judge_delays(
+            [
+                DelaySum(self._names[side], level, delay, *numbers)
+                for (side, level, delay), numbers in sums.delays.items()
+            ]
+        )
+        self._told += judge_keys(
+            (self._names[side], numbers[2]) for side, numbers in sums.keys.items()
+        )
+        self._told += self._checkpoints()
+        aligned = self._align(work, sums.shifts)
+        doubts = self._doubts(work, queues)
+        found = self._findings([survey, rows, doubts], aligned)
+        return self._result(found, sums, list(queues.values()))
+
+    def _work(self, known: Sequence[int]) -> Work:
+        sides = tuple(
+            one.side(name, min(end, one.high))
+            for name, one, end in zip(self._names, self._pair, known, strict=True)
+        )
+        return Work(sides, self._settings.checks, self._settings.window)
+
+    # The stores by themselves
+
+    def _survey(self) -> DataFrame:
+        tasks: list[Survey] = []
+        for side, one in enumerate(self._pair):
+            low = max(one.low, self._settings.start)
+            if QUEUES in self._settings.checks:
+                names = one.store.topics_on_disk()
+                for at in range(0, len(names), _QUEUES_A_TASK):
+                    some = names[at : at + _QUEUES_A_TASK]
+                    tasks.append(Survey(len(tasks), side, some, -1, low, one.high))
+            if INDEX in self._settings.checks:
+                for number in range(len(one.store.index_files())):
+                    tasks.append(Survey(len(tasks), side, (), number, low, one.high))
+        return self._run("queues and index", self._work([0, 0]), tasks, run_survey)
+
+    def _run(self, label: str, work: Work, tasks: Sequence[Any], run: Any) -> DataFrame:
+        """Run tasks; again those that found errors in a store that moves."""
+        spark = self._job.spark
+        rows = self._kept(label, rows_of(spark, work, tasks, run))
+        for _ in range(_AGAIN):
+            if not any(one.store.abort for one in self._pair):
+                break
+            again = set(tasks_in_error(rows, _MOST_AGAIN))
+            if not again:
+                break
+            self._job.note(f"looking again at {len(again)} of {len(tasks)} parts: a store is open")
+            pause(self._settings.pause_ms)
+            moves = self._moves()
+            later = rows_of(spark, work, [task for task in tasks if task.number in again], run)
+            rest = rows.where(~F.col("task").isin(sorted(again)))
+            rows = self._kept(label, rest.unionAll(later))
+            if not moves:
+                break
+        return rows
+
+    def _kept(self, label: str, rows: DataFrame) -> DataFrame:
+        rows = rows.persist()
+        with self._job.progress(label):
+            rows.count()
+        refuse_failed(rows)
+        return rows
+
+    def _moves(self) -> bool:
+        return any(self._moved_on(side) for side in (0, 1))
+
+    def _moved_on(self, side: int) -> bool:
+        at = (self._settings.master, self._settings.slave)[side]
+        return opened(at, self._settings.index_sizes).high > self._pair[side].high
+
+    # The log
+
+    def _stretches(self, work: Work) -> DataFrame:
+        start = self._settings.start
+        bases = [
+            file.base for one in self._pair for file in one.store.log_files() if file.base > start
+        ]
+        ranges = [(max(low, start), high) for low, high in self._ranges]
+        tasks: list[Stretch] = plan(ranges, self._common, self._settings.split, bases)
+        label = f"{self._common[1] - self._common[0]:,} bytes of both logs"
+        return self._run(label, work, tasks, run_stretch)
+
+    def _align(self, work: Work, shifts: Sequence[int]) -> tuple[list[tuple[int, int]], list[Any]]:
+        """Where the logs were out of step, and what was found there."""
+        spans: list[tuple[int, int]] = []
+        found: list[Finding] = []
+        waiting = list(shifts)
+        while waiting and len(found) < _MOST_ALIGNED:
+            shift, most = waiting[0], _MOST_ALIGNED - len(found)
+            with self._job.progress(f"out of step from {shift} on"):
+                one = self._job.spark.sparkContext.parallelize([(work.pair, shift, most)], 1)
+                result, more = one.map(_aligned).collect()[0]
+            found += more
+            end = result.end if result.in_step else self._common[1]
+            spans.append((shift, max(end, shift + 1)))
+            waiting = [at for at in waiting if at >= spans[-1][1]]
+        return spans, found
+
+    # What it adds up to
+
+    def _add_tails(self, ends: Sequence[QueueEnd]) -> None:
+        for side, one in enumerate(self._pair):
+            last = max(
+                (end for end in ends if end.side == side), key=lambda end: end.end, default=None
+            )
+            beyond = last is not None and last.end > one.high
+            if one.store.abort and self._moved_on(side):
+                continue
+            where = ("", -1, -1) if last is None else (last.topic, last.queue_id, last.last)
+            state = TailState(
+                self._names[side],
+                one.high,
+                last.end if last is not None and beyond else -1,
+                *where,
+                one.store.abort,
+                self._has_residue(one),
+            )
+            self._told += judge_tail(state)
+
+    @staticmethod
+    def _has_residue(one: Opened) -> bool:
+        log = one.log
+        if one.high >= log.row[-1].end:
+            return False
+        file = log.file_at(one.high)
+        return any(log.files.read(file.path, one.high - file.base, 8))
+
+    def _queue_sums(
+        self, ends: Sequence[QueueEnd], sums: Sums
+    ) -> dict[tuple[int, str, int], QueueSum]:
+        entries = {end[:3]: end.entries for end in ends}
+        return {
+            (side, topic, queue_id): QueueSum(
+                self._names[side],
+                topic,
+                queue_id,
+                entries.get((side, topic, queue_id), 0),
+                *sums.tallies.get((side, topic, queue_id), [0] * 5),
+            )
+            for side, topic, queue_id in sorted({*entries, *sums.tallies})
+        }
+
+    def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> DataFrame:
+        doubted = [key for key, one in queues.items() if one.surplus > 0]
+        tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
+        return self._run("entries in doubt", work, tasks, run_doubt)
+
+    def _checkpoints(self) -> Iterator[Finding]:
+        for name, one in zip(self._names, self._pair, strict=True):
+            newest = one.log.newest_time()
+            written = max(one.store.checkpoint())
+            if written > newest:
+                yield finding(
+                    "CHECKPOINT_AHEAD",
+                    broker=name,
+                    expected=f"at most {newest}",
+                    actual=str(written),
+                )
+
+    def _findings(
+        self, parts: Sequence[DataFrame], aligned: tuple[list[tuple[int, int]], list[Finding]]
+    ) -> DataFrame:
+        spans, found = aligned
+        spark = self._job.spark
+        rows = parts[0]
+        for part in parts[1:]:
+            rows = rows.unionAll(part)
+        for low, high in spans[:_MOST_BLAMED]:
+            at = F.col("finding.physicalOffset")
+            rows = rows.where(
+                ~(
+                    (F.col("kind") == FINDING)
+                    & (F.col("finding.code") == "LOG_DIFFERS")
+                    & (at >= low)
+                    & (at < high)
+                )
+            )
+        told = [finding_row(one) for one in (*self._told, *found)]
+        own = spark.createDataFrame(told, FINDINGS)
+        return findings_of(rows).unionAll(own).persist()
+
+    def _result(self, found: DataFrame, sums: Sums, queues: Sequence[QueueSum]) -> JobResult:
+        overview = overview_of(found, LOG_CODES, *self._common)
+        errors, _, first, along = overview
+        messages = sums.records.get(0, (0, 0))[0]
+        return JobResult(
+            found,
+            Outcome.VIOLATED if errors else Outcome.HOLDS,
+            verdict(self._common, messages, first, errors),
+            self._numbers(sums, overview),
+            sections_of(self._names, self._ranges, self._common, sums, queues, along),
+        )
+
+    def _numbers(self, sums: Sums, overview: Overview) -> dict[str, Any]:
+        roles = ("master", "slave")
+        first = overview.first
+        return {
+            "from": self._common[0],
+            "to": self._common[1],
+            "bytesCompared": sums.compared,
+            "bytesWithoutMeaning": sums.blank,
+            "messages": {role: sums.records.get(at, (0,))[0] for at, role in enumerate(roles)},
+            "keys": {role: sums.keys.get(at, [0])[0] for at, role in enumerate(roles)},
+            "differences": overview.apart,
+            "firstDifference": None if first is None else first.physical_offset,
+        }
+
+
+def _aligned(task: tuple[Sides, int, int]) -> tuple[Aligned, list[Finding]]:
+    return align_from(*task)

@@ -1,0 +1,133 @@
+"""One side's commit log, as the comparison reads it."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from rmq_ha.spark.host.files import Files
+from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.replica.aligning import Item, identity_of
+from rmq_ha.spark.replica.differing import is_blank
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.store.log_files import LogFile
+from rmq_ha.spark.store.scanning import LOOK_BACK, Gap, pieces, splits_of
+
+_WHOLE = 1 << 62
+
+
+class What(Enum):
+    """What a byte of a log belongs to."""
+
+    RECORD = "a record"
+    GAP = "something that is no record"
+    BLANK = "the blank at the end of a file"
+    OTHER = "what stands between records"
+
+
+class Place(NamedTuple):
+    """Where it begins, and its bytes."""
+
+    what: What
+    start: int
+    size: int
+
+
+class Log:
+    """
+    The files of a log up to a bound that stays while the log grows. May be pickled.
+
+    :param row: its files, in order.
+    :param stop: the bound: nothing behind it is looked at.
+    """
+
+    def __init__(self, files: Files, row: Sequence[LogFile], stop: int) -> None:
+        self.files = files
+        self.row = list(row)
+        self.stop = stop
+
+    def file_at(self, offset: int) -> LogFile:
+        """
+        The file with the byte at a physical offset.
+
+        :raises CannotDecide: there is none.
+        """
+        number = bisect_right([file.base for file in self.row], offset) - 1
+        if number < 0 or offset >= self.row[number].end:
+            raise CannotDecide(f"no file holds the offset {offset}: was it deleted meanwhile?")
+        return self.row[number]
+
+    def end_at(self, offset: int) -> int:
+        """Where the file with that offset ends, or the bound, whichever is first."""
+        return min(self.file_at(offset).end, self.stop)
+
+    def read(self, offset: int, length: int) -> Any:
+        """
+        Bytes from a physical offset on; fewer where the file or the bound ends.
+
+        :raises CannotDecide: the file vanished, or cannot be read.
+        """
+        file = self.file_at(offset)
+        length = min(length, file.end - offset, self.stop - offset)
+        try:
+            found = self.files.window(file.path, offset - file.base, length)
+        except FileNotFoundError:
+            raise CannotDecide(
+                f"{file.path} vanished while it was read: the broker deletes what is older than "
+                "fileReservedTime. Compare again, with --from a higher offset, or compare copies"
+            ) from None
+        except OSError as error:
+            raise CannotDecide(f"{file.path} cannot be read at {offset}: {error}") from None
+        if len(found) < length:
+            raise CannotDecide(f"{file.path} became shorter while it was read: compare again")
+        return found
+
+    def pieces(self, start: int, stop: int) -> Iterator[Records | Gap]:
+        """Records that start in [start, stop), and what stands between them that is none."""
+        for split in splits_of(self.row, _WHOLE, start, min(stop, self.stop)):
+            yield from pieces(self.files, split._replace(stop=self.stop))
+
+    def items(self, start: int, stop: int) -> Iterator[Item]:
+        """The same one by one, for `align`; a gap is a record of no content."""
+        for found in self.pieces(start, stop):
+            if isinstance(found, Gap):
+                size = found.end - found.start
+                yield Item(found.start, size, b"gap at %d" % found.start)
+                continue
+            view = memoryview(found.buffer)
+            sizes = found.sizes.tolist()
+            for position, size in zip(found.positions.tolist(), sizes, strict=True):
+                identity = identity_of(view[position : position + size])
+                yield Item(found.base + position, size, identity)
+
+    def place_of(self, offset: int) -> Place:
+        """
+        What the byte at an offset belongs to.
+
+        :raises CannotDecide: the file vanished, or cannot be read.
+        """
+        file = self.file_at(offset)
+        end = low = max(file.base, offset - LOOK_BACK)
+        for found in self.pieces(low, offset + 1):
+            if isinstance(found, Gap):
+                if found.start <= offset < found.end:
+                    return Place(What.GAP, found.start, found.end - found.start)
+                continue
+            at = int((found.positions + found.base).searchsorted(offset, "right")) - 1
+            if at >= 0:
+                start, size = int(found.positions[at]) + found.base, int(found.sizes[at])
+                if offset < start + size:
+                    return Place(What.RECORD, start, size)
+                end = start + size
+        if is_blank(self.read(end, 8), file.layout):
+            return Place(What.BLANK, end, self.end_at(offset) - end)
+        return Place(What.OTHER, end, offset + 1 - end)
+
+    def newest_time(self) -> int:
+        """When the last record was stored, ms; 0 if there is none near the end."""
+        low = max(self.row[0].base, self.stop - LOOK_BACK)
+        newest = 0
+        for found in self.pieces(low, self.stop):
+            if isinstance(found, Records) and len(found):
+                newest = int(found.store_timestamp[-1])
+        return newest

@@ -1,0 +1,90 @@
+"""Tables and plots of `verify-replica`'s report."""
+
+from collections.abc import Sequence
+
+from rmq_ha.spark.replica.rows import Sums
+from rmq_ha.spark.replica.verdicts import QueueSum
+from rmq_ha.spark.result import Plot, Table
+
+_MOST = 200
+
+
+def sections_of(
+    names: Sequence[str],
+    ranges: Sequence[tuple[int, int]],
+    common: tuple[int, int],
+    sums: Sums,
+    queues: Sequence[QueueSum],
+    errors: Sequence[tuple[int, int]],
+) -> list[Table | Plot]:
+    """
+    What the report shows.
+
+    :param errors: how many findings of ERROR begin at, or a little behind, which offsets.
+    """
+    found: list[Table | Plot] = [_logs(names, ranges, common, sums)]
+    if errors:
+        found.append(
+            Plot(
+                "Errors along the log",
+                [at for at, _ in errors],
+                {"findings": [float(count) for _, count in errors]},
+                "physical offset, bytes",
+                "findings of ERROR",
+                "scatter",
+                "One far from the others is a disk; all from one place on is a log out of step.",
+            )
+        )
+    if queues:
+        found.append(_queues(queues))
+    return found
+
+
+def _logs(
+    names: Sequence[str], ranges: Sequence[tuple[int, int]], common: tuple[int, int], sums: Sums
+) -> Table:
+    rows = []
+    for side, (name, (low, high)) in enumerate(zip(names, ranges, strict=True)):
+        records, size = sums.records.get(side, (0, 0))
+        keys, before, pending = sums.keys.get(side, [0, 0, 0])
+        role = ("master", "slave")[side]
+        rows.append((role, name, low, high, records, size, keys, before, pending))
+    return Table(
+        "Logs",
+        (
+            "role",
+            "store",
+            "from",
+            "to",
+            "messages",
+            "bytes",
+            "keys",
+            "older than the index",
+            "newer than the index",
+        ),
+        rows,
+        f"Compared byte by byte: [{common[0]}, {common[1]}), {sums.compared} bytes.",
+    )
+
+
+def _queues(queues: Sequence[QueueSum]) -> Table:
+    worst = sorted(
+        queues, key=lambda one: (-one.wrong - one.missing - max(0, one.surplus), -one.entries)
+    )
+    return Table(
+        "Queues",
+        (
+            "store",
+            "topic",
+            "queue",
+            "entries",
+            "right",
+            "wrong",
+            "missing",
+            "not built yet",
+            "older than the queue",
+            "without a message",
+        ),
+        [(*one, max(0, one.surplus)) for one in worst[:_MOST]],
+        f"The worst of {len(queues)} queues." if len(queues) > _MOST else "",
+    )

@@ -1,0 +1,195 @@
+"""What the sums over all stretches say: pure rules, from numbers to findings and one line."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.spark.findings import Finding, Severity
+from rmq_ha.spark.replica.codes import finding
+
+LOG_CODES = (
+    "LOG_DIFFERS",
+    "RECORD_LOST",
+    "RECORD_EXTRA",
+    "RECORD_DUPLICATED",
+    "RECORD_MOVED",
+    "DIGEST_DIFFERS",
+)
+"""Findings that say that the slave's log is not the master's."""
+
+
+class QueueSum(NamedTuple):
+    """
+    One queue of one side, over the whole log.
+
+    :ivar entries: that the queue has.
+    :ivar matched: records that found theirs; `wrong` to `old` as in `queues.Tally`.
+    """
+
+    side: str
+    topic: str
+    queue_id: int
+    entries: int
+    matched: int
+    wrong: int
+    missing: int
+    pending: int
+    old: int
+
+    @property
+    def surplus(self) -> int:
+        """Entries that no record stands behind."""
+        return self.entries - self.matched - self.wrong
+
+
+class DelaySum(NamedTuple):
+    """Delayed messages of one level and one delay, ms, on one side; the first and last of them."""
+
+    side: str
+    level: int
+    delay: int
+    messages: int
+    first: int
+    last: int
+    queue_id: int
+    queue_offset: int
+
+
+class TailState(NamedTuple):
+    """
+    How one side's log ends.
+
+    :ivar known: behind the last record that its queues know; `topic` to `queue_offset` say which.
+    :ivar abort: it was open, or was killed.
+    :ivar residue: something stands behind the end.
+    """
+
+    side: str
+    end: int
+    known: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    abort: bool
+    residue: bool
+
+
+def judge_queues(sums: Iterable[QueueSum]) -> Iterator[Finding]:
+    """What whole queues lack, in few words."""
+    pending: dict[str, int] = defaultdict(int)
+    for one in sums:
+        pending[one.side] += one.pending
+        if one.old:
+            yield finding(
+                "CQ_FORGOTTEN",
+                f"{one.old} messages.",
+                broker=one.side,
+                topic=one.topic,
+                queue_id=one.queue_id,
+            )
+    for side, count in pending.items():
+        if count:
+            yield finding("CQ_NOT_DISPATCHED", f"{count} messages.", broker=side)
+
+
+def judge_delays(sums: Sequence[DelaySum]) -> Iterator[Finding]:
+    """Each level has one delay, unless its setting was changed."""
+    levels: dict[tuple[str, int], list[DelaySum]] = defaultdict(list)
+    for one in sums:
+        levels[one.side, one.level].append(one)
+    usual: dict[int, DelaySum] = {}
+    for (_, level), row in levels.items():
+        main = max(row, key=lambda one: one.messages)
+        for one in row:
+            if one is not main:
+                yield _odd_delay(one, main, one.first > main.last or one.last < main.first)
+        other = usual.setdefault(level, main)
+        if other.delay != main.delay:
+            yield _odd_delay(main, other, True)
+
+
+def _odd_delay(one: DelaySum, main: DelaySum, changed: bool) -> Finding:
+    return finding(
+        "CQ_LEVELS_CHANGED" if changed else "CQ_DELIVERY_TIME",
+        f"{one.messages} messages of level {one.level}.",
+        broker=one.side,
+        topic=SCHEDULE_TOPIC,
+        queue_id=one.queue_id,
+        queue_offset=one.queue_offset,
+        physical_offset=one.first,
+        expected=f"{main.delay} ms after it was stored",
+        actual=f"{one.delay} ms",
+    )
+
+
+def judge_tail(state: TailState) -> Iterator[Finding]:
+    """A log that ends before its queues do, or in the middle of something."""
+    if state.known > state.end:
+        yield finding(
+            "TORN_TAIL",
+            severity=Severity.WARN if state.abort else None,
+            broker=state.side,
+            topic=state.topic,
+            queue_id=state.queue_id,
+            queue_offset=state.queue_offset,
+            physical_offset=state.end,
+            expected=f"records up to {state.known}",
+            actual=f"records up to {state.end}",
+        )
+    elif state.residue:
+        yield finding("TAIL_RESIDUE", broker=state.side, physical_offset=state.end)
+
+
+def judge_bounds(
+    names: Sequence[str], ranges: Sequence[tuple[int, int]], is_quorum: bool
+) -> Iterator[Finding]:
+    """Where one log has what the other one lacks."""
+    (begin, end), (slave_begin, slave_end) = ranges
+    if slave_begin > begin:
+        yield finding(
+            "SLAVE_STARTS_LATER",
+            f"{slave_begin - begin} bytes.",
+            broker=names[1],
+            physical_offset=slave_begin,
+        )
+    if end > slave_end:
+        yield finding(
+            "MASTER_AHEAD", f"{end - slave_end} bytes.", broker=names[1], physical_offset=slave_end
+        )
+    if slave_end > end:
+        # A member of a quorum may hold what was never agreed on; the leader will cut it.
+        yield finding(
+            "SLAVE_AHEAD",
+            f"{slave_end - end} bytes.",
+            severity=Severity.WARN if is_quorum else None,
+            broker=names[1],
+            physical_offset=end,
+        )
+
+
+def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """:param sums: of each side the keys that its index does not have yet."""
+    for side, pending in sums:
+        if pending:
+            yield finding("INDEX_NOT_DISPATCHED", f"{pending} keys.", broker=side)
+
+
+def verdict(common: tuple[int, int], messages: int, first: Finding | None, errors: int) -> str:
+    """
+    The last line.
+
+    :param first: difference between the logs.
+    :param errors: findings of ERROR in all.
+    """
+    stretch = f"[{common[0]}, {common[1]})"
+    if first is not None:
+        who = f"message {first.msg_id} (" if first.msg_id else "("
+        if first.topic is not None:
+            who += f"topic {first.topic}, queue {first.queue_id}, offset {first.queue_offset}, "
+        return (
+            f"replica differs over {stretch}: first at {first.physical_offset}, "
+            f"{who}{first.code}): master {first.expected}, slave {first.actual}; {errors} errors"
+        )
+    same = f"replica identical over {stretch}: {messages} messages"
+    return f"{same}; but {errors} errors within the stores: see the findings" if errors else same
