@@ -183,6 +183,10 @@ def _sure() -> Column:
     return F.col("proven") & F.col("steady")
 
 
+def _on_its_way() -> Column:
+    return F.when(F.col("proven"), F.lit("LAGGING")).otherwise(F.lit("UNSETTLED"))
+
+
 def _progress_codes() -> Column:
     slave, is_delay = F.col("slaveValue"), F.col("kind") == DELAY
 
@@ -190,7 +194,7 @@ def _progress_codes() -> Column:
         return F.when(is_delay, F.lit(delay)).otherwise(F.lit(offset))
 
     def when_sure(sure: Column, code: Column) -> Column:
-        return F.when(sure, code).otherwise(F.lit("UNSETTLED"))
+        return F.when(sure, code).otherwise(_on_its_way())
 
     position = (
         F.when(slave.isNull(), when_sure(_sure(), either("DELAY_LAG", "MISSING_ON_SLAVE")))
@@ -221,7 +225,7 @@ def _extent_codes(is_ahead: Column, missing: Column, max_lag: int) -> Column:
         .otherwise(F.lit("LOG_BEHIND"))
     )
     position = F.when((_zero("slaveValue") < _zero("lowest")) & _sure(), behind).when(
-        missing > 0, F.lit("UNSETTLED")
+        missing > 0, _on_its_way()
     )
     shorter = is_queue & F.col("onSlave") & (_zero("slaveLow") > _zero("masterLow"))
     drift = F.when(shorter, F.lit("MIN_DRIFT"))
@@ -245,7 +249,7 @@ def _configuration_code() -> Column:
             ~F.col("onMaster"),
             F.when(F.col("proven"), F.lit("ORPHAN_ON_SLAVE")).otherwise(F.lit("UNSETTLED")),
         )
-        .when(~_sure(), F.lit("UNSETTLED"))
+        .when(~_sure(), _on_its_way())
         .when(~F.col("onSlave"), missing)
         .when(
             kind == VERSION,

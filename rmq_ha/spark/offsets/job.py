@@ -172,7 +172,7 @@ def decided(
         says += f"; the history holds {past} violations"
     others = sum(item.errors for item in by_slave.values()) - best.errors
     if reasons:
-        is_open = best.errors == 0 and head_errors == 0 and bool(best.unsettled)
+        is_open = best.errors == 0 and head_errors == 0 and bool(best.unsettled or best.lost)
         text = f"{_UNSAFE}: {', '.join(reasons)}{says}"
         return (Outcome.UNDECIDED if is_open else Outcome.VIOLATED), text
     is_violated = bool(past or others)
@@ -190,6 +190,8 @@ def _reasons(totals: Totals, limits: Limits, head_errors: int) -> list[str]:
         found.append(f"{totals.errors + head_errors} errors")
     if totals.skipped and not totals.errors:
         found.append("messages would be skipped")
+    if totals.lost and not totals.errors and not limits.max_lag:
+        found.append("the slave's log is still being copied")
     if totals.unsettled and not totals.errors:
         found.append(f"{totals.unsettled} differences that may still go away")
     if limits.max_repeats is not None and totals.repeats > limits.max_repeats:

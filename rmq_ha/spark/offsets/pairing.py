@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rmq_ha.spark.findings import Severity
 from rmq_ha.spark.offsets.codes import MEANINGS
-from rmq_ha.spark.offsets.model import DELAY, OFFSET, QUEUE, Fact, Key, Snapshot
+from rmq_ha.spark.offsets.model import DELAY, OFFSET, QUEUE, TEXTS, Fact, Key, Snapshot
 from rmq_ha.spark.offsets.rules import Case, Ruling, judge
 
 
@@ -139,15 +139,25 @@ def predict(pairing: Pairing, max_lag: int = 0) -> Forecast:
     return forecast((case, judge(case, max_lag)) for case in cases(pairing))
 
 
-def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
+def is_right(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
     """
-    The slave has all that the master had in its first sample: there is nothing to wait for.
+    The slave has what the master had in its first sample: nothing can be proven against it.
 
     A slave that holds what the master held at some time of the window is right however young the
     window is.
     """
-    outcome = predict(Pairing(masters, slave, True))
-    return not (outcome.errors or outcome.lost)
+    return predict(Pairing(masters, slave, True)).errors == 0
+
+
+def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
+    """The slave is right, and lacks nothing but commits of the last seconds: no need to wait."""
+    for case in cases(Pairing(masters, slave, True)):
+        ruling = judge(case)
+        if ruling.lost or any(MEANINGS[code].severity is Severity.ERROR for code in ruling.codes):
+            return False
+        if "LAGGING" in ruling.codes and (not case.on_slave or case.key.kind in TEXTS):
+            return False
+    return True
 
 
 def ends(snapshot: Snapshot) -> dict[str, int]:

@@ -74,6 +74,11 @@ def judge(case: Case, max_lag: int = 0) -> Ruling:
     return Ruling(_configuration(case))
 
 
+def _on_its_way(case: Case) -> str:
+    """The master has it for less than the window, or the window is too short to tell."""
+    return "LAGGING" if case.is_proven else "UNSETTLED"
+
+
 # Offsets of groups and delay levels
 
 
@@ -86,7 +91,7 @@ def _progress(case: Case) -> Ruling:
     slave, codes = case.slave, []
     if slave is None:
         missing = "DELAY_LAG" if is_delay else "MISSING_ON_SLAVE"
-        codes.append(missing if is_sure else "UNSETTLED")
+        codes.append(missing if is_sure else _on_its_way(case))
     elif slave < _number(case.lowest) and is_sure:
         codes.append("DELAY_LAG" if is_delay else "STALE")
     elif slave < _number(case.master):
@@ -142,7 +147,7 @@ def _extent(case: Case, max_lag: int) -> Ruling:
         else:
             codes.append("LAGGING")
     elif missing > 0:
-        codes.append("UNSETTLED")
+        codes.append(_on_its_way(case))
     if is_queue and case.on_slave and (case.slave_low or 0) > (case.master_low or 0):
         codes.append("MIN_DRIFT")
     return Ruling(tuple(codes), lost=missing if is_queue else 0)
@@ -158,7 +163,7 @@ def _configuration(case: Case) -> tuple[str, ...]:
     if not case.on_master:
         return ("ORPHAN_ON_SLAVE" if case.is_proven else "UNSETTLED",)
     if not is_sure:
-        return ("UNSETTLED",)
+        return (_on_its_way(case),)
     if not case.on_slave:
         return (_MISSING[kind],)
     if kind == VERSION:

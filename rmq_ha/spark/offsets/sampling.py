@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rmq_ha.spark.offsets.model import Snapshot
-from rmq_ha.spark.offsets.pairing import Pairing, caught_up, ends, pair
+from rmq_ha.spark.offsets.pairing import Pairing, caught_up, ends, is_right, pair
 
 _MANY_FACTS = 300_000
 
@@ -75,7 +75,7 @@ def _paired(
 ) -> Pairing:
     if slave.is_resting and masters[-1].is_resting:
         return Pairing(masters[-1:], slave, True, is_first)
-    if caught_up(masters, slave):
+    if is_right(masters, slave):
         return Pairing(masters, slave, True, is_first)
     return pair(masters, slave, skew_ms, is_first=is_first)
 
