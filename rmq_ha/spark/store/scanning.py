@@ -17,11 +17,14 @@ from rmq_ha.spark.log.records import MAX_BATCH_ROWS, Records
 from rmq_ha.spark.log.walk import Layout, Tail, Walk, first_record, walk
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.log_files import LogFile
+from rmq_ha.store.format.commitlog import BLANK_SIZE
 
 SPLIT_SIZE = 64 << 20
 WINDOW = 8 << 20
 LOOK_BACK = (4 << 20) + (256 << 10)
 """More than a record with a body of `maxMessageSize`."""
+_BEYOND = 64 << 10
+"""Of the bytes behind a split: room for its last record, as a rule."""
 OVERLAP = 128
 """Of a window in which nothing was found: as long as a head."""
 
@@ -85,32 +88,33 @@ def pieces(
     position = max(split.base, split.lo - look_back)
     is_sure = position == split.base
     torn: tuple[int, str] | None = None
-    want = window
+    needed = 0
     while position < limit and (position < split.hi or torn is not None):
-        length = min(want, limit - position)
+        length = max(needed, min(window, split.hi - position + _BEYOND))
+        length = min(window if torn is not None else length, limit - position)
         buffer = window_of(files, split.path, position - split.base, length)
-        want = window
         start = 0 if is_sure else first_record(buffer, position, 0, split.layout)
         if start < 0:
             position += max(1, length - OVERLAP if position + length < limit else length)
             continue
-        if torn is not None and torn[0] >= split.lo:
-            yield Gap(split.path, torn[0], position + start, torn[1])
+        if torn is not None:
+            if torn[0] >= split.lo:
+                yield Gap(split.path, torn[0], position + start, torn[1])
+            torn = None
             if position + start >= split.hi:
                 return
-        torn = None
         found = walk(buffer, position, start, split.layout)
         yield from _mine(buffer, position, found, split)
         position += found.end
         is_sure = found.tail is Tail.MORE and position + found.needed <= limit
-        if found.tail is Tail.BLANK or (found.tail is Tail.MORE and position + 8 > limit):
+        needed = found.needed
+        is_end = found.tail is Tail.MORE and position + BLANK_SIZE > limit
+        if found.tail is Tail.BLANK or is_end or position >= split.hi:
             return
-        if is_sure:
-            want = max(window, found.needed)
-        else:
+        if not is_sure:
             torn = position, _reason(found)
             position += 1
-    if torn is not None and limit == split.end and split.lo <= torn[0] < split.hi:
+    if torn is not None and limit == split.end and torn[0] >= split.lo:
         yield Gap(split.path, torn[0], limit, torn[1])
 
 
