@@ -20,15 +20,15 @@ CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("rolled-back offset", "to zero"): ("STALE", "LAGGING", "ROLLBACK"),
     ("offset jump", "beyond the queue"): ("BEYOND_MAX",),
     ("offset jump", "within the queue"): ("SLAVE_AHEAD",),
-    ("missing group", "configuration"): ("MISSING_ON_SLAVE",),
+    ("missing group", "configuration"): ("MISSING_GROUP",),
     ("missing group", "offsets"): ("MISSING_ON_SLAVE",),
     ("stale table", "topics"): ("VERSION_DRIFT",),
     ("stale table", "groups"): ("VERSION_DRIFT",),
     ("stale table", "content of a topic"): ("CONTENT_DRIFT", "QUEUE_NUM_DRIFT"),
-    ("missing topic config", "topic"): ("MISSING_ON_SLAVE",),
+    ("missing topic config", "topic"): ("MISSING_TOPIC_CONFIG",),
     ("wrong delay offset", "behind"): ("DELAY_LAG",),
     ("wrong delay offset", "beyond the queue"): ("BEYOND_MAX",),
-    ("wrong delay offset", "missing"): ("MISSING_ON_SLAVE",),
+    ("wrong delay offset", "missing"): ("DELAY_LAG",),
 }
 """What `verify_offsets` says of each kind and variant."""
 
