@@ -35,6 +35,7 @@ from rmq_ha.spark.replica.rows import (
 )
 from rmq_ha.spark.replica.settings import Opened, Settings, common_of, names_of, open_pair, opened
 from rmq_ha.spark.replica.tasks import (
+    COMMON,
     FINDING,
     Doubt,
     Stretch,
@@ -301,7 +302,7 @@ class _Verification:
     def _result(self, found: DataFrame, sums: Sums, queues: Sequence[QueueSum]) -> JobResult:
         overview = overview_of(found, LOG_CODES, *self._common)
         errors, _, first, along = overview
-        messages = sums.records.get(0, (0, 0))[0]
+        messages = sums.records[COMMON][0] if COMMON in sums.records else None
         return JobResult(
             found,
             Outcome.VIOLATED if errors else Outcome.HOLDS,

@@ -277,6 +277,7 @@ def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Itera
     :param stop: of the log: entries that point behind it are not looked at.
     """
     told = 0
+    before = -2
     start, end = bounds(queue)
     for at in range(start, end, _PICKED):
         units = queue.units(at, min(at + _PICKED, end))
@@ -289,11 +290,15 @@ def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Itera
             offset = int(units["offset"][row])
             if homes.get(offset) in (at + row, _ELSEWHERE):
                 continue
+            follows, before = before == at + row - 1, at + row
+            if follows:
+                continue
             told += 1
             if told > MOST_RUNS:
                 return
             yield finding(
                 "CQ_DANGLING",
+                "Perhaps also some behind it.",
                 broker=side,
                 topic=queue.topic,
                 queue_id=queue.queue_id,

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 
 from rmq_ha.spark.findings import FINDINGS, Finding, Severity
 from rmq_ha.spark.replica.tasks import (
+    BOTH,
     COUNT,
     DELAY,
     FAILED,
@@ -110,7 +111,7 @@ class Sums(NamedTuple):
     What the rows of all stretches add up to.
 
     :ivar compared: bytes; `blank`: of them, those that differ and mean nothing.
-    :ivar records: of each side, and their bytes.
+    :ivar records: of each side, and of those compared (`COMMON`), with their bytes.
     :ivar tallies: side, topic, queue id: as in `queues.Tally`.
     :ivar delays: side, level, delay: as in `queues.Delay`.
     :ivar keys: of each side, as in `indexes.Counts`.
@@ -154,7 +155,7 @@ def sums_of(rows: DataFrame) -> Sums:
 
 def _with(sums: Sums, row: Any) -> Sums:
     side = row.side
-    if row.kind == COUNT and side < 0:
+    if row.kind == COUNT and side == BOTH:
         return sums._replace(compared=row.s0, blank=row.s1)
     if row.kind == COUNT:
         sums.records[side] = row.s0, row.s1

@@ -29,6 +29,8 @@ FINDING, TALLY, DELAY, SHIFT, COUNT, KEYS, QUEUE, FAILED = (
 )
 MASTER, SLAVE = 0, 1
 BOTH = -1
+COMMON = -2
+"""Instead of a side: both, and of records those that were compared."""
 
 Row = tuple[int, str, int, str, list[int], Finding | None]
 
@@ -115,6 +117,8 @@ def _audited(work: Work, stretch: Stretch, group: Sequence[int]) -> Iterator[Row
         for at, counts in seen.counts:
             for column, value in enumerate(counts):
                 keys[group[at], column] += value
+    if stretch.compares and MASTER in group:
+        yield number, COUNT, COMMON, "", [records, size], None
     for side in group:
         yield number, COUNT, side, "", [records, size], None
         found = [keys[side, column] for column in range(3)]

@@ -175,21 +175,26 @@ def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
             yield finding("INDEX_NOT_DISPATCHED", f"{pending} keys.", broker=side)
 
 
-def verdict(common: tuple[int, int], messages: int, first: Finding | None, errors: int) -> str:
+def verdict(
+    common: tuple[int, int], messages: int | None, first: Finding | None, errors: int
+) -> str:
     """
     The last line.
 
+    :param messages: that were compared; None: they were not counted.
     :param first: difference between the logs.
     :param errors: findings of ERROR in all.
     """
     stretch = f"[{common[0]}, {common[1]})"
+    found = "1 error" if errors == 1 else f"{errors} errors"
     if first is not None:
         who = f"message {first.msg_id} (" if first.msg_id else "("
         if first.topic is not None:
             who += f"topic {first.topic}, queue {first.queue_id}, offset {first.queue_offset}, "
         return (
             f"replica differs over {stretch}: first at {first.physical_offset}, "
-            f"{who}{first.code}): master {first.expected}, slave {first.actual}; {errors} errors"
+            f"{who}{first.code}): master {first.expected}, slave {first.actual}; {found}"
         )
-    same = f"replica identical over {stretch}: {messages} messages"
-    return f"{same}; but {errors} errors within the stores: see the findings" if errors else same
+    count = f"{common[1] - common[0]} bytes" if messages is None else f"{messages} messages"
+    same = f"replica identical over {stretch}: {count}"
+    return f"{same}; but {found} within the stores: see the findings" if errors else same

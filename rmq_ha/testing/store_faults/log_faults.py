@@ -44,13 +44,13 @@ CODES: dict[tuple[str, str], tuple[str, ...]] = {
 _SHIFTING = ("cut", "gap", "log")
 _HEADER = (
     ("flag", 16, 4),
-    ("reconsumeTimes", 64, 4),
+    ("reconsumeTimes", 72, 4),
     ("bornTimestamp", 40, 8),
-    ("storeTimestamp", 52, 8),
+    ("storeTimestamp", 56, 8),
     ("queueId", 12, 4),
     ("queueOffset", 20, 8),
     ("commitLogOffset", 28, 8),
-    ("preparedTransactionOffset", 68, 8),
+    ("preparedTransactionOffset", 76, 8),
 )
 """Where they are, and how long; without the places that IPv6 hosts take before them."""
 

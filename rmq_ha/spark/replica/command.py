@@ -1,0 +1,141 @@
+"""The command `verify-replica`."""
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from rmq_ha.spark.places import StorePlace, parse_place
+from rmq_ha.spark.replica.auditing import CHECKS
+from rmq_ha.spark.replica.settings import WINDOW, Settings, StoreAt
+from rmq_ha.spark.result import JobResult, WrongUsage
+from rmq_ha.spark.running import Job, job_options, run_job
+
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_LEAST_WINDOW = 1 << 12
+
+if TYPE_CHECKING:
+    _Sizes = click.ParamType[int]
+    _Pairs = click.ParamType[tuple[int, int]]
+else:  # older ones cannot be subscripted
+    _Sizes = _Pairs = click.ParamType
+
+
+class Size(_Sizes):
+    """A number of bytes: `16m`, `64k`, `1g`."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """:raises click.BadParameter: it is none."""
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r}: write a size as 16m, 64k or 1g", param, ctx)
+        return int(found[1]) * _UNITS[found[2].lower()]
+
+
+class IndexSizes(_Pairs):
+    """`maxHashSlotNum,maxIndexNum`."""
+
+    name = "slots,items"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """:raises click.BadParameter: it is none."""
+        found = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", str(value))
+        if found is None or not int(found[1]):
+            self.fail(
+                f"{value!r}: write maxHashSlotNum,maxIndexNum, as 5000000,20000000", param, ctx
+            )
+        return int(found[1]), int(found[2])
+
+
+@click.command("verify-replica")
+@click.argument("of_master", metavar="MASTER_STORE")
+@click.argument("of_slave", metavar="SLAVE_STORE")
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="OFFSET",
+    help="Physical offset from which on everything is looked at; default: all that both have.",
+)
+@click.option(
+    "--window",
+    type=Size(),
+    default=WINDOW,
+    show_default="16m",
+    help="Bytes that are read and compared at once.",
+)
+@click.option(
+    "--check",
+    "checks",
+    type=click.Choice(["bytes", *CHECKS]),
+    multiple=True,
+    help="Besides the bytes look only at this: CRCs of bodies, queues, index; as often as needed."
+    " --check bytes: at nothing else. Default: at all.",
+)
+@click.option(
+    "--index-sizes",
+    type=IndexSizes(),
+    metavar="SLOTS,ITEMS",
+    help="maxHashSlotNum and maxIndexNum of the brokers, if they are not the default.",
+)
+@click.option(
+    "--master-commit-log", metavar="DIR", help="storePathCommitLog of the master, if it is set."
+)
+@click.option(
+    "--slave-commit-log", metavar="DIR", help="storePathCommitLog of the slave, if it is set."
+)
+@job_options
+def verify_replica(
+    of_master: str,
+    of_slave: str,
+    start: int,
+    window: int,
+    checks: tuple[str, ...],
+    index_sizes: tuple[int, int] | None,
+    master_commit_log: str | None,
+    slave_commit_log: str | None,
+) -> None:
+    """
+    Do two stores hold the same, to the byte?
+
+    Compares the commit logs of a master and a slave up to the offset that both have, and each
+    store's queues and index with its own log. Brokers may run meanwhile. Nothing is changed.
+    """
+
+    def body(job: Job) -> JobResult:
+        from rmq_ha.spark.replica.job import verify
+
+        if window < _LEAST_WINDOW:
+            raise WrongUsage(f"--window {window}: at least 4k")
+        settings = Settings(
+            StoreAt(_store(of_master), master_commit_log),
+            StoreAt(_store(of_slave), slave_commit_log),
+            start,
+            window,
+            checks=frozenset(checks or CHECKS) - {"bytes"},
+            index_sizes=index_sizes,
+        )
+        return verify(job, settings)
+
+    run_job("verify-replica", {"master": of_master, "slave": of_slave}, body)
+
+
+def _store(text: str) -> str:
+    """:raises WrongUsage: it is no store; a broker does not hand out its files."""
+    place = parse_place(text)
+    if not isinstance(place, StorePlace):
+        raise WrongUsage(
+            f"{text}: logs are compared as files. Give the store directory (storePathRootDir): a "
+            "path, or an s3://, gs:// or hdfs:// URI"
+        )
+    return place.uri
