@@ -60,13 +60,14 @@ def make_reader(
     """
     The reader of a batch.
 
-    :param push_down: the session pushes filters down.
+    :param push_down: Spark would push filters down, if the options want it.
     :raises WrongUsage: options or schema do not fit.
     """
     options = parse_options(given)
     if options.table != MESSAGES:
         return make_table_reader(options, schema, push_down=push_down)
-    return (PushDownReader if push_down else MessagesReader)(options, schema)
+    filtered = push_down and options.push_down
+    return (PushDownReader if filtered else MessagesReader)(options, schema)
 
 
 class MessagesReader(DataSourceReader):
@@ -117,7 +118,7 @@ class MessagesReader(DataSourceReader):
 
 
 class PushDownReader(MessagesReader):
-    """The same, for sessions that push filters down."""
+    """The same, where filters are to be pushed down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take over what can be decided here; Spark applies the rest."""

@@ -56,7 +56,7 @@ class PushDownDataSource(RocketmqDataSource):
     """For sessions with `spark.sql.python.filterPushdown.enabled`; others refuse its reader."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch that filters are pushed down to."""
+        """A batch; filters are pushed down to it where `pushDown` asks for that."""
         from rmq_ha.spark.source.batch import make_reader
 
         return make_reader(self.options, schema, push_down=True)

@@ -33,6 +33,7 @@ SOURCE_NAMES = (
     "includeProperties",
     "tags",
     "scan",
+    "pushDown",
     "storePathCommitLog",
     "maxHashSlotNum",
     "maxIndexNum",

@@ -83,6 +83,7 @@ class SourceOptions:
     :ivar tags: only messages with one of these; None: all.
     :ivar tag_expression: the same, as brokers want it.
     :ivar index_sizes: slots and entries of an index file, where they are not RocketMQ's.
+    :ivar push_down: filters are taken over from Spark: see `pushdown` for why this is not the rule.
     :ivar group: in whose name brokers are asked; empty: in nobody's.
     :ivar commit_offsets: the group that brokers keep a stream's progress for; empty: none.
     :ivar num_retries: of a call that fails.
@@ -110,6 +111,7 @@ class SourceOptions:
     tags: frozenset[str] | None = None
     tag_expression: str = "*"
     scan: str = "auto"
+    push_down: bool = False
     commit_log: str | None = None
     index_sizes: tuple[int, int] | None = None
     group: str = ""
@@ -166,6 +168,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
         tags=frozenset(tags.tags_set) if tags.tags_set else None,
         tag_expression=tags.sub_string,
         scan=_choice(known, "scan", SCANS),
+        push_down=_flag(known, "pushDown", False),
         commit_log=known.get("storePathCommitLog"),
         index_sizes=_index_sizes(known, number),
         group=known.get("group", ""),

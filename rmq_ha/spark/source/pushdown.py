@@ -2,6 +2,10 @@
 
 A filter that is taken over is evaluated exactly as Spark would, null for null; what cannot be is
 handed back.
+
+It is done only where the user asks for it (`pushDown=true`): what Spark 4.3.0 planned with the
+filters of one use of a DataFrame it reads in every other use of the same DataFrame, too. Of
+`t.where(a).union(t.where(b))`, and of `t` after `t.where(a)`, it would give wrong rows.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -109,7 +109,8 @@ def make_table_reader(
         raise WrongUsage(f"table={options.table} has no topics: leave out what chooses them")
     if options.table == "index" and not options.is_offline:
         raise WrongUsage("the index is read from a store: give path; no broker tells its items")
-    return (PushDownTableReader if push_down else TableReader)(options, schema)
+    filtered = push_down and options.push_down
+    return (PushDownTableReader if filtered else TableReader)(options, schema)
 
 
 class TablePartition(InputPartition):
@@ -160,7 +161,7 @@ class TableReader(DataSourceReader):
 
 
 class PushDownTableReader(TableReader):
-    """The same, for sessions that push filters down."""
+    """The same, where filters are to be pushed down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take over what can be decided here; Spark applies the rest."""

@@ -58,7 +58,9 @@ def read(
     """As Spark does it: the reader is pickled before it plans, the partitions after."""
     schema = struct_of({name: COLUMNS[name] for name in names})
     given = {"path": str(store), "brokerName": "b", **options}
-    reader: Any = make_reader(given, schema, push_down=bool(filters))
+    if filters:
+        given["pushDown"] = "true"
+    reader: Any = make_reader(given, schema, push_down=True)
     if filters:
         assert list(reader.pushFilters(list(filters))) == []
     elsewhere = pickle.loads(pickle.dumps(reader))

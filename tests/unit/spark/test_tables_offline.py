@@ -47,7 +47,9 @@ def read(
     schema = struct_of({name: known[name] for name in names or known})
     given = {"path": str(store), "table": table, "brokerName": "b", **options}
     assert schema_of(given) == struct_of(known)
-    reader: Any = make_reader(given, schema, push_down=bool(filters))
+    if filters:
+        given["pushDown"] = "true"
+    reader: Any = make_reader(given, schema, push_down=True)
     if filters:
         assert list(reader.pushFilters(list(filters))) == []
     elsewhere = pickle.loads(pickle.dumps(reader))
