@@ -1,0 +1,191 @@
+"""Ranges of a queue from brokers that answer as a test says: all of it, or an error."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq_ha.client.broker_choice import BrokerChoice
+from rmq_ha.client.errors import BrokerRefused
+from rmq_ha.client.lookups import Pulled
+from rmq_ha.client.messages import PullStatus
+from rmq_ha.errors import RemotingConnectError
+from rmq_ha.model.message import Address
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.source.live import first_since
+from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently
+from rmq_ha.spark.source.live_records import piece_of
+from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.reading import QueueId, QueueRange
+from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.wire.bodies import MessageQueue
+
+QUEUE = QueueId("t", "b", 0)
+HOST = Address(bytes([127, 0, 0, 1]), 10911)
+
+
+def record(offset: int) -> bytes:
+    """A message whose body is its offset."""
+    body = b"%d" % offset
+    fields = (0, 0, 0, 0, offset, 1000 + offset, 0, 1, HOST, offset * 10, HOST, 0, 0)
+    return encode_record(Record(*fields, body, "t", "TAGS\x01A"))
+
+
+class FakeBroker:
+    """Holds the offsets from `low` to `high`, without those in `holes`."""
+
+    def __init__(self, low: int, high: int, *, broker_id: int = 0, holes: Any = ()) -> None:
+        self.choice = BrokerChoice(lambda: 0.0)
+        self.low, self.high, self.broker_id, self.holes = low, high, broker_id, set(holes)
+        self.pulls = 0
+        self.before_pull: Callable[[], object] = lambda: None
+
+    def pull(self, queue: MessageQueue, offset: int, count: int) -> Pulled:
+        self.pulls += 1
+        self.before_pull()
+        following, body, status = offset, b"", PullStatus.NO_NEW_MSG
+        if offset < self.low or offset > self.high:
+            status = PullStatus.OFFSET_ILLEGAL
+            following = self.low if offset < self.low else self.high
+        elif offset < self.high:
+            following = min(offset + count, self.high)
+            there = [each for each in range(offset, following) if each not in self.holes]
+            body = b"".join(map(record, there))
+            status = PullStatus.FOUND if body else PullStatus.NO_MATCHED_MSG
+        return Pulled(status, following, self.low, self.high, body, 0, "h:1", self.broker_id)
+
+
+def read(broker: FakeBroker, start: int, stop: int, keep: Keep | None = None, **how: Any) -> Any:
+    """The offsets that were read, and how often was waited."""
+    pauses: list[int] = []
+
+    def pause(ms: int) -> None:
+        pauses.append(ms)
+
+    reading = Reading(QueueRange(QUEUE, start, stop), broker, How(**how), pause)
+    batches = list(reading.batches(["queueOffset"], keep or Keep()))
+    return [offset for batch in batches for offset in batch.column(0).to_pylist()], pauses
+
+
+def test_a_range_is_read_whole_and_not_beyond() -> None:
+    broker = FakeBroker(0, 1000)
+    found, pauses = read(broker, 5, 900, pull_size=32)
+    assert found == list(range(5, 900))
+    assert pauses == []
+
+
+def test_batches_are_about_as_large_as_asked_for() -> None:
+    reading = Reading(QueueRange(QUEUE, 0, 100), FakeBroker(0, 100), How(40, 32), lambda ms: None)
+    assert [batch.num_rows for batch in reading.batches(["body"], Keep())] == [40, 24, 36]
+
+
+def test_columns_that_only_a_filter_needs_are_not_given() -> None:
+    found, _ = read(FakeBroker(0, 10), 0, 10, Keep(tags=frozenset({"B"})))
+    assert found == []
+    found, _ = read(FakeBroker(0, 10), 0, 10, Keep(tags=frozenset({"A"})))
+    assert found == list(range(10))
+
+
+def test_messages_deleted_meanwhile_are_an_error_or_passed_over() -> None:
+    broker = FakeBroker(0, 100)
+    broker.before_pull = lambda: setattr(broker, "low", 50 if broker.pulls > 1 else 0)
+    with pytest.raises(CannotDecide, match=r"t/b/0: the messages from 32 to 49 .*deleted"):
+        read(broker, 0, 100)
+    found, _ = read(FakeBroker(50, 100), 0, 100, fail_on_data_loss=False)
+    assert found == list(range(50, 100))
+    found, _ = read(FakeBroker(50, 100), 0, 20, fail_on_data_loss=False)
+    assert found == []
+
+
+@pytest.mark.parametrize("holes", [{7}, {0}, {31}, set(range(32)), set(range(40, 100))])
+def test_messages_that_a_broker_passes_over_in_silence_are_noticed(holes: set[int]) -> None:
+    """A broker skips records whose file it is deleting; its answer looks like any other."""
+    with pytest.raises(CannotDecide, match=f"from {min(holes)} to"):
+        read(FakeBroker(0, 100, holes=holes), 0, 100)
+    found, _ = read(FakeBroker(0, 100, holes=holes), 0, 100, fail_on_data_loss=False)
+    assert found == [offset for offset in range(100) if offset not in holes]
+
+
+def test_messages_that_were_chosen_by_tag_have_holes() -> None:
+    found, _ = read(FakeBroker(0, 100, holes=range(0, 100, 3)), 0, 100, is_filtered=True)
+    assert found == [offset for offset in range(100) if offset % 3]
+
+
+def test_a_master_with_a_shorter_log_is_an_error_or_the_end() -> None:
+    for high in (40, 20):
+        with pytest.raises(CannotDecide, match=rf"ends at {high} on the master h:1: after a fail"):
+            read(FakeBroker(0, high), 30, 100)
+    found, _ = read(FakeBroker(0, 40), 30, 100, fail_on_data_loss=False)
+    assert found == list(range(30, 40))
+
+
+def test_a_slave_that_is_behind_is_an_error_even_if_loss_is_allowed() -> None:
+    broker = FakeBroker(0, 40, broker_id=1)
+    with pytest.raises(CannotDecide, match="slave h:1, which is behind its master; nothing is"):
+        read(broker, 30, 100, fail_on_data_loss=False, patience=(5, 6))
+
+
+def test_a_slave_that_catches_up_is_waited_for() -> None:
+    broker = FakeBroker(0, 40, broker_id=1)
+    broker.before_pull = lambda: setattr(broker, "high", 40 if broker.pulls < 3 else 100)
+    found, pauses = read(broker, 30, 100, patience=(5, 6, 7))
+    assert found == list(range(30, 100))
+    assert pauses == [5]
+
+
+def test_nobody_answers() -> None:
+    """Tried again as often as asked for; a broker that is only restarted is read on."""
+    broker = FakeBroker(0, 40)
+
+    def fail() -> None:
+        if broker.pulls in (1, 2):
+            raise RemotingConnectError("h:1: refused")
+
+    broker.before_pull = fail
+    found, pauses = read(broker, 0, 40, patience=(5, 6))
+    assert found == list(range(40))
+    assert pauses == [5, 6]
+    broker.pulls = 0
+    with pytest.raises(BrokerAway, match=r"t/b/0: offsets 0 to 39 cannot be read: h:1: refused"):
+        read(broker, 0, 40, patience=(5,))
+
+
+def test_a_refusal_is_not_tried_again() -> None:
+    calls = []
+
+    def call() -> None:
+        calls.append(1)
+        raise BrokerRefused(16, "no", "h:1")
+
+    with pytest.raises(CannotDecide, match="NO_PERMISSION"):
+        patiently(call, (1, 1), lambda ms: None, "x")
+    assert len(calls) == 1
+
+
+def test_damaged_answers_are_errors() -> None:
+    whole = record(1)
+    assert piece_of(whole + whole).positions == [0, len(whole)]
+    for data in (whole[:-1], whole + b"x", b"\0" * 100, whole[:4] + b"\0\0\0\0" + whole[8:]):
+        with pytest.raises(ValueError, match=r"record|bytes"):
+            piece_of(data)
+    broker = FakeBroker(0, 10)
+    pull = broker.pull
+    bad = bytearray(record(0))
+    bad[84:88] = b"\x7f\xff\xff\xff"  # the length of its body
+    broker.pull = lambda *given: pull(*given)._replace(  # type: ignore[method-assign]
+        body=bytes(bad), next_begin_offset=1
+    )
+    with pytest.raises(CannotDecide, match="do not add up"):
+        read(broker, 0, 1)
+
+
+@pytest.mark.parametrize("near", [-5, 0, 3, 4, 5, 9, 10, 99])
+def test_a_time_is_found_whatever_the_broker_guesses(near: int) -> None:
+    """Offsets 2 to 9 are stored at 20, 30, ... 90."""
+
+    def find(ms: int) -> int | None:
+        return first_since(ms, 2, 10, near, lambda offset: offset * 10)
+
+    assert [find(ms) for ms in (0, 20, 41, 50, 90)] == [2, 2, 5, 5, 9]
+    assert find(91) is None
+    assert first_since(0, 5, 5, near, lambda offset: 0) is None

@@ -1,0 +1,242 @@
+"""Rows as messages, and messages as requests: without a broker."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from rmq_ha.client.errors import MQClientError, SendFailed
+from rmq_ha.client.messages import Message
+from rmq_ha.spark.result import WrongUsage
+from rmq_ha.spark.source.sink import make_stream_writer, make_writer
+from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
+from rmq_ha.spark.source.sink_rows import ROW_ID, BadRow, Place, Target, messages_of
+from rmq_ha.spark.source.sink_sending import NotSent, Outbox
+from rmq_ha.wire.bodies import MessageQueue
+
+PLACE = Place("query", "3", 1)
+
+
+def rows(
+    columns: dict[str, Any], place: Place = PLACE, first: int = 0, topic: str = "t"
+) -> list[Any]:
+    return list(messages_of(pa.RecordBatch.from_pydict(columns), topic, place, first))
+
+
+def test_columns_become_parts_of_a_message() -> None:
+    columns = {
+        "topic": ["own"],
+        "value": ["text"],
+        "key": ["k"],
+        "tags": ["T"],
+        "flag": [7],
+        "delayLevel": [2],
+        "queueId": [3],
+        "brokerName": ["b"],
+        "bodyCRC": [5],
+    }
+    ((message, target),) = rows(columns, topic="")
+    assert (message.topic, message.body, message.keys, message.tags) == ("own", b"text", "k", "T")
+    assert (message.flag, message.delay_time_level) == (7, 2)
+    assert target == Target("b", 3)
+
+
+def test_the_option_wins_over_the_column_topic() -> None:
+    ((message, target),) = rows({"topic": ["column"], "body": [b"x"]}, topic="option")
+    assert (message.topic, target) == ("option", None)
+
+
+def test_properties_of_brokers_are_not_sent_on() -> None:
+    """What a read gave can be written: it is not delayed or in a transaction again."""
+    own = {"a": "b", "DELAY": "3", "TRAN_MSG": "true", "TAGS": "old", "UNIQ_KEY": "U", "gone": None}
+    kinds = pa.map_(pa.string(), pa.string())
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"x"]), pa.array([list(own.items())], kinds)], ["body", "properties"]
+    )
+    ((message, _),) = messages_of(batch, "t", PLACE, 0)
+    assert message.properties.pop(ROW_ID)
+    assert message.properties == {"a": "b", "UNIQ_KEY": "U", "WAIT": "true"}
+
+
+@pytest.mark.parametrize(
+    "columns", [{"body": [None], "topic": ["t"]}, {"body": [b"x"], "topic": [None]}]
+)
+def test_a_row_without_body_or_topic_is_named(columns: dict[str, Any]) -> None:
+    with pytest.raises(BadRow, match="row 41 of partition 1"):
+        rows(columns, topic="", first=41)
+
+
+def ids(place: Place = PLACE, first: int = 0, **columns: Any) -> list[str]:
+    return [message.properties[ROW_ID] for message, _ in rows(columns, place, first)]
+
+
+def test_the_id_of_a_row_is_the_same_when_it_is_sent_again() -> None:
+    """And another one for other rows, batches, partitions and queries, or other content there."""
+    same = ids(body=[b"x", b"x", b"y"])
+    assert same == ids(body=[b"x", b"x", b"y"])
+    assert len(set(same)) == 3
+    assert same[1:] == ids(body=[b"x", b"y"], first=1)
+    others = [Place("other", "3", 1), Place("query", "4", 1), Place("query", "3", 2)]
+    all_ids = [ids(body=[b"x"], place=place)[0] for place in (PLACE, *others)]
+    all_ids += ids(body=[b"z"]) + ids(body=[b"x"], tags=["T"]) + ids(body=[b"x"], keys=["T"])
+    assert len(set(all_ids)) == 7
+
+
+class FakeClient:
+    """Remembers requests; fails from the one on that it is told."""
+
+    def __init__(self, fail_at: int = 1 << 30) -> None:
+        self.requests: list[tuple[list[bytes], MessageQueue | None]] = []
+        self.fail_at = fail_at
+
+    def send(self, message: Message, *, queue: MessageQueue | None = None) -> Any:
+        self.send_batch([message], queue=queue)
+
+    def send_batch(self, messages: list[Message], *, queue: MessageQueue | None = None) -> Any:
+        if len(self.requests) >= self.fail_at:
+            raise SendFailed("the disk is full")
+        self.requests.append(([message.body for message in messages], queue))
+
+    def publish_queues(self, topic: str) -> list[MessageQueue]:
+        return [MessageQueue(topic, broker, number) for broker in "ba" for number in range(2)]
+
+
+def outbox(client: FakeClient, **more: Any) -> Outbox:
+    return Outbox(client, SinkOptions(**more), PLACE)
+
+
+def test_messages_leave_together_in_their_order() -> None:
+    client = FakeClient()
+    box = outbox(client, batch_rows=3)
+    for number in range(7):
+        box.put(Message("t", b"%d" % number), None)
+    box.flush()
+    assert [bodies for bodies, _ in client.requests] == [
+        [b"0", b"1", b"2"],
+        [b"3", b"4", b"5"],
+        [b"6"],
+    ]
+
+
+def test_a_request_is_bounded_in_bytes_and_so_is_what_waits() -> None:
+    client = FakeClient()
+    box = outbox(client, batch_bytes=100)
+    box.put(Message("t", b"x" * 99), None)
+    assert not client.requests
+    box.put(Message("t", b"x"), None)
+    assert len(client.requests) == 1
+    for number in range(20):
+        box.put(Message(f"t{number}", b"x" * 60), None)
+    assert len(client.requests) > 10
+
+
+def test_topics_and_queues_do_not_mix() -> None:
+    client = FakeClient()
+    box = outbox(client)
+    for topic, target in (("t", None), ("u", None), ("t", Target("", 1)), ("t", Target("b", 1))):
+        box.put(Message(topic, b"x"), target)
+    box.flush()
+    assert [queue for _, queue in client.requests] == [
+        None,
+        None,
+        MessageQueue("t", "a", 1),
+        MessageQueue("t", "b", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "message", [Message("t", b"x", delay_time_level=1), Message("%RETRY%g", b"x")]
+)
+def test_what_brokers_refuse_in_a_batch_goes_alone(message: Message) -> None:
+    client = FakeClient()
+    outbox(client).put(message, None)
+    assert client.requests == [([b"x"], None)]
+
+
+def test_a_failed_send_says_how_many_where_and_why() -> None:
+    box = outbox(FakeClient(fail_at=0))
+    box.put(Message("t", b"1"), None)
+    box.put(Message("t", b"2"), None)
+    with pytest.raises(NotSent, match="2 messages of partition 1 could not be sent to t: the disk"):
+        box.flush()
+
+
+def test_a_queue_that_is_not_there_is_named_with_those_that_are() -> None:
+    box = outbox(FakeClient())
+    box.put(Message("t", b"1"), Target("c", 1))
+    with pytest.raises(NotSent, match=r"no queue 1 on c; there are b/0, b/1, a/0, a/1"):
+        box.flush()
+    assert issubclass(SendFailed, MQClientError)
+
+
+def columns(text: str) -> StructType:
+    """A schema from DDL, without a JVM."""
+    kinds: dict[str, DataType] = {
+        "string": StringType(),
+        "binary": BinaryType(),
+        "int": IntegerType(),
+        "bigint": LongType(),
+        "map<string,string>": MapType(StringType(), StringType()),
+        "map<string,int>": MapType(StringType(), IntegerType()),
+    }
+    pairs = [piece.split(" ") for piece in text.split(", ")]
+    return StructType([StructField(name, kinds[kind]) for name, kind in pairs])
+
+
+GOOD = {"namesrv": "localhost:9876", "topic": "t"}
+
+
+def test_options_and_columns_that_fit() -> None:
+    writer = make_writer(GOOD, columns("value string, key string, storeSize int"), False)
+    other = make_writer(GOOD, columns("value string"), False)
+    assert writer._job != other._job
+    make_stream_writer(
+        {"nameServer": "h:1", "checkpointLocation": "/x"},
+        columns("topic string, body binary, queueId bigint, properties map<string,string>"),
+        False,
+    )
+    parsed = parse_sink_options(
+        {**GOOD, "batchRows": "5", "sendRetries": "0", "accessKey": "a", "secretKey": "s"}
+    )
+    assert parsed.batch_rows == 5
+    assert parsed.producer.retry_times_when_send_failed == 0
+    assert parsed.client.credentials is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "fields", "reason"),
+    [
+        ({}, "body binary", "namesrv"),
+        ({"namesrv": "h:1"}, "body binary", "topic"),
+        (GOOD, "key string", "no column body"),
+        (GOOD, "body int", "body is int: it should be binary or string"),
+        (GOOD, "body binary, value string", "mean the same"),
+        (GOOD, "body binary, properties map<string,int>", "map<string,string>"),
+        (GOOD, "body binary, tag string", "did you mean 'tags'"),
+        ({**GOOD, "topc": "t"}, "body binary", "did you mean 'topic'"),
+        ({**GOOD, "topic": "a b"}, "body binary", "characters"),
+        ({**GOOD, "batchRows": "0"}, "body binary", "batchRows"),
+        ({**GOOD, "path": "/x"}, "body binary", "path"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_hint(
+    options: dict[str, str], fields: str, reason: str
+) -> None:
+    with pytest.raises(WrongUsage, match=reason):
+        make_writer(options, columns(fields), False)
+
+
+def test_messages_cannot_be_overwritten() -> None:
+    with pytest.raises(WrongUsage, match="append"):
+        make_writer(GOOD, columns("body binary"), True)
+    check_columns(columns("body binary"), SinkOptions(topic="t"))
