@@ -1,0 +1,306 @@
+"""How long a slave is looked at, and what is read of a broker and of a store."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rmq_ha.client.errors import BrokerRefused
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.spark.host.files import Entry
+from rmq_ha.spark.offsets import model
+from rmq_ha.spark.offsets.command import Span
+from rmq_ha.spark.offsets.live import LiveReplica
+from rmq_ha.spark.offsets.model import Fact, Snapshot
+from rmq_ha.spark.offsets.pairing import predict
+from rmq_ha.spark.offsets.repair import merged_delays, merged_offsets, script, steps
+from rmq_ha.spark.offsets.sampling import Patience, sample
+from rmq_ha.spark.offsets.stored import StoredReplica
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import (
+    GroupTable,
+    MessageQueue,
+    TopicTable,
+    decode_delay_offsets,
+    decode_offset_table,
+)
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.stat_bodies import TopicOffset, topic_stats
+
+ALL = frozenset(model.NUMBERS + model.TEXTS)
+
+
+class Pair:
+    """A master whose offset grows by one a second, and a slave that copies it every ten."""
+
+    def __init__(self, *, copies: bool = True, is_resting: bool = False) -> None:
+        self.ms = 5_000
+        self.looks = 0
+        self.copies = copies
+        self.is_resting = is_resting
+        self.pauses: list[float] = []
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def pause(self, ms: float) -> None:
+        self.pauses.append(ms)
+        self.ms += int(ms)
+
+    def offset(self, *, slave: bool) -> int:
+        seconds = self.ms // 1000
+        if not slave:
+            return seconds
+        return seconds // 10 * 10 if self.copies else 0
+
+    def side(self, *, slave: bool) -> Any:
+        pair = self
+
+        class Side:
+            def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
+                pair.looks += 1
+                facts = (
+                    Fact(model.OFFSET, "t", "g", 0, pair.offset(slave=slave)),
+                    model.queue_fact("t", 0, 0, 1000),
+                )
+                place = "s" if slave else "m"
+                at = pair.ms
+                return Snapshot(place, None, None, None, pair.is_resting, at, at, ALL, facts)
+
+        return Side()
+
+    def sample(self, patience: Patience) -> Any:
+        master, slave = self.side(slave=False), self.side(slave=True)
+        (pairing,) = sample(master, [slave], patience, self.now_ms, self.pause)
+        return pairing
+
+
+def test_a_slave_is_looked_at_until_it_has_what_its_master_had_at_first() -> None:
+    pair = Pair()
+    pairing = pair.sample(Patience(20_000, 23_000, 1_000))
+    assert pair.ms == 10_000  # its next copy
+    assert pairing.is_proven
+    assert predict(pairing).errors == 0
+    assert predict(pairing).repeats == 0
+
+
+def test_a_slave_that_copies_nothing_has_had_its_time() -> None:
+    pair = Pair(copies=False)
+    pairing = pair.sample(Patience(20_000, 23_000, 1_000))
+    assert pair.ms == 28_000
+    assert pairing.is_proven
+    assert (predict(pairing).errors, predict(pairing).repeats) == (1, 28)
+
+
+def test_a_short_wait_leaves_it_open() -> None:
+    pair = Pair(copies=False)
+    pairing = pair.sample(Patience(20_000, 2_000, 1_000))
+    assert not pairing.is_proven
+    assert predict(pairing).errors == 0
+
+
+def test_a_quiet_pair_is_looked_at_once() -> None:
+    pair = Pair()
+    pair.ms = 10_000
+    pair.sample(Patience())
+    assert pair.pauses == []
+    assert pair.looks == 3
+
+
+def test_what_rests_is_not_waited_for_and_may_not_differ() -> None:
+    pair = Pair(copies=False, is_resting=True)
+    pairing = pair.sample(Patience())
+    assert pair.pauses == []
+    assert pair.looks == 2
+    assert (predict(pairing).errors, predict(pairing).repeats) == (1, 5)
+
+
+# A broker that runs
+
+TOPICS = TopicTable(
+    DataVersion(7, 2),
+    {
+        "t": TopicConfig("t", read_queue_nums=3, write_queue_nums=2),
+        "TBW102": TopicConfig("TBW102", 1, 1),
+    },
+)
+GROUPS = GroupTable(DataVersion(7, 1), {"g": SubscriptionGroupConfig("g")})
+
+
+class Broker:
+    """Answers as a broker does."""
+
+    def __init__(self, configuration: str) -> None:
+        self.configuration = configuration
+        self.asked: list[int] = []
+
+    def call(self, command: RemotingCommand) -> RemotingCommand:
+        self.asked.append(command.code)
+        ext = command.ext or {}
+        if command.code == RequestCode.GET_TOPIC_STATS_INFO and ext["topic"] == "elsewhere":
+            raise BrokerRefused(ResponseCode.TOPIC_NOT_EXIST, "no such topic", "b")
+        if command.code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+            return RemotingCommand(0, {"offset": "4"})
+        body: Any = {
+            RequestCode.GET_BROKER_CONFIG: self.configuration.encode(),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GROUPS.to_json(),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: b'{"offsetTable":{"t@g":{0:5}}}',
+            RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{3:1}}',
+            RequestCode.GET_ALL_TOPIC_CONFIG: TOPICS.to_json(),
+            RequestCode.GET_TOPIC_STATS_INFO: topic_stats(
+                {MessageQueue(ext.get("topic", ""), "b", 0): TopicOffset(1, 9, 0)}
+            ),
+            RequestCode.GET_BROKER_RUNTIME_INFO: {
+                "table": {"commitLogMinOffset": "0", "commitLogMaxOffset": "77"}
+            },
+        }[RequestCode(command.code)]
+        return RemotingCommand(0, {}, body if isinstance(body, bytes) else fastjson.encode(body))
+
+
+OURS = "brokerRole=SLAVE\nbrokerId=1\nbrokerName=b\nembeddedNamesrvPort=0\n"
+
+
+def test_a_broker_is_read_over_the_wire() -> None:
+    broker = Broker(OURS)
+    found = LiveReplica(broker.call, "broker://b", lambda: 11).snapshot({"elsewhere": 1})
+    assert (found.broker, found.broker_id, found.role) == ("b", 1, "SLAVE")
+    assert found.kinds == ALL
+    facts = {fact.key: fact for fact in found.facts}
+    assert facts[model.Key("offset", "t", "g", 0)].value == 5
+    assert facts[model.Key("delay", "SCHEDULE_TOPIC_XXXX", None, 2)].value == 1
+    assert facts[model.Key("log")].value == 77
+    assert found.bounds() == {
+        ("t", 0): (1, 9),
+        ("t", 1): (4, 4),
+        ("t", 2): (4, 4),
+        ("TBW102", 0): (1, 9),
+        ("elsewhere", 0): (4, 4),
+    }
+    assert facts[model.Key("version", "topics")].text == "2 of 7"
+    # No offset may seem to lie beyond an end that was read before it.
+    ends = broker.asked.index(RequestCode.GET_TOPIC_STATS_INFO)
+    assert broker.asked.index(RequestCode.GET_ALL_CONSUMER_OFFSET) < ends
+    assert broker.asked.index(RequestCode.GET_ALL_DELAY_OFFSET) < ends
+
+
+def test_the_delay_offsets_of_a_live_slave_of_java_are_not_believed() -> None:
+    """It answers with those that it loaded at its start; its copies go to the disk only."""
+    broker = Broker(OURS.replace("embeddedNamesrvPort=0\n", ""))
+    found = LiveReplica(broker.call, "broker://b", lambda: 11).snapshot()
+    assert model.DELAY not in found.kinds
+    assert RequestCode.GET_ALL_DELAY_OFFSET not in broker.asked
+
+
+def test_nonsense_is_said_to_be_that() -> None:
+    def call(command: RemotingCommand) -> RemotingCommand:
+        return RemotingCommand(0, {}, b"[]")
+
+    with pytest.raises(CannotDecide, match="broker://b answers nonsense"):
+        LiveReplica(call, "broker://b", lambda: 1).snapshot()
+
+
+# A store
+
+
+class Queue:
+    min_offset, max_offset = 2, 9
+
+
+class Store:
+    abort = False
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def config(self, name: str) -> bytes | None:
+        return self._files.get(name)
+
+    def topics_on_disk(self) -> list[tuple[str, int]]:
+        return [("t", 0)]
+
+    def queue(self, topic: str, queue_id: int) -> Any:
+        return Queue()
+
+    def min_offset(self) -> int:
+        return 0
+
+    def max_offset(self) -> int:
+        return 500
+
+
+def stored(store: Store, *listings: int, now: int = 100_000) -> Snapshot:
+    """:param listings: when a file had changed, look by look."""
+    looks = iter([at for at in listings for _ in range(3)])
+
+    def listing(_: str) -> list[Entry]:
+        return [Entry("checkpoint", 1, False, next(looks))]
+
+    return StoredReplica(lambda _: store, listing, "/s", lambda: now).snapshot()
+
+
+def test_a_store_at_rest_is_as_old_as_its_files() -> None:
+    store = Store({"consumerOffset.json": b'{"offsetTable":{"t@g":{0:5}}}'})
+    found = stored(store, 70_000, 70_000)
+    assert found.is_resting
+    assert (found.began, found.ended) == (70_000, 70_000)
+    assert found.kinds >= {model.OFFSET, model.DELAY, model.QUEUE, model.LOG}
+    assert model.TOPIC not in found.kinds
+    assert found.bounds() == {("t", 0): (2, 9)}
+
+
+def test_a_store_that_changes_does_not_rest() -> None:
+    assert not stored(Store({}), 70_000, 70_001).is_resting
+
+
+@pytest.mark.parametrize(("at", "rests"), [(90_000, False), (60_000, True)])
+def test_a_crashed_store_rests_when_nobody_has_written_for_long(at: int, rests: bool) -> None:
+    store = Store({})
+    store.abort = True
+    assert stored(store, at, at).is_resting is rests
+
+
+def test_a_torn_table_is_named() -> None:
+    with pytest.raises(CannotDecide, match=r"/s/config/topics\.json .*\.bak"):
+        stored(Store({"topics.json": b'{"x'}), 1, 1)
+
+
+# The plan
+
+
+def test_the_merged_tables_have_the_masters_progress_but_not_more_than_the_slave_has() -> None:
+    from rmq_ha.spark.offsets.pairing import Pairing
+
+    def side(place: str, end: int, **offsets: int) -> Snapshot:
+        facts = [Fact(model.OFFSET, "t", group, 0, value) for group, value in offsets.items()]
+        facts += [
+            model.queue_fact("t", 0, 0, end),
+            model.queue_fact("SCHEDULE_TOPIC_XXXX", 2, 0, end),
+            Fact(model.DELAY, "SCHEDULE_TOPIC_XXXX", None, 2, 9),
+        ]
+        return Snapshot(place, None, None, None, True, 0, 0, ALL, tuple(facts))
+
+    pairing = Pairing([side("m", 10, g=9, new=4)], side("s", 8, g=2, old=3), True)
+    merged = decode_offset_table(merged_offsets(pairing))
+    assert merged == {"t@g": {0: 8}, "t@new": {0: 4}, "t@old": {0: 3}}
+    assert decode_delay_offsets(merged_delays(pairing)) == {3: 8}
+    text = script(steps(pairing))
+    assert "# cp consumerOffset.json" in text
+    assert all(line.startswith("#") or not line for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("20s", 20_000), ("500ms", 500), ("2m", 120_000), ("3", 3_000), ("0", 0)]
+)
+def test_spans(text: str, ms: int) -> None:
+    assert Span().convert(text, None, None) == ms
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "nan", "1d"])
+def test_what_is_no_span(text: str) -> None:
+    import click
+
+    with pytest.raises(click.BadParameter):
+        Span().convert(text, None, None)
