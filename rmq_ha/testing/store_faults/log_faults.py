@@ -13,7 +13,7 @@ from rmq_ha.store.format.commitlog import Record, body_crc
 from rmq_ha.testing.store_faults.image import Placed, QueueKey, StoreImage, hashes_of
 from rmq_ha.testing.store_faults.planted import REPLICA, Planted
 
-_APART = 3
+_APART = 2
 """Records between two faults that are left alone."""
 
 CODES: dict[tuple[str, str], tuple[str, ...]] = {

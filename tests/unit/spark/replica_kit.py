@@ -1,0 +1,93 @@
+"""Pairs of stores, and verify-replica's tasks run one after the other, without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+from rmq_ha.spark.findings import Finding
+from rmq_ha.spark.replica.comparing import align_from
+from rmq_ha.spark.replica.settings import Settings, StoreAt, common_of, names_of, open_pair
+from rmq_ha.spark.replica.tasks import (
+    FAILED,
+    QUEUE,
+    SHIFT,
+    TALLY,
+    Doubt,
+    Survey,
+    Work,
+    plan,
+    run_doubt,
+    run_stretch,
+    run_survey,
+)
+from rmq_ha.store.format.commitlog import parse_delay_levels
+from rmq_ha.testing.store_faults.image import StoreImage
+
+INDEX_SIZES = (50, 150)
+LEVELS_OF_JAVA = "1s 2s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+LEVELS_OF_OURS = LEVELS_OF_JAVA.replace("2s ", "5s ", 1)
+
+
+def image_of(store: Path, levels: str) -> StoreImage:
+    """All of a store's bytes."""
+    return StoreImage.load(store, INDEX_SIZES[0], parse_delay_levels(levels))
+
+
+def settings_of(master: Path, slave: Path, **given: Any) -> Settings:
+    """Small files, small stretches."""
+    given.setdefault("index_sizes", INDEX_SIZES)
+    return Settings(StoreAt(str(master)), StoreAt(str(slave)), pause_ms=0, **given)
+
+
+def found_in(master: Path, slave: Path, **given: Any) -> list[Finding]:
+    """What the tasks find; the rules about sums are not asked."""
+    settings = settings_of(master, slave, **given)
+    pair = open_pair(settings)
+    names, common = names_of(pair), common_of(pair, settings.start)
+    work = Work(
+        tuple(one.side(name, one.high) for name, one in zip(names, pair, strict=True)),
+        settings.checks,
+        settings.window,
+    )
+    rows: list[Any] = []
+    for side, one in enumerate(pair):
+        queues = one.store.topics_on_disk()
+        rows += run_survey(work, Survey(0, side, queues, -1, one.low, one.high))
+        for number in range(len(one.store.index_files())):
+            rows += run_survey(work, Survey(0, side, (), number, one.low, one.high))
+    bases = [file.base for one in pair for file in one.store.log_files()]
+    ranges = [(one.low, one.high) for one in pair]
+    for stretch in plan(ranges, common, settings.split, bases):
+        rows += run_stretch(work, stretch)
+    surplus = {(*row[2:4], row[4][0]): row[4][1] for row in rows if row[1] == QUEUE}
+    for row in rows:
+        if row[1] == TALLY:
+            surplus[(*row[2:4], row[4][0])] -= row[4][1] + row[4][2]
+    for (side, topic, queue_id), count in surplus.items():
+        if count:
+            rows += run_doubt(work, Doubt(0, side, topic, queue_id))
+    assert not [row for row in rows if row[1] == FAILED]
+    found = [row[5] for row in rows if row[5] is not None]
+    shifts = sorted(row[4][0] for row in rows if row[1] == SHIFT)
+    while shifts:
+        result, more = align_from(work.pair, shifts[0], 1000)
+        end = result.end if result.in_step else common[1]
+        found = [one for one in found if not _covered(one, shifts[0], end)] + more
+        shifts = [shift for shift in shifts if shift >= max(end, shifts[0] + 1)]
+    return list(dict.fromkeys(found))
+
+
+def _covered(one: Finding, low: int, high: int) -> bool:
+    return one.code == "LOG_DIFFERS" and low <= (one.physical_offset or 0) < high
+
+
+def says(found: list[Finding], planted: Any) -> bool:
+    """One of the findings names a planted fault, in its place."""
+    return any(
+        one.code in planted.codes
+        and (
+            one.physical_offset == planted.physical_offset
+            or (one.topic, one.queue_id, one.queue_offset)
+            == (planted.topic, planted.queue_id, planted.queue_offset)
+        )
+        for one in found
+    )
