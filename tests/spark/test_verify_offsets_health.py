@@ -6,11 +6,13 @@ RMQ_HA_SPARK_MINUTES=30 looks at it for so long, with a fail-over every few minu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from offset_pairs import Pair, no_java, pair_in, until
+from offset_pairs import BROKER, Pair, no_java, pair_in, until
 
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.messages import Message
@@ -29,8 +31,10 @@ from rmq_ha.spark.offsets import history
 from rmq_ha.spark.offsets.job import Limits, verify
 from rmq_ha.spark.offsets.opening import opened
 from rmq_ha.spark.offsets.sampling import Patience, sample
-from rmq_ha.spark.places import NamesrvPlace
-from rmq_ha.spark.result import Outcome
+from rmq_ha.spark.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.spark.replica.job import verify as verify_replica
+from rmq_ha.spark.replica.settings import Settings, StoreAt
+from rmq_ha.spark.result import CannotDecide, JobResult, Outcome
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -151,16 +155,84 @@ def fail_over(pair: Pair, load: Load, *, crash: bool) -> None:
     load.go_on()
 
 
-def look(pair: Pair, spark: Any, past: str, patience: Patience) -> tuple[Any, Counter[str]]:
-    """The job, as the command does it; the master is who the name server says."""
-    places = [NamesrvPlace(pair.namesrv, "broker-a", number) for number in (0, 1)]
-    with pair.client() as client, opened(client.settings, now_ms) as source:
-        sources = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
-        pairings = sample(sources[0], sources[1:], patience, now_ms, pause)
-    result = verify(spark, pairings, Limits())
-    for item in (pairings[0].masters[-1], pairings[0].slave):
-        history.append(item, past)
-    return result, Counter(row.code for row in result.findings.select("code").collect())
+class Job:
+    """What verify-replica uses of a job."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+
+    def note(self, text: str) -> None:
+        print(text, flush=True)
+
+    def progress(self, _: str) -> Any:
+        return contextlib.nullcontext()
+
+
+class Watch:
+    """Looks again and again, in three ways, and remembers alarms."""
+
+    def __init__(self, pair: Pair, spark: Any, past: str) -> None:
+        self.alarms: list[str] = []
+        self.codes: Counter[str] = Counter()
+        self.looks: Counter[str] = Counter()
+        self.longest: Counter[str] = Counter()
+        self._pair = pair
+        self._spark = spark
+        self._past = past
+
+    def look(self) -> None:
+        """Mostly over the wire, sometimes at the files of the running brokers."""
+        count = sum(self.looks.values())
+        if count % 5 == 3:
+            self._timed("offsets of stores", self._stores)
+        elif count % 5 == 4:
+            self._timed("replica", self._replica)
+        else:
+            self._timed("offsets", self._live)
+
+    def _timed(self, what: str, work: Callable[[], JobResult]) -> None:
+        began = time.monotonic()
+        try:
+            result = work()
+        except CannotDecide as undecided:
+            self._alarm(f"{what}: {undecided}")
+            return
+        codes = Counter(row.code for row in result.findings.select("code").collect())
+        took = time.monotonic() - began
+        self.looks[what] += 1
+        self.longest[what] = max(self.longest[what], round(took))
+        self.codes += codes
+        print(f"{what}: {took:.1f} s: {result.verdict} {dict(codes)}", flush=True)
+        if result.outcome is not Outcome.HOLDS:
+            rows = result.findings.filter("severity <> 'INFO'").limit(20).collect()
+            self._alarm(f"{what}: {result.verdict}: {rows}")
+
+    def _alarm(self, text: str) -> None:
+        self.alarms.append(text)
+        print(f"ALARM {text}", flush=True)
+
+    def _live(self) -> JobResult:
+        """The master is who the name server says."""
+        names = [NamesrvPlace(self._pair.namesrv, "broker-a", number) for number in (0, 1)]
+        return self._offsets(names, record=True)
+
+    def _stores(self) -> JobResult:
+        stores = [StorePlace(str(item.store)) for item in (self._pair.master, self._pair.slave)]
+        return self._offsets(stores, record=False)
+
+    def _offsets(self, places: Sequence[Place], *, record: bool) -> JobResult:
+        with self._pair.client() as client, opened(client.settings, now_ms) as source:
+            sources = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
+            pairings = sample(sources[0], sources[1:], Patience(), now_ms, pause)
+        if record:
+            for item in (pairings[0].masters[-1], pairings[0].slave):
+                history.append(item, self._past)
+        return verify(self._spark, pairings, Limits())
+
+    def _replica(self) -> JobResult:
+        places = [StoreAt(str(item.store)) for item in (self._pair.master, self._pair.slave)]
+        sizes = (int(BROKER["maxHashSlotNum"]), int(BROKER["maxIndexNum"]))
+        return verify_replica(Job(self._spark), Settings(*places, index_sizes=sizes))
 
 
 @pytest.mark.skipif(not MINUTES, reason="RMQ_HA_SPARK_MINUTES=30 looks for so long")
@@ -168,38 +240,29 @@ def test_a_healthy_pair_raises_no_alarm(spark: Any, tmp_path: Path) -> None:
     if JAVA and no_java():
         pytest.skip(no_java())
     past = str(tmp_path / "history")
-    codes: Counter[str] = Counter()
-    longest = looks = fail_overs = 0.0
+    fail_overs = turns = 0
     with pair_in(tmp_path, java=JAVA) as pair, Load(pair) as load:
+        watch = Watch(pair, spark, past)
         end = time.monotonic() + MINUTES * 60
         changed = time.monotonic()
         while time.monotonic() < end:
             if time.monotonic() - changed > FAIL_OVER_SECONDS:
                 fail_over(pair, load, crash=bool(fail_overs % 2))
                 fail_overs += 1
+                print(f"fail-over {fail_overs}; {load.sent} sent", flush=True)
                 changed = time.monotonic()
-            if looks % 10 == 5:
-                topic = f"more{looks:.0f}"
+            if turns % 10 == 5:
+                topic = f"more{turns}"
                 load.create(topic)
                 load.topics = [*load.topics[:2], topic]
-            began = time.monotonic()
-            result, found = look(pair, spark, past, Patience())
-            longest = max(longest, time.monotonic() - began)
-            looks += 1
-            codes += found
-            print(
-                f"{looks:.0f} {fail_overs:.0f} fail-overs, {load.sent} sent:"
-                f" {time.monotonic() - began:.1f} s: {result.verdict} {dict(found)}",
-                flush=True,
-            )
-            if result.outcome is not Outcome.HOLDS:
-                for row in result.findings.filter("severity <> 'INFO'").collect():
-                    print(row, flush=True)
-            assert result.outcome is Outcome.HOLDS
+            watch.look()
+            turns += 1
             time.sleep(1)
     print(
-        f"{looks:.0f} looks, {fail_overs:.0f} fail-overs, {load.sent} messages, longest"
-        f" {longest:.1f} s, {dict(codes)}, troubles of clients {dict(load.troubles)}"
+        f"looks {dict(watch.looks)}, longest {dict(watch.longest)} s, {fail_overs} fail-overs,"
+        f" {load.sent} messages, findings {dict(watch.codes)}, alarms {len(watch.alarms)};"
+        f" troubles of clients {dict(load.troubles)}"
     )
     offsets = history.offsets_over_time(history.read(spark, past))
     print(history.findings(offsets).groupBy("code", "severity").count().collect())
+    assert not watch.alarms

@@ -29,7 +29,7 @@ from rmq_ha.spark.offsets.pairing import Forecast, Pairing, cases, predict
 from rmq_ha.spark.offsets.rules import judge
 from rmq_ha.spark.offsets.sampling import Patience, sample
 from rmq_ha.spark.places import BrokerPlace
-from rmq_ha.wire.bodies import MessageQueue, decode_offset_table
+from rmq_ha.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -169,6 +169,11 @@ def offsets_of(client: BlockingClient, address: str) -> dict[str, dict[int, int]
     return decode_offset_table(answer.body or b"{}")
 
 
+def topics_of(client: BlockingClient, address: str) -> set[str]:
+    answer = client.call(address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+    return set(decode_topic_table(answer.body or b"{}").topics)
+
+
 def of_group(pairing: Pairing, topic: str, group: str) -> dict[int, Counted]:
     found = {}
     for case in cases(pairing):
@@ -190,6 +195,9 @@ def one_trial(pair: Pair, number: int, random: Random, spark: Any) -> Forecast |
         trial.produce(20)
         trial.consume(0.7)
         pair.wait_same()
+        # Without it nobody can consume there: the job calls that MISSING_TOPIC_CONFIG.
+        slave = pair.slave.address
+        until(lambda: trial.topic in topics_of(trial.client, slave), 40, "topic on the slave")
         pairing = trial.forecast()
         pair.master.kill()
         table = offsets_of(trial.client, pair.slave.address)
