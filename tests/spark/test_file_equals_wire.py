@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from live_brokers import cluster_in, until
 from rig import missing, rig_in
+from tables_read import BOTH_WAYS, read_table
 from wire import Wire
 
 from rmq_ha.client.blocking import BlockingClient
@@ -178,7 +179,10 @@ def table(spark: Any, made: Written, **where: str) -> Any:
 def test_file_and_wire_are_the_same_table(
     spark: Any, brokers: dict[str, Callable[[], Written]], side: str
 ) -> None:
-    """Read live and from the directory while the broker runs, and again when it was stopped."""
+    """
+    Read live and from the directory while the broker runs, and again when it was stopped; the
+    broker's tables, too.
+    """
     if side not in brokers:
         pytest.skip(str(missing()))
     made = brokers[side]()
@@ -189,9 +193,13 @@ def test_file_and_wire_are_the_same_table(
     assert {len(row.body) for row in rows} >= {0, 24000}
     running = table(spark, made, path=str(made.store), scan="files")
     assert running.exceptAll(wire).unionAll(wire.exceptAll(running)).collect() == []
+    told = {name: read_table(name, namesrv=made.namesrv) for name in BOTH_WAYS}
+    assert all(told.values()), {name: len(found) for name, found in told.items()}
     made.stop()
     stopped = table(spark, made, path=str(made.store), scan="queues").collect()
     assert ordered(stopped) == ordered(rows)
+    for name, found in told.items():
+        assert read_table(name, path=str(made.store), brokerName=made.name) == found, name
 
 
 def ordered(rows: list[Any]) -> list[Any]:

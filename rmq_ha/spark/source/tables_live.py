@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, RemotingError
+from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.pushdown import Limits
@@ -111,10 +113,16 @@ class BrokerTables:
     def _queues(self, asked: "_Asked", limits: Limits) -> list[QueueId]:
         body = asked.body(RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
         wanted, name = self._options.subscription, asked.broker.name or ""
+        numbers = {
+            topic: max(config.read_queue_nums, config.write_queue_nums)
+            for topic, config in decode_topic_table(body).topics.items()
+        }
+        for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+            numbers.setdefault(topic, 1)  # brokers write to them without a configuration
         found = [
             QueueId(topic, name, queue_id)
-            for topic, config in sorted(decode_topic_table(body).topics.items())
-            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums))
+            for topic, number in sorted(numbers.items())
+            for queue_id in range(number)
         ]
         return [queue for queue in found if wanted.wants(queue) and limits.has(queue)]
 
@@ -122,8 +130,6 @@ class BrokerTables:
         options = self._options
         settings = options.client
         if options.broker_addr:  # never asked for a route, but it wants to know whom it would
-            from dataclasses import replace
-
             settings = replace(settings, namesrv_addr=options.broker_addr)
         try:
             return BlockingClient(settings)
