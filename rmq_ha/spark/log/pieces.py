@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rmq_ha.model.properties import decode_properties
 from rmq_ha.spark.log.columns import ARROW, NotUtf8, strict_text, text
-from rmq_ha.spark.log.shape import Bytes, Flags, Ints, as_bytes, windows
+from rmq_ha.spark.log.shape import Bytes, Flags, Ints, as_bytes, inside, slices, windows
 
 _CUT = 2
 _NAME_END = 1
@@ -75,7 +75,7 @@ def pieces_of(buffer: Any, begins: Ints, ends: Ints) -> Pieces:
 def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple[Bytes, Ints]:
     """Each string in a row of the same width: quick where they are about equally long."""
     table = windows(data, begins - 1, width)
-    table *= np.arange(width) <= lengths[:, None]  # what is not of the string is zero
+    table *= inside(lengths + 1, width)  # what is not of the string is zero
     table[:, 0] = _CUT
     firsts = np.arange(len(begins)) * width
     flat = table.ravel()
@@ -84,9 +84,8 @@ def _side_by_side(data: Bytes, begins: Ints, lengths: Ints, width: int) -> tuple
 
 
 def _joined(buffer: Any, begins: Ints, ends: Ints) -> tuple[Bytes, Ints]:
-    view = memoryview(buffer)
     cut = bytes((_CUT,))
-    parts = [view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    parts = slices(buffer, begins, ends)
     held = (cut, (cut + cut).join(parts), cut) if parts else ()
     flat = as_bytes(b"".join((*held, bytes(_SPARE))))
     strings = np.ones(len(begins) + 1, np.int64)

@@ -30,6 +30,7 @@ from rmq_ha.spark.log.shape import (
     fields,
     head_field,
     shape_of,
+    slices,
     windows,
 )
 from rmq_ha.store.format.commitlog import CRC_MASK, MESSAGE_MAGIC, crc32
@@ -184,15 +185,17 @@ class Records:
     def _hosts(self, at: Ints, is_v6: Flags) -> Any:
         rows = np.zeros(len(self), np.int32)
         names: list[str] = []
-        for width, mine in ((8, ~is_v6), (20, is_v6)):
-            if mine.any():
-                raw = windows(self.data, at[mine], width)
-                kind = "<u8" if width == 8 else f"S{width + 1}"
-                if width != 8:  # S drops zeros at the end
-                    raw = np.pad(raw, ((0, 0), (0, 1)), constant_values=1)
-                unique, inverse = np.unique(raw.view(kind).ravel(), return_inverse=True)
-                rows[mine] = inverse + len(names)
-                names += [_host_text(value.tobytes()[:width]) for value in unique]
+        if not is_v6.all():
+            v4 = ~is_v6
+            raw = windows(self.data, at[v4], 8).view(">u8").ravel()
+            if (raw == raw[0]).all():  # as that of the store is, as a rule
+                raw = raw[:1]
+            else:
+                raw, rows[v4] = np.unique(raw, return_inverse=True)
+            names = list(map(_v4_text, raw.tolist()))
+        for row in np.flatnonzero(is_v6).tolist():
+            rows[row] = len(names)
+            names.append(_host_text(self.data[at[row] : at[row] + 20].tobytes()))
         if len(names) == 1:
             return repeated(names[0], len(self))
         return pa.array(names, pa.string()).take(pa.array(rows))
@@ -238,9 +241,7 @@ class Records:
 
     @cached_property
     def _stored_bodies(self) -> list[Any]:
-        view, shape = memoryview(self.buffer), self.shape
-        starts, ends = shape.body.tolist(), shape.body_end.tolist()
-        return [view[start:end] for start, end in zip(starts, ends, strict=True)]
+        return slices(self.buffer, self.shape.body, self.shape.body_end)
 
     def crc_ok(self) -> Flags:
         """Whether each body is the one that its CRC was made of."""
@@ -356,6 +357,11 @@ def records_of(data: bytes) -> Records:
 
 
 _HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
+
+
+@lru_cache(maxsize=1 << 16)
+def _v4_text(raw: int) -> str:
+    return _host_text(raw.to_bytes(8, "big"))
 
 
 @lru_cache(maxsize=1 << 16)
