@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from live_brokers import Cluster, cluster_in, until
 
 from rmq_ha.client.messages import Message, SendStatus
+from rmq_ha.spark.source.live import LiveQueues
+from rmq_ha.spark.source.options import parse_options
+from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.reading import QueueId, QueueRange
 from rmq_ha.wire.bodies import MessageQueue
 
 COUNT = 400
@@ -65,6 +70,21 @@ def test_what_brokers_have_is_a_table(spark: Any, cluster: Cluster, times: dict[
     assert min(row.queueOffset for row in since.select("queueOffset").collect()) == min(
         offset for offset, ms in times.items() if ms >= times[40]
     )
+
+
+def test_one_broker_is_read_by_its_address(cluster: Cluster, times: dict[int, int]) -> None:
+    """No name server is asked; so a slave can be looked at, too."""
+    for server in (cluster.master, cluster.slave):
+        options = parse_options({"brokerAddr": server.address, "subscribePattern": "Li.."})
+        queues = LiveQueues(options)
+        with closing(queues):
+            found = queues.queues(options.subscription)
+            assert found == [QueueId("Live", "broker-a", number) for number in range(4)]
+            ends = [queues.ends(queue) for queue in found]
+            assert {each.is_sure for each in ends} == {server is cluster.master}
+            ranges = [QueueRange(queue, *each[:2]) for queue, each in zip(found, ends, strict=True)]
+            batches = [batch for each in ranges for batch in queues.read(each, ["body"], Keep())]
+            assert sum(batch.num_rows for batch in batches) == COUNT
 
 
 def test_a_read_goes_on_at_the_slave_when_the_master_is_killed(

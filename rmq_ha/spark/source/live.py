@@ -10,7 +10,7 @@ from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import READER_GROUP, BlockingClient
 from rmq_ha.client.broker_choice import MASTER_ID, BrokerChoice
 from rmq_ha.client.errors import MQClientError, NoRoute
-from rmq_ha.client.lookups import Pulled, Wanted, addresses_in, pull_records
+from rmq_ha.client.lookups import Pulled, Wanted, addresses_in, commit_offset, pull_records
 from rmq_ha.client.messages import decode_messages
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.errors import ConfigurationError, RemotingError
@@ -18,16 +18,15 @@ from rmq_ha.spark.host.clock import seconds
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.live_reading import How, Reading, patiently
+from rmq_ha.spark.source.live_routes import ROUTES_FOR_MS, NameServerRoutes, OneBroker, Routes
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import parse
 
 T = TypeVar("T")
-_ROUTES_FOR_MS = 5_000
 
 
 class Ends(NamedTuple):
@@ -53,6 +52,9 @@ class LiveQueues:
         self._options = options
         self._client: BlockingClient | None = None
         self._choice = BrokerChoice(seconds)
+        self._routes: Routes = NameServerRoutes()
+        if options.broker_addr:
+            self._routes = OneBroker(options.broker_addr, seconds)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LiveQueues, (self._options,)
@@ -68,7 +70,7 @@ class LiveQueues:
         found, missing = self._look(topics)
         if missing:
             raise CannotDecide(
-                f"no broker has the topic {missing[0]}, as far as {self._options.namesrv} knows:"
+                f"no broker has the topic {missing[0]}, as far as {self._whom} knows:"
                 " is its name right, was it created, is its broker registered there?"
             )
         for queue in topics.assigned or ():
@@ -134,15 +136,17 @@ class LiveQueues:
             self._patience(),
         )
         with closing(self._new_client()) as client:
-            puller = _Puller(client, options)
+            puller = _Puller(client, options, self._routes)
             yield from Reading(wanted, puller, how, pause).batches(columns, keep)
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
         """Have the broker keep an offset for a group, for consoles to show."""
-        self._patiently(
-            lambda client: client.commit(group, MessageQueue(*queue), offset),
-            f"{queue}: offset {offset} of the group {group} cannot be kept",
-        )
+
+        def keep(client: BlockingClient) -> None:
+            addresses = addresses_in(self._routes.route(client, queue.topic), queue.broker)
+            client.run(commit_offset(addresses, group, MessageQueue(*queue), offset))
+
+        self._patiently(keep, f"{queue}: offset {offset} of the group {group} cannot be kept")
 
     def _look(self, topics: Subscription) -> tuple[list[QueueId], list[str]]:
         """Queues, and topics that nobody has though they were named."""
@@ -164,7 +168,7 @@ class LiveQueues:
 
         def ask(client: BlockingClient) -> list[QueueId] | None:
             try:
-                route = client.route(topic)
+                route = self._routes.route(client, topic)
             except NoRoute:
                 return None
             return [QueueId(*queue) for queue in subscribe_queues(topic, route)]
@@ -172,18 +176,15 @@ class LiveQueues:
         return self._patiently(ask, f"the queues of {topic} cannot be found")
 
     def _topics(self, topics: Subscription) -> list[str]:
-        command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        response = self._patiently(
-            lambda client: client.call("", command), "the topics cannot be listed"
-        )
-        listed = parse(response.body or b"{}").get("topicList") or []
+        listed = self._patiently(self._routes.topics, "the topics cannot be listed")
         return sorted(topic for topic in listed if topics.wants_topic(topic))
 
     def _any_broker(self, queue: QueueId, ask: Callable[[str, int], T]) -> T:
         """The master's answer, or a slave's."""
 
         def asked(client: BlockingClient) -> T:
-            addresses = addresses_in(client.route(queue.topic), queue.broker)
+            route = self._routes.route(client, queue.topic)
+            addresses = addresses_in(route, queue.broker)
             last: RemotingError | None = None
             away = self._choice.is_avoided
             for broker_id in sorted(addresses, key=lambda each: (away(addresses[each]), each)):
@@ -209,6 +210,10 @@ class LiveQueues:
     def _patience(self) -> tuple[int, ...]:
         return (self._options.retry_interval_ms,) * self._options.num_retries
 
+    @property
+    def _whom(self) -> str:
+        return self._options.broker_addr or self._options.namesrv
+
     def _connected(self) -> BlockingClient:
         if self._client is None:
             self._client = self._new_client()
@@ -217,7 +222,11 @@ class LiveQueues:
     def _new_client(self) -> BlockingClient:
         try:
             return BlockingClient(
-                replace(self._options.client, poll_name_server_interval=_ROUTES_FOR_MS)
+                replace(
+                    self._options.client,
+                    namesrv_addr=self._whom,  # of one broker, it is not asked for a route
+                    poll_name_server_interval=ROUTES_FOR_MS,
+                )
             )
         except ConfigurationError as error:
             raise WrongUsage(f"brokers cannot be asked: {error}") from None
@@ -246,18 +255,22 @@ def first_since(
 
 
 class _Puller:
-    """Pulls; learns which broker answers."""
+    """
+    Pulls; learns which broker answers.
+
+    :param where: the brokers of any queue, or the addresses by id that alone are asked.
+    """
 
     def __init__(
         self,
         client: BlockingClient,
         options: SourceOptions,
-        addresses: dict[int, str] | None = None,
+        where: Routes | dict[int, str],
     ) -> None:
         self.choice = BrokerChoice(seconds)
         self._client = client
         self._options = options
-        self._addresses = addresses
+        self._where = where
 
     def pull(self, queue: MessageQueue, offset: int, count: int) -> Pulled:
         """The next messages, chosen by the tags of the options."""
@@ -270,8 +283,9 @@ class _Puller:
         return messages[0].store_timestamp if messages else -1
 
     def _pull(self, queue: MessageQueue, offset: int, count: int, expression: str) -> Pulled:
-        addresses = self._addresses
-        if addresses is None:
-            addresses = addresses_in(self._client.route(queue.topic), queue.broker_name)
+        addresses = self._where
+        if not isinstance(addresses, dict):
+            route = addresses.route(self._client, queue.topic)
+            addresses = addresses_in(route, queue.broker_name)
         wanted = Wanted(self._options.group or READER_GROUP, count, expression)
         return self._client.run(pull_records(self.choice, addresses, queue, offset, wanted))

@@ -71,8 +71,7 @@ class SourceOptions:
 
     :ivar path: of a store; None when brokers are asked.
     :ivar namesrv: `host:port` of name servers, `;` between them; empty for a store.
-    :ivar broker_addr: of the one broker whose table is asked for; empty: those that the name
-        servers know.
+    :ivar broker_addr: of the one broker that is asked; empty: those that the name servers know.
     :ivar broker_name: for a store: what the column `brokerName` says; for brokers: only this one.
     :ivar table: one of `TABLES`.
     :ivar strategy: what a queue without a message at or behind the starting time means.
@@ -232,10 +231,6 @@ def _check_place(known: dict[str, str]) -> None:
     for name in useless:
         if name in known:
             raise WrongUsage(f"{name} is an option for {where}, not with {places[0]}")
-    if "brokerAddr" in places and known.get("table", MESSAGES).lower() == MESSAGES:
-        raise WrongUsage(
-            "brokerAddr is for tables; messages are found through a name server: give namesrv"
-        )
 
 
 def _check_scan(known: dict[str, str]) -> None:

@@ -107,7 +107,7 @@ def test_keys_of_spark_itself_are_none_of_ours() -> None:
         ({**STORE, "namesrv": "a:1"}, "give one of them"),
         ({**STORE, "brokerAddr": "a:1", "table": "topics"}, "give one of them"),
         ({**LIVE, "brokerAddr": "a:1"}, "give one of them"),
-        ({"brokerAddr": "a:1", "subscribe": "T"}, "brokerAddr is for tables"),
+        ({"brokerAddr": "a:1;b:1", "subscribe": "T"}, "one place for each"),
         ({"namesrv": "host", "subscribe": "T"}, "'host' is no host:port"),
         ({"namesrv": "a:1"}, "which topics"),
         ({**LIVE, "assign": '{"T":[0]}'}, "both choose topics"),

@@ -1,0 +1,102 @@
+"""Which topics there are, and where: what name servers know, or one broker about itself."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.errors import NoNameServer, NoRoute
+from rmq_ha.errors import RemotingError
+from rmq_ha.wire.bodies import decode_topic_table
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.fastjson import parse
+from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+
+ROUTES_FOR_MS = 5_000
+"""A stream meets new queues and brokers after so long."""
+
+
+class Routes(Protocol):
+    """Raises `MQClientError` or `RemotingError` when nobody answers."""
+
+    def topics(self, client: BlockingClient) -> list[str]:
+        """All names."""
+        ...
+
+    def route(self, client: BlockingClient, topic: str) -> TopicRoute:
+        """Where a topic is; raises NoRoute."""
+        ...
+
+
+class NameServerRoutes:
+    """What the client's name servers know; while none answers, what they knew last."""
+
+    def __init__(self) -> None:
+        self._last: list[str] | None = None
+
+    def topics(self, client: BlockingClient) -> list[str]:
+        """All names, of all brokers."""
+        command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        try:
+            body = client.call("", command).body
+        except (NoNameServer, RemotingError):
+            if self._last is None:
+                raise
+            return self._last
+        self._last = list(map(str, parse(body or b"{}").get("topicList") or []))
+        return self._last
+
+    def route(self, client: BlockingClient, topic: str) -> TopicRoute:
+        """The client remembers it."""
+        return client.route(topic)
+
+
+class OneBroker:
+    """
+    A broker that is asked by its address.
+
+    :param seconds: the clock.
+    """
+
+    def __init__(self, address: str, seconds: Callable[[], float]) -> None:
+        self._address = address
+        self._seconds = seconds
+        self._until = -1.0
+        self._routes: dict[str, TopicRoute] = {}
+
+    def topics(self, client: BlockingClient) -> list[str]:
+        """Those that it has."""
+        return list(self._known(client))
+
+    def route(self, client: BlockingClient, topic: str) -> TopicRoute:
+        """To itself."""
+        found = self._known(client).get(topic)
+        if found is None:
+            raise NoRoute(topic, f"the broker {self._address} has no such topic")
+        return found
+
+    def _known(self, client: BlockingClient) -> dict[str, TopicRoute]:
+        if self._until < self._seconds():
+            try:
+                self._routes = self._ask(client)
+            except RemotingError:
+                if not self._routes:
+                    raise
+            self._until = self._seconds() + ROUTES_FOR_MS / 1000
+        return self._routes
+
+    def _ask(self, client: BlockingClient) -> dict[str, TopicRoute]:
+        answer = client.call(self._address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
+        lines = (answer.body or b"").decode("utf-8", "replace").splitlines()
+        settings = dict(line.partition("=")[::2] for line in lines)
+        name, number = settings.get("brokerName", ""), settings.get("brokerId", "0")
+        ids = {int(number) if number.isdecimal() else 0: self._address}
+        broker = BrokerRoute(settings.get("brokerClusterName", ""), name, ids)
+        answer = client.call(self._address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+        return {
+            topic: TopicRoute(
+                [QueueRoute(name, config.read_queue_nums, config.write_queue_nums, config.perm)],
+                [broker],
+            )
+            for topic, config in decode_topic_table(answer.body or b"{}").topics.items()
+        }
