@@ -231,11 +231,7 @@ class _Run:
             outcome = self._written(body(self._job))
             starting.start_sooner_next_time()
             return outcome
-        except KeyboardInterrupt:
-            return self._refused(
-                Outcome.FAILED, "interrupted, so there is no verdict; run it again", None
-            )
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             meant, reason = meaning_of(error)
             return self._refused(meant, reason, error)
         finally:
@@ -280,8 +276,8 @@ class _Run:
         self._tell(written)
         return written.outcome
 
-    def _refused(self, outcome: Outcome, reason: str, error: Exception | None) -> Outcome:
-        if error is not None and self._options.verbose:
+    def _refused(self, outcome: Outcome, reason: str, error: BaseException) -> Outcome:
+        if self._options.verbose:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
         if outcome is Outcome.USAGE:
             click.echo(f"Error: {reason}", err=True)
@@ -318,12 +314,14 @@ class _Run:
 _FROM_AFAR = re.compile(r"rmq_ha\.spark\.result\.(CannotDecide|WrongUsage): (.+)")
 
 
-def meaning_of(error: Exception) -> tuple[Outcome, str]:
+def meaning_of(error: BaseException) -> tuple[Outcome, str]:
     """
     What an exception says about the job.
 
     What our data source raises in a worker comes through Java as text.
     """
+    if _was_interrupted(error):
+        return Outcome.FAILED, "interrupted, so there is no verdict; run it again"
     if isinstance(error, WrongUsage):
         return Outcome.USAGE, str(error)
     if isinstance(error, click.ClickException):
@@ -339,7 +337,16 @@ def meaning_of(error: Exception) -> tuple[Outcome, str]:
     return Outcome.FAILED, f"{type(error).__name__}: {first[:1000]} {next_step(error)}"
 
 
-def next_step(error: Exception) -> str:
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Ctrl-C in the midst of a call to Java comes out as an error of the call."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def next_step(error: BaseException) -> str:
     """What to do about a failure."""
     text = str(error)
     if type(error).__name__ in ("NoJava", "GatewayFailed"):

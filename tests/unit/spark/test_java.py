@@ -81,7 +81,7 @@ def test_only_unfit_ones_are_each_named(tmp_path: Path) -> None:
 
 def test_the_one_meant_for_us_has_to_fit(tmp_path: Path, package: Path) -> None:
     old = made(tmp_path / "old", "11.0.2")
-    with pytest.raises(NoJava, match="RMQ_HA_JAVA_HOME: .* is Java 11.*set it to another"):
+    with pytest.raises(NoJava, match=r"RMQ_HA_JAVA_HOME: .* is Java 11.*set it to another"):
         find_java({"RMQ_HA_JAVA_HOME": str(old)})
 
 

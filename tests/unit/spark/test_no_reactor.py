@@ -1,0 +1,51 @@
+"""What Spark's workers import brings no reactor, nor anything else of Twisted."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "rmq_ha" / "spark").rglob("*.py")
+    if path.name != "__init__.py"
+)
+SCRIPT = """
+import sys
+from importlib import import_module
+for name in sys.argv[1:]:
+    import_module(name)
+    found = [name for name in ("twisted", "zope.interface") if name in sys.modules]
+    if found:
+        sys.exit(f"{name} brings {found}")
+"""
+
+
+@pytest.mark.parametrize("names", [MODULES, ["pyspark_rocketmq"]], ids=["all", "registration"])
+def test_no_module_brings_twisted(names: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *names],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_modules_were_found() -> None:
+    assert "rmq_ha.spark.source.datasource" in MODULES
+    assert "rmq_ha.spark.host.session" in MODULES
+
+
+@pytest.mark.parametrize("package", ["pandas", "matplotlib", "jinja2", "rich"])
+def test_what_is_heavy_waits_until_it_is_used(package: str) -> None:
+    """The data source and the frame of a job start without it."""
+    script = (
+        "import sys, pyspark_rocketmq, rmq_ha.spark.running, rmq_ha.spark.host.session\n"
+        f"sys.exit({package!r} in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False)
+    assert done.returncode == 0
