@@ -171,16 +171,19 @@ def scan_part(bench: Bench) -> None:
 
 
 def replica_part(bench: Bench) -> None:
-    """Two equal stores, compared."""
+    """Two equal stores: their logs compared, and everything checked."""
     master, slave = bench.pair
     size = log_bytes(master)
-    summary, load = job(
-        "verify-replica", "--master", master, "--slave", slave, "--spark-master", "local[2]"
-    )
-    run = summary["seconds"]["run"]
-    bench.add("verify-replica, a side, without the start", "MB/s", size / run / 1e6, "aim", 800.0)
-    bench.add("verify-replica, a side, from the command on", "MB/s", size / load.seconds / 1e6)
-    _costs(bench, "verify-replica", load, size)
+    for name, more, aim in (
+        ("bytes only", ("--check", "bytes"), 800.0),
+        ("bytes, CRCs, queues", (), None),
+    ):
+        summary, load = job("verify-replica", master, slave, "--master", "local[2]", *more)
+        what = f"verify-replica, {name}"
+        run = size / summary["seconds"]["run"] / 1e6
+        bench.add(f"{what}: a side, without the start", "MB/s", run, "aim" if aim else "", aim)
+        bench.add(f"{what}: from the command to the verdict", "s", load.seconds)
+        _costs(bench, what, load, size)
 
 
 def small_part(bench: Bench) -> None:
@@ -214,12 +217,12 @@ def live_part(bench: Bench) -> None:
     store = bench.directory / "live"
     shape = Shape(256 << 20, file_size=128 << 20)
     write_big_store([store], shape)
+    size = log_bytes(store)
     with broker(bench.directory, store, shape.file_size) as namesrv:
         found = child("live", namesrv, bench.options.repeats, 50_000)
     rows = found["rows"]
     read, read_processor = found["read"]
     bench.add("live read, all columns, 2 cores", "msgs/s", rows / read)
-    size = log_bytes(store)
     bench.add(
         "live read, all columns, 2 cores", "MB/s", size / read / 1e6, "", None,
         read_processor / size * 1e9,
@@ -237,7 +240,7 @@ def audit_part(bench: Bench) -> None:
     size = log_bytes(store)
     bench.add(f"{name}: writing it", "MB/s", size / (time.monotonic() - began) / 1e6)
     summary, load = job(
-        "audit-messages", "--store", store, "--master", "local[2]", "--driver-memory", "1g",
+        "audit-messages", store, "--master", "local[2]", "--driver-memory", "1g",
         timeout=1200,
     )  # fmt: skip
     run = summary["seconds"]["run"]
@@ -262,7 +265,6 @@ def broker(directory: Path, store: Path, file_size: int) -> Iterator[str]:
         "bindAddress": "127.0.0.1",
         "listenPort": PORT,
         "embeddedNamesrvPort": PORT + 5,
-        "namesrvAddr": f"127.0.0.1:{PORT + 5}",
         "storePathRootDir": store,
         "mappedFileSizeCommitLog": file_size,
         "waitTimeMillsInSendQueue": 10_000,
