@@ -81,6 +81,29 @@ def test_a_batch_that_is_done_again_has_the_same_ids(
     assert len(queries.pop()) == 36
 
 
+def test_a_stream_out_of_the_store_of_a_running_broker(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two runs see what was stored before each; every message once."""
+    with cluster.client() as client:
+        client.send_batch([Message("Grows", b"%d" % n) for n in range(20)])
+        archive(spark, cluster, tmp_path)
+        client.send_batch([Message("Grows", b"%d" % n) for n in range(20, 50)])
+        archive(spark, cluster, tmp_path)
+    rows = spark.read.parquet(str(tmp_path / "table")).collect()
+    assert sorted(int(row.body) for row in rows) == list(range(50))
+
+
+def archive(spark: Any, cluster: Cluster, directory: Path) -> None:
+    """All that the store has now, fifteen messages a batch."""
+    source = spark.readStream.format("rocketmq").option("path", str(cluster.master.store))
+    source = source.option("subscribe", "Grows").option("startingOffsets", "earliest")
+    rows = source.option("maxOffsetsPerTrigger", "15").load().select("body")
+    sink = rows.writeStream.format("parquet").option("path", str(directory / "table"))
+    sink = sink.option("checkpointLocation", str(directory / "checkpoint"))
+    sink.trigger(availableNow=True).start().awaitTermination()
+
+
 def relay(spark: Any, cluster: Cluster, checkpoint: Path) -> None:
     """All that is there now, twelve messages a batch."""
     source = spark.readStream.format("rocketmq").option("namesrv", cluster.namesrv)
