@@ -90,8 +90,8 @@ class LiveQueues:
         ends = self.ends(queue)
         if not ends.is_sure:
             warn(
-                f"the master of {queue.broker} does not answer: {queue} is read from a slave, up"
-                f" to {ends.max_offset}; its last messages may be missing there",
+                f"the master of {queue.broker} does not answer: {queue} is read from a slave, which"
+                f" has {ends.min_offset} to {ends.max_offset - 1}; the master may have more",
                 stacklevel=2,
             )
         return ends.min_offset, ends.max_offset

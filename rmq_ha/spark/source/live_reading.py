@@ -100,24 +100,23 @@ class Reading:
         short = 0
         while offset < stop:
             pulled = self._pull(offset)
-            if pulled.status is PullStatus.OFFSET_ILLEGAL and offset < pulled.min_offset:
-                offset = self._deleted(offset, min(stop, pulled.min_offset))
-                continue
-            if pulled.next_begin_offset <= offset or pulled.status is PullStatus.OFFSET_ILLEGAL:
-                if not self._may_wait(short, pulled):
-                    self._ends_early(offset, pulled)
-                    return
+            following = max(offset, min(stop, pulled.next_begin_offset))
+            if pulled.status is PullStatus.OFFSET_ILLEGAL:
+                following = max(offset, min(stop, pulled.min_offset))
+            piece = self._piece(pulled).within(offset, stop)
+            gap = self._gap(piece, offset, following, pulled.status)
+            if (gap is not None or following == offset) and self._may_wait(short, pulled):
                 short += 1
                 continue
             short = 0
-            if pulled.body:
-                piece = self._piece(pulled).within(offset, stop)
-                self._check_whole(piece, offset, min(stop, pulled.next_begin_offset))
-                if len(piece.positions):
-                    yield piece
-            elif not self._how.is_filtered:
-                self._deleted(offset, min(stop, pulled.next_begin_offset))
-            offset = pulled.next_begin_offset
+            if gap is not None:
+                self._deleted(gap, pulled)
+            if following == offset:
+                self._ends_early(offset, pulled)
+                return
+            if piece.positions:
+                yield piece
+            offset = following
 
     def _pull(self, offset: int) -> Pulled:
         count = min(self._how.pull_size, self._wanted.stop - offset)
@@ -136,25 +135,36 @@ class Reading:
                 f"{self._wanted.queue}: the answer of {pulled.address} is damaged: {error}"
             ) from None
 
-    def _check_whole(self, piece: Piece, start: int, stop: int) -> None:
-        """Brokers pass over records whose file they are just deleting, and say nothing."""
-        if self._how.is_filtered or self._queue.topic.startswith(_OTHER_QUEUES_RECORDS):
-            return
+    def _gap(
+        self, piece: Piece, start: int, stop: int, status: PullStatus
+    ) -> tuple[int, int] | None:
+        """
+        The first offsets in [start, stop) that the answer does not have, if any is missing.
+
+        Brokers pass over records whose file they are just deleting, and say nothing.
+        """
+        has_holes = self._how.is_filtered or self._queue.topic.startswith(_OTHER_QUEUES_RECORDS)
+        if has_holes and status is not PullStatus.OFFSET_ILLEGAL:
+            return None
         expected = start
         for found in [*piece.queue_offsets, stop]:
             if found > expected:
-                self._deleted(expected, found)
+                return expected, found
             expected = found + 1
+        return None
 
-    def _deleted(self, start: int, stop: int) -> int:
-        """Where to go on."""
+    def _deleted(self, gap: tuple[int, int], pulled: Pulled) -> None:
+        what = f"{self._wanted.queue}: the messages from {gap[0]} to {gap[1] - 1} are not there"
+        if pulled.broker_id != MASTER_ID:
+            raise CannotDecide(
+                f"{what} on the slave {pulled.address}, perhaps only there: read again when the"
+                " master is back"
+            )
         if self._how.fail_on_data_loss:
             raise CannotDecide(
-                f"{self._wanted.queue}: the messages from {start} to {stop - 1} are not there any"
-                " more: they were deleted (fileReservedTime of the broker) before they were read."
-                f" {_ALLOW}"
+                f"{what} any more: they were deleted (fileReservedTime of the broker) before they"
+                f" were read. {_ALLOW}"
             )
-        return stop
 
     def _may_wait(self, times: int, pulled: Pulled) -> bool:
         """Somebody else may have more: the master, once it is there again."""

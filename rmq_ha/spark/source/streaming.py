@@ -218,12 +218,13 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             top = ends.max_offset
             if self._until is not None:
                 top = min(top, self._until.get(queue, -1))
+            if not ends.is_sure and begin.get(queue, -1) < ends.min_offset:
+                continue  # a slave may begin later than its master, which may come back
             if queue not in begin:
                 if ends.min_offset <= top or self._until is None:
                     end[queue] = ends.min_offset
                 continue
-            at = self._checked(queue, begin[queue], ends)
-            end[queue] = at
+            at = end[queue] = self._checked(queue, begin[queue], ends)
             if top > at:
                 sizes[queue] = top - at
         return end, sizes

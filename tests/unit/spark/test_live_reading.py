@@ -107,6 +107,10 @@ def test_messages_that_a_broker_passes_over_in_silence_are_noticed(holes: set[in
 
 
 def test_messages_that_were_chosen_by_tag_have_holes() -> None:
+    found, _ = read(FakeBroker(0, 100, holes=range(100)), 0, 100, is_filtered=True)
+    assert found == []
+    with pytest.raises(CannotDecide, match=r"from 0 to 4 .*deleted"):
+        read(FakeBroker(5, 100), 0, 100, is_filtered=True)
     found, _ = read(FakeBroker(0, 100, holes=range(0, 100, 3)), 0, 100, is_filtered=True)
     assert found == [offset for offset in range(100) if offset % 3]
 
@@ -123,6 +127,13 @@ def test_a_slave_that_is_behind_is_an_error_even_if_loss_is_allowed() -> None:
     broker = FakeBroker(0, 40, broker_id=1)
     with pytest.raises(CannotDecide, match="slave h:1, which is behind its master; nothing is"):
         read(broker, 30, 100, fail_on_data_loss=False, patience=(5, 6))
+
+
+def test_what_only_a_slave_has_not_got_is_not_lost() -> None:
+    """It may have joined later, or delete earlier, than its master."""
+    for broker in (FakeBroker(50, 100, broker_id=1), FakeBroker(0, 100, broker_id=1, holes={7})):
+        with pytest.raises(CannotDecide, match="slave h:1, perhaps only there"):
+            read(broker, 0, 100, fail_on_data_loss=False)
 
 
 def test_a_slave_that_catches_up_is_waited_for() -> None:

@@ -256,6 +256,13 @@ def test_a_slave_that_is_behind_is_no_loss() -> None:
     assert made.latestOffset(at(q0=25), ALL) == at(q0=25)
 
 
+def test_a_slave_that_begins_later_is_not_read_in_place_of_its_master() -> None:
+    made, queues = cluster({queue(0): (10, 20), queue(1): (10, 20)})
+    queues.slaves.add("b")
+    assert made.latestOffset(at(q0=5), ALL) == at(q0=5), "queue 1 is new: the master knows where"
+    assert made.latestOffset(at(q0=10), ALL) == at(q0=20)
+
+
 def test_the_others_go_on_while_a_broker_is_away() -> None:
     made, queues = cluster({queue(0): (0, 5), queue(0, "c"): (0, 5), queue(1, "c"): (0, 5)})
     queues.away.add("c")
