@@ -115,7 +115,7 @@ class _Verification:
         sums = sums_of(rows)
         self._add_tails(ends)
         queues = self._queue_sums(ends, sums)
-        self._told += judge_queues(queues.values())
+        self._told += judge_queues(list(queues.values()))
         self._told += judge_delays(
             [
                 DelaySum(self._names[side], level, delay, *numbers)

@@ -29,6 +29,7 @@ _CHUNK = 1 << 16
 _SPARSE = 8
 _EXTENSION = -2147483649
 _PICKED = 1000
+_BEYOND = 1 << 62
 _SEVERAL = b"INNER_MULTI_DISPATCH"
 _ELSEWHERE = -1
 
@@ -80,15 +81,16 @@ def bounds(queue: Queue) -> tuple[int, int]:
     return queue.row[0].base // UNIT_SIZE, (last.base + last.size) // UNIT_SIZE
 
 
-def first_entry(queue: Queue) -> int:
-    """Physical offset of the queue's first message; beyond all logs when it has none."""
+def first_entry(queue: Queue) -> tuple[int, int]:
+    """Offset and physical offset of the queue's first message; beyond all when it has none."""
     low, high = bounds(queue)
     for start in range(low, high, _CHUNK):
         units = queue.units(start, min(start + _CHUNK, high))
         real = (units["size"] > 0) & (units["size"] != FILLER_SIZE)
         if real.any():
-            return int(units["offset"][int(real.argmax())])
-    return 1 << 62
+            at = int(real.argmax())
+            return start + at, int(units["offset"][at])
+    return high, _BEYOND
 
 
 def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, side: str) -> Checked:
@@ -106,7 +108,10 @@ def check_queue(facts: Facts, mine: QueueRows, queue: Queue, dispatched: int, si
     wrong, absent = written & ~home, ~written
     old = np.zeros(len(rows), np.bool_)
     if wrong.any() or absent.any():
-        old = offsets < first_entry(queue)
+        first, begin = first_entry(queue)
+        # What was wiped out at the queue's start was there; what it never had left no trace.
+        wiped = inside & (wanted < first) & (units["size"] == 0) & (begin < _BEYOND)
+        old = (offsets < begin) & ~wiped
         wrong, absent = wrong & ~old, absent & ~old
     pending = absent & (offsets >= dispatched)
     missing = absent & ~pending

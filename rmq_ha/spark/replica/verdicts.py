@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.spark.findings import Finding, Severity
@@ -75,19 +75,21 @@ class TailState(NamedTuple):
     residue: bool
 
 
-def judge_queues(sums: Iterable[QueueSum]) -> Iterator[Finding]:
+def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
     """What whole queues lack, in few words."""
     pending: dict[str, int] = defaultdict(int)
+    filled = {(one.topic, one.queue_id) for one in sums if one.entries}
     for one in sums:
         pending[one.side] += one.pending
-        if one.old:
+        where: dict[str, Any] = {"broker": one.side, "topic": one.topic, "queue_id": one.queue_id}
+        if one.old and not one.entries and (one.topic, one.queue_id) in filled:
             yield finding(
-                "CQ_FORGOTTEN",
-                f"{one.old} messages.",
-                broker=one.side,
-                topic=one.topic,
-                queue_id=one.queue_id,
+                "CQ_MISSING",
+                f"{one.old} messages: the whole queue is empty here, and not on the other side.",
+                **where,
             )
+        elif one.old:
+            yield finding("CQ_FORGOTTEN", f"{one.old} messages.", **where)
     for side, count in pending.items():
         if count:
             yield finding("CQ_NOT_DISPATCHED", f"{count} messages.", broker=side)

@@ -10,7 +10,7 @@ from random import Random
 
 from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6
 from rmq_ha.store.format.commitlog import Record, body_crc
-from rmq_ha.testing.store_faults.image import Placed, QueueKey, StoreImage, hashes_of
+from rmq_ha.testing.store_faults.image import QueueKey, StoreImage, hashes_of
 from rmq_ha.testing.store_faults.planted import REPLICA, Planted
 
 _APART = 2
@@ -91,12 +91,12 @@ class LogFaults:
 
     # Who is hit
 
-    def _pick(self, fits: Callable[[Placed], bool], neighbours: int = 0) -> int:
+    def _pick(self, fits: Callable[[Record], bool], neighbours: int = 0) -> int:
         """The number of a record that fits, and is far from all that were hit."""
         found = [
             number
             for number in sorted(self._free)
-            if fits(self._healthy[number])
+            if fits(self._healthy[number].record)
             and all(number + step in self._free for step in range(neighbours + 1))
         ]
         if not found:
@@ -130,7 +130,7 @@ class LogFaults:
         planted = []
         for kind, variant in wanted:
             neighbours = 1 if kind == "swapped" else 0
-            number = self._pick(lambda placed: _is_plain(placed.record), neighbours)
+            number = self._pick(_is_plain, neighbours)
             edits[number] = kind if variant != "gap" else "gap"
             planted.append(self._hit(kind, variant, number))
         rows = self._edited(edits)
@@ -168,13 +168,13 @@ class LogFaults:
     # What stays in its place
 
     def _zero(self, kind: str, variant: str) -> Planted:
-        number = self._pick(lambda placed: True)
+        number = self._pick(lambda record: True)
         offset, record = self._now[number]
         self.image.write(offset, bytes(record.size))
         return self._hit(kind, variant, number)
 
     def _flip_body(self, kind: str, variant: str) -> Planted:
-        number = self._pick(lambda placed: len(placed.record.body) > 0)
+        number = self._pick(lambda record: len(record.body) > 0)
         offset, record = self._now[number]
         at = self._random.randrange(len(record.body))
         changed = self._flipped(record.body, at)
@@ -189,7 +189,7 @@ class LogFaults:
         return self._hit(kind, variant, number, "body")
 
     def _flip_header(self, kind: str, variant: str) -> Planted:
-        number = self._pick(lambda placed: _is_plain(placed.record) and _is_v4(placed.record))
+        number = self._pick(lambda record: _is_plain(record) and _is_v4(record))
         offset, _ = self._now[number]
         if variant == "size":
             field, at, length = "storeSize", 0, 4
@@ -200,7 +200,7 @@ class LogFaults:
         return self._hit(kind, variant, number, field)
 
     def _flip_properties(self, kind: str, variant: str) -> Planted:
-        number = self._pick(lambda placed: len(placed.record.properties_string) > 8)
+        number = self._pick(lambda record: len(record.properties_string) > 8)
         offset, record = self._now[number]
         length = len(record.properties_string.encode())
         at = offset + record.size - length
@@ -219,12 +219,12 @@ class LogFaults:
             if placed.record.sys_flag & 4 == 0:
                 rows.setdefault(self._queue_of(number), []).append(number)
         fitting = {
-            number
+            self._healthy[number].offset
             for key, row in rows.items()
             if key not in self._queues
             for number in row[1 : -1 - neighbours]
         }
-        number = self._pick(lambda placed: self._healthy.index(placed) in fitting)
+        number = self._pick(lambda record: record.physical_offset in fitting)
         key = self._queue_of(number)
         self._queues.add(key)
         return number
@@ -251,7 +251,7 @@ class LogFaults:
         return self._hit(kind, variant, number)
 
     def _harm_index(self, kind: str, variant: str) -> Planted:
-        number = self._pick(lambda placed: bool(hashes_of(placed.record)))
+        number = self._pick(lambda record: bool(hashes_of(record)))
         offset, record = self._now[number]
         hashed = hashes_of(record)[0]
         for index in self.image.index:

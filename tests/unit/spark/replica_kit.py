@@ -1,5 +1,6 @@
 """Pairs of stores, and verify-replica's tasks run one after the other, without Spark."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +52,22 @@ def found_in(master: Path, slave: Path, **given: Any) -> list[Finding]:
     rows: list[Any] = []
     for side, one in enumerate(pair):
         queues = one.store.topics_on_disk()
-        rows += run_survey(work, Survey(0, side, queues, -1, one.low, one.high))
+        low = max(one.low, settings.start)
+        rows += run_survey(work, Survey(0, side, queues, -1, low, one.high))
         for number in range(len(one.store.index_files())):
             rows += run_survey(work, Survey(0, side, (), number, one.low, one.high))
     bases = [file.base for one in pair for file in one.store.log_files()]
-    ranges = [(one.low, one.high) for one in pair]
+    ranges = [(max(one.low, settings.start), one.high) for one in pair]
     for stretch in plan(ranges, common, settings.split, bases):
         rows += run_stretch(work, stretch)
-    surplus = {(*row[2:4], row[4][0]): row[4][1] for row in rows if row[1] == QUEUE}
+    surplus: Counter[Any] = Counter()
     for row in rows:
+        if row[1] == QUEUE:
+            surplus[(*row[2:4], row[4][0])] += row[4][1]
         if row[1] == TALLY:
             surplus[(*row[2:4], row[4][0])] -= row[4][1] + row[4][2]
     for (side, topic, queue_id), count in surplus.items():
-        if count:
+        if count > 0:
             rows += run_doubt(work, Doubt(0, side, topic, queue_id))
     assert not [row for row in rows if row[1] == FAILED]
     found = [row[5] for row in rows if row[5] is not None]
