@@ -7,7 +7,6 @@ from pyspark.sql import SparkSession
 
 from rmq_ha.spark.result import CannotDecide
 
-
 UNFINISHED = ".tmp"
 """How the name of a file ends that is being written."""
 

@@ -3,17 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
-
 from rmq_ha.spark.archive import commit
 from rmq_ha.spark.archive.files import Files, Found
 from rmq_ha.spark.archive.manifest import DataFile, Kept, Manifest, Run, batches
 from rmq_ha.spark.archive.planning import Plan, Took, plan, verify
 from rmq_ha.spark.archive.writing import Sums, read_back, stage, staged
+from rmq_ha.spark.audit.shape import frame_of
 from rmq_ha.spark.audit.stored import source_options
-from rmq_ha.spark.findings import FINDINGS, Finding, Severity
+from rmq_ha.spark.findings import Finding, Severity
 from rmq_ha.spark.places import Place, StorePlace
 from rmq_ha.spark.result import JobResult, Outcome, Table
 from rmq_ha.spark.running import Job
@@ -174,7 +171,7 @@ class _Archive:
             kinds = ", ".join(sorted({each.code for each in errors}))
             verdict = f"VIOLATED: {kinds}: {errors[0].detail}; {done}"
         return JobResult(
-            _frame(self._job, self._findings),
+            frame_of(self._job.spark, self._findings),
             Outcome.VIOLATED if errors else Outcome.HOLDS,
             verdict,
             {
@@ -228,14 +225,4 @@ def _topics(runs: Sequence[Run]) -> Table:
         "Archived now",
         ("topic", "ranges of queues", "messages"),
         [(topic, *counts) for topic, counts in largest],
-    )
-
-
-def _frame(job: Job, found: Sequence[Finding]) -> DataFrame:
-    rows = job.spark.createDataFrame(
-        [(*each[:-1], each.observed_at) for each in found],
-        StructType([*FINDINGS.fields[:-1], StructField("observedMs", LongType())]),
-    )
-    return rows.withColumn("observedAt", F.timestamp_millis("observedMs")).select(
-        *FINDINGS.fieldNames()
     )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.keys import own
 from rmq_ha.spark.audit.rules import Code
-from rmq_ha.spark.audit.shape import QUEUE, findings, observed, sentence
+from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, observed, sentence
 
 _OF_GROUP = ("group", *QUEUE)
 
@@ -67,8 +67,7 @@ def never_findings(
     pairs: DataFrame, rows: DataFrame, grace_ms: int, tags: Mapping[str, Collection[str]]
 ) -> DataFrame:
     """
-    Messages that a group was not given, although it was given later ones of the same queue; and
-    queues of which it was given nothing.
+    Messages that a group was not given, although it was given later ones of the same queue.
 
     :param pairs: of `matched`.
     :param tags: what groups subscribe to, where it is not everything.
@@ -76,21 +75,20 @@ def never_findings(
     fronts = pairs.groupBy(*_OF_GROUP).agg(
         F.min("queueOffset").alias("least"), F.max("queueOffset").alias("most")
     )
-    spans = pairs.groupBy("group", "topic").agg(
-        F.min("storedMs").alias("since"), F.max("storedMs").alias("until")
-    )
+    until = pairs.groupBy("group", "topic").agg(F.max("storedMs").alias("until"))
     wanted = (
         own(rows)
-        .join(F.broadcast(spans), "topic")
+        .join(F.broadcast(fronts), [*QUEUE])
+        .where("queueOffset > least and queueOffset < most")
+        .join(F.broadcast(until), ["group", "topic"])
         .where(F.col("storedMs") <= F.col("until") - grace_ms)
-        .join(F.broadcast(fronts), [*_OF_GROUP], "left")
     )
     if tags:
         wanted = wanted.where(_subscribed(tags))
-    passed = wanted.where("queueOffset > least and queueOffset < most").join(
+    passed = wanted.join(
         pairs.select(*_OF_GROUP, "queueOffset"), [*_OF_GROUP, "queueOffset"], "left_anti"
     )
-    skipped = findings(
+    return findings(
         passed,
         Code.NEVER_DELIVERED,
         sentence(
@@ -102,12 +100,33 @@ def never_findings(
         actual=F.lit("not delivered"),
         observedAt=observed(F.col("storedMs")),
     )
-    silent = (
-        wanted.where(F.col("least").isNull() & (F.col("storedMs") >= F.col("since")))
-        .groupBy(*_OF_GROUP)
-        .agg(F.count(F.lit(1)).alias("n"), F.min("queueOffset").alias("queueOffset"))
+
+
+def silent_findings(
+    pairs: DataFrame, sums: DataFrame, grace_ms: int, tags: Collection[str]
+) -> DataFrame:
+    """
+    Queues of which a group was given nothing, while it was given messages of others of the topic.
+
+    :param pairs: of `matched`.
+    :param sums: of `windows.summed`; only windows that lie within the group's time count.
+    :param tags: groups that do not want everything: their silence says nothing.
+    """
+    spans = pairs.groupBy("group", "topic").agg(
+        F.min("storedMs").alias("since"), F.max("storedMs").alias("until")
     )
-    nothing = findings(
+    silent = (
+        sums.where("inQueue")
+        .join(F.broadcast(spans), "topic")
+        .where(~F.col("group").isin(*tags))
+        .where(
+            (F.col("leastMs") >= F.col("since")) & (F.col("mostMs") <= F.col("until") - grace_ms)
+        )
+        .groupBy(*_OF_GROUP)
+        .agg(F.sum("n").alias("n"), F.min("leastOffset").alias("queueOffset"))
+        .join(pairs.select(*_OF_GROUP), [*_OF_GROUP], "left_anti")
+    )
+    return findings(
         silent,
         Code.NEVER_DELIVERED,
         sentence(
@@ -118,7 +137,6 @@ def never_findings(
         expected=sentence("{n} messages"),
         actual=F.lit("none"),
     )
-    return skipped.unionByName(nothing)
 
 
 def _subscribed(tags: Mapping[str, Collection[str]]) -> Column:
@@ -161,7 +179,7 @@ def late_findings(pairs: DataFrame, ordered: Collection[str]) -> DataFrame:
         ),
         group=F.col("group"),
         expected=sentence("before offset {highest}"),
-        actual=sentence("after it"),
+        actual=F.lit("after it"),
         observedAt=observed(F.col("atMs")),
     )
 
@@ -189,41 +207,38 @@ def misplaced_findings(ledger: DataFrame, rows: DataFrame) -> DataFrame:
         .orderBy("order")
         .rangeBetween(Window.unboundedPreceding, -1)
     )
-    late = placed.withColumn("highest", F.max("queueOffset").over(earlier)).where(
-        "highest > queueOffset"
+    sequence = Window.partitionBy("topic", "orderKey")
+    queue = F.struct("brokerName", "queueId")
+    judged = (
+        placed.withColumn("highest", F.max("queueOffset").over(earlier))
+        .withColumn("least", F.min(queue).over(sequence))
+        .withColumn("most", F.max(queue).over(sequence))
+        .withColumn("number", F.row_number().over(sequence.orderBy("order", "id")))
     )
-    lying = findings(
-        late,
+    late = fault(
         Code.OUT_OF_ORDER,
+        F.col("highest") > F.col("queueOffset"),
         sentence(
             "of the sequence {orderKey}, lies in front of offset {highest}, which was sent earlier:"
             " the producer did not wait for one answer before the next send"
         ),
+        at=F.col("queueOffset"),
         expected=sentence("behind offset {highest}"),
-        actual=sentence("in front of it"),
-        observedAt=observed(F.col("atMs")),
+        actual=F.lit("in front of it"),
     )
-    spread = (
-        placed.groupBy("topic", "orderKey")
-        .agg(
-            F.count_distinct("brokerName", "queueId").alias("n"),
-            F.min_by("id", "order").alias("id"),
-            F.min("atMs").alias("atMs"),
-        )
-        .where("n > 1")
-    )
-    lost_order = findings(
-        spread,
+    spread = fault(
         Code.OUT_OF_ORDER,
+        (F.col("number") == 1) & (F.col("least") != F.col("most")),
         sentence(
-            "the sequence {orderKey} lies in {n} queues, so nobody can consume it in order: the"
-            " number of queues or brokers changed, or the producer chose them by something else"
+            "the sequence {orderKey}, of which this is the first, lies in several queues, so"
+            " nobody can consume it in order: the number of queues or brokers changed, or the"
+            " producer chose them by something else"
         ),
+        at=F.col("queueOffset"),
         expected=F.lit("1 queue"),
-        actual=sentence("{n} queues"),
-        observedAt=observed(F.col("atMs")),
+        actual=F.lit("several queues"),
     )
-    return lying.unionByName(lost_order)
+    return all_faults(judged, (late, spread), observedAt=observed(F.col("atMs")))
 
 
 def gone_findings(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:

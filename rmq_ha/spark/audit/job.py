@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.model.topics import HALF_TOPIC
-from rmq_ha.spark.audit import delivery, halves, keys, queues, windows
+from rmq_ha.spark.audit import delivery, halves, keys, queues, tails, windows
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
 from rmq_ha.spark.audit.rules import ordinary
-from rmq_ha.spark.audit.shape import kept
+from rmq_ha.spark.audit.shape import frame_of, kept
 from rmq_ha.spark.audit.stored import Wanted, op_marks, stored_rows
 from rmq_ha.spark.findings import Severity
 from rmq_ha.spark.places import Place, StorePlace
@@ -71,6 +71,7 @@ class _Audit:
     def __init__(self, job: Job, asked: Asked) -> None:
         self._job = job
         self._asked = asked
+        self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
         self._rows = self._stored()
         self._produced = self._ledger(asked.produced, "sentAt")
         self._delivered = self._ledger(asked.delivered, "deliveredAt")
@@ -178,6 +179,9 @@ class _Audit:
             self._inside(queues.queue_findings(runs, whole)),
             keys.duplicate_findings(rows, partitions),
         ]
+        torn = tails.tail_findings(self._ends, tails.stored_ends(sums), self._job.now_ms())
+        if torn:
+            found.append(frame_of(self._job.spark, torn))
         if totals["bad"]:
             found.append(queues.crc_findings(rows))
         if totals["halves"]:
@@ -223,6 +227,7 @@ class _Audit:
         return [
             delivery.twice_findings(ledger.rows),
             delivery.never_findings(pairs, self._rows, asked.grace_ms, asked.tags),
+            delivery.silent_findings(pairs, sums, asked.grace_ms, asked.tags),
             delivery.late_findings(pairs, asked.ordered),
             delivery.gone_findings(absent, bounds, edges.whole),
         ]

@@ -76,9 +76,8 @@ def duplicate_findings(rows: DataFrame, partitions: int) -> DataFrame:
     )
     return findings(
         judged,
-        Code.DUPLICATE,
+        F.when(same, F.lit(str(Code.DUPLICATE))).otherwise(F.lit(str(Code.KEY_REUSED))),
         F.when(same, again).otherwise(reused),
-        other=F.when(~same, F.lit(str(Code.KEY_REUSED))),
         expected=F.when(same, sentence("once, at {place}")).otherwise(
             sentence("a body with CRC {crc}")
         ),

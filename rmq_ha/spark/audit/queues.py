@@ -1,13 +1,12 @@
 """Each queue by itself: no offset missing, none twice, and the log in the queue's order."""
 
 from collections.abc import Collection
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rmq_ha.spark.audit.rules import Code, in_queue
-from rmq_ha.spark.audit.shape import QUEUE, findings, observed, sentence
+from rmq_ha.spark.audit.shape import QUEUE, all_faults, fault, findings, observed, sentence
 
 _LIFE = (*QUEUE, "life")
 
@@ -60,76 +59,68 @@ def queue_findings(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
     judged = runs.withColumn("life", F.coalesce("life", F.lit(0))).withColumn(
         "covered", F.coalesce(covered, head).cast("long")
     )
-    return reduce(
-        DataFrame.unionByName, (_gaps(judged), _twice(judged), _swapped(judged), _again(judged))
-    )
+    faults = (_gap(), _twice(), _swapped(), _again())
+    return all_faults(judged, faults, observedAt=observed(F.col("storedMs")))
 
 
-def _gaps(judged: DataFrame) -> DataFrame:
-    found = judged.where("first > covered + 1").withColumn("queueOffset", F.col("covered") + 1)
+def _gap() -> Column:
     missing = F.col("first") - F.col("covered") - 1
-    return findings(
-        found,
+    return fault(
         Code.GAP,
+        F.col("first") > F.col("covered") + 1,
         sentence(
             "{n} messages are missing in front of queue offset {first}: no record of the log has"
             " these offsets. Look for them on another replica (verify-replica)",
             n=missing,
         ),
-        expected=sentence("offsets {queueOffset} to {end}", end=F.col("first") - 1),
+        at=F.col("covered") + 1,
+        expected=sentence(
+            "offsets {start} to {end}", start=F.col("covered") + 1, end=F.col("first") - 1
+        ),
         actual=sentence("next is {first}"),
-        observedAt=observed(F.col("storedMs")),
     )
 
 
-def _twice(judged: DataFrame) -> DataFrame:
-    found = judged.where("covered >= 0 and first <= covered").withColumn(
-        "queueOffset", F.col("first")
-    )
-    end = F.least("last", "covered")
-    return findings(
-        found,
+def _twice() -> Column:
+    return fault(
         Code.OFFSET_TWICE,
+        (F.col("covered") >= 0) & (F.col("first") <= F.col("covered")),
         sentence(
             "queue offsets {first} to {end} stand in the log a second time; consumers see only"
             " what the consume queue points to. Compare the records with another replica",
-            end=end,
+            end=F.least("last", "covered"),
         ),
+        at=F.col("first"),
         expected=sentence("{next}", next=F.col("before") + 1),
         actual=sentence("{first}"),
-        observedAt=observed(F.col("storedMs")),
     )
 
 
-def _swapped(judged: DataFrame) -> DataFrame:
+def _swapped() -> Column:
     is_fresh = F.col("covered").isNull() | (F.col("first") > F.col("covered"))
     is_back = F.col("before").isNotNull() & (F.col("first") <= F.col("before"))
-    found = judged.where(is_fresh & is_back & ~_starts_life()).withColumn(
-        "queueOffset", F.col("first")
-    )
-    return findings(
-        found,
+    return fault(
         Code.SWAPPED,
+        is_fresh & is_back & ~_starts_life(),
         sentence(
             "queue offsets {first} to {last} lie in the log behind offset {before}: the queue's"
             " order is not that of the log. Compare with another replica (verify-replica)"
         ),
+        at=F.col("first"),
         expected=sentence("a queue offset above {before}"),
         actual=sentence("{first}"),
-        observedAt=observed(F.col("storedMs")),
     )
 
 
-def _again(judged: DataFrame) -> DataFrame:
-    found = judged.where(_starts_life()).withColumn("queueOffset", F.col("first"))
-    return findings(
-        found,
+def _again() -> Column:
+    return fault(
         Code.QUEUE_RESTARTED,
+        _starts_life(),
         sentence(
             "the queue begins at 0 again behind offset {before}: its topic was deleted and made"
             " anew. If nobody did that, compare with another replica"
         ),
-        observedAt=observed(F.col("storedMs")),
+        at=F.col("first"),
     )
 
 

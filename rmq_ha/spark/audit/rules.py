@@ -39,6 +39,7 @@ class Code(StrEnum):
     LOST = "LOST"
     DELIVERED_LOST = "DELIVERED_LOST"
     GAP = "GAP"
+    TAIL_LOST = "TAIL_LOST"
     OFFSET_TWICE = "OFFSET_TWICE"
     SWAPPED = "SWAPPED"
     BAD_CRC = "BAD_CRC"
@@ -56,6 +57,7 @@ SEVERITIES: dict[Code, Severity] = {
     Code.LOST: Severity.ERROR,
     Code.DELIVERED_LOST: Severity.ERROR,
     Code.GAP: Severity.ERROR,
+    Code.TAIL_LOST: Severity.ERROR,
     Code.OFFSET_TWICE: Severity.ERROR,
     Code.SWAPPED: Severity.ERROR,
     Code.BAD_CRC: Severity.ERROR,

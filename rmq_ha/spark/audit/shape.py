@@ -1,13 +1,15 @@
 """Rows of findings out of rows of anything."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
-from rmq_ha.spark.findings import FINDINGS
+from rmq_ha.spark.findings import FINDINGS, Finding
 
 QUEUE = ("brokerName", "topic", "queueId")
 _TAKEN = {
@@ -20,32 +22,73 @@ _TAKEN = {
 }
 
 
-def findings(frame: DataFrame, code: Code, detail: Column, **given: Any) -> DataFrame:
+def findings(frame: DataFrame, code: Code | Column, detail: Column, **given: Any) -> DataFrame:
     """
     A finding for each row; place and id come from the row's own columns, if it has them.
 
-    :param code: of all rows, unless `given` has an `other` of the same severity for some.
+    :param code: of all rows, or a column of codes.
     :param detail: the sentence.
     :param given: further columns of a finding.
     """
+    name = F.lit(str(code)) if isinstance(code, Code) else code
+    values = {"severity": _severity(name), "code": name, "detail": detail, **given}
     columns: list[Column] = []
     for field in FINDINGS.fields:
-        if field.name == "severity":
-            value = F.lit(str(SEVERITIES[code]))
-        elif field.name == "code":
-            value = F.coalesce(given.get("other", F.lit(None)), F.lit(str(code)))
-        elif field.name == "detail":
-            value = detail
-        elif field.name in given:
-            value = given[field.name]
-        elif _TAKEN.get(field.name) in frame.columns:
-            value = F.col(_TAKEN[field.name])
-        else:
-            value = F.lit(None)
+        value = values.get(field.name)
+        if value is None:
+            own = _TAKEN.get(field.name)
+            value = F.col(own) if own in frame.columns else F.lit(None)
         if field.name == "broker":
             value = F.nullif(value, F.lit(""))
         columns.append(value.cast(field.dataType).alias(field.name))
     return frame.select(*columns)
+
+
+def _severity(code: Column) -> Column:
+    known: Column | None = None
+    for each, severity in SEVERITIES.items():
+        is_it = code == str(each)
+        known = (F if known is None else known).when(is_it, F.lit(str(severity)))
+    assert known is not None
+    return known
+
+
+def fault(code: Code, applies: Column, detail: Column, **given: Column) -> Column:
+    """
+    One of several things that a row may have; null if it does not apply.
+
+    :param given: `at` (queue offset), `expected`, `actual`.
+    """
+    values = {"at": F.lit(None), "expected": F.lit(None), "actual": F.lit(None), **given}
+    return F.when(
+        applies,
+        F.struct(
+            F.lit(str(code)).alias("code"),
+            detail.alias("detail"),
+            values["at"].cast("long").alias("at"),
+            values["expected"].cast("string").alias("expected"),
+            values["actual"].cast("string").alias("actual"),
+        ),
+    )
+
+
+def all_faults(frame: DataFrame, faults: Sequence[Column], **given: Column) -> DataFrame:
+    """
+    Findings of rows that may have several: one walk through the frame, however many there are.
+
+    :param faults: of `fault`.
+    :param given: columns of all findings.
+    """
+    exploded = frame.withColumn("fault", F.explode(F.array_compact(F.array(*faults))))
+    return findings(
+        exploded,
+        F.col("fault.code"),
+        F.col("fault.detail"),
+        queueOffset=F.col("fault.at"),
+        expected=F.col("fault.expected"),
+        actual=F.col("fault.actual"),
+        **given,
+    )
 
 
 def sentence(text: str, **values: Column | str) -> Column:
@@ -77,3 +120,11 @@ def kept(frame: DataFrame) -> DataFrame:
     What an earlier job of this session kept of an equal plan may be of a store as it was then.
     """
     return frame.unpersist().persist(StorageLevel.DISK_ONLY)
+
+
+def frame_of(spark: SparkSession, rows: Sequence[Finding]) -> DataFrame:
+    """Findings that the driver has made, as a DataFrame."""
+    schema = StructType([*FINDINGS.fields[:-1], StructField("observedMs", LongType())])
+    frame = spark.createDataFrame([tuple(row) for row in rows], schema)
+    at = observed(F.col("observedMs")).alias("observedAt")
+    return frame.select(*FINDINGS.fieldNames()[:-1], at)

@@ -1,0 +1,73 @@
+"""Ends of queues: what a consume queue points to has to be in the log."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rmq_ha.spark.audit.rules import SEVERITIES, Code
+from rmq_ha.spark.audit.shape import QUEUE
+from rmq_ha.spark.findings import Finding
+from rmq_ha.spark.places import Place, StorePlace
+from rmq_ha.spark.store.directory import open_store
+
+Ends = Mapping[tuple[str, str, int], int]
+"""By broker, topic and queue: the offset behind the last entry of the consume queue."""
+
+
+def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
+    """
+    What the consume queues of stores say; brokers over the wire only tell what they can read.
+
+    Ask before the log is read: it grows first.
+
+    :param topics: empty: all.
+    :raises CannotDecide: a store cannot be read.
+    """
+    found: dict[tuple[str, str, int], int] = {}
+    for place in places:
+        if not isinstance(place, StorePlace):
+            continue
+        store = open_store(place.uri)
+        label = place.uri if len(places) > 1 else ""
+        for topic, queue_id in store.topics_on_disk():
+            if not topics or topic in topics:
+                end = store.queue(topic, queue_id).written_offset
+                found[label, topic, queue_id] = end
+    return found
+
+
+def stored_ends(sums: DataFrame) -> Ends:
+    """
+    The same of the log.
+
+    :param sums: of `windows.summed`.
+    """
+    rows = sums.where("inQueue").groupBy(*QUEUE).agg(F.max("mostOffset").alias("most")).collect()
+    return {(row["brokerName"], row["topic"], row["queueId"]): row["most"] + 1 for row in rows}
+
+
+def tail_findings(written: Ends, stored: Ends, now_ms: int) -> list[Finding]:
+    """
+    Entries at the end of queues whose records the log does not have (any more).
+
+    Queues of which the log has nothing are left out: retention may have deleted all of it.
+    """
+    return [
+        Finding(
+            SEVERITIES[Code.TAIL_LOST],
+            Code.TAIL_LOST,
+            f"the consume queue has {end - stored[place]} entries behind the last record of the"
+            " log: the log's end was torn or cut. Do not start this broker before its end was"
+            " compared with a replica (verify-replica): a start cuts the queue",
+            place[0] or None,
+            place[1],
+            place[2],
+            queue_offset=stored[place],
+            expected=f"offsets up to {end - 1}",
+            actual=f"up to {stored[place] - 1}",
+            observed_at=now_ms,
+        )
+        for place, end in sorted(written.items())
+        if place in stored and end > stored[place]
+    ]

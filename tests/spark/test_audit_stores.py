@@ -1,0 +1,168 @@
+"""`audit-messages` over whole stores: one that Java wrote, and the same with faults."""
+
+import json
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
+
+from golden_stores import java_store, rows_of_log
+
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.spark.audit.job import Asked, audit
+from rmq_ha.spark.places import StorePlace
+from rmq_ha.spark.result import CannotDecide, JobResult, Outcome
+from rmq_ha.testing.store_faults.image import StoreImage
+
+SLOTS = 50
+
+
+class TestJob:
+    """What a job is given, without a command line."""
+
+    __test__ = False
+    name = "test"
+
+    def __init__(self, spark: Any, now_ms: int = 1_800_000_000_000) -> None:
+        self.spark = spark
+        self.client = ClientConfig()
+        self.notes: list[str] = []
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def progress(self, label: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def run(spark: Any, store: Path, **asked: Any) -> JobResult:
+    job: Any = TestJob(spark)
+    return audit(job, Asked(places=[StorePlace(str(store))], **asked))
+
+
+def found(result: JobResult) -> set[tuple[Any, ...]]:
+    rows = result.findings.select("code", "topic", "queueId", "queueOffset").collect()
+    assert len(rows) == len(set(rows))
+    return {tuple(row) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return java_store("clean", tmp_path_factory.mktemp("audit"))
+
+
+def ledgers(rows: list[dict[str, Any]], directory: Path) -> tuple[str, str]:
+    """What its producers and one group would have written down."""
+
+    def ms(moment: Any) -> int:
+        return int(moment.timestamp() * 1000)
+
+    own = [row for row in rows if row["topic"].startswith("Topic") and row["uniqKey"]]
+    sent = [
+        {"topic": row["topic"], "msgId": row["msgId"], "sentAt": ms(row["bornTimestamp"]),
+         "status": "SEND_OK"}
+        for row in own
+    ]  # fmt: skip
+    given = [
+        {"topic": row["topic"], "msgId": row["msgId"], "group": "g", "queueId": row["queueId"],
+         "queueOffset": row["queueOffset"], "deliveredAt": ms(row["storeTimestamp"]) + 9}
+        for row in own
+    ]  # fmt: skip
+    paths = directory / "sent.jsonl", directory / "given.jsonl"
+    for path, lines in zip(paths, (sent, given), strict=True):
+        path.write_text("\n".join(map(json.dumps, lines)))
+    return str(paths[0]), str(paths[1])
+
+
+def test_a_healthy_store_holds_and_its_report_counts(
+    spark: Any, healthy: Path, tmp_path: Path
+) -> None:
+    """Delayed, transactional, retried and compressed messages, IPv6 hosts: no alarm."""
+    rows = rows_of_log(healthy, None)
+    sent, given = ledgers(rows, tmp_path)
+    result = run(
+        spark, healthy, produced=sent, delivered=given, ordered=["g"], grace_ms=0,
+        tags={"other": ["x"]},
+    )  # fmt: skip
+    assert result.outcome is Outcome.HOLDS, found(result)
+    assert result.verdict.startswith("HOLDS: 189 messages in 16 queues")
+    assert result.numbers["stored"] == 189
+    assert result.numbers["badCrc"] == 0
+    assert result.numbers["bytes"] == sum(row["storeSize"] for row in rows)
+    assert {row[0] for row in found(result)} <= {"DUPLICATE", "OPEN_HALF", "UNPRODUCED"}
+    windows = result.frames["windows"].collect()
+    assert sum(row.stored or 0 for row in windows) >= result.numbers["produced"]
+    assert sum(row.delivered or 0 for row in windows) == result.numbers["produced"]
+    assert next(section.title for section in result.sections) == "Topics"
+
+
+def test_faults_are_found_where_they_were_planted(
+    spark: Any, healthy: Path, tmp_path: Path
+) -> None:
+    """Lost, stored twice at one offset and at two, exchanged, damaged."""
+    image = StoreImage.load(healthy, SLOTS, [1_000, 2_000])
+    records = [entry.record for entry in image.records()]
+
+    def numbers_of(queue_id: int) -> list[int]:
+        return [
+            number
+            for number, record in enumerate(records)
+            if (record.topic, record.queue_id) == ("TopicB", queue_id)
+            and "UNIQ_KEY" in record.properties_string
+        ]
+
+    of_queue = numbers_of(1)
+    lost, double, again, first, second, damaged = (of_queue[at] for at in (4, 9, 14, 19, 20, 25))
+    behind = 1 + max(records[number].queue_offset for number in numbers_of(0))
+    log = list(records)
+    log[first], log[second] = log[second], log[first]
+    log.append(records[again]._replace(queue_id=0, queue_offset=behind))
+    log.insert(double + 1, records[double])
+    del log[lost]
+    moved = image.lay_out(log)
+    image.rebuild(moved)
+    for offset, record in moved:
+        if record.properties_string == records[damaged].properties_string:
+            at = image.log.index(record.body, offset - image.base)
+            image.log[at] ^= 1
+    store = tmp_path / "store"
+    image.save(store)
+    sent, _ = ledgers(rows_of_log(healthy, None), tmp_path)
+    result = run(spark, store, produced=sent, grace_ms=0)
+    offsets = {number: records[number].queue_offset for number in of_queue}
+    codes = {row for row in found(result) if row[0] not in ("LOST", "OPEN_HALF", "UNPRODUCED")}
+    assert codes == {
+        ("GAP", "TopicB", 1, offsets[lost]),
+        ("OFFSET_TWICE", "TopicB", 1, offsets[double]),
+        ("DUPLICATE", "TopicB", 1, offsets[double]),
+        ("DUPLICATE", "TopicB", 0, behind),
+        ("SWAPPED", "TopicB", 1, offsets[first]),
+        ("BAD_CRC", "TopicB", 1, offsets[damaged]),
+    }
+    assert result.outcome is Outcome.VIOLATED
+    rows = result.findings.where("code = 'LOST'").collect()
+    unique = "UNIQ_KEY\x01"
+    assert [row.msgId for row in rows] == [
+        records[lost].properties_string.split(unique)[1].split("\x02")[0]
+    ]
+    assert "1 GAP" in result.verdict
+
+
+def test_a_torn_end_is_told_by_the_queue(spark: Any, tmp_path: Path) -> None:
+    """The record is gone, its queue entry is there."""
+    result = run(spark, java_store("torn", tmp_path))
+    tails = {row for row in found(result) if row[0] == "TAIL_LOST"}
+    assert len(tails) == 1
+    assert result.outcome is Outcome.VIOLATED
+    nothing = tmp_path / "none"
+    (nothing / "commitlog").mkdir(parents=True)
+    with pytest.raises(CannotDecide):
+        run(spark, nothing)
