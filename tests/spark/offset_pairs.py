@@ -41,7 +41,9 @@ BROKER = {
     "waitTimeMillsInSendQueue": 10000,
     "osPageCacheBusyTimeOutMills": 10000,
 }
-_BASES = itertools.cycle(range(21500, 21596, 4))
+_PORTS = range(21500, 21596, 4)
+_TURN = os.getpid() % len(_PORTS)
+_BASES = itertools.cycle([*_PORTS[_TURN:], *_PORTS[:_TURN]])
 
 
 def no_java() -> str:

@@ -3,7 +3,6 @@
 import json
 import shutil
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -205,17 +204,14 @@ def test_history(spark: Any, tmp_path: Path) -> None:
     assert trend.moments == [minute, 2 * minute]
     assert trend.groups["lost"] == [0.0, 20.0]
     assert trend.groups["steady"] == [0.0, 5.0]
-    newest = history.latest(str(past), True)
-    assert newest.began == 2 * minute + 1
     code, output = run(
         *("--master", f"snapshot:{past}", "--slave", f"snapshot:{past}"),
-    )
-    assert code == 2, output  # the same place twice
-    other = tmp_path / "other"
-    history.append(replace(newest, began=newest.began + 5), str(other))
-    code, output = run(
-        *("--master", f"snapshot:{past}", "--slave", f"snapshot:{other}"),
         *("--history", f"snapshot:{past}"),
     )
     assert code == 1, output
-    assert "2 violations" in output.splitlines()[-1]
+    verdict = output.splitlines()[-1]
+    # The slave's first snapshot lies between two of the master, which has seen a reset since.
+    assert verdict.startswith("safe to fail over: no: messages would be skipped; 20 messages")
+    assert verdict.endswith("the history holds 2 violations")
+    code, output = run("--master", f"snapshot:{past}", "--slave", f"broker://{past.name}:1")
+    assert code == 2, output

@@ -16,6 +16,7 @@ from rmq_ha.spark.host.keeping import put
 from rmq_ha.spark.offsets.codes import HISTORIC, MEANINGS
 from rmq_ha.spark.offsets.frames import by_code, sentence
 from rmq_ha.spark.offsets.model import OFFSET, QUEUE, SLAVE_ROLE, Fact, Snapshot
+from rmq_ha.spark.offsets.pairing import Pairing, is_right, pair
 from rmq_ha.spark.result import CannotDecide
 
 ROWS = pa.schema(
@@ -122,23 +123,61 @@ def append(snapshot: Snapshot, directory: str) -> str:
     return path
 
 
-def latest(directory: str, slave: bool) -> Snapshot:
-    """
-    The newest snapshot of a slave, or of a master.
+class Kept(NamedTuple):
+    """One file of a history."""
 
+    moment: int
+    role: str
+    path: str
+
+    def read(self) -> Snapshot:
+        """:raises CannotDecide: it is no snapshot."""
+        return decode(read_small(self.path), self.path)
+
+
+def kept(directory: str, role: str) -> list[Kept]:
+    """
+    The snapshots of a role, oldest first.
+
+    :param role: `master` or `slave`.
     :raises CannotDecide: there is none.
     """
-    root, role = directory.rstrip("/"), "slave-" if slave else "master-"
-    moments = [entry.name for entry in listing(root) if entry.name.startswith("ts=")]
-    for moment in sorted(moments, key=lambda name: int(name[3:] or 0), reverse=True):
-        for entry in listing(f"{root}/{moment}"):
-            if entry.name.startswith(role) and entry.name.endswith(".parquet"):
-                path = f"{root}/{moment}/{entry.name}"
-                return decode(read_small(path), path)
-    raise CannotDecide(
-        f"snapshot:{directory} holds none of a {role[:-1]}: `rmqha-spark snapshot PLACE --to"
-        f" {directory}` makes one"
-    )
+    root = directory.rstrip("/")
+    found = []
+    for entry in listing(root):
+        moment = entry.name.removeprefix("ts=")
+        if moment.isdecimal() and moment != entry.name:
+            found += [
+                Kept(int(moment), role, f"{root}/{entry.name}/{file.name}")
+                for file in listing(f"{root}/{entry.name}")
+                if file.name.startswith(f"{role}-") and file.name.endswith(".parquet")
+            ]
+    if not found:
+        raise CannotDecide(
+            f"snapshot:{directory} holds none of a {role}: `rmqha-spark snapshot PLACE --to"
+            f" {directory}` makes one"
+        )
+    return sorted(found)
+
+
+def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
+    """
+    The newest snapshot of a slave after which there is one of its master, and those of the master
+    around it.
+
+    :raises CannotDecide: there are none.
+    """
+    masters, slaves = kept(of_master, "master"), kept(of_slave, "slave")
+    newest = masters[-1].moment
+    chosen = next((item for item in reversed(slaves) if item.moment <= newest), slaves[-1])
+    slave = chosen.read()
+    old = [item for item in masters if item.moment <= slave.began - skew_ms]
+    window = [item for item in masters if not old or item.moment >= old[-1].moment]
+    after = next((item.moment for item in window if item.moment >= slave.ended), newest)
+    samples = [item.read() for item in window if item.moment <= after]
+    if is_right(samples, slave):
+        return Pairing(samples, slave, True)
+    return pair(samples, slave, skew_ms)
 
 
 # Over time

@@ -10,7 +10,7 @@ from rmq_ha.spark.findings import FINDINGS, Finding, Severity
 from rmq_ha.spark.offsets import frames, history
 from rmq_ha.spark.offsets.codes import MEANINGS
 from rmq_ha.spark.offsets.model import DELAY, OFFSET, Snapshot
-from rmq_ha.spark.offsets.pairing import Pairing
+from rmq_ha.spark.offsets.pairing import Forecast, Pairing
 from rmq_ha.spark.offsets.repair import steps
 from rmq_ha.spark.offsets.report import Worst, sections_of
 from rmq_ha.spark.result import JobResult, Outcome
@@ -29,17 +29,6 @@ class Limits(NamedTuple):
 
     max_lag: int = 0
     max_repeats: int | None = None
-
-
-class Totals(NamedTuple):
-    """Of one slave, in messages; `errors` and `unsettled` count keys."""
-
-    repeats: int
-    skipped: int
-    lost: int
-    delay_repeats: int
-    errors: int
-    unsettled: int
 
 
 def verify(
@@ -81,7 +70,7 @@ def verify(
     )
 
 
-def _summed(rows: DataFrame, slaves: int) -> tuple[dict[str, Totals], list[Worst]]:
+def _summed(rows: DataFrame, slaves: int) -> tuple[dict[str, Forecast], list[Worst]]:
     """By slave, and the groups with most repeats and skips, in one query."""
     is_delay = F.col("kind") == DELAY
     codes, none = F.col("codes"), F.lit(0)
@@ -109,7 +98,7 @@ def _summed(rows: DataFrame, slaves: int) -> tuple[dict[str, Totals], list[Worst
         .collect()
     )
     by_slave = {
-        row.slave: Totals(
+        row.slave: Forecast(
             row.repeats, row.skipped, row.lost, row.delayRepeats, row.errors, row.unsettled
         )
         for row in found
@@ -151,7 +140,7 @@ _UNSAFE = "safe to fail over: no"
 
 
 def decided(
-    by_slave: dict[str, Totals],
+    by_slave: dict[str, Forecast],
     worst: Sequence[Worst],
     limits: Limits,
     head_errors: int,
@@ -172,19 +161,20 @@ def decided(
         says += f"; the history holds {past} violations"
     others = sum(item.errors for item in by_slave.values()) - best.errors
     if reasons:
-        is_open = best.errors == 0 and head_errors == 0 and bool(best.unsettled or best.lost)
+        pending = best.unsettled or best.lost or best.skipped
+        is_open = bool(pending) and not (best.errors or head_errors or past)
         text = f"{_UNSAFE}: {', '.join(reasons)}{says}"
         return (Outcome.UNDECIDED if is_open else Outcome.VIOLATED), text
     is_violated = bool(past or others)
     return (Outcome.VIOLATED if is_violated else Outcome.HOLDS), _SAFE + says
 
 
-def _badness(totals: Totals, limits: Limits) -> tuple[bool, int, int]:
+def _badness(totals: Forecast, limits: Limits) -> tuple[bool, int, int]:
     bad = bool(_reasons(totals, limits, 0))
     return bad, totals.errors + totals.lost + totals.skipped, totals.repeats
 
 
-def _reasons(totals: Totals, limits: Limits, head_errors: int) -> list[str]:
+def _reasons(totals: Forecast, limits: Limits, head_errors: int) -> list[str]:
     found = []
     if totals.errors or head_errors:
         found.append(f"{totals.errors + head_errors} errors")
@@ -207,7 +197,7 @@ def _worst_of(slave: str, worst: Sequence[Worst]) -> str:
 
 
 def _numbers(
-    by_slave: dict[str, Totals], worst: Sequence[Worst], *, safe: bool, past: int
+    by_slave: dict[str, Forecast], worst: Sequence[Worst], *, safe: bool, past: int
 ) -> dict[str, Any]:
     return {
         "safe": safe,

@@ -1,6 +1,6 @@
 """From what the user wrote to a replica that can be looked at."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from rmq_ha.errors import RemotingError
 from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.files import listing
 from rmq_ha.spark.host.waiting import pause
-from rmq_ha.spark.offsets.history import latest
+from rmq_ha.spark.offsets.history import kept_pairing
 from rmq_ha.spark.offsets.live import LiveReplica
 from rmq_ha.spark.offsets.model import Snapshot
 from rmq_ha.spark.offsets.pairing import Pairing
@@ -32,21 +32,6 @@ from rmq_ha.spark.running import Job
 from rmq_ha.wire.command import RemotingCommand
 
 
-class Kept:
-    """
-    A replica of which only snapshots exist.
-
-    :param latest: reads the newest.
-    """
-
-    def __init__(self, latest: Callable[[], Snapshot]) -> None:
-        self._latest = latest
-
-    def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
-        """The newest; it rests: another look shows the same."""
-        return replace(self._latest(), is_resting=True)
-
-
 def seen(job: Job, master: str, slaves: Sequence[str], patience: Patience) -> list[Pairing]:
     """
     Look at a master and its slaves.
@@ -55,6 +40,14 @@ def seen(job: Job, master: str, slaves: Sequence[str], patience: Patience) -> li
     :raises CannotDecide: one of them cannot be read.
     """
     places = [parse_place(text) for text in (master, *slaves)]
+    kept = [place.uri for place in places if isinstance(place, SnapshotPlace)]
+    if kept:
+        if len(kept) < len(places) or len(kept) > 2:
+            raise WrongUsage(
+                "snapshots are compared with snapshots: one --master snapshot:DIR and one --slave"
+                " snapshot:DIR, which may be the same directory"
+            )
+        return [kept_pairing(kept[0], kept[1], patience.skew_ms)]
     if len(set(places)) < len(places):
         raise WrongUsage("master and slaves are different places; one was given twice")
     with opened(job.client, now_ms) as source:
@@ -76,7 +69,7 @@ def opened(client: ClientConfig, now_ms: Callable[[], int]) -> Iterator[Callable
 
         def source(place: Place, *, is_slave: bool) -> Source:
             if isinstance(place, SnapshotPlace):
-                return Kept(lambda: latest(place.uri, is_slave))
+                raise WrongUsage(f"{place} is no replica")
             if isinstance(place, StorePlace):
                 from rmq_ha.spark.store.directory import open_store
 

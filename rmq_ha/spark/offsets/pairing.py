@@ -153,7 +153,11 @@ def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
     """The slave is right, and lacks nothing but commits of the last seconds: no need to wait."""
     for case in cases(Pairing(masters, slave, True)):
         ruling = judge(case)
-        if ruling.lost or any(MEANINGS[code].severity is Severity.ERROR for code in ruling.codes):
+        if (
+            ruling.lost
+            or ruling.skipped
+            or any(MEANINGS[code].severity is Severity.ERROR for code in ruling.codes)
+        ):
             return False
         if "LAGGING" in ruling.codes and (not case.on_slave or case.key.kind in TEXTS):
             return False
