@@ -8,6 +8,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.keeping import kept
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues, Spans
@@ -17,7 +19,7 @@ from rmq_ha.spark.source.pushdown import Keep, Limits, divide, limits_of
 from rmq_ha.spark.source.reading import QueueRange, Queues
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema, message_schema
 from rmq_ha.spark.source.tables import make_table_reader, table_schema
-from rmq_ha.spark.store.directory import scan
+from rmq_ha.spark.store.directory import scan_with_gaps
 from rmq_ha.spark.store.scanning import Split
 
 COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
@@ -112,7 +114,7 @@ class MessagesReader(DataSourceReader):
         elif isinstance(partition, SplitPartition) and isinstance(queues, OfflineQueues):
             wanted_of_file = FileWanted(options, partition.spans)
             name = options.broker_name
-            for records in scan(queues.store, partition.split):
+            for records in _sound(queues, partition.split, options):
                 chosen = kept(wanted_of_file.select(records), self._keep, name)
                 yield from chosen.batches(self._columns, name, rows=options.batch_rows)
 
@@ -185,6 +187,20 @@ def _splits(
     for split in store.splits(size, start=start, stop=stop):
         if split.lo < high:
             yield SplitPartition(split, spans)
+
+
+def _sound(queues: OfflineQueues, split: Split, options: SourceOptions) -> Iterator[Records]:
+    """The records of a part of a file; with `scan=files` whatever lies between them."""
+    for piece in scan_with_gaps(queues.store, split):
+        if isinstance(piece, Records):
+            yield piece
+        elif options.fail_on_data_loss and options.scan != "files":
+            raise CannotDecide(
+                f"{piece.path}: from {piece.start} to {piece.end} of the log there is"
+                f" {piece.reason}: messages may be lost. Copy the file from a replica"
+                " (rmqha-spark verify-replica compares them), or pass over it with"
+                " failOnDataLoss=false"
+            )
 
 
 def _tell(planner: Planner) -> None:

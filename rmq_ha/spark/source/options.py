@@ -142,6 +142,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     offline = "path" in known
     start, end = _boundaries(known, streaming)
     subscription = _subscription(known, required=not offline and table == MESSAGES)
+    if offline and not known.get("brokerName"):
+        _check_no_brokers(start, end, subscription)
     tags = SubscriptionData.for_tags("", known.get("tags"))
     number = _numbers(known)
     return SourceOptions(
@@ -298,6 +300,16 @@ def _subscription(known: dict[str, str], *, required: bool) -> Subscription:
     if not text.strip():
         raise WrongUsage("subscribePattern is empty: write .* for all topics")
     return Subscription(pattern=text)
+
+
+def _check_no_brokers(start: Boundary, end: Boundary, subscription: Subscription) -> None:
+    named = {queue.broker for queue in (*start.by_queue, *end.by_queue)}
+    named |= {queue.broker for queue in subscription.assigned or ()}
+    if named - {""}:
+        raise WrongUsage(
+            f"the broker {max(named)} is named, but nobody said which one this store is of: give"
+            " brokerName, or leave brokers out of the JSON"
+        )
 
 
 def _index_sizes(

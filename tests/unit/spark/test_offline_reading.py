@@ -241,6 +241,22 @@ def test_a_queue_that_points_nowhere_is_data_loss(
     assert found == some(mine[:5] + mine[6:])
 
 
+def test_a_damaged_log_is_data_loss(store: Path, tmp_path: Path, log: list[Row]) -> None:
+    """Unless one asks for files, which means: for whatever can be read in them."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    file = copy / "commitlog" / ("0" * 20)
+    data = bytearray(file.read_bytes())
+    place = log[20]["commitLogOffset"]
+    data[place + 4] ^= 0x40
+    file.write_bytes(data)
+    with pytest.raises(CannotDecide, match=rf"from {place} to {log[21]['commitLogOffset']} of"):
+        read(copy)
+    sound = [row for row in log if row["commitLogOffset"] != place]
+    assert read(copy, scan="files") == some(sound)
+    queued = [row for row in sound if not row["sysFlag"] & TRANSACTION_PREPARED]
+    assert read(copy, failOnDataLoss="false") == some(queued)
+
+
 def test_messages_that_expired_are_data_loss(
     store: Path, tmp_path: Path, queued: list[Row]
 ) -> None:

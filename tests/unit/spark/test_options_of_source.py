@@ -139,6 +139,8 @@ def test_keys_of_spark_itself_are_none_of_ours() -> None:
         ({**STORE, "scan": "index"}, "one of auto, files, queues"),
         ({**STORE, "scan": "files", "maxRecordsPerPartition": "5"}, "scan=queues"),
         ({**STORE, "maxHashSlotNum": "5"}, "given together"),
+        ({**STORE, "assign": '{"T":{"b":[0]}}'}, "give brokerName"),
+        ({**STORE, "endingOffsets": '{"T":{"b":{"0":1}}}'}, "give brokerName"),
         ({**STORE, "table": "topic"}, "one of messages"),
         ({**STORE, "table": "topics", "startingOffsets": "earliest"}, "for messages"),
         ({**STORE, "accessKey": "a", "secretKey": "b"}, "for running brokers"),
@@ -211,7 +213,7 @@ def test_accounts_and_tls() -> None:
 
 def test_what_can_be_subscribed_to() -> None:
     def chosen(**given: str) -> Subscription:
-        return parsed({**STORE, **given}).subscription
+        return parsed({**STORE, "brokerName": "x", **given}).subscription
 
     some = chosen(subscribe="A, B,A")
     assert some.named == ("A", "B")
