@@ -43,6 +43,8 @@ _PLACES = (
     ("physicalOffset", "log offset "),
     ("msgId", "message "),
 )
+_A_TIME_MS = 100_000_000_000
+"""A number of milliseconds from here on is a time of day, below it is a span."""
 _LONG = re.compile(r"\d{5,}")
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -121,7 +123,9 @@ def _visible(character: str) -> str:
 def _name(name: str) -> str:
     """`repeatedMessages` and `repeated_messages` as words."""
     words = _WORD.sub(" ", name).replace("_", " ")
-    return words[:1].upper() + words[1:].lower() if words.islower() or " " in words else words
+    if not (words.islower() or " " in words):
+        return words
+    return (words[:1].upper() + words[1:].lower()).replace("crc", "CRC")
 
 
 def _flat(numbers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -131,8 +135,14 @@ def _flat(numbers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from _flat(value, f"{label}: ")
         elif isinstance(value, list):
             yield label, ", ".join(shown(item) for item in value)
+        elif label.endswith((" ms", "Ms")) and isinstance(value, int) and value >= _A_TIME_MS:
+            yield label[:-2].strip(), datetime.fromtimestamp(value / 1000, UTC)
         else:
             yield label, value
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or value in ("", "-") or isinstance(value, int | float)
 
 
 def _where(row: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -150,7 +160,7 @@ def _section(number: int, section: Table | Plot) -> dict[str, Any]:
         return {"title": section.title, "note": note, "svg": Markup(svg(section, number))}
     rows = [list(row) for row in section.rows[:MAX_ROWS]]
     numeric = [
-        bool(rows) and all(isinstance(row[at], int | float | None) for row in rows)
+        bool(rows) and all(_is_number(row[at]) for row in rows)
         for at in range(len(section.columns))
     ]
     return {

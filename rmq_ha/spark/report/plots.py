@@ -95,6 +95,8 @@ def _draw(axes: Any, plot: Plot) -> None:
             axes.tick_params(axis="x", rotation=30)
     axes.set_xlabel(_clean(plot.x_label))
     axes.set_ylabel(_clean(plot.y_label))
+    if not any(value < 0 for _, values in series for value in values if value is not None):
+        axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(_thousands)
     if len(series) > 1:
         axes.legend(loc="best", fontsize="small", ncols=min(3, len(series)))

@@ -162,6 +162,19 @@ def test_numbers_are_grouped_but_copied_without_gaps() -> None:
     assert shown("x" * 1000).endswith("(1000 characters)")
 
 
+def test_numbers_say_what_they_are() -> None:
+    text = page([], numbers={"oldestMs": 1_700_000_000_000, "windowMs": 60_000, "badCrc": 0})
+    seen = " ".join(" ".join(Checker(text).texts).split())
+    assert "Oldest 2023-11-14 22:13:20 UTC" in seen
+    assert "Window ms 60 000" in seen
+    assert "Bad CRC 0" in seen
+
+
+def test_a_column_of_numbers_may_have_holes() -> None:
+    text = page([], Table("T", ("name", "lag", "note"), [("a", 5, "-"), ("b", None, "x")]))
+    assert text.count('<th scope="col" class="number">') == 1
+
+
 def test_findings_are_in_order_of_severity() -> None:
     rows = [row("INFO", "A"), row("WARN", "B"), row("ERROR", "C", queue_id=2), row("ERROR", "C")]
     found = digest_of_rows(rows, 3)
