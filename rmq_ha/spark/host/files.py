@@ -16,6 +16,9 @@ from rmq_ha.spark.result import CannotDecide
 
 STAGED = "staged:"
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
+_WILL_NEED: int | None = getattr(os, "POSIX_FADV_WILLNEED", None)
+_SEQUENTIAL = 1 << 20
+"""From so many bytes on all of a window will be looked at."""
 
 
 class Entry(NamedTuple):
@@ -56,6 +59,9 @@ class Files(Protocol):
 class LocalFiles:
     """Of this machine."""
 
+    def __init__(self) -> None:
+        self._last: tuple[str, int] = ("", 0)  # what was mapped last: path, and end
+
     def list(self, path: str) -> list[Entry]:
         """Sorted by name; empty when there is no such directory."""
         found = []
@@ -94,11 +100,20 @@ class LocalFiles:
             mapped = mmap.mmap(
                 file.fileno(),
                 before + length,
-                flags=mmap.MAP_SHARED | _POPULATE,
+                flags=mmap.MAP_SHARED | (_POPULATE if length >= _SEQUENTIAL else 0),
                 prot=mmap.PROT_READ,
                 offset=offset - before,
             )
+            if length >= _SEQUENTIAL:
+                self._read_ahead(file.fileno(), path, offset, length)
         return memoryview(mapped)[before:]
+
+    def _read_ahead(self, descriptor: int, path: str, offset: int, length: int) -> None:
+        """While one window is looked at, the disk reads the next one."""
+        last_path, last_end = self._last
+        self._last = path, offset + length
+        if path == last_path and last_end - length < offset <= last_end and _WILL_NEED is not None:
+            os.posix_fadvise(descriptor, offset + length, length, _WILL_NEED)
 
 
 class ArrowFiles:
@@ -131,6 +146,12 @@ class ArrowFiles:
         from pyarrow.fs import FileSelector, FileType
 
         selector = FileSelector(path, allow_not_found=True)
+        try:
+            infos = self.filesystem.get_file_info(selector)
+        except NotADirectoryError:
+            return []
+        except OSError as error:
+            raise CannotDecide(f"{path} cannot be listed: {error}") from None
         found = [
             Entry(
                 info.base_name,
@@ -138,7 +159,7 @@ class ArrowFiles:
                 info.type == FileType.Directory,
                 (info.mtime_ns or 0) // 1_000_000,
             )
-            for info in self.filesystem.get_file_info(selector)
+            for info in infos
         ]
         return sorted(found)
 
@@ -185,8 +206,8 @@ def files_of(place: str) -> tuple[Files, str]:
     except (OSError, ValueError) as error:
         raise CannotDecide(
             f"{place} cannot be opened: {error}. pyarrow opens local paths, s3://, gs://, abfs:// "
-            "and, with libhdfs, hdfs://; for other file systems of Hadoop give the job "
-            "--stage, which copies the store to the machines that read it"
+            "and, with libhdfs, hdfs://. Copy the store to one of these, or have Spark copy it "
+            "(rmq_ha.spark.host.files.stage)"
         ) from None
     return ArrowFiles(place), path.rstrip("/")
 
@@ -256,16 +277,28 @@ def stage(spark: Any, uri: str) -> str:
     """
     Have Spark copy a store of a Hadoop file system to every machine that reads it.
 
+    Every executor gets all of it: for stores that fit on each one's disk.
+
     :param spark: the session.
     :returns: a place for `files_of`, the same on the driver and on executors.
-    :raises CannotDecide: Hadoop cannot read it either.
+    :raises CannotDecide: Hadoop cannot read it either, or another one has its name.
     """
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError
 
-    name = uri.rstrip("/").rsplit("/", 1)[-1]
-    try:
-        spark.sparkContext.addFile(uri, recursive=True)
-    except Py4JJavaError as error:
-        reason = str(error.java_exception)
-        raise CannotDecide(f"{uri} cannot be copied: {reason}") from None
+    uri = uri.rstrip("/")
+    name = uri.rsplit("/", 1)[-1]
+    others = [
+        other for other in spark.sparkContext.listFiles if other.rstrip("/").endswith(f"/{name}")
+    ]
+    if others and others[0].rstrip("/") != uri:
+        raise CannotDecide(
+            f"{uri} cannot be copied beside {others[0]}: Spark keeps what it copies by its last "
+            "name. Give one of them another name there"
+        )
+    if not others:
+        try:
+            spark.sparkContext.addFile(uri, recursive=True)
+        except Py4JError as error:
+            reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+            raise CannotDecide(f"{uri} cannot be copied: {reason}") from None
     return STAGED + name

@@ -1,0 +1,41 @@
+"""A store that only Hadoop can open is copied by Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_ha.spark.host.files import stage
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.store.directory import open_store, scan
+from rmq_ha.testing.big_records import Shape
+from rmq_ha.testing.big_store import write_big_store
+
+
+@pytest.fixture
+def cluster(spark: Any, tmp_path: Path) -> str:
+    """`viewfs://` over local directories: a file system that pyarrow does not know."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for name in ("one", "two"):
+        hadoop.set(f"fs.viewfs.mounttable.h2.link./{name}", f"file://{tmp_path}/{name}")
+        write_big_store([tmp_path / name / "staged-store"], Shape(1 << 20, file_size=1 << 19))
+    return "viewfs://h2"
+
+
+def test_a_store_on_a_file_system_of_hadoop(spark: Any, cluster: str) -> None:
+    """The driver reads the copy, and so do executors; two stores need two names."""
+    place = stage(spark, f"{cluster}/one/staged-store/")
+    assert stage(spark, f"{cluster}/one/staged-store") == place
+    store = open_store(place)
+    expected = sum(len(one) for split in store.splits() for one in scan(store, split))
+    assert expected
+
+    def count(_: Any) -> int:
+        there = open_store(place)
+        return sum(len(one) for split in there.splits() for one in scan(there, split))
+
+    assert spark.sparkContext.parallelize([1], 1).map(count).collect() == [expected]
+    with pytest.raises(CannotDecide, match="Give one of them another name"):
+        stage(spark, f"{cluster}/two/staged-store")
+    with pytest.raises(CannotDecide, match="cannot be copied"):
+        stage(spark, f"{cluster}/three/nowhere")

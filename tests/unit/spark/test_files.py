@@ -1,0 +1,152 @@
+"""Files of stores are read the same wherever they are."""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+from rmq_ha.spark.host import files as module
+from rmq_ha.spark.host.files import ArrowFiles, Files, LocalFiles, files_of
+from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.store.directory import StoreDirectory, scan
+from rmq_ha.store.format.commitlog import encode_blank
+from rmq_ha.testing.big_records import Shape
+from rmq_ha.testing.big_store import write_big_store
+
+MIB = 1 << 20
+
+
+@pytest.fixture(params=["local", "arrow", "pickled"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, Callable[[str], str]]:
+    """How to read, and what a path there is called."""
+    if request.param == "local":
+        return LocalFiles(), lambda name: str(tmp_path / name)
+    files = ArrowFiles(filesystem=SubTreeFileSystem(str(tmp_path), LocalFileSystem()))
+    if request.param == "pickled":
+        files = pickle.loads(pickle.dumps(files))
+    return files, lambda name: name
+
+
+def test_windows_begin_and_end_anywhere(
+    place: tuple[Files, Callable[[str], str]], tmp_path: Path
+) -> None:
+    """Page limits do not matter; behind the end there is nothing."""
+    files, path = place
+    data = bytes(range(256)) * 12000
+    (tmp_path / "f").write_bytes(data)
+    for offset, length in [
+        (0, 10),
+        (1, 4096),
+        (4095, 2),
+        (5000, 2 * MIB),
+        (5000 + 2 * MIB, 2 * MIB),
+        (len(data) - 3, 100),
+        (len(data), 5),
+        (len(data) + 9000, 5),
+        (7, 0),
+    ]:
+        window = files.window(path("f"), offset, length)
+        assert bytes(window) == data[offset : offset + length]
+    assert files.read(path("f"), 10, 5) == data[10:15]
+    assert files.read(path("f"), len(data) - 1, 5) == data[-1:]
+    assert files.read(path("f")) == data
+
+
+def test_what_is_not_there(place: tuple[Files, Callable[[str], str]], tmp_path: Path) -> None:
+    """Files raise, directories are empty."""
+    files, path = place
+    for read in (files.read, lambda name: files.window(name, 0, 5)):
+        with pytest.raises(FileNotFoundError):
+            read(path("nothing"))
+    assert files.list(path("nothing")) == []
+    (tmp_path / "f").write_bytes(b"1")
+    assert files.list(path("f")) == []
+
+
+def test_directories_are_listed_by_name(
+    place: tuple[Files, Callable[[str], str]], tmp_path: Path
+) -> None:
+    """With sizes and times, which a search by time needs."""
+    files, path = place
+    (tmp_path / "d" / "inner").mkdir(parents=True)
+    for name in ("b", "a"):
+        (tmp_path / "d" / name).write_bytes(name.encode() * 3)
+        os.utime(tmp_path / "d" / name, (5, 5))
+    found = files.list(path("d"))
+    assert [(entry.name, entry.size, entry.is_directory) for entry in found] == [
+        ("a", 3, False),
+        ("b", 3, False),
+        ("inner", 0, True),
+    ]
+    assert found[0].modified_ms == 5000
+
+
+def test_a_store_reads_the_same_through_any_file_system(
+    place: tuple[Files, Callable[[str], str]], tmp_path: Path
+) -> None:
+    """Log, queues and tables; and as a process gets it that did not open it."""
+    files, path = place
+    shape = Shape(2 * MIB, body=300, topics=2, queues=2, file_size=MIB)
+    write_big_store([tmp_path / "store"], shape)
+    store = pickle.loads(pickle.dumps(StoreDirectory("x", files, path("store"))))
+    found = [one for split in store.splits(300_000) for one in scan(store, split)]
+    offsets = [place for one in found for place in one.physical_offset.tolist()]
+    assert offsets == sorted(set(offsets))
+    assert all(one.crc_ok().all() for one in found)
+    assert sum(store.queue(*queue).max_offset for queue in store.topics_on_disk()) == len(offsets)
+    queue = store.queue(*store.topics_on_disk()[1])
+    units = queue.units(0, 50)
+    assert len(store.read_records(units["offset"], units["size"])) == 50
+    assert store.topics() is not None
+    assert store.checkpoint().physic_msg_timestamp
+
+
+def test_places_are_paths_or_uris(tmp_path: Path) -> None:
+    """What nobody here can open is refused, with what to do."""
+    (tmp_path / "a b").write_bytes(encode_blank(8))
+    for text in (str(tmp_path), str(tmp_path) + "/", f"file://{tmp_path}/"):
+        files, path = files_of(text)
+        assert isinstance(files, LocalFiles)
+        assert path == str(tmp_path)
+        assert [entry.name for entry in module.listing(text)] == ["a b"]
+    assert module.read_small(f"file://{tmp_path}/a%20b") == encode_blank(8)
+    assert bytes(module.window(str(tmp_path / "a b"), 0, 4)) == encode_blank(8)[:4]
+    assert list(module.walk_files(str(tmp_path))) == [("a b", 8)]
+    for text in ("viewfs://cluster/store", "nonsense://x/y"):
+        with pytest.raises(CannotDecide, match="have Spark copy it"):
+            files_of(text)
+
+
+def test_a_directory_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not empty, it is unknown."""
+
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(CannotDecide, match="Permission denied"):
+        LocalFiles().list(str(tmp_path))
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads meanwhile gets the old content or the new one; a failure leaves nothing behind."""
+    path = tmp_path / "new" / "f"
+    module.write_atomic(str(path), b"one")
+    module.write_atomic(str(path), b"two")
+    assert path.read_bytes() == b"two"
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="No space"):
+        module.write_atomic(str(path), b"three")
+    monkeypatch.undo()
+    assert [entry.name for entry in path.parent.iterdir()] == ["f"]
+    assert path.read_bytes() == b"two"
+    assert module.now_ms() > 1_700_000_000_000
