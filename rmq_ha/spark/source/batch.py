@@ -156,7 +156,8 @@ def _spans_for_files(
         is_everything = is_whole and options.subscription.is_everything and limits == Limits()
         if not is_everything and _are_few(queues, planner.ranges(limits)):
             return _BY_QUEUE
-    queues.queues(options.subscription)  # a topic that is not there is an error
+    if not options.subscription.is_everything:
+        queues.queues(options.subscription)  # a topic that is not there is an error
     if is_whole:
         return None
     ranges = planner.ranges()

@@ -19,6 +19,9 @@ from rmq_ha.spark.store.picking import pick_records
 from rmq_ha.spark.store.queues import Queue, RowFile
 
 _SAMPLE = 64
+_INT = 0xFFFFFFFF
+_ALL = (0, (1 << 63) - 1)
+_NONE = (0, 0)
 READ_BYTES = 16 << 20
 """Of records that a queue's read holds at once, about."""
 Spans = Mapping[tuple[str, int], tuple[int, int]]
@@ -51,8 +54,9 @@ class OfflineQueues:
         broker = self._options.broker_name or ""
         there = [QueueId(topic, broker, number) for topic, number in self.store.topics_on_disk()]
         self._check_named(topics, {queue.topic for queue in there})
+        known = set(there)
         for queue in topics.assigned or ():
-            if not {queue, queue._replace(broker=broker)} & set(there):
+            if queue._replace(broker=queue.broker or broker) not in known:
                 raise CannotDecide(f"{self.store.uri} has no queue {queue}; is its number right?")
         return sorted(queue for queue in there if topics.wants(queue))
 
@@ -170,20 +174,18 @@ class FileWanted:
         return records if mask.all() else records.select(mask)
 
     def _in_spans(self, records: Records, codes: Any, names: list[str]) -> Any:
-        """Queue by queue, as few queues are in one part of a file."""
-        ids, offsets = records.queue_id, records.queue_offset
-        mask = np.zeros(len(records), np.bool_)
-        both = codes.astype(np.int64) << 32 | ids.astype(np.int64)
-        for pair in np.unique(both).tolist():
-            topic, queue_id = names[pair >> 32], pair & 0xFFFFFFFF
-            if self._spans is None:
-                if self._topics.wants(QueueId(topic, self._broker, queue_id)):
-                    mask |= both == pair
-                continue
-            low, high = self._spans.get((topic, queue_id), (0, 0))
-            if low < high:
-                mask |= (both == pair) & (offsets >= low) & (offsets < high)
-        return mask
+        """By queue, as there are fewer queues than records."""
+        ids, offsets = records.queue_id.astype(np.int64), records.queue_offset
+        pairs, which = np.unique(codes.astype(np.int64) << 32 | ids & _INT, return_inverse=True)
+        edges = [self._span(names[pair >> 32], pair & _INT) for pair in pairs.tolist()]
+        low, high = np.array(edges, np.int64).T[:, which]
+        return (offsets >= low) & (offsets < high)
+
+    def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
+        if self._spans is not None:
+            return self._spans.get((topic, queue_id), _NONE)
+        wanted = self._topics.wants(QueueId(topic, self._broker, queue_id))
+        return _ALL if wanted else _NONE
 
 
 def store_of(options: SourceOptions) -> StoreDirectory:

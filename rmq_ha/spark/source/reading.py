@@ -7,6 +7,7 @@ of the next.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -61,26 +62,32 @@ class Subscription:
         """Nothing was chosen: every topic that is there."""
         return self.topics is None and self.pattern is None and self.assigned is None
 
-    @property
+    @cached_property
     def named(self) -> tuple[str, ...] | None:
         """The topics that were named, sorted; None when one has to look which there are."""
-        if self.assigned is not None:
-            return tuple(sorted({queue.topic for queue in self.assigned}))
-        return None if self.topics is None else tuple(sorted(set(self.topics)))
+        return None if self._names is None else tuple(sorted(self._names))
 
     def wants_topic(self, topic: str) -> bool:
         """At least one queue of the topic may be wanted."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
-        named = self.named
-        return named is None or topic in named
+        return self._names is None or topic in self._names
 
     def wants(self, queue: QueueId) -> bool:
         """The queue is wanted."""
         if self.assigned is None:
             return self.wants_topic(queue.topic)
-        any_broker = queue._replace(broker="")
-        return any(each in (queue, any_broker) for each in self.assigned)
+        return queue in self._queues or queue._replace(broker="") in self._queues
+
+    @cached_property
+    def _names(self) -> frozenset[str] | None:
+        if self.assigned is not None:
+            return frozenset(queue.topic for queue in self.assigned)
+        return None if self.topics is None else frozenset(self.topics)
+
+    @cached_property
+    def _queues(self) -> frozenset[QueueId]:
+        return frozenset(self.assigned or ())
 
 
 class Queues(Protocol):
