@@ -10,6 +10,7 @@ from rmq_ha.spark.offsets.repair import Step
 from rmq_ha.spark.result import Plot, Table
 
 _MOST = 300
+_BARS = 20
 
 
 class Worst(NamedTuple):
@@ -33,7 +34,7 @@ def sections_of(
     """In the order in which they are asked for."""
     found: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]
     if worst:
-        found.append(_worst(worst))
+        found += [_worst(worst), _bars(worst)]
     if trend is not None and trend.moments:
         found.append(_trend(trend))
     plan = [step for steps in plans for step in steps]
@@ -88,6 +89,21 @@ def _worst(worst: Sequence[Worst]) -> Table:
         "Groups with most to repeat or skip",
         ("slave", "group", "repeated", "skipped", "worst topic", "queue"),
         worst,
+    )
+
+
+def _bars(worst: Sequence[Worst]) -> Plot:
+    shown = worst[:_BARS]
+    return Plot(
+        "What a fail-over does to groups",
+        [item.group for item in shown],
+        {
+            "repeated": [float(item.repeats) for item in shown],
+            "skipped": [float(item.skipped) for item in shown],
+        },
+        "group",
+        "messages",
+        kind="bar",
     )
 
 
