@@ -268,16 +268,20 @@ class Records:
     @cached_property
     def _inflated(self) -> dict[int, bytes]:
         """Row to decompressed body."""
-        flags = self.stored_sys_flag
-        rows = np.flatnonzero(flags & COMPRESSED).tolist()
-        bodies = self._stored_bodies if rows else []
-        found: dict[int, bytes] = {}
-        for row in rows:
-            try:
-                found[row] = inflate(bytes(bodies[row]), int(flags[row]))
-            except UndecodableBody:
-                pass  # stays as it is, and so does its flag
-        return found
+        found = {row: self._inflate(row) for row in self._compressed_rows()}
+        return {row: body for row, body in found.items() if body is not None}
+
+    def _compressed_rows(self) -> list[int]:
+        rows: list[int] = np.flatnonzero(self.stored_sys_flag & COMPRESSED).tolist()
+        return rows
+
+    def _inflate(self, row: int) -> bytes | None:
+        """A body that cannot be decompressed stays as it is, and so does its flag."""
+        body = bytes(self.buffer[int(self.shape.body[row]) : int(self.shape.body_end[row])])
+        try:
+            return inflate(body, int(self.stored_sys_flag[row]))
+        except UndecodableBody:
+            return None
 
     def batch(self, columns: Sequence[str], broker_name: str | None = None) -> Any:
         """
@@ -317,19 +321,27 @@ class Records:
 
     def _whole(self, columns: Sequence[str], broker_name: str | None, size: int) -> Iterator[Any]:
         """One batch, unless bodies grow too large when they are decompressed."""
-        needed = "body" in columns or "sysFlag" in columns
-        if needed and int((self.stored_sys_flag & COMPRESSED != 0).sum()) > 1:
-            start = grown = 0
-            for row in range(len(self)):
-                one = self.select(slice(row, row + 1))
-                more = sum(map(len, one._inflated.values())) if one.stored_sys_flag[0] & 1 else 0
-                if grown and grown + more > size:
-                    yield self.select(slice(start, row)).batch(columns, broker_name)
-                    start, grown = row, 0
-                grown += more
-            yield self.select(slice(start, len(self))).batch(columns, broker_name)
+        start = grown = 0
+        held: dict[int, bytes] = {}
+        is_needed = "body" in columns or "sysFlag" in columns
+        for row in self._compressed_rows() if is_needed else ():
+            body = self._inflate(row)
+            if body is None:
+                continue
+            if grown and grown + len(body) > size:
+                yield self._with(start, row, held).batch(columns, broker_name)
+                start, grown, held = row, 0, {}
+            held[row - start] = body
+            grown += len(body)
+        if is_needed:
+            yield self._with(start, len(self), held).batch(columns, broker_name)
         else:
             yield self.batch(columns, broker_name)
+
+    def _with(self, start: int, stop: int, inflated: dict[int, bytes]) -> "Records":
+        part = self.select(slice(start, stop))
+        part._inflated = inflated
+        return part
 
 
 def records_of(data: bytes) -> Records:
