@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmq_ha.client.messages import UndecodableBody, inflate
-from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
@@ -33,7 +32,7 @@ from rmq_ha.spark.log.shape import (
     slices,
     windows,
 )
-from rmq_ha.store.format.commitlog import CRC_MASK, MESSAGE_MAGIC, crc32
+from rmq_ha.store.format.commitlog import CRC_MASK, crc32
 
 MAX_BATCH_ROWS = 8192
 MAX_BATCH_BYTES = 32 << 20
@@ -342,30 +341,6 @@ class Records:
         part = self.select(slice(start, stop))
         part._inflated = inflated
         return part
-
-
-def records_of(data: bytes) -> Records:
-    """
-    Records one after the other that say nothing about where they are: the body of a pull.
-
-    :raises CorruptRecord: something else is among them.
-    """
-    places: list[int] = []
-    position = 0
-    while position < len(data):
-        size, magic = (
-            int.from_bytes(data[position : position + 4], "big"),
-            int.from_bytes(data[position + 4 : position + 8], "big"),
-        )
-        if magic != MESSAGE_MAGIC or not 91 <= size <= len(data) - position:
-            raise CorruptRecord(f"no record at {position} of {len(data)} bytes")
-        places.append(position)
-        position += size
-    records = Records(data, 0, np.array(places, np.int64))
-    if not records.shape.fits.all():
-        bad = places[int((~records.shape.fits).argmax())]
-        raise CorruptRecord(f"the parts of the record at {bad} do not add up")
-    return records
 
 
 _HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)

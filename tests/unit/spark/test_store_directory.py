@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import importlib.util
 import json
 import pickle
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden_stores import FIXTURES, java_store, rows_of_log
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
@@ -29,21 +29,13 @@ from rmq_ha.store.format.consumequeue import FILLER, UNIT
 from rmq_ha.store.format.index import key_hash
 from rmq_ha.store.mapped_files import FileRow
 
-_SPEC = importlib.util.spec_from_file_location(
-    "golden_stores", Path(__file__).with_name("golden_stores.py")
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-golden = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(golden)
-
 NAMES = ("clean", "killed", "torn", "ext")
 HOST = Address.parse("10.1.2.3", 10911)
 
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {name: golden.java_store(name, tmp_path_factory.mktemp(name)) for name in NAMES}
+    return {name: java_store(name, tmp_path_factory.mktemp(name)) for name in NAMES}
 
 
 @pytest.fixture(params=NAMES)
@@ -51,7 +43,7 @@ def java(request: pytest.FixtureRequest, stores: dict[str, Path]) -> tuple[Store
     """A store, and what Java found in it; of the torn one what it found after a start."""
     name = request.param
     expected = "torn.recovered" if name == "torn" else f"{name}.expected"
-    with (golden.FIXTURES / f"{expected}.json").open() as file:
+    with (FIXTURES / f"{expected}.json").open() as file:
         return open_store(str(stores[name])), json.load(file)
 
 
@@ -98,7 +90,7 @@ def test_every_record_is_as_java_says(java: tuple[StoreDirectory, Any]) -> None:
 def test_every_record_is_as_the_brokers_codec_says(java: tuple[StoreDirectory, Any]) -> None:
     """In one part and in many; nothing between the records is unexplained."""
     store, _ = java
-    expected = golden.rows_of_log(Path(store.root), "b") if "torn" not in store.root else None
+    expected = rows_of_log(Path(store.root), "b") if "torn" not in store.root else None
     whole = list(rows(store))
     for row in whole:
         row["properties"] = dict(row["properties"])
@@ -366,7 +358,7 @@ def test_a_store_of_a_dledger(tmp_path: Path) -> None:
 def test_the_recorded_bodies_are_the_bytes(stores: dict[str, Path]) -> None:
     """Short ones are in the expectations."""
     store = open_store(str(stores["clean"]))
-    with (golden.FIXTURES / "clean.expected.json").open() as file:
+    with (FIXTURES / "clean.expected.json").open() as file:
         expected = json.load(file)["records"]
     bodies = [body for records in stored(store) for body in records._stored_bodies]
     pairs = zip(bodies, expected, strict=True)
