@@ -34,6 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def times(cluster: Cluster) -> dict[int, int]:
     """`Live` has messages 0 to 399 in its four queues, in order; when each was stored."""
     found = {}
+    cluster.create("Live")
     with cluster.client() as client:
 
         def is_replicated() -> bool:
@@ -44,7 +45,7 @@ def times(cluster: Cluster) -> dict[int, int]:
             queue = MessageQueue("Live", "broker-a", number % 4)
             tag = "even" if number % 2 == 0 else "odd"
             message = Message("Live", b"%d" % number, tag, f"k{number}", properties={"n": "v"})
-            client.send(message, queue=queue if number > 3 else None)
+            client.send(message, queue=queue)
         for message in client.messages(MessageQueue("Live", "broker-a", 1), 0, 50):
             found[message.queue_offset] = message.store_timestamp
     return found

@@ -1,27 +1,119 @@
-"""DataFrames and streams into brokers, and streams out of them, in one session."""
+"""
+DataFrames and streams into brokers, and streams out of them: one is killed again and again.
+
+RMQ_HA_SPARK_KILLS says how often (CI: twice), RMQ_HA_SPARK_SEED at which moments.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from live_brokers import Cluster, cluster_in
+from live_brokers import Cluster, cluster_in, until
+from streaming_query import TOPIC, start
 
 from rmq_ha.client.messages import Message
 from rmq_ha.spark.source.sink_rows import ROW_ID
+from rmq_ha.wire.bodies import MessageQueue
+
+KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "2"))
+SEED = int(os.environ.get("RMQ_HA_SPARK_SEED", "7"))
+PROGRAM = Path(__file__).with_name("streaming_query.py")
+
+
+class Query:
+    """A process that has Spark ready, and runs the query when it is told to."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self._output = directory / "output.log"
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), cluster.namesrv, str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._output.open("ab"),
+            start_new_session=True,
+        )
+
+    def go(self) -> None:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"warm\n"
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+
+    def check(self) -> None:
+        assert self._process.poll() is None, self._output.read_text()[-5000:]
+
+    def kill(self) -> None:
+        """With its JVM and the workers."""
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(20)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster_in(tmp_path_factory.mktemp("sink"), slave=False) as made:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("killed")
+
+
+@pytest.fixture(scope="module")
+def queries(directory: Path) -> Iterator[list[Query]]:
+    """Processes that get warm while other tests run."""
+    made: list[Query] = []
+    try:
         yield made
+    finally:
+        for query in made:
+            query.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, directory: Path, queries: list[Query]
+) -> Iterator[Cluster]:
+    with cluster_in(tmp_path_factory.mktemp("sink"), slave=False) as made:
+        queries += [Query(made, directory) for _ in range(min(2, KILLS))]
+        yield made
+
+
+@contextmanager
+def producing(cluster: Cluster) -> Iterator[set[bytes]]:
+    """Somebody sends all the time; what was sent for certain."""
+    sent: set[bytes] = set()
+    is_over = threading.Event()
+
+    def produce() -> None:
+        with cluster.client() as client:
+            number = 0
+            while not is_over.wait(0.02):
+                bodies = [b"%d" % each for each in range(number, number + 4)]
+                queue = MessageQueue(TOPIC, "broker-a", number // 4 % 4)
+                client.send_batch([Message(TOPIC, body) for body in bodies], queue=queue)
+                sent.update(bodies)
+                number += 4
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def read(spark: Any, cluster: Cluster, topic: str) -> Any:
@@ -35,6 +127,7 @@ def test_rows_become_messages(spark: Any, cluster: Cluster) -> None:
     schema = "value string, key string, tags string, properties map<string,string>, queueId int"
     frame = spark.createDataFrame(rows, schema)
     target = {"namesrv": cluster.namesrv, "topic": "Rows"}
+    cluster.create("Rows")
     first = frame.limit(1).drop("queueId")
     first.write.format("rocketmq").options(**target).mode("append").save()
     frame.where("queueId < 3").write.format("rocketmq").options(**target).mode("append").save()
@@ -60,6 +153,8 @@ def test_a_batch_that_is_done_again_has_the_same_ids(
     Its last batch is forgotten, as by a crash before Spark noted that it was done: it is sent
     again, and readers can tell. What comes while no query runs is read by the next one.
     """
+    for topic in ("From", "To"):
+        cluster.create(topic)
     with cluster.client() as client:
         client.send(Message("From", b"before the query"))
         relay(spark, cluster, tmp_path)
@@ -85,6 +180,7 @@ def test_a_stream_out_of_the_store_of_a_running_broker(
     spark: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
     """Two runs see what was stored before each; every message once."""
+    cluster.create("Grows")
     with cluster.client() as client:
         client.send_batch([Message("Grows", b"%d" % n) for n in range(20)])
         archive(spark, cluster, tmp_path)
@@ -112,3 +208,51 @@ def relay(spark: Any, cluster: Cluster, checkpoint: Path) -> None:
     sink = sink.option("namesrv", cluster.namesrv).option("topic", "To")
     sink = sink.option("checkpointLocation", str(checkpoint))
     sink.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_table_has_every_message_once_whatever_is_killed(
+    spark: Any, cluster: Cluster, directory: Path, queries: list[Query]
+) -> None:
+    """Killed with its JVM while it starts, plans, reads, writes or commits."""
+    cluster.create(TOPIC)
+    with producing(cluster) as sent:
+        finished = run_and_kill(cluster, directory, queries, Random(SEED))
+    last = start(spark, cluster.namesrv, str(directory), 2000, availableNow=True)
+    last.awaitTermination()
+    print(f"{KILLS} kills in {finished} batches, {len(sent)} messages")
+    table = spark.read.parquet(str(directory / "table")).collect()
+    assert len({(row.queueId, row.queueOffset) for row in table}) == len(table)
+    assert len(table) == len(sent)
+    assert {bytes(row.body) for row in table} == sent
+
+
+def run_and_kill(cluster: Cluster, directory: Path, queries: list[Query], random: Random) -> int:
+    """So many times as `KILLS` says; how many batches were committed."""
+    finished = 0
+    for turn in range(KILLS):
+        query = queries[turn]
+        query.go()
+        wanted = finished + (random.randrange(4) if turn else 1)
+        wait_for_batches(query, directory, wanted)
+        time.sleep(random.uniform(0, 1.5))
+        query.kill()
+        if len(queries) < KILLS:
+            queries.append(Query(cluster, directory))  # gets warm meanwhile
+        finished = batches(directory)
+    return finished
+
+
+def wait_for_batches(query: Query, directory: Path, wanted: int) -> None:
+    """So many are committed; for none more, the query may not even have begun."""
+
+    def are_there() -> bool:
+        query.check()
+        return batches(directory) >= wanted
+
+    until(are_there, 100, f"{wanted} batches")
+
+
+def batches(directory: Path) -> int:
+    """How many are committed."""
+    folder = directory / "checkpoint" / "commits"
+    return len([path for path in folder.glob("*") if path.name.isdecimal()])
