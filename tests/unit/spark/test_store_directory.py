@@ -4,12 +4,16 @@ import base64
 import hashlib
 import json
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
 from golden_stores import FIXTURES, java_store, rows_of_log
 
 from rmq_ha.config.store import MessageStoreConfig
