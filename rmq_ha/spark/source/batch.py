@@ -13,7 +13,13 @@ from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.keeping import kept
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues, Spans
-from rmq_ha.spark.source.options import MESSAGES, SourceOptions, columns_asked, parse_options
+from rmq_ha.spark.source.options import (
+    MESSAGES,
+    SourceOptions,
+    columns_asked,
+    parse_options,
+    without_effect,
+)
 from rmq_ha.spark.source.planning import Planner, cut
 from rmq_ha.spark.source.pushdown import Keep, Limits, divide, limits_of
 from rmq_ha.spark.source.reading import QueueRange, Queues
@@ -66,6 +72,8 @@ def make_reader(
     :raises WrongUsage: options or schema do not fit.
     """
     options = parse_options(given)
+    for name in without_effect(given):
+        warn(f"{name} is for streams (spark.readStream): a batch reads all at once", stacklevel=2)
     if options.table != MESSAGES:
         return make_table_reader(options, schema, push_down=push_down)
     filtered = push_down and options.push_down

@@ -59,6 +59,12 @@ _OF_CLUSTERS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
+_OF_STREAMS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+)
 _ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SPANS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -135,7 +141,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     """
     known = by_name(given)
     _check_place(known)
-    _check_scan(known)
+    _check_scan(known, streaming)
     table = _choice(known, "table", TABLES)
     if table != MESSAGES:
         _check_table(known, table, streaming)
@@ -192,6 +198,11 @@ def columns_asked(given: Mapping[str, str]) -> tuple[str, bool]:
     return _choice(known, "table", TABLES), _flag(known, "includeProperties", False)
 
 
+def without_effect(given: Mapping[str, str]) -> list[str]:
+    """Options that a batch passes over, as the Kafka source does, with a warning."""
+    return [name for name in by_name(given) if name in _OF_STREAMS]
+
+
 def client_config(known: Mapping[str, str]) -> ClientConfig:
     """
     How brokers are asked.
@@ -235,8 +246,12 @@ def _check_place(known: dict[str, str]) -> None:
             raise WrongUsage(f"{name} is an option for {where}, not with {places[0]}")
 
 
-def _check_scan(known: dict[str, str]) -> None:
-    if known.get("scan", "").lower() == "files" and "maxRecordsPerPartition" in known:
+def _check_scan(known: dict[str, str], streaming: bool) -> None:
+    if known.get("scan", "").lower() != "files":
+        return
+    if streaming:
+        raise WrongUsage("scan=files reads a store as it is; a stream follows queues: leave it out")
+    if "maxRecordsPerPartition" in known:
         raise WrongUsage(
             "maxRecordsPerPartition cuts queues, scan=files reads files: give splitSize, or"
             " scan=queues"

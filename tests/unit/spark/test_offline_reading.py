@@ -209,6 +209,11 @@ def test_columns_without_a_schema() -> None:
     assert more == [*names[:8], "properties", *names[8:]]
 
 
+def test_limits_of_streams_have_no_effect_on_batches(store: Path, queued: list[Row]) -> None:
+    with pytest.warns(UserWarning, match="maxOffsetsPerTrigger is for streams"):
+        assert read(store, maxoffsetspertrigger="5") == some(queued)
+
+
 def test_a_topic_that_is_not_there(store: Path) -> None:
     with pytest.raises(CannotDecide, match="no topic 'TopicAA'; did you mean 'TopicA'"):
         read(store, subscribe="TopicAA")

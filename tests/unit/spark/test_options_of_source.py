@@ -165,6 +165,11 @@ def test_a_stream_reads_messages_only() -> None:
         parsed({**STORE, "table": "topics"}, streaming=True)
 
 
+def test_a_stream_reads_no_files() -> None:
+    with pytest.raises(WrongUsage, match="a stream follows queues"):
+        parsed({**STORE, "scan": "files"}, streaming=True)
+
+
 def test_a_stream_may_begin_at_the_end_of_a_queue() -> None:
     options = parsed({**LIVE, "startingOffsets": '{"T":{"0":-1}}'}, streaming=True)
     assert options.start.of(QueueId("T", "b", 0)) == -1
