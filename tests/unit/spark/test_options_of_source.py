@@ -1,13 +1,17 @@
 """Options of a read: as in Spark's Kafka source, and every contradiction is said."""
 
+import json
 import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
 
 from rmq_ha.client.signing import Credentials
 from rmq_ha.spark.result import WrongUsage
 from rmq_ha.spark.source.boundaries import Kind
+from rmq_ha.spark.source.option_names import SOURCE_NAMES
 from rmq_ha.spark.source.options import SourceOptions, columns_asked, parse_options
 from rmq_ha.spark.source.reading import QueueId, Subscription
 
@@ -247,3 +251,29 @@ def test_case_of_tls_keys_is_restored() -> None:
     """Spark may hand over keys in lower case."""
     client = parsed({**LIVE, "tls.client.trustcertpath": "/ca"}).client
     assert client.tls == {"tls.client.trustCertPath": "/ca"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["T", "0", "b", "-1"]), inner, max_size=2)
+    ),
+    max_leaves=6,
+)
+VALUES = st.text(max_size=12) | JSON.map(json.dumps) | st.sampled_from(["true", "5", "4m", "1h"])
+
+
+@hypothesis_given(
+    st.sampled_from([STORE, LIVE]),
+    st.dictionaries(st.sampled_from(SOURCE_NAMES), VALUES, max_size=3),
+    st.booleans(),
+)
+def test_any_text_is_an_option_or_wrong_usage(
+    place: dict[str, str], more: dict[str, str], streaming: bool
+) -> None:
+    try:
+        options = parsed({**more, **place}, streaming)
+    except WrongUsage:
+        return
+    assert pickle.loads(pickle.dumps(options)) == options

@@ -1,6 +1,8 @@
 """Places of brokers, as the jobs' arguments name them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rmq_ha.spark.places import (
     BrokerPlace,
@@ -70,3 +72,15 @@ def test_the_refusal_names_all_four_forms() -> None:
         parse_place("broker-a")
     for form in ("/path", "broker://", "namesrv://", "snapshot:"):
         assert form in str(refused.value)
+
+
+PARTS = st.sampled_from(["broker", "namesrv", "snapshot", "://", ":", "/", "h:1", ";", "?id=", "2"])
+
+
+@given(st.text(max_size=30) | st.lists(PARTS, max_size=8).map("".join))
+def test_any_text_is_a_place_or_wrong_usage(text: str) -> None:
+    try:
+        place = parse_place(text)
+    except WrongUsage:
+        return
+    assert parse_place(str(place)) == place
