@@ -1,0 +1,178 @@
+"""A cluster as queues: who is asked, and what is said when somebody is missing."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from rmq_ha.client.asking import Ask
+from rmq_ha.client.errors import NoNameServer, NoRoute
+from rmq_ha.errors import RemotingConnectError
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.spark.source.live import Ends, LiveQueues
+from rmq_ha.spark.source.live_reading import BrokerAway
+from rmq_ha.spark.source.live_routes import NameServerRoutes, OneBroker
+from rmq_ha.spark.source.options import parse_options
+from rmq_ha.spark.source.reading import QueueId
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import TopicTable
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+
+MASTER, SLAVE, OTHER = "m:1", "s:1", "o:1"
+
+
+def route(*brokers: str) -> TopicRoute:
+    """Two queues on each; `a` has a slave."""
+    addresses = {"a": {0: MASTER, 1: SLAVE}, "b": {0: OTHER}}
+    return TopicRoute(
+        [QueueRoute(name, 2, 2, 6) for name in brokers],
+        [BrokerRoute("c", name, addresses[name]) for name in brokers],
+    )
+
+
+class FakeClient:
+    """Addresses that answer with their ends; the others refuse connections."""
+
+    def __init__(self, ends: dict[str, tuple[int, int]]) -> None:
+        self.ends = ends
+        self.routes = {"t": route("a", "b"), "u": route("b")}
+        self.asked: list[str] = []
+        self.names_answer = True
+
+    def route(self, topic: str) -> TopicRoute:
+        if topic not in self.routes:
+            raise NoRoute(topic, "unknown")
+        return self.routes[topic]
+
+    def call(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        if not address:
+            if not self.names_answer:
+                raise NoNameServer("no name server answers")
+            return RemotingCommand(0, body=fastjson.encode({"topicList": list(self.routes)}))
+        if address not in self.ends:
+            raise RemotingConnectError(f"{address}: refused")
+        if command.code == RequestCode.GET_BROKER_CONFIG:
+            return RemotingCommand(0, body=b"brokerName=z\nbrokerId=1\nother=a=b\n")
+        table = TopicTable.from_json({})._replace(topics={"t": TopicConfig("t", 3, 4, 6)})
+        return RemotingCommand(0, body=fastjson.encode(table.to_json()))
+
+    def run(self, asking: Any) -> Any:
+        ask: Ask = next(asking)
+        while True:
+            try:
+                self.asked.append(ask.address)
+                if ask.address not in self.ends:
+                    ask = asking.throw(RemotingConnectError(f"{ask.address}: refused"))
+                    continue
+                low, high = self.ends[ask.address]
+                value = low if ask.command.code == RequestCode.GET_MIN_OFFSET else high
+                ask = asking.send(RemotingCommand(0, {"offset": str(value)}))
+            except StopIteration as end:
+                return end.value
+
+
+def cluster(client: FakeClient, **options: str) -> LiveQueues:
+    given = {"subscribe": "t", "fetchOffset.retryIntervalMs": "0", **options}
+    if "brokerAddr" not in given:
+        given["namesrv"] = "n:1"
+    made = LiveQueues(parse_options(given))
+    made._client = client  # type: ignore[assignment]
+    return made
+
+
+def queues(client: FakeClient, **options: str) -> list[str]:
+    made = cluster(client, **options)
+    return list(map(str, made.queues(made._options.subscription)))
+
+
+def test_the_queues_of_all_brokers_are_found() -> None:
+    client = FakeClient({})
+    assert queues(client) == ["t/a/0", "t/a/1", "t/b/0", "t/b/1"]
+    assert queues(client, brokerName="b") == ["t/b/0", "t/b/1"]
+    made = LiveQueues(parse_options({"namesrv": "n:1", "subscribePattern": "[tu]"}))
+    made._client = client  # type: ignore[assignment]
+    assert len(made.queues(made._options.subscription)) == 6
+
+
+def test_what_is_not_there_is_named() -> None:
+    client = FakeClient({})
+    with pytest.raises(CannotDecide, match="no broker has the topic gone, as far as n:1 knows"):
+        queues(client, subscribe="t,gone")
+    made = LiveQueues(parse_options({"namesrv": "n:1", "assign": '{"t":[1,7]}'}))
+    made._client = client  # type: ignore[assignment]
+    with pytest.raises(CannotDecide, match=r"no queue t/7 on a running broker; there are t/a/1"):
+        made.queues(made._options.subscription)
+    assert [str(queue) for queue in made.present(made._options.subscription)] == ["t/a/1", "t/b/1"]
+
+
+def test_the_master_says_where_a_queue_ends_or_else_the_slave() -> None:
+    client = FakeClient({MASTER: (3, 9), SLAVE: (4, 8)})
+    made = cluster(client)
+    queue = QueueId("t", "a", 0)
+    assert made.ends(queue) == Ends(3, 9, True)
+    del client.ends[MASTER]
+    with pytest.warns(UserWarning, match="read from a slave, which has 4 to 7"):
+        assert made.bounds(queue) == (4, 8)
+    client.asked.clear()
+    assert made.ends(queue) == Ends(4, 8, False)
+    assert client.asked == [SLAVE, SLAVE], "one that refused is not asked again at once"
+
+
+def test_nobody_answers() -> None:
+    client = FakeClient({})
+    made = cluster(client, **{"fetchOffset.numRetries": "2"})
+    with pytest.raises(BrokerAway, match=r"t/b/0 cannot be asked for its offsets: o:1: refused"):
+        made.ends(QueueId("t", "b", 0))
+    assert client.asked == [OTHER] * 3
+
+
+def test_an_empty_queue_begins_and_ends_at_the_same_offset() -> None:
+    client = FakeClient({MASTER: (-1, -1), OTHER: (5, 0)})
+    assert cluster(client).ends(QueueId("t", "a", 0)) == Ends(0, 0, True)
+    assert cluster(client).ends(QueueId("t", "b", 0)) == Ends(5, 5, True)
+
+
+def test_topics_are_remembered_while_no_name_server_answers() -> None:
+    client = FakeClient({})
+    routes = NameServerRoutes()
+    assert routes.topics(client) == ["t", "u"]  # type: ignore[arg-type]
+    client.names_answer = False
+    assert routes.topics(client) == ["t", "u"]  # type: ignore[arg-type]
+    with pytest.raises(NoNameServer):
+        NameServerRoutes().topics(client)  # type: ignore[arg-type]
+
+
+def test_one_broker_tells_its_own_name_id_and_topics() -> None:
+    client = FakeClient({MASTER: (0, 2)})
+    assert queues(client, brokerAddr=MASTER) == ["t/z/0", "t/z/1", "t/z/2"]
+    made = cluster(client, brokerAddr=MASTER)
+    assert made.ends(QueueId("t", "z", 0)) == Ends(0, 2, False), "its id is 1: it is a slave"
+    with pytest.raises(CannotDecide, match=r"topic gone, as far as m:1 knows"):
+        queues(client, brokerAddr=MASTER, subscribe="gone")
+
+
+def test_one_brokers_topics_are_asked_for_now_and_then() -> None:
+    now = [100.0]
+    client = FakeClient({MASTER: (0, 2)})
+    broker = OneBroker(MASTER, lambda: now[0])
+    assert broker.topics(client) == ["t"]  # type: ignore[arg-type]
+    client.ends.clear()
+    assert broker.topics(client) == ["t"]  # type: ignore[arg-type]
+    now[0] += 60
+    assert broker.topics(client) == ["t"], "it is away"  # type: ignore[arg-type]
+
+
+def test_it_can_be_sent_to_executors_without_its_connections() -> None:
+    made = cluster(FakeClient({}))
+    copy = pickle.loads(pickle.dumps(made))
+    assert copy._client is None
+    assert copy._options == made._options
+
+
+def test_options_of_tls_that_do_not_fit_are_named() -> None:
+    given = {"namesrv": "n:1", "subscribe": "t", "tls.client.trustCertPath": "/nowhere/ca.pem"}
+    with pytest.raises(WrongUsage, match=r"nowhere/ca.pem"):
+        LiveQueues(parse_options(given)).queues(parse_options(given).subscription)
