@@ -54,10 +54,11 @@ def some_facts(random: Random) -> list[Fact]:
 
 
 def some_pairing(random: Random, number: int) -> Pairing:
+    is_crashed = random.random() < 0.2
     kinds = ALL - {model.DELAY} if random.random() < 0.2 else ALL
 
     def snapshot(place: str, at: int, facts: list[Fact]) -> Snapshot:
-        return Snapshot(place, "b", 0, None, False, at, at, kinds, tuple(facts))
+        return Snapshot(place, "b", 0, None, False, at, at, kinds, tuple(facts), is_crashed)
 
     facts = some_facts(random)
     masters = []

@@ -40,6 +40,10 @@ MEANINGS: Mapping[str, Meaning] = {
         "the slave is ahead of its master: a fail-over skips {skipped} messages. Was the group"
         " consuming from the slave, or has the master lost offsets?",
     ),
+    "MASTER_OLDER": Meaning(
+        Severity.INFO,
+        "the slave has a newer copy than its master, which crashed before it wrote this offset",
+    ),
     "MISSING_ON_SLAVE": Meaning(
         Severity.ERROR,
         "the slave has no offset of this group: after a fail-over it begins anew ({repeats}"

@@ -24,6 +24,7 @@ FACTS = pa.schema(
         ("observed", pa.int64()),
         ("proven", pa.bool_()),
         ("isFirst", pa.bool_()),
+        ("crashed", pa.bool_()),
         ("size", pa.int32()),
         ("isSlave", pa.bool_()),
         ("isLast", pa.bool_()),
@@ -39,6 +40,7 @@ FACTS = pa.schema(
 )
 """One row for each fact of each sample, beside what its sample is to the pairing."""
 
+_FACT = FACTS.names.index("kind")
 KEYS = ("slave", "kind", "topic", "group", "queueId")
 _FEW = 200_000
 _TASK_ROWS = 100_000
@@ -49,14 +51,16 @@ def facts_of(pairings: Sequence[Pairing]) -> pa.Table:
     columns: list[list[Any]] = [[] for _ in FACTS.names]
     for pairing in pairings:
         kinds, size = pairing.kinds, len(pairing.masters)
-        common = (pairing.slave.place, pairing.slave.ended, pairing.is_proven, pairing.is_first)
+        is_crashed = pairing.masters[-1].is_crashed
+        proof = (pairing.is_proven, pairing.is_first, is_crashed, size)
+        common = (pairing.slave.place, pairing.slave.ended, *proof)
         for index, sample in enumerate((*pairing.masters, pairing.slave)):
             is_slave = index == size
             facts = [fact for fact in sample.facts if fact.kind in kinds]
             place = (is_slave, index == size - 1, not is_slave and index == pairing.before)
-            for column, value in zip(columns, (*common, size, *place), strict=False):
+            for column, value in zip(columns, (*common, *place), strict=False):
                 column += [value] * len(facts)
-            for column, values in zip(columns[8:], zip(*facts, strict=True), strict=False):
+            for column, values in zip(columns[_FACT:], zip(*facts, strict=True), strict=False):
                 column += values
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, FACTS, strict=True)],
@@ -93,6 +97,7 @@ def _cases(facts: DataFrame) -> DataFrame:
         of(is_any, "observed").alias("observed"),
         of(is_any, "proven").alias("proven"),
         of(is_any, "isFirst").alias("isFirst"),
+        of(is_any, "crashed").alias("crashed"),
         F.coalesce(of(last, "isLast"), F.lit(False)).alias("onMaster"),
         (
             (F.count(F.when(master, 1)) == F.max("size"))
@@ -114,15 +119,19 @@ def _cases(facts: DataFrame) -> DataFrame:
 def _with_bounds(cases: DataFrame) -> DataFrame:
     here = Window.partitionBy("slave", "topic", "queueId")
     is_queue = F.col("kind") == QUEUE
-    for name, source in (
-        ("masterFirst", "masterLow"),
-        ("masterEnd", "master"),
-        ("slaveFirst", "slaveLow"),
-        ("slaveEnd", "slaveValue"),
-    ):
-        bound = F.max(F.when(is_queue, F.col(source))).over(here)
-        cases = cases.withColumn(name, F.when(F.col("kind").isin(OFFSET, DELAY), bound))
-    return cases
+    needs = F.col("kind").isin(OFFSET, DELAY)
+
+    def bound(source: str) -> Column:
+        return F.when(needs, F.max(F.when(is_queue, F.col(source))).over(here))
+
+    return cases.withColumns(
+        {
+            "masterFirst": bound("masterLow"),
+            "masterEnd": bound("master"),
+            "slaveFirst": bound("slaveLow"),
+            "slaveEnd": bound("slaveValue"),
+        }
+    )
 
 
 def _zero(name: str) -> Column:
@@ -157,7 +166,10 @@ def _ruled(cases: DataFrame, max_lag: int) -> DataFrame:
         F.when(~is_progress, 0)
         .when(
             has,
-            _positive(F.least(slave, end) - F.greatest(master, first)) + F.col("below"),
+            F.when(F.col("crashed"), 0).otherwise(
+                _positive(F.least(slave, end) - F.greatest(master, first))
+            )
+            + F.col("below"),
         )
         .when(first == 0, 0)
         .otherwise(_positive(end - F.greatest(master, first)) + F.col("below"))
@@ -202,7 +214,12 @@ def _progress_codes() -> Column:
         .when(slave < _zero("master"), F.lit("LAGGING"))
         .when(
             slave > _zero("highest"),
-            when_sure(F.col("proven"), either("DELAY_AHEAD", "SLAVE_AHEAD")),
+            when_sure(
+                F.col("proven"),
+                F.when(F.col("crashed"), F.lit("MASTER_OLDER")).otherwise(
+                    either("DELAY_AHEAD", "SLAVE_AHEAD")
+                ),
+            ),
         )
     )
     beyond = F.when(slave > F.col("slaveEnd"), F.lit("BEYOND_MAX"))

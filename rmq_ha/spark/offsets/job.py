@@ -177,7 +177,8 @@ def _badness(totals: Forecast, limits: Limits) -> tuple[bool, int, int]:
 def _reasons(totals: Forecast, limits: Limits, head_errors: int) -> list[str]:
     found = []
     if totals.errors or head_errors:
-        found.append(f"{totals.errors + head_errors} errors")
+        number = totals.errors + head_errors
+        found.append("1 error" if number == 1 else f"{number} errors")
     if totals.skipped and not totals.errors:
         found.append("messages would be skipped")
     if totals.lost and not totals.errors and not limits.max_lag:

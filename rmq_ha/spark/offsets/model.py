@@ -66,6 +66,7 @@ class Snapshot:
     :ivar is_resting: the broker is off, and nothing in its store changes.
     :ivar began: ms since the epoch: nothing in it is older.
     :ivar ended: ms since the epoch: nothing in it is younger.
+    :ivar is_crashed: it rests, and could not write its tables at its end.
     :ivar kinds: those of facts that could be read; any other is unknown, not empty.
     """
 
@@ -78,6 +79,7 @@ class Snapshot:
     ended: int
     kinds: frozenset[str]
     facts: tuple[Fact, ...]
+    is_crashed: bool = False
 
     def bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Topic and queue to its first offset and its end."""

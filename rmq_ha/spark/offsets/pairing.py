@@ -90,6 +90,7 @@ def _case(
         key,
         pairing.is_proven,
         pairing.is_first,
+        pairing.masters[-1].is_crashed,
         last is not None,
         len(samples) == end + 1 and len(texts) == 1,
         last.value if last else None,

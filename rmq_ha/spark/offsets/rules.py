@@ -18,6 +18,7 @@ class Case(NamedTuple):
 
     :ivar is_proven: the window is long enough for a difference to be wrong.
     :ivar is_first: of several slaves; findings about the master come once.
+    :ivar is_crashed: the master's offsets may be older than when it ended.
     :ivar is_steady: the master had it in all samples (texts: unchanged).
     :ivar on_master: the master had it in some sample.
     :ivar master: its value in the last sample; `lowest` and `highest` over the window, `before` in
@@ -28,6 +29,7 @@ class Case(NamedTuple):
     key: Key
     is_proven: bool
     is_first: bool
+    is_crashed: bool
     on_master: bool
     is_steady: bool
     master: int | None
@@ -79,12 +81,16 @@ def _on_its_way(case: Case) -> str:
     return "LAGGING" if case.is_proven else "UNSETTLED"
 
 
+def _if_proven(case: Case, code: str) -> str:
+    return code if case.is_proven else "UNSETTLED"
+
+
 # Offsets of groups and delay levels
 
 
 def _progress(case: Case) -> Ruling:
     if not case.on_master:
-        return Ruling(("ORPHAN_ON_SLAVE" if case.is_proven else "UNSETTLED",))
+        return Ruling((_if_proven(case, "ORPHAN_ON_SLAVE"),))
     is_delay = case.key.kind == DELAY
     repeats, skipped = _moved(case)
     is_sure = case.is_proven and case.is_steady
@@ -98,7 +104,7 @@ def _progress(case: Case) -> Ruling:
         codes.append("LAGGING")
     elif slave > _number(case.highest):
         ahead = "DELAY_AHEAD" if is_delay else "SLAVE_AHEAD"
-        codes.append(ahead if case.is_proven else "UNSETTLED")
+        codes.append(_if_proven(case, "MASTER_OLDER" if case.is_crashed else ahead))
     if slave is not None and case.slave_end is not None and slave > case.slave_end:
         codes.append("BEYOND_MAX")
     if _missed_below(case) > 0 and not is_delay:
@@ -115,7 +121,8 @@ def _moved(case: Case) -> tuple[int, int]:
     below = _missed_below(case) if case.key.kind == OFFSET else 0
     if case.slave is not None:
         repeats = max(0, min(master, end) - max(case.slave, first))
-        return repeats, max(0, min(case.slave, end) - max(master, first)) + below
+        ahead = 0 if case.is_crashed else max(0, min(case.slave, end) - max(master, first))
+        return repeats, ahead + below
     # Without an offset a broker says 0 where the queue is whole, else the consumer begins at the
     # end (CONSUME_FROM_LAST_OFFSET, the default).
     if first == 0:
@@ -161,7 +168,7 @@ def _configuration(case: Case) -> tuple[str, ...]:
     if case.on_master and case.on_slave and case.master_text == case.slave_text:
         return ()
     if not case.on_master:
-        return ("ORPHAN_ON_SLAVE" if case.is_proven else "UNSETTLED",)
+        return (_if_proven(case, "ORPHAN_ON_SLAVE"),)
     if not is_sure:
         return (_on_its_way(case),)
     if not case.on_slave:

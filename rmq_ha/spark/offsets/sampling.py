@@ -52,10 +52,7 @@ def sample(
     while True:
         found = [slave.snapshot(ends(masters[0])) for slave in slaves]
         masters = _thinned([*masters, _again(master, masters[-1])])
-        are_over = [
-            caught_up(masters, item) or (item.is_resting and masters[-1].is_resting)
-            for item in found
-        ]
+        are_over = [caught_up(masters, item) or item.is_resting for item in found]
         if all(are_over) or now_ms() >= deadline:
             return [
                 _paired(masters, item, patience.skew_ms, is_first=index == 0)
@@ -75,7 +72,7 @@ def _paired(
 ) -> Pairing:
     if slave.is_resting and masters[-1].is_resting:
         return Pairing(masters[-1:], slave, True, is_first)
-    if is_right(masters, slave):
+    if slave.is_resting or is_right(masters, slave):
         return Pairing(masters, slave, True, is_first)
     return pair(masters, slave, skew_ms, is_first=is_first)
 

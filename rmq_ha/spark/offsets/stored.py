@@ -111,7 +111,16 @@ class StoredReplica:
         if is_resting:
             began = ended = min(ended, last)
         return Snapshot(
-            self._place, None, None, None, is_resting, began, ended, frozenset(kinds), tuple(facts)
+            self._place,
+            None,
+            None,
+            None,
+            is_resting,
+            began,
+            ended,
+            frozenset(kinds),
+            tuple(facts),
+            is_crashed=is_resting and store.abort,
         )
 
     def _read(self, name: str, data: bytes, read: Callable[[bytes], Iterable[Fact]]) -> list[Fact]:

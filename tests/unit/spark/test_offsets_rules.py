@@ -74,6 +74,18 @@ def test_offsets_in_a_queue_of_ten(master: list[Fact], slave: list[Fact], expect
     assert ruled([*master, queue(0, 10)], [*slave, queue(0, 10)]) == expected
 
 
+def test_a_crashed_master_may_have_written_an_older_offset() -> None:
+    """It writes every 5 s; its slave copies from memory."""
+    pairing = Pairing(
+        [snapshot(offset(4), queue(0, 10), is_crashed=True)],
+        snapshot(offset(9), queue(0, 10), place="s"),
+        True,
+    )
+    rulings = [judge(case) for case in cases(pairing)]
+    assert [code for ruling in rulings for code in ruling.codes] == ["MASTER_OLDER"]
+    assert sum(ruling.skipped for ruling in rulings) == 0
+
+
 def test_repeats_are_counted_in_messages_that_the_slave_has() -> None:
     codes, sums = ruled([offset(9), queue(0, 10)], [offset(2), queue(0, 6)])
     assert codes["offset"] == ("STALE",)
