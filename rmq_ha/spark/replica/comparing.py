@@ -1,6 +1,7 @@
 """Two logs byte by byte: what differs, as records, and where they get out of step."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,7 +16,12 @@ from rmq_ha.spark.result import CannotDecide
 from rmq_ha.store.format.commitlog import Record, decode_record
 
 MOST = 64
-"""Differences that are described in one stretch; behind them only the first is of use."""
+"""Differences that are told of in one stretch."""
+_MOST_SEEN = 2000
+"""Differences after which a stretch is given up."""
+_MOST_RENUMBERED = 3
+"""Of each queue: after one lost message all others have other queue offsets."""
+_RENUMBERED = "queueOffset differs."
 _NEAR = 64
 """Records looked at to see whether logs are out of step."""
 _BEFORE = 1 << 20
@@ -58,15 +64,18 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
     :raises CannotDecide: a file vanished, or cannot be read.
     """
     found: list[Finding] = []
-    blank, at = 0, low
+    renumbered: Counter[tuple[str | None, int | None]] = Counter()
+    blank, seen, at = 0, 0, low
     while at < high:
         end = min(high, at + sides.window, sides.master.end_at(at), sides.slave.end_at(at))
-        one, other = sides.master.read(at, end - at), sides.slave.read(at, end - at)
-        different = first_difference(one, other)
+        different = first_difference(
+            sides.master.read(at, end - at), sides.slave.read(at, end - at)
+        )
         if different < 0:
             at = end
             continue
-        if len(found) >= MOST:
+        seen += 1
+        if len(found) >= MOST or seen > _MOST_SEEN:
             return Comparison(found, -1, blank, at)
         place = _place(sides, at + different)
         if place.what is What.BLANK:
@@ -74,7 +83,12 @@ def compare(sides: Sides, low: int, high: int) -> Comparison:
         elif is_shifted(sides, place):
             return Comparison(found, place.start, blank, place.start)
         else:
-            found.append(_changed(sides, place))
+            one = _changed(sides, place)
+            queue = one.topic, one.queue_id
+            if one.detail.startswith(_RENUMBERED):
+                renumbered[queue] += 1
+            if renumbered[queue] <= _MOST_RENUMBERED or not one.detail.startswith(_RENUMBERED):
+                found.append(one)
         at = place.start + place.size
     return Comparison(found, -1, blank, high)
 
@@ -155,14 +169,47 @@ def _who(record: Record | None) -> dict[str, Any]:
     }
 
 
-def align_from(sides: Sides, shift: int, most: int) -> tuple[Aligned, list[Finding]]:
+def resolve(
+    sides: Sides, shifts: Sequence[tuple[int, int]], most: int
+) -> tuple[list[tuple[int, int]], list[Finding]]:
+    """
+    Go over all places where the logs got out of step.
+
+    :param shifts: where, and the end of the stretch in which that was seen; in order.
+    :param most: findings after which it ends.
+    :returns: from where to where they were out of step, and what was found there.
+    :raises CannotDecide: a file vanished, or cannot be read.
+    """
+    spans: list[tuple[int, int]] = []
+    found: list[Finding] = []
+    waiting = list(shifts)
+    end = 0
+    while waiting and len(found) < most:
+        shift, high = waiting.pop(0)
+        result, more = align_from(sides, shift, most - len(found), end)
+        found += more
+        end = result.end if result.in_step else min(sides.master.stop, sides.slave.stop)
+        end = max(end, shift + 1)
+        spans.append((shift, end))
+        high = max([high, *(stop for at, stop in waiting if at < end)])
+        waiting = [pair for pair in waiting if pair[0] >= end]
+        if end < high:  # nobody has looked at the rest of that stretch
+            rest = compare(sides, end, high)
+            found += rest.findings
+            if rest.shift >= 0:
+                waiting.insert(0, (rest.shift, high))
+    return spans, found
+
+
+def align_from(sides: Sides, shift: int, most: int, known: int) -> tuple[Aligned, list[Finding]]:
     """
     Lay the logs beside each other from where they get out of step.
 
     :param most: findings after which it ends.
+    :param known: what is before this offset was told of already.
     :raises CannotDecide: a file vanished, or cannot be read.
     """
-    start = max(sides.master.file_at(shift).base, shift - _BEFORE)
+    start = max(sides.master.file_at(shift).base, shift - _BEFORE, known)
     result = align(
         sides.master.items(start, sides.master.stop),
         sides.slave.items(start, sides.slave.stop),

@@ -15,10 +15,9 @@ from pyspark.sql import functions as F
 
 from rmq_ha.spark.findings import FINDINGS, Finding
 from rmq_ha.spark.host.waiting import pause
-from rmq_ha.spark.replica.aligning import Aligned
 from rmq_ha.spark.replica.auditing import INDEX, QUEUES
 from rmq_ha.spark.replica.codes import finding
-from rmq_ha.spark.replica.comparing import Sides, align_from
+from rmq_ha.spark.replica.comparing import Sides, resolve
 from rmq_ha.spark.replica.report import sections_of
 from rmq_ha.spark.replica.rows import (
     Overview,
@@ -200,21 +199,15 @@ class _Verification:
         label = f"{self._common[1] - self._common[0]:,} bytes of both logs"
         return self._run(label, work, tasks, run_stretch)
 
-    def _align(self, work: Work, shifts: Sequence[int]) -> tuple[list[tuple[int, int]], list[Any]]:
+    def _align(
+        self, work: Work, shifts: Sequence[tuple[int, int]]
+    ) -> tuple[list[tuple[int, int]], list[Finding]]:
         """Where the logs were out of step, and what was found there."""
-        spans: list[tuple[int, int]] = []
-        found: list[Finding] = []
-        waiting = list(shifts)
-        while waiting and len(found) < _MOST_ALIGNED:
-            shift, most = waiting[0], _MOST_ALIGNED - len(found)
-            with self._job.progress(f"out of step from {shift} on"):
-                one = self._job.spark.sparkContext.parallelize([(work.pair, shift, most)], 1)
-                result, more = one.map(_aligned).collect()[0]
-            found += more
-            end = result.end if result.in_step else self._common[1]
-            spans.append((shift, max(end, shift + 1)))
-            waiting = [at for at in waiting if at >= spans[-1][1]]
-        return spans, found
+        if not shifts:
+            return [], []
+        with self._job.progress(f"out of step from {shifts[0][0]} on"):
+            task = self._job.spark.sparkContext.parallelize([(work.pair, shifts, _MOST_ALIGNED)], 1)
+            return task.map(_resolved).collect()[0]
 
     # What it adds up to
 
@@ -326,5 +319,7 @@ class _Verification:
         }
 
 
-def _aligned(task: tuple[Sides, int, int]) -> tuple[Aligned, list[Finding]]:
-    return align_from(*task)
+def _resolved(
+    task: tuple[Sides, Sequence[tuple[int, int]], int],
+) -> tuple[list[tuple[int, int]], list[Finding]]:
+    return resolve(*task)

@@ -115,7 +115,7 @@ class Sums(NamedTuple):
     :ivar tallies: side, topic, queue id: as in `queues.Tally`.
     :ivar delays: side, level, delay: as in `queues.Delay`.
     :ivar keys: of each side, as in `indexes.Counts`.
-    :ivar shifts: where logs get out of step, in order.
+    :ivar shifts: where logs get out of step, in order, and where the stretch ends.
     """
 
     compared: int
@@ -124,7 +124,7 @@ class Sums(NamedTuple):
     tallies: dict[tuple[int, str, int], list[int]]
     delays: dict[tuple[int, int, int], list[int]]
     keys: dict[int, list[int]]
-    shifts: list[int]
+    shifts: list[tuple[int, int]]
 
 
 def sums_of(rows: DataFrame) -> Sums:
@@ -136,7 +136,7 @@ def sums_of(rows: DataFrame) -> Sums:
         "side",
         "name",
         F.when(kind.isin(TALLY, DELAY, SHIFT), n[0]).alias("key"),
-        F.when(kind == DELAY, n[1]).alias("more"),
+        F.when(kind.isin(DELAY, SHIFT), n[1]).alias("more"),
         *(F.get(n, F.lit(at)).alias(f"n{at}") for at in range(7)),
     )
     added = wide.groupBy("kind", "side", "name", "key", "more").agg(
@@ -173,7 +173,7 @@ def _with(sums: Sums, row: Any) -> Sums:
             row.offset,
         ]
     elif row.kind == SHIFT and len(sums.shifts) < _MOST_SHIFTS:
-        sums.shifts.append(row.key)
+        sums.shifts.append((row.key, row.more))
     return sums
 
 

@@ -85,7 +85,7 @@ def _stretch(work: Work, stretch: Stretch) -> Iterator[Row]:
         result = compare(work.pair, low, high)
         alike = not result.findings and result.shift < 0 and result.end >= high
         if result.shift >= 0:
-            yield number, SHIFT, BOTH, "", [result.shift], None
+            yield number, SHIFT, BOTH, "", [result.shift, high], None
         for one in result.findings:
             yield number, FINDING, BOTH, "", [], one
         compared = [high - low, result.blank, int(alike)]

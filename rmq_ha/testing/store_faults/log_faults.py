@@ -32,7 +32,13 @@ CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("flipped bit", "properties"): ("LOG_DIFFERS",),
     ("flipped bit", "size"): ("LOG_DIFFERS",),
     ("flipped bit", "both sides"): ("BODY_CRC",),
-    ("flipped bit", "queue entry"): ("CQ_OFFSET", "CQ_SIZE", "CQ_TAGS"),
+    ("flipped bit", "queue entry"): (
+        "CQ_OFFSET",
+        "CQ_SIZE",
+        "CQ_TAGS",
+        "CQ_DELIVERY_TIME",
+        "CQ_LEVELS_CHANGED",
+    ),
     ("torn tail", "zeroed"): ("TORN_TAIL",),
     ("torn tail", "garbage"): ("TORN_TAIL",),
     ("index hole", "item"): ("INDEX_HOLE",),
@@ -40,6 +46,12 @@ CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("index hole", "slot"): ("INDEX_CHAIN",),
 }
 """What `verify_replica` says of each kind and variant."""
+
+AUDIT_CODES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("loss", "gap"): ("GAP",),
+    ("duplicate", "log"): ("DUPLICATE",),
+}
+"""What `audit_messages` says of a store alone."""
 
 _SHIFTING = ("cut", "gap", "log")
 _HEADER = (

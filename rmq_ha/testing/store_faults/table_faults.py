@@ -22,8 +22,8 @@ CODES: dict[tuple[str, str], tuple[str, ...]] = {
     ("offset jump", "within the queue"): ("SLAVE_AHEAD",),
     ("missing group", "configuration"): ("MISSING_GROUP",),
     ("missing group", "offsets"): ("MISSING_ON_SLAVE",),
-    ("stale table", "topics"): ("VERSION_DRIFT",),
-    ("stale table", "groups"): ("VERSION_DRIFT",),
+    ("stale table", "topics"): ("VERSION_DRIFT", "STALE_TABLE"),
+    ("stale table", "groups"): ("VERSION_DRIFT", "STALE_TABLE"),
     ("stale table", "content of a topic"): ("CONTENT_DRIFT", "QUEUE_NUM_DRIFT"),
     ("missing topic config", "topic"): ("MISSING_TOPIC_CONFIG",),
     ("wrong delay offset", "behind"): ("DELAY_LAG",),
@@ -51,7 +51,10 @@ class TableFaults:
 
         :raises ValueError: the tables have no entry left for one.
         """
-        return [_HOW[kind](self, kind, variant) for kind, variant in wanted]
+        planted = {}
+        for number, (kind, variant) in sorted(enumerate(wanted), key=_room):
+            planted[number] = _HOW[kind](self, kind, variant)
+        return [planted[number] for number in range(len(wanted))]
 
     def _choose(self, found: Sequence[Any]) -> Any:
         free = [entry for entry in found if entry not in self._hit]
@@ -100,8 +103,8 @@ class TableFaults:
     def _group(self, kind: str, variant: str) -> Planted:
         if variant == "offsets":
             table = self._image.table(_OFFSETS)
-            key = self._choose(sorted(table["offsetTable"]))
-            self._hit |= {(key, int(queue_id)) for queue_id in table["offsetTable"][key]}
+            taken = {entry[0] for entry in self._hit if isinstance(entry, tuple)}
+            key = self._choose(sorted(set(table["offsetTable"]) - taken))
             del table["offsetTable"][key]
             self._image.put_table(_OFFSETS, table)
             topic, _, group = key.partition("@")
@@ -134,7 +137,8 @@ class TableFaults:
         version["counter"] = max(0, version["counter"] - 1)
         version["timestamp"] -= self._random.randrange(1, 10_000_000)
         self._image.put_table(name, table)
-        return self._planted(kind, variant, field=name)
+        tables = {_TOPICS: "topics", _GROUPS: "subscriptionGroups"}
+        return self._planted(kind, variant, topic=tables[name])
 
     def _delay(self, kind: str, variant: str) -> Planted:
         table = self._image.table(_DELAYS)
@@ -158,6 +162,17 @@ class TableFaults:
         )
 
 
+def _room(numbered: tuple[int, tuple[str, str]]) -> int:
+    """Those that fit few entries choose first."""
+    return next((at for at, pair in enumerate(_FIRST) if pair == numbered[1]), len(_FIRST))
+
+
+_FIRST = (
+    ("offset jump", "within the queue"),
+    ("rolled-back offset", "a queue"),
+    ("rolled-back offset", "to zero"),
+    ("offset jump", "beyond the queue"),
+)
 _HOW: dict[str, Callable[[TableFaults, str, str], Planted]] = {
     "rolled-back offset": TableFaults._offset,
     "offset jump": TableFaults._offset,

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from rmq_ha.spark.findings import Finding
-from rmq_ha.spark.replica.comparing import align_from
+from rmq_ha.spark.replica.comparing import resolve
 from rmq_ha.spark.replica.settings import Settings, StoreAt, common_of, names_of, open_pair
 from rmq_ha.spark.replica.tasks import (
+    DELAY,
     FAILED,
     QUEUE,
     SHIFT,
@@ -20,6 +21,7 @@ from rmq_ha.spark.replica.tasks import (
     run_stretch,
     run_survey,
 )
+from rmq_ha.spark.replica.verdicts import DelaySum, judge_delays
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.testing.store_faults.image import StoreImage
 
@@ -71,13 +73,23 @@ def found_in(master: Path, slave: Path, **given: Any) -> list[Finding]:
             rows += run_doubt(work, Doubt(0, side, topic, queue_id))
     assert not [row for row in rows if row[1] == FAILED]
     found = [row[5] for row in rows if row[5] is not None]
-    shifts = sorted(row[4][0] for row in rows if row[1] == SHIFT)
-    while shifts:
-        result, more = align_from(work.pair, shifts[0], 1000)
-        end = result.end if result.in_step else common[1]
-        found = [one for one in found if not _covered(one, shifts[0], end)] + more
-        shifts = [shift for shift in shifts if shift >= max(end, shifts[0] + 1)]
-    return list(dict.fromkeys(found))
+    found += judge_delays(_delays(rows, names))
+    shifts = sorted((row[4][0], row[4][1]) for row in rows if row[1] == SHIFT)
+    spans, more = resolve(work.pair, shifts, 1000)
+    found = [one for one in found if not any(_covered(one, *span) for span in spans)]
+    return list(dict.fromkeys(found + more))
+
+
+def _delays(rows: list[Any], names: list[str]) -> list[DelaySum]:
+    sums: dict[Any, DelaySum] = {}
+    for row in rows:
+        if row[1] == DELAY:
+            one = DelaySum(names[row[2]], *row[4])
+            had = sums.setdefault(one[:3], one._replace(messages=0))
+            sums[one[:3]] = had._replace(
+                messages=had.messages + one.messages, last=max(had.last, one.last)
+            )
+    return list(sums.values())
 
 
 def _covered(one: Finding, low: int, high: int) -> bool:
