@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,6 +20,8 @@ from rmq_ha.spark.source.live import LiveQueues
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange
+from rmq_ha.spark.source.schema import message_schema
+from rmq_ha.spark.source.streaming import make_stream_reader
 from rmq_ha.wire.bodies import MessageQueue
 
 COUNT = 400
@@ -97,3 +100,15 @@ def test_a_read_goes_on_at_the_slave_when_the_master_is_killed(
     cluster.master.kill()
     assert sorted(int(row.body) for row in table.collect()) == list(range(COUNT))
     assert read(spark, cluster).count() == COUNT
+    with pytest.warns(UserWarning, match="read from a slave"):
+        assert streamed(cluster) == COUNT
+
+
+def streamed(cluster: Cluster) -> int:
+    """How many messages the first batch of a stream has, as Spark would ask for it."""
+    given = {"namesrv": cluster.namesrv, "subscribe": "Live", "startingOffsets": "earliest"}
+    reader = make_stream_reader(given, message_schema(False))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    tasks = reader.partitions(start, end)
+    return sum(batch.num_rows for task in tasks for batch in reader.read(task))

@@ -1,7 +1,6 @@
 """Running brokers as queues: found through name servers, read without a reactor."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 from warnings import warn
@@ -135,9 +134,8 @@ class LiveQueues:
             options.tag_expression != "*",
             self._patience(),
         )
-        with closing(self._new_client()) as client:
-            puller = _Puller(client, options, self._routes)
-            yield from Reading(wanted, puller, how, pause).batches(columns, keep)
+        puller = _Puller(self._connected(), options, self._routes)
+        yield from Reading(wanted, puller, how, pause).batches(columns, keep)
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
         """Have the broker keep an offset for a group, for consoles to show."""

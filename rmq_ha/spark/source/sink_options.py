@@ -33,6 +33,7 @@ SINK_NAMES = (
     "sendTimeoutMs",
     "sendRetries",
     "maxMessageSize",
+    "requireSendOk",
     "accessKey",
     "secretKey",
     "securityToken",
@@ -70,11 +71,13 @@ class SinkOptions:
     :ivar topic: of all rows; empty: each row says.
     :ivar batch_rows: messages of one request at most.
     :ivar batch_bytes: of their bodies, about.
+    :ivar require_send_ok: what is stored, but not flushed or replicated in time, is not sent.
     """
 
     topic: str = ""
     batch_rows: int = 256
     batch_bytes: int = 1 << 20
+    require_send_ok: bool = False
     client: ClientConfig = field(default_factory=ClientConfig)
     producer: ProducerConfig = field(default_factory=ProducerConfig)
 
@@ -106,6 +109,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         topic=topic,
         batch_rows=_number(known, "batchRows", 256),
         batch_bytes=min(max_size, _number(known, "batchBytes", 1 << 20)),
+        require_send_ok=_flag(known, "requireSendOk"),
         client=client_config(known),
         producer=producer,
     )
@@ -156,3 +160,10 @@ def _number(known: Mapping[str, str], name: str, default: int, least: int = 1) -
     if not (text.isascii() and text.isdecimal() and least <= int(text) < 1 << 31):
         raise WrongUsage(f"{name}={text!r}: a number from {least} on")
     return int(text)
+
+
+def _flag(known: Mapping[str, str], name: str) -> bool:
+    text = known.get(name, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise WrongUsage(f"{name}={known[name]!r}: true or false")
+    return text == "true"

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.messages import Message, SendResult
+from rmq_ha.client.messages import Message, SendResult, SendStatus
 from rmq_ha.errors import RemotingError, RmqHaError
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.spark.source.sink_options import SinkOptions
@@ -81,14 +81,23 @@ class Outbox:
         try:
             queue = None if target is None else self._queue(topic, target)
             if len(messages) == 1:
-                self._client.send(messages[0], queue=queue)
+                results = [self._client.send(messages[0], queue=queue)]
             else:
-                self._client.send_batch(messages, queue=queue)
+                results = self._client.send_batch(messages, queue=queue)
+            self._check(results)
         except (MQClientError, RemotingError) as error:
             raise NotSent(
                 f"{len(messages)} messages of partition {self._place.partition} could not be sent"
                 f" to {topic}: {error}"
             ) from None
+
+    def _check(self, results: list[SendResult]) -> None:
+        for result in results if self._options.require_send_ok else ():
+            if result.send_status is not SendStatus.SEND_OK:
+                raise MQClientError(
+                    f"{result.message_queue.broker_name} stored them, but answered"
+                    f" {result.send_status.name}: a crash may lose them, and requireSendOk is set"
+                )
 
     def _queue(self, topic: str, target: Target) -> MessageQueue:
         found = self._queues.get((topic, target))

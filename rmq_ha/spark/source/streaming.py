@@ -151,9 +151,13 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Ranges]:
         """The tasks of a batch; the same whenever the batch is done again."""
         begin = from_json(start)
+        may_lose = self._options.is_offline and not self._options.fail_on_data_loss
+        now = current(self._queues) if may_lose else None  # brokers say it themselves
         ranges = []
         for queue, stop in sorted(from_json(end).items()):
             first = begin[queue] if queue in begin else self._begin_of(queue, stop)
+            if now is not None:
+                first = max(first, now.bounds(queue)[0])
             if first < stop:
                 ranges.append(QueueRange(queue, first, stop))
         options = self._options

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from rmq_ha.client.errors import MQClientError, SendFailed
-from rmq_ha.client.messages import Message
+from rmq_ha.client.messages import Message, SendResult, SendStatus
 from rmq_ha.spark.result import WrongUsage
 from rmq_ha.spark.source.sink import make_stream_writer, make_writer
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
@@ -98,14 +98,16 @@ class FakeClient:
     def __init__(self, fail_at: int = 1 << 30) -> None:
         self.requests: list[tuple[list[bytes], MessageQueue | None]] = []
         self.fail_at = fail_at
+        self.status = SendStatus.SEND_OK
 
     def send(self, message: Message, *, queue: MessageQueue | None = None) -> Any:
-        self.send_batch([message], queue=queue)
+        return self.send_batch([message], queue=queue)[0]
 
     def send_batch(self, messages: list[Message], *, queue: MessageQueue | None = None) -> Any:
         if len(self.requests) >= self.fail_at:
             raise SendFailed("the disk is full")
         self.requests.append(([message.body for message in messages], queue))
+        return [SendResult(self.status, "id", MessageQueue("t", "b", 0), 0, "")]
 
     def publish_queues(self, topic: str) -> list[MessageQueue]:
         return [MessageQueue(topic, broker, number) for broker in "ba" for number in range(2)]
@@ -171,6 +173,18 @@ def test_a_failed_send_says_how_many_where_and_why() -> None:
         box.flush()
 
 
+def test_stored_less_safely_is_enough_unless_more_is_asked_for() -> None:
+    client = FakeClient()
+    client.status = SendStatus.FLUSH_SLAVE_TIMEOUT
+    box = outbox(client)
+    box.put(Message("t", b"1"), None)
+    box.flush()
+    box = outbox(client, require_send_ok=True)
+    box.put(Message("t", b"1"), None)
+    with pytest.raises(NotSent, match="b stored them, but answered FLUSH_SLAVE_TIMEOUT"):
+        box.flush()
+
+
 def test_a_queue_that_is_not_there_is_named_with_those_that_are() -> None:
     box = outbox(FakeClient())
     box.put(Message("t", b"1"), Target("c", 1))
@@ -227,6 +241,7 @@ def test_options_and_columns_that_fit() -> None:
         ({**GOOD, "topic": "a b"}, "body binary", "characters"),
         ({**GOOD, "batchRows": "0"}, "body binary", "batchRows"),
         ({**GOOD, "path": "/x"}, "body binary", "path"),
+        ({**GOOD, "requireSendOk": "yes"}, "body binary", "requireSendOk"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_hint(

@@ -233,6 +233,13 @@ def test_messages_deleted_before_they_were_read_are_an_error_or_passed_over() ->
     assert made.latestOffset(at(q0=4), ReadMaxRows(3)) == at(q0=13)
 
 
+def test_deleted_messages_of_a_store_are_passed_over_when_that_is_allowed() -> None:
+    given = parse_options({"path": "/x", "failOnDataLoss": "false"}, streaming=True)
+    made = RocketmqStreamReader(FakeQueues({queue(0): (10, 20)}), given, ["queueId"])
+    assert ranges(made, at(q0=4), at(q0=15)) == [(0, 10, 15)]
+    assert ranges(made, at(q0=4), at(q0=8)) == []
+
+
 def test_a_queue_that_was_cut_is_an_error_or_gone_on_with() -> None:
     made, _ = reader({queue(0): (0, 20)})
     with pytest.raises(CannotDecide, match=r"t/b/0 ends at 20.*read up to 25"):
