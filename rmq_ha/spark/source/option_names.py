@@ -76,9 +76,10 @@ _NOT_HERE = {
     "groupIdPrefix": "reads belong to no group here; `group` names one to pull as",
     "kafka.group.id": "reads belong to no group here; `group` names one to pull as",
     "consumer.group": "reads belong to no group here; `group` names one to pull as",
+    "location": "Spark's catalog keeps no such table: CREATE TEMPORARY VIEW ... USING rocketmq",
     "paths": "one store at a time: read each by itself and unite them with unionByName",
 }
-_OF_SPARK = ("checkpointLocation", "queryName", "triggerOnce", "__partition_columns")
+_OF_SPARK = ("checkpointLocation", "queryName")
 
 
 def by_name(

@@ -91,6 +91,7 @@ def test_the_same_option_twice_must_agree() -> None:
         ("failOnDataloss2", "did you mean 'failOnDataLoss'"),
         ("kafka.bootstrap.servers", "write namesrv"),
         ("groupIdPrefix", "belong to no group"),
+        ("location", "CREATE TEMPORARY VIEW"),
         ("xyzzy", "there are path, namesrv"),
     ],
 )
