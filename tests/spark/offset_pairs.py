@@ -35,7 +35,7 @@ BROKER = {
     "maxHashSlotNum": 5000,
     "maxIndexNum": 20000,
     "slaveReadEnable": "true",
-    "flushConsumerOffsetInterval": 5000,
+    "flushConsumerOffsetInterval": 1000,
     "registerNameServerPeriod": 10000,
     "haSendHeartbeatInterval": 1000,
     "waitTimeMillsInSendQueue": 10000,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -28,7 +29,8 @@ from rmq_ha.spark.offsets.opening import opened
 from rmq_ha.spark.offsets.pairing import Forecast, Pairing, cases, predict
 from rmq_ha.spark.offsets.rules import judge
 from rmq_ha.spark.offsets.sampling import Patience, sample
-from rmq_ha.spark.places import BrokerPlace
+from rmq_ha.spark.offsets.stored import REST_MS
+from rmq_ha.spark.places import BrokerPlace, Place, StorePlace
 from rmq_ha.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -111,9 +113,24 @@ class Trial:
 
         until(is_copied, 40, "offsets on the slave")
 
+    def wait_for_copy(self) -> None:
+        """Until the slave has copied the tables because it was time."""
+        group = f"mark{self.random.randrange(1 << 40)}"
+        self.client.commit(group, self.queue(0), 1)
+        name, slave = f"{self.topic}@{group}", self.pair.slave.address
+        until(lambda: name in offsets_of(self.client, slave), 40, "the slave's next copy")
+
     def forecast(self) -> Pairing:
         """What the job sees now."""
-        places = [BrokerPlace(self.pair.master.address), BrokerPlace(self.pair.slave.address)]
+        brokers = (self.pair.master, self.pair.slave)
+        return self._seen([BrokerPlace(item.address) for item in brokers])
+
+    def forecast_of_stores(self, now_ms: Callable[[], int]) -> Pairing:
+        """The same of what the two have left behind."""
+        brokers = (self.pair.master, self.pair.slave)
+        return self._seen([StorePlace(str(item.store)) for item in brokers], now_ms)
+
+    def _seen(self, places: Sequence[Place], now_ms: Callable[[], int] = now_ms) -> Pairing:
         with opened(self.client.settings, now_ms) as source:
             sources = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
             (pairing,) = sample(sources[0], sources[1:], AT_ONCE, now_ms, pause)
@@ -205,16 +222,7 @@ def one_trial(pair: Pair, number: int, random: Random, spark: Any) -> Forecast |
             pair.restart_master()
             return None
         until(lambda: master_is_gone(trial.client), 20, "the route without the master")
-        total = Counter[str]()
-        for group in trial.groups:
-            said = of_group(pairing, trial.topic, group)
-            for queue_id in range(QUEUES):
-                found = trial.after(group, queue_id)
-                if (group, queue_id) not in trial.progress:
-                    found = Counted(0, 0)  # it had consumed nothing: nothing can be repeated
-                assert said.get(queue_id, Counted(0, 0)) == found, (number, group, queue_id)
-                total["repeats"] += found.repeats
-                total["skipped"] += found.skipped
+        total = count_all(trial, pairing)
         if spark is not None:
             judge_with_spark(spark, pairing)
         forecast = predict(pairing)
@@ -228,6 +236,21 @@ def one_trial(pair: Pair, number: int, random: Random, spark: Any) -> Forecast |
         pair.restart_master()
         pair.wait_registered()
         return forecast._replace(repeats=total["repeats"])
+
+
+def count_all(trial: Trial, pairing: Pairing) -> Counter[str]:
+    """Every group consumes what is there; each queue is held against what was said of it."""
+    total = Counter[str]()
+    for group in trial.groups:
+        said = of_group(pairing, trial.topic, group)
+        for queue_id in range(QUEUES):
+            found = trial.after(group, queue_id)
+            if (group, queue_id) not in trial.progress:
+                found = Counted(0, 0)  # it had consumed nothing: nothing can be repeated
+            assert said.get(queue_id, Counted(0, 0)) == found, (trial.number, group, queue_id)
+            total["repeats"] += found.repeats
+            total["skipped"] += found.skipped
+    return total
 
 
 def master_is_gone(client: BlockingClient) -> bool:
@@ -259,3 +282,28 @@ def test_repeats_are_forecast_exactly(pair: Pair, spark: Any) -> None:
         print(f"trial {len(done)}: {forecast.repeats} repeats, as forecast", flush=True)
     print(f"{len(done)} fail-overs, {sum(done)} repeats, {redone} made again", flush=True)
     assert any(done)
+
+
+def test_repeats_are_forecast_from_what_the_dead_left_behind(pair: Pair) -> None:
+    """Both are killed, the stores are looked at, and the slave starts as the master."""
+    trial = Trial(pair, 99, Random(3))
+    with trial.client:
+        create_topic(trial.client, pair, trial.topic)
+        trial.produce(40)
+        trial.consume(0.9)
+        trial.wait_for_copy()  # and nothing is copied for 10 s from now on
+        trial.consume(0.9)
+        pair.wait_same()
+        time.sleep(1.5)  # the master's offsets are on its disk
+    pair.slave.kill()
+    pair.master.kill()
+    long_after = now_ms() + REST_MS + 1_000
+    pairing = trial.forecast_of_stores(lambda: long_after)
+    assert pairing.slave.is_crashed
+    pair.swap()
+    trial.client = pair.client()
+    with trial.client:
+        until(lambda: has_route(trial.client, trial.topic), 40, "a route to the new master")
+        total = count_all(trial, pairing)
+    assert total["repeats"] > 0
+    assert predict(pairing).lost == 0

@@ -7,6 +7,8 @@ from rmq_ha.spark.offsets.model import Snapshot
 from rmq_ha.spark.offsets.pairing import Pairing, caught_up, ends, is_right, pair
 
 _MANY_FACTS = 300_000
+_LOOKS = 5
+"""So many of a slave are kept."""
 
 
 class Source(Protocol):
@@ -48,15 +50,18 @@ def sample(
     """
     masters = [master.snapshot()]
     deadline = now_ms() + patience.wait_ms
+    looks: list[list[Snapshot]] = [[] for _ in slaves]
     noted = False
     while True:
-        found = [slave.snapshot(ends(masters[0])) for slave in slaves]
+        for look, slave in zip(looks, slaves, strict=True):
+            look.insert(0, slave.snapshot(ends(masters[0])))
+            del look[_LOOKS:]
         masters = _thinned([*masters, _again(master, masters[-1])])
-        are_over = [caught_up(masters, item) or item.is_resting for item in found]
-        if all(are_over) or now_ms() >= deadline:
+        is_over = all(look[0].is_resting or _right(masters, look, caught_up) for look in looks)
+        if is_over or now_ms() >= deadline:
             return [
-                _paired(masters, item, patience.skew_ms, is_first=index == 0)
-                for index, item in enumerate(found)
+                _paired(masters, look, patience.skew_ms, is_first=index == 0)
+                for index, look in enumerate(looks)
             ]
         if not noted:
             noted = True
@@ -68,13 +73,30 @@ def sample(
 
 
 def _paired(
-    masters: Sequence[Snapshot], slave: Snapshot, skew_ms: int, *, is_first: bool
+    masters: Sequence[Snapshot], look: Sequence[Snapshot], skew_ms: int, *, is_first: bool
 ) -> Pairing:
-    if slave.is_resting and masters[-1].is_resting:
-        return Pairing(masters[-1:], slave, True, is_first)
-    if slave.is_resting or is_right(masters, slave):
-        return Pairing(masters, slave, True, is_first)
-    return pair(masters, slave, skew_ms, is_first=is_first)
+    newest = look[0]
+    if newest.is_resting:
+        window = masters[-1:] if masters[-1].is_resting else masters
+        return Pairing(window, newest, True, is_first)
+    right = _right(masters, look, caught_up) or _right(masters, look, is_right)
+    if right is not None:
+        return Pairing(masters, right, True, is_first)
+    return pair(masters, newest, skew_ms, is_first=is_first)
+
+
+def _right(
+    masters: Sequence[Snapshot],
+    look: Sequence[Snapshot],
+    is_right: Callable[[Sequence[Snapshot], Snapshot], bool],
+) -> Snapshot | None:
+    """
+    The newest that is right.
+
+    An older one may be so only now: the files of a running master are written every 5 s, and a
+    slave's copy may be younger.
+    """
+    return next((slave for slave in look if is_right(masters, slave)), None)
 
 
 def _again(master: Source, last: Snapshot) -> Snapshot:

@@ -304,3 +304,20 @@ def test_what_is_no_span(text: str) -> None:
 
     with pytest.raises(click.BadParameter):
         Span().convert(text, None, None)
+
+
+def test_a_slave_whose_files_are_younger_than_its_masters() -> None:
+    """A master writes its files every 5 s; the slave copies from its memory, and at once."""
+    pair = Pair()
+
+    def offset(*, slave: bool) -> int:
+        seconds = pair.ms // 1000
+        if slave:
+            return seconds // 10 * 10
+        return (seconds - 4) // 5 * 5 + 4
+
+    pair.offset = offset  # type: ignore[method-assign]
+    pair.ms = 10_000
+    pairing = pair.sample(Patience(20_000, 23_000, 1_000))
+    assert pair.ms == 14_000
+    assert predict(pairing).errors == 0
