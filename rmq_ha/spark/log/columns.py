@@ -3,7 +3,7 @@
 Text that is no UTF-8 becomes what the clients make of it: each bad byte U+FFFD.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -148,15 +148,15 @@ def _repaired(content: Bytes, offsets: Ints, present: Flags | None) -> Any:
     return pa.array(found, pa.string())
 
 
-def binary(pieces: Iterable[Any], lengths: Ints) -> Any:
+def binary(content: Bytes, lengths: Ints) -> Any:
     """
-    Binary values, copied once; all together below 2 GiB.
+    Binary values that lie one behind the other.
 
-    :param lengths: of the pieces.
+    :param lengths: of each; all together below 2 GiB.
     """
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(pieces))]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), buffers)
 
 

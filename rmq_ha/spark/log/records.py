@@ -17,6 +17,7 @@ from rmq_ha.client.messages import UndecodableBody, inflate
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
+from rmq_ha.spark.log.bodies import crcs_of, joined, joined_with_crcs
 from rmq_ha.spark.log.columns import binary, repeated, schema_of, text, text_of, times
 from rmq_ha.spark.log.pieces import Pieces, maps_of, pieces_of, text_values
 from rmq_ha.spark.log.shape import (
@@ -32,7 +33,7 @@ from rmq_ha.spark.log.shape import (
     slices,
     windows,
 )
-from rmq_ha.store.format.commitlog import CRC_MASK, crc32
+from rmq_ha.store.format.commitlog import CRC_MASK
 
 MAX_BATCH_ROWS = 8192
 MAX_BATCH_BYTES = 32 << 20
@@ -239,30 +240,36 @@ class Records:
         return text_of(content, offsets)
 
     @cached_property
-    def _stored_bodies(self) -> list[Any]:
-        return slices(self.buffer, self.shape.body, self.shape.body_end)
+    def _crcs(self) -> Any:
+        return crcs_of(self.buffer, self.shape.body, self.shape.body_end)
 
     def crc_ok(self) -> Flags:
         """Whether each body is the one that its CRC was made of."""
-        found = np.fromiter(map(crc32, self._stored_bodies), np.uint32, len(self))
-        right: Flags = (found & CRC_MASK) == self.body_crc.view(np.uint32)
+        right: Flags = (self._crcs & CRC_MASK) == self.body_crc.view(np.uint32)
         right |= self.shape.body == self.shape.body_end
         return right
 
     def bodies(self) -> list[Any]:
         """Decompressed, where they are compressed and can be; else a view of the buffer."""
-        if not self._inflated:
-            return self._stored_bodies
-        found = self._stored_bodies.copy()
+        found = slices(self.buffer, self.shape.body, self.shape.body_end)
         for row, body in self._inflated.items():
             found[row] = body
         return found
 
-    def _binary_bodies(self) -> Any:
-        lengths = self.body_length
-        for row, body in self._inflated.items():
-            lengths[row] = len(body)
-        return binary(self.bodies(), lengths)
+    def _body_column(self) -> Any:
+        if self._inflated:
+            lengths = self.body_length
+            for row, body in self._inflated.items():
+                lengths[row] = len(body)
+            return binary(as_bytes(b"".join(self.bodies())), lengths)
+        return binary(joined(self.buffer, self.shape.body, self.shape.body_end), self.body_length)
+
+    def _body_and_crc(self) -> tuple[Any, Any]:
+        if self._inflated or "_crcs" in self.__dict__:
+            return self._body_column(), pa.array(self.crc_ok())
+        shape = self.shape
+        content, self._crcs = joined_with_crcs(self.buffer, shape.body, shape.body_end)
+        return binary(content, self.body_length), pa.array(self.crc_ok())
 
     @cached_property
     def _inflated(self) -> dict[int, bytes]:
@@ -290,10 +297,10 @@ class Records:
         """
         schema = schema_of(columns)
         count = len(self)
-        arrays = [
-            repeated(broker_name, count) if name == "brokerName" else _COLUMN[name](self)
-            for name in columns
-        ]
+        known: dict[str, Any] = {"brokerName": repeated(broker_name, count)}
+        if "body" in columns and "crcOk" in columns:
+            known["body"], known["crcOk"] = self._body_and_crc()
+        arrays = [known[name] if name in known else _COLUMN[name](self) for name in columns]
         if not arrays:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -364,7 +371,7 @@ _COLUMN: dict[str, Callable[[Records], Any]] = {
     "msgId": lambda records: records.msg_id,
     "keys": lambda records: text_values(records.pieces, KEYS.encode()),
     "tags": lambda records: text_values(records.pieces, TAGS.encode()),
-    "body": Records._binary_bodies,
+    "body": Records._body_column,
     "properties": lambda records: maps_of(records.pieces),
     "flag": lambda records: pa.array(records.flag),
     "sysFlag": lambda records: pa.array(records.sys_flag),
