@@ -1,7 +1,9 @@
 """Running brokers as queues: found through name servers, read without a reactor."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 from warnings import warn
 
@@ -16,13 +18,13 @@ from rmq_ha.errors import ConfigurationError, RemotingError
 from rmq_ha.spark.host.clock import seconds
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.result import CannotDecide, WrongUsage
-from rmq_ha.spark.source.live_reading import How, Reading, patiently
+from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently
 from rmq_ha.spark.source.live_routes import ROUTES_FOR_MS, NameServerRoutes, OneBroker, Routes
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
-from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
+from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 T = TypeVar("T")
@@ -109,6 +111,46 @@ class LiveQueues:
             return Ends(max(0, low), max(0, low, high), broker_id == MASTER_ID)
 
         return self._any_broker(queue, ask)
+
+    def all_ends(self, queues: Iterable[QueueId]) -> dict[QueueId, Ends]:
+        """
+        As `ends`, with few requests; the queues of brokers that do not answer are left out.
+
+        :raises CannotDecide: it was refused.
+        """
+        found: dict[QueueId, Ends] = {}
+        away: set[str] = set()
+        for (_, broker), group in groupby(sorted(queues), key=itemgetter(0, 1)):
+            if broker not in away:
+                try:
+                    found |= self.ends_of_topic(list(group))
+                except BrokerAway:
+                    away.add(broker)
+        return found
+
+    def ends_of_topic(self, queues: Sequence[QueueId]) -> dict[QueueId, Ends]:
+        """As `ends`; they are queues of one topic and broker."""
+
+        def ask(address: str, broker_id: int) -> dict[QueueId, Ends]:
+            command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": queues[0].topic})
+            answer = self._connected().run(
+                expect(Ask(command, address), (ResponseCode.TOPIC_NOT_EXIST,))
+            )
+            table = {} if answer.code else decode_queue_table(answer.body or b"{}")
+            is_sure = broker_id == MASTER_ID
+            known = {
+                queue.queue_id: Ends(
+                    max(0, int(item.get("minOffset", 0))),
+                    max(0, int(item.get("minOffset", 0)), int(item.get("maxOffset", 0))),
+                    is_sure,
+                )
+                for queue, item in table.items()
+            }
+            return {each: known[each.queue_id] for each in queues if each.queue_id in known}
+
+        found = self._any_broker(queues[0], ask)
+        # Only queues that can be written are in the answer.
+        return found | {queue: self.ends(queue) for queue in queues if queue not in found}
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         """The first message stored at `ms` or later; None when there is none."""

@@ -4,7 +4,6 @@ from copy import copy
 from typing import NamedTuple
 
 from rmq_ha.spark.source.live import LiveQueues
-from rmq_ha.spark.source.live_reading import BrokerAway
 from rmq_ha.spark.source.reading import QueueId, Queues, Subscription
 
 
@@ -36,12 +35,5 @@ def look(queues: Queues, topics: Subscription) -> dict[QueueId, Look]:
     if not isinstance(queues, LiveQueues):
         now = current(queues)
         return {queue: Look(*now.bounds(queue)) for queue in now.queues(topics)}
-    found: dict[QueueId, Look] = {}
-    away: set[str] = set()
-    for queue in queues.present(topics):
-        if queue.broker not in away:
-            try:
-                found[queue] = Look(*queues.ends(queue))
-            except BrokerAway:
-                away.add(queue.broker)
-    return found
+    found = queues.all_ends(queues.present(topics))
+    return {queue: Look(*ends) for queue, ends in found.items()}

@@ -16,10 +16,11 @@ from rmq_ha.spark.source.live_routes import NameServerRoutes, OneBroker
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.reading import QueueId
 from rmq_ha.wire import fastjson
-from rmq_ha.wire.bodies import TopicTable
+from rmq_ha.wire.bodies import MessageQueue, TopicTable
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+from rmq_ha.wire.stat_bodies import TopicOffset, topic_stats
 
 MASTER, SLAVE, OTHER = "m:1", "s:1", "o:1"
 
@@ -41,6 +42,7 @@ class FakeClient:
         self.routes = {"t": route("a", "b"), "u": route("b")}
         self.asked: list[str] = []
         self.names_answer = True
+        self.knows_topic = True
 
     def route(self, topic: str) -> TopicRoute:
         if topic not in self.routes:
@@ -68,10 +70,20 @@ class FakeClient:
                     ask = asking.throw(RemotingConnectError(f"{ask.address}: refused"))
                     continue
                 low, high = self.ends[ask.address]
+                if ask.command.code == RequestCode.GET_TOPIC_STATS_INFO:
+                    ask = asking.send(self.stats(low, high))
+                    continue
                 value = low if ask.command.code == RequestCode.GET_MIN_OFFSET else high
                 ask = asking.send(RemotingCommand(0, {"offset": str(value)}))
             except StopIteration as end:
                 return end.value
+
+    def stats(self, low: int, high: int) -> RemotingCommand:
+        """Of queue 0 alone: the other one cannot be written."""
+        if not self.knows_topic:
+            return RemotingCommand(17, remark="topic not exist")
+        table = {MessageQueue("t", "a", 0): TopicOffset(low, high, 0)}
+        return RemotingCommand(0, body=fastjson.encode(topic_stats(table)))
 
 
 def cluster(client: FakeClient, **options: str) -> LiveQueues:
@@ -119,6 +131,22 @@ def test_the_master_says_where_a_queue_ends_or_else_the_slave() -> None:
     client.asked.clear()
     assert made.ends(queue) == Ends(4, 8, False)
     assert client.asked == [SLAVE, SLAVE], "one that refused is not asked again at once"
+
+
+def test_a_topics_queues_are_asked_for_together() -> None:
+    client = FakeClient({MASTER: (3, 9)})
+    made = cluster(client, **{"fetchOffset.numRetries": "0"})
+    first, second = QueueId("t", "a", 0), QueueId("t", "a", 1)
+    assert made.all_ends([first]) == {first: Ends(3, 9, True)}
+    assert client.asked == [MASTER]
+    client.asked.clear()
+    other = [QueueId("t", "b", number) for number in range(5)]
+    assert made.all_ends([*other, first, second]) == dict.fromkeys(
+        (first, second), Ends(3, 9, True)
+    )
+    assert client.asked == [MASTER] * 3 + [OTHER]
+    client.knows_topic = False
+    assert made.all_ends([first]) == {first: Ends(3, 9, True)}
 
 
 def test_nobody_answers() -> None:

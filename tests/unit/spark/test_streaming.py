@@ -62,11 +62,11 @@ class FakeCluster(LiveQueues):
     def queues(self, topics: Subscription) -> list[QueueId]:
         return sorted(self.spans)
 
-    def ends(self, queue: QueueId) -> Ends:
+    def ends_of_topic(self, queues: Sequence[QueueId]) -> dict[QueueId, Ends]:
         self.asked += 1
-        if queue.broker in self.away:
-            raise BrokerAway(f"{queue.broker} is away")
-        return Ends(*self.spans[queue], queue.broker not in self.slaves)
+        if queues[0].broker in self.away:
+            raise BrokerAway(f"{queues[0].broker} is away")
+        return {each: Ends(*self.spans[each], each.broker not in self.slaves) for each in queues}
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
         if queue.broker in self.away:
@@ -271,14 +271,16 @@ def test_a_slave_that_begins_later_is_not_read_in_place_of_its_master() -> None:
 
 
 def test_the_others_go_on_while_a_broker_is_away() -> None:
-    made, queues = cluster({queue(0): (0, 5), queue(0, "c"): (0, 5), queue(1, "c"): (0, 5)})
+    other = QueueId("u", "c", 0)
+    spans = {queue(0): (0, 5), queue(0, "c"): (0, 5), queue(1, "c"): (0, 5), other: (0, 0)}
+    made, queues = cluster(spans)
     queues.away.add("c")
-    start = {"t": {"b": {"0": 0}, "c": {"0": 2, "1": 3}}}
+    start = {"t": {"b": {"0": 0}, "c": {"0": 2, "1": 3}}, "u": {"c": {"0": 0}}}
     end = made.latestOffset(start, ALL)
-    assert end == {"t": {"b": {"0": 5}, "c": {"0": 2, "1": 3}}}
-    assert queues.asked == 2, "a broker that does not answer is not asked for every queue"
+    assert end == {**start, "t": {"b": {"0": 5}, "c": {"0": 2, "1": 3}}}
+    assert queues.asked == 2, "a broker that does not answer is not asked for every topic"
     queues.away.clear()
-    assert made.latestOffset(end, ALL) == {"t": {"b": {"0": 5}, "c": {"0": 5, "1": 5}}}
+    assert made.latestOffset(end, ALL)["t"] == {"b": {"0": 5}, "c": {"0": 5, "1": 5}}
 
 
 def test_progress_is_kept_for_consoles_once() -> None:
