@@ -21,6 +21,7 @@ DEFAULT_SIZES = (5_000_000, 20_000_000)
 """`maxHashSlotNum` and `maxIndexNum`."""
 ITEMS = np.dtype([("hash", ">i4"), ("phyOffset", ">i8"), ("timeDiff", ">i4"), ("prev", ">i4")])
 _GUESSABLE = 64 << 20
+_GUESSES = 1000
 
 
 class IndexEntries(NamedTuple):
@@ -116,22 +117,25 @@ class IndexFile:
     def _guessed(self) -> list[tuple[int, int]]:
         """The sizes with which the items are what the header says of them."""
         data = bytes(self._files.window(self.path, 0, self.size))
-        first = self.header.begin_physical_offset.to_bytes(8, "big", signed=True)
+        last = self.header.end_physical_offset.to_bytes(8, "big", signed=True)
+        before = HEADER_SIZE + ITEM_SIZE * (self.header.index_count - 1) + 4
         found: list[tuple[int, int]] = []
-        at = data.find(first, HEADER_SIZE + SLOT_SIZE + ITEM_SIZE)
-        while at >= 0 and len(found) < 2:
-            slots, rest = divmod(at - 4 - ITEM_SIZE - HEADER_SIZE, SLOT_SIZE)
+        at = before
+        for _ in range(_GUESSES):
+            at = data.find(last, at + 1)
+            if at < 0 or len(found) > 1:
+                break
+            slots, rest = divmod(at - before, SLOT_SIZE)
             items, odd = divmod(self.size - HEADER_SIZE - SLOT_SIZE * slots, ITEM_SIZE)
-            if not rest and not odd and slots > 0 and self._fits(data, slots, items):
+            if not rest and not odd and self._fits(data, slots, items):
                 found.append((slots, items))
-            at = data.find(first, at + 1)
         return found
 
     def _fits(self, data: bytes, slots: int, items: int) -> bool:
         count = self.header.index_count - 1
-        start = HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE
-        if count >= items or start + count * ITEM_SIZE > len(data):
+        if count >= items:
             return False
+        start = HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE
         item = np.frombuffer(data, ITEMS, count, start)
         hashes, previous = item["hash"].astype(np.int64), item["prev"].astype(np.int64)
         heads = np.frombuffer(data, ">i4", slots, HEADER_SIZE).astype(np.int64)
@@ -139,6 +143,5 @@ class IndexFile:
             return False
         newest = np.zeros(slots, np.int64)
         newest[hashes % slots] = np.arange(1, count + 1)
-        return bool(
-            (heads == newest).all() and item["phyOffset"][-1] == self.header.end_physical_offset
-        )
+        first = item["phyOffset"][0] == self.header.begin_physical_offset
+        return bool(first and (heads == newest).all())

@@ -7,10 +7,13 @@ import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -22,15 +25,17 @@ from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.model.message import Address, Message
+from rmq_ha.spark.host.files import LocalFiles
 from rmq_ha.spark.log.columns import COLUMNS
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.log.walk import Layout
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
-from rmq_ha.spark.store.queues import Queue, RowFile
+from rmq_ha.spark.store.index_files import IndexFile
+from rmq_ha.spark.store.queues import LogBounds, Queue, RowFile
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.consumequeue import FILLER, UNIT
-from rmq_ha.store.format.index import key_hash
+from rmq_ha.store.format.index import IndexHeader, index_file_size, key_hash
 from rmq_ha.store.mapped_files import FileRow
 
 NAMES = ("clean", "killed", "torn", "ext")
@@ -257,6 +262,35 @@ def test_a_damaged_table_is_read_from_its_backup(stores: dict[str, Path], tmp_pa
     backup.unlink()
     path.write_bytes(b"")
     assert store.config("consumerOffset.json") is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_index_files_and_queues_never_hang(draw: st.DataObject) -> None:
+    """They are read as they are, or refused with what to do."""
+    count = draw.draw(st.integers(0, 20))
+    header = IndexHeader(5, 9, draw.draw(st.sampled_from([0, 77])), 77, 3, count + 1).encode()
+    data = bytearray(header.ljust(index_file_size(50, 40), b"\0"))
+    for _ in range(draw.draw(st.integers(0, 5))):
+        at = draw.draw(st.integers(0, len(data) - 8))
+        data[at : at + 8] = draw.draw(st.binary(min_size=8, max_size=8))
+    with TemporaryDirectory() as directory:
+        path = f"{directory}/{0:020d}"
+        Path(path).write_bytes(data)
+        for sizes in (None, (50, 40)):
+            try:
+                index = IndexFile(LocalFiles(), path, len(data), sizes)
+            except CannotDecide:
+                assert sizes is None
+                continue
+            assert len(index.entries().slot) == index.count < 40
+        row = [RowFile(path, 0, len(data) // UNIT.size * UNIT.size)]
+        queue = Queue(LocalFiles(), "T", 0, row, row, LogBounds(0, 500, lambda _: 1))
+        assert 0 <= queue.min_offset <= queue.max_offset <= queue.written_offset <= 53
+        queue.nearest_offset(1)
+        queue.offset_from(1)
+        units = queue.units(0, 100)
+        assert len(queue.tags_codes(units)) == len(units)
 
 
 # Queues of other shapes
