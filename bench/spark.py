@@ -62,11 +62,18 @@ class Bench:
     def add(self, *row: Any) -> None:
         self.rows.append(Row(*row))
 
+    def job(self, *arguments: Any) -> tuple[dict[str, Any], Any]:
+        """A job of ours on two cores with a heap of 1 GiB: its summary, and what it cost."""
+        spark = () if "verify-offsets" in arguments else ("--master", "local[2]")
+        local = f"spark.local.dir={self.directory}"
+        return job(*arguments, *spark, "--driver-memory", "1g", "--conf", local, timeout=1200)
+
     @cached_property
     def pair(self) -> tuple[Path, Path]:
         """Two equal stores of `--mib`."""
         roots = (self.directory / "master", self.directory / "slave")
-        shape = Shape(self.options.mib << 20, file_size=min(GIBIBYTE, self.options.mib << 18))
+        file_size = min(GIBIBYTE, self.options.mib << 18)
+        shape = Shape(self.options.mib << 20, body=self.options.body, file_size=file_size)
         began = time.monotonic()
         write_big_store(roots, shape)
         took = time.monotonic() - began
@@ -172,18 +179,17 @@ def scan_part(bench: Bench) -> None:
 
 def replica_part(bench: Bench) -> None:
     """Two equal stores: their logs compared, and everything checked."""
-    master, slave = bench.pair
-    size = log_bytes(master)
+    bytes_of = {pair: log_bytes(pair[0]) for pair in (bench.small, bench.pair)}
     for name, more, aim in (
         ("bytes only", ("--check", "bytes"), 800.0),
         ("bytes, CRCs, queues", (), None),
     ):
-        summary, load = job("verify-replica", master, slave, "--master", "local[2]", *more)
         what = f"verify-replica, {name}"
-        run = size / summary["seconds"]["run"] / 1e6
-        bench.add(f"{what}: a side, without the start", "MB/s", run, "aim" if aim else "", aim)
+        small, _ = bench.job("verify-replica", *bench.small, *more)
+        large, load = bench.job("verify-replica", *bench.pair, *more)
+        _phases(bench, f"{what}, a side", small, large, [*bytes_of.values()], aim)
         bench.add(f"{what}: from the command to the verdict", "s", load.seconds)
-        _costs(bench, what, load, size)
+        _costs(bench, what, load, bytes_of[bench.pair])
 
 
 def small_part(bench: Bench) -> None:
@@ -193,7 +199,7 @@ def small_part(bench: Bench) -> None:
     out = bench.directory / "small-out"
     took = []
     for _ in range(bench.options.repeats):
-        _, load = job(*arguments, "--out", out)
+        _, load = bench.job(*arguments, "--out", out)
         took.append((load.seconds, load.processor))
     bench.add("verify-offsets, small, first time", "s", took[0][0], "aim", 10.0)
     seconds, processor = min(took)
@@ -233,20 +239,28 @@ def live_part(bench: Bench) -> None:
 def audit_part(bench: Bench) -> None:
     """A large store with a heap of 1 GiB: how long, how large."""
     store = bench.directory / "large"
-    shape = Shape(int(bench.options.audit_gib * GIBIBYTE))
+    shape = Shape(int(bench.options.audit_gib * GIBIBYTE), body=bench.options.body)
     began = time.monotonic()
     write_big_store([store], shape)
     name = f"{bench.options.audit_gib:g} GiB"
     size = log_bytes(store)
     bench.add(f"{name}: writing it", "MB/s", size / (time.monotonic() - began) / 1e6)
-    summary, load = job(
-        "audit-messages", store, "--master", "local[2]", "--driver-memory", "1g",
-        timeout=1200,
-    )  # fmt: skip
-    run = summary["seconds"]["run"]
-    bench.add(f"{name}: audit-messages", "s", load.seconds)
-    bench.add(f"{name}: audit-messages, without the start", "MB/s", size / run / 1e6)
-    _costs(bench, f"{name}: audit-messages", load, size)
+    small, _ = bench.job("audit-messages", bench.small[0])
+    large, load = bench.job("audit-messages", store)
+    what = f"{name}: audit-messages"
+    bench.add(f"{what}, from the command to the verdict", "s", load.seconds)
+    _phases(bench, what, small, large, [log_bytes(bench.small[0]), size], None)
+    _costs(bench, what, load, size)
+
+
+def _phases(
+    bench: Bench, what: str, small: Any, large: Any, sizes: Sequence[int], aim: float | None
+) -> None:
+    """MB/s of the job without the start of Spark; and of what a large store has more."""
+    runs = [summary["seconds"]["run"] for summary in (small, large)]
+    bench.add(f"{what}: without Spark's start", "MB/s", sizes[1] / runs[1] / 1e6)
+    further = (sizes[1] - sizes[0]) / max(runs[1] - runs[0], 0.001) / 1e6
+    bench.add(f"{what}: of each further GB", "MB/s", further, "aim" if aim else "", aim)
 
 
 def _costs(bench: Bench, what: str, load: Any, size: int) -> None:
@@ -351,6 +365,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", type=part_names(PARTS), default=",".join(PARTS))
     parser.add_argument("--mib", type=int, default=2048, help="of each of the pair's logs")
+    parser.add_argument("--body", type=int, default=1024, help="bytes, on average")
     parser.add_argument("--audit-gib", type=float, default=10)
     parser.add_argument("--repeats", type=int, default=3, help="the best counts")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
