@@ -76,7 +76,7 @@ class BlockingClient:
         self._name_servers = name_servers(known)
         self._calls = BlockingCalls(
             use_tls=settings.use_tls,
-            tls=settings.tls,
+            tls=settings.tls_options(),
             connect_timeout_ms=settings.connect_timeout_millis,
             sign=self._sign if settings.credentials else None,
         )

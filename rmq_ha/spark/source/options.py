@@ -217,7 +217,9 @@ def client_config(known: Mapping[str, str]) -> ClientConfig:
     timeout = _positive(known.get("pullTimeoutMs", "3000"), "pullTimeoutMs")
     return ClientConfig(
         namesrv_addr=known.get("namesrv", ""),
-        credentials=Credentials(access, secret, known.get("securityToken", "")) if access else None,
+        credentials=Credentials(access, secret, known.get("securityToken") or None)
+        if access
+        else None,
         use_tls=_flag(known, "useTLS", bool(tls)),
         tls=tls,
         mq_client_api_timeout=timeout,
