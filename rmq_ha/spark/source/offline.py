@@ -17,6 +17,7 @@ from rmq_ha.spark.store.directory import StoreDirectory, open_store
 from rmq_ha.spark.store.log_files import numbered
 from rmq_ha.spark.store.picking import pick_records
 from rmq_ha.spark.store.queues import Queue, RowFile
+from rmq_ha.store.format.consumequeue import UNIT_SIZE
 
 _SAMPLE = 64
 _INT = 0xFFFFFFFF
@@ -92,14 +93,18 @@ class OfflineQueues:
     def _records(self, wanted: QueueRange) -> Iterator[Records]:
         store, queue = self.store, queue_on_disk(self.store, wanted.queue)
         row = store.log_files()
-        at = wanted.start
+        at = max(wanted.start, first_unit(queue))
+        if at > wanted.start and self._options.fail_on_data_loss:
+            raise self._changed(wanted, wanted.start)
         while at < wanted.stop:
             units = queue.units(at, min(wanted.stop, at + self._options.batch_rows))
             sizes = units["size"].astype(np.int64)
             units = units[: max(1, int(np.searchsorted(np.cumsum(sizes), READ_BYTES, "right")))]
             offsets, sizes = units["offset"], sizes[: len(units)]
             if not len(units):
-                raise self._changed(wanted, at)
+                if self._options.fail_on_data_loss:
+                    raise self._changed(wanted, at)
+                return
             # A unit says where its record is, so nobody has to find the end of the log for it.
             records = pick_records(store.files, row, offsets, sizes, row[-1].end)
             if len(records) < len(units) and self._options.fail_on_data_loss:
@@ -109,8 +114,9 @@ class OfflineQueues:
 
     def _changed(self, wanted: QueueRange, at: int) -> CannotDecide:
         return CannotDecide(
-            f"{wanted.queue} of {self.store.uri} ends at {at}, {wanted.stop} was wanted: the store"
-            " changes while it is read (a broker runs on it, or files were deleted); read again"
+            f"{wanted.queue} of {self.store.uri} has no message {at} any more: the store changes"
+            " while it is read (its broker deletes what is older than fileReservedTime). Read"
+            " again, or pass over what is gone with failOnDataLoss=false"
         )
 
     def _not_there(
@@ -206,6 +212,11 @@ def queue_on_disk(store: StoreDirectory, queue: QueueId) -> Queue:
         for entry in numbered(store.files.list(directory))
     ]
     return Queue(store.files, queue.topic, queue.queue_id, row)
+
+
+def first_unit(queue: Queue) -> int:
+    """The first offset that its files reach back to."""
+    return queue.row[0].base // UNIT_SIZE if queue.row else 0
 
 
 def _some(names: set[str]) -> str:

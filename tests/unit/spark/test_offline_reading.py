@@ -284,6 +284,29 @@ def test_messages_that_expired_are_data_loss(
     assert found == some(mine)
 
 
+@pytest.mark.parametrize("gone", ["first", "last"])
+def test_files_that_are_deleted_between_planning_and_reading(
+    store: Path, tmp_path: Path, queued: list[Row], gone: str
+) -> None:
+    """No message is taken for another one: an error, or those that are left."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    given = {"path": str(copy), "brokerName": "b", "assign": '{"TopicB":[1]}', "scan": "queues"}
+    schema = struct_of({name: COLUMNS[name] for name in NAMES})
+    readers: list[Any] = [
+        make_reader(given | {"failOnDataLoss": loss}, schema, push_down=False)
+        for loss in ("true", "false")
+    ]
+    partitions = readers[0].partitions()
+    files = sorted((copy / "consumequeue" / "TopicB" / "1").iterdir())
+    assert len(files) == 2  # of 40 units each
+    files[0 if gone == "first" else 1].unlink()
+    with pytest.raises(CannotDecide, match=f"has no message {0 if gone == 'first' else 40}"):
+        list(readers[0].read(partitions[0]))
+    mine = [row for row in queued if (row["topic"], row["queueId"]) == ("TopicB", 1)]
+    found = [row for batch in readers[1].read(partitions[0]) for row in batch.to_pylist()]
+    assert found == some(mine[40:] if gone == "first" else mine[:40])
+
+
 @pytest.mark.parametrize("name", ["ext", "killed", "torn"])
 def test_other_stores_of_javas(name: str, tmp_path: Path) -> None:
     """With queue extensions, and after a crash: files and queues agree on what queues have."""
