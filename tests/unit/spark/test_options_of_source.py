@@ -215,7 +215,7 @@ def test_accounts_and_tls() -> None:
     client = parsed(
         {**LIVE, "accessKey": "a", "secretKey": "s", "TLS.client.trustCertPath": "/ca"}
     ).client
-    assert client.credentials == Credentials("a", "s", "")
+    assert client.credentials == Credentials("a", "s")
     assert client.use_tls
     assert client.tls == {"tls.client.trustCertPath": "/ca"}
     assert not parsed(LIVE).client.use_tls
