@@ -110,21 +110,20 @@ class BrokerTables:
                 yield batch_of(units, schema)
         yield batch_of(rows, schema)
 
-    def _queues(self, asked: "_Asked", limits: Limits) -> list[QueueId]:
+    def _queues(self, asked: "_Asked", limits: Limits) -> Iterator[QueueId]:
         body = asked.body(RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
         wanted, name = self._options.subscription, asked.broker.name or ""
-        numbers = {
+        counts = {
             topic: max(config.read_queue_nums, config.write_queue_nums)
             for topic, config in decode_topic_table(body).topics.items()
         }
         for topic in (HALF_TOPIC, OP_HALF_TOPIC):
-            numbers.setdefault(topic, 1)  # brokers write to them without a configuration
-        found = [
-            QueueId(topic, name, queue_id)
-            for topic, number in sorted(numbers.items())
-            for queue_id in range(number)
-        ]
-        return [queue for queue in found if wanted.wants(queue) and limits.has(queue)]
+            counts.setdefault(topic, 1)  # brokers write to them without a configuration
+        for topic, count in sorted(counts.items()):
+            for queue_id in range(count):
+                queue = QueueId(topic, name, queue_id)
+                if wanted.wants(queue) and limits.has(queue):
+                    yield queue
 
     def _client(self) -> BlockingClient:
         options = self._options

@@ -19,9 +19,20 @@ Row = tuple[Any, ...]
 
 
 def batch_of(rows: Iterable[Row], schema: Any) -> Any:
-    """Rows as one Arrow batch."""
+    """
+    Rows as one Arrow batch.
+
+    :raises CannotDecide: a number is larger than any broker's.
+    """
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
+    arrays = []
+    for column, field in zip(columns, schema, strict=True):
+        try:
+            arrays.append(pa.array(column, field.type))
+        except (OverflowError, pa.ArrowException) as error:
+            raise CannotDecide(
+                f"the table is damaged: {field.name} has a value that is no {field.type} ({error})"
+            ) from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -163,6 +163,10 @@ def test_a_table_that_is_not_there_is_empty_and_one_that_is_damaged_is_an_error(
     (store / "config" / "consumerOffset.json.bak").write_bytes(b"{")
     with pytest.raises(CannotDecide, match="damaged"):
         read(store, "consumerOffsets")
+    huge = b'{"offsetTable":{"T@g":{0:%d}}}' % (1 << 63)
+    (store / "config" / "consumerOffset.json").write_bytes(huge)
+    with pytest.raises(CannotDecide, match="offset has a value that is no int64"):
+        read(store, "consumerOffsets")
 
 
 @pytest.mark.parametrize(
