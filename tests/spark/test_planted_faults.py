@@ -72,7 +72,7 @@ class Harmed(NamedTuple):
 def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Writer]:
     java = image_of(java_store("clean", tmp_path_factory.mktemp("java")), LEVELS_OF_JAVA)
     folder = tmp_path_factory.mktemp("ours")
-    write_our_pair(folder / "m", folder / "s", SEED)
+    write_our_pair(folder / "m", folder / "s", SEED, topics=10, messages=25)
     mine, other = (image_of(folder / side, LEVELS_OF_OURS) for side in "ms")
     return {
         "java": Writer(
@@ -181,14 +181,17 @@ def test_faults_that_move_all_that_follows(
 
 
 def test_the_audit_of_messages_finds_them_in_one_store(
-    spark: Any, harmed: Callable[[str, str], Harmed]
+    spark: Any, writers: dict[str, Writer], harmed: Callable[[str, str], Harmed]
 ) -> None:
     """Without the other side: numbers of a queue that are missing, and keys that are doubled."""
     pair = harmed("java", "shifting")
     said = messages(spark, pair.slave)
+    queues = writers["java"].master.queues
     for one in pair.planted:
         codes = log_faults.AUDIT_CODES.get((one.kind, one.variant))
-        if codes is not None:
+        # Nothing is behind the last message of a queue that could tell that it is missing.
+        is_last = one.queue_offset == queues[one.topic or "", one.queue_id or 0].end - 1
+        if codes is not None and not (is_last and one.kind == "loss"):
             there = [
                 found
                 for found in said.findings

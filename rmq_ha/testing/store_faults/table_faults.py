@@ -119,7 +119,8 @@ class TableFaults:
     def _topic(self, kind: str, variant: str) -> Planted:
         table = self._image.table(_TOPICS)
         topics = table["topicConfigTable"]
-        topic = self._choose(sorted(set(topics) - set(SYSTEM_TOPICS)))
+        used = {name for name, _ in self._image.queues} - SYSTEM_TOPICS
+        topic = self._choose(sorted(used & set(topics)))
         if kind == "missing topic config":
             del topics[topic]
         else:
