@@ -1,5 +1,7 @@
 """The walk ends where the broker's codec ends, whatever is damaged."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from rmq_ha.store.format.commitlog import (
 from rmq_ha.store.scan import MAX_RECORD_SIZE
 
 BASE = 7 << 30
+VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"
 V4, V6 = Address.parse("10.0.0.1", 10911), Address.parse("2001:db8::1", 10911)
 
 
@@ -199,6 +202,17 @@ def test_the_records_of_a_dledger_lie_48_bytes_behind_their_entries() -> None:
     assert (
         walk(data, BASE + 1, 0, Layout.DLEDGER).reason == f"an entry that says that it is at {BASE}"
     )
+
+
+def test_entries_that_java_wrote_are_read() -> None:
+    """Recorded on a group of Java brokers."""
+    disk = json.loads(VECTORS.read_text())["disk"]
+    data = bytes.fromhex(disk["data_first_two_entries"])
+    found = walk(data, 0, 0, Layout.DLEDGER)
+    assert (found.positions.tolist(), found.end) == ([48, 208], 320)
+    assert Records(data, 0, found.positions, found.shape).physical_offset.tolist() == [48, 208]
+    blank = bytes.fromhex(disk["data_blank_at_121560"])
+    assert walk(blank, 121560, 0, Layout.DLEDGER).tail is Tail.BLANK
 
 
 def test_entries_without_a_record_for_a_queue_are_left_out() -> None:

@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -333,3 +334,36 @@ def test_splits_cover_a_file_of_any_layout() -> None:
         Split("a", 0, 64, 100, 150, 100),
         Split("b", 100, 100, 150, 150, 200, Layout.DLEDGER),
     ]
+
+
+def test_a_log_that_grows_is_read_up_to_a_whole_record(tmp_path: Path) -> None:
+    """While somebody writes, each look finds the first so many records, and no gap."""
+    log = Log(tmp_path, 1 << 16)
+    for index in range(400):
+        log.put(bytes([index % 256]) * (index * 31 % 700))
+    data, size = bytes(log.data), 1 << 16
+    paths = [log.directory / f"{start:020d}" for start in range(0, len(data), size)]
+    paths[0].write_bytes(bytes(size))
+
+    def write() -> None:
+        for place, path in enumerate(paths):
+            if place:
+                path.write_bytes(bytes(size))
+            with path.open("r+b", buffering=0) as file:
+                for at in range(0, size, 777):
+                    file.seek(at)
+                    file.write(data[place * size :][at : min(at + 777, size)])
+
+    writer = Thread(target=write)
+    writer.start()
+    seen = [0]
+    while writer.is_alive() or seen[-1] < len(log.places):
+        store = open_store(str(tmp_path))
+        found = places(store, 1 << 14, 4096, 4096)
+        assert found == log.places[: len(found)]
+        assert gaps(store, 1 << 30) == []
+        assert store.max_offset() >= (found[-1] if found else 0)
+        assert len(found) >= seen[-1]
+        seen.append(len(found))
+    writer.join()
+    assert seen[-1] == len(log.places)
