@@ -61,7 +61,7 @@ def _settings(context: click.Context, parameter: click.Parameter, pairs: Sequenc
     _keep(context, parameter, conf)
 
 
-_MEMORY = re.compile(r"[1-9]\d*[kmgt]?b?", re.IGNORECASE)
+_MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 
 def _memory(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -111,10 +111,10 @@ def environ_for(java: Java, spark_home: Path, cache: Path, master: str) -> dict[
     :param master: executors of a `local-cluster`, which it starts, find their Java and Spark by it.
     """
     environ = dict(os.environ)
-    environ["JAVA_HOME"] = str(home_for_spark(java, cache))
     environ["SPARK_CONNECT_MODE"] = "0"
     environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if master.startswith("local-cluster"):
+        environ["JAVA_HOME"] = str(home_for_spark(java, cache))
         environ["SPARK_HOME"] = str(spark_home)
     else:
         # With it, workers import pyspark from a zip and compile it each time: 0.5 s each.

@@ -174,7 +174,7 @@ def test_options_reach_the_session(writes: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--conf", "novalue"], "write KEY=VALUE"), (["--driver-memory", "lots"], "write 1g")],
+    [(["--conf", "novalue"], "write KEY=VALUE"), (["--driver-memory", "1024"], "write 1g")],
 )
 def test_options_that_make_no_sense(arguments: list[str], said: str) -> None:
     result = run(raising(AssertionError("never run")), *arguments)
