@@ -158,11 +158,17 @@ def _spans_for_files(
     if options.scan == "queues":
         return _BY_QUEUE
     is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
+    if is_whole and not queues.store.topics_on_disk():
+        return None  # a log that was copied alone
     if options.scan == "auto":
         if options.max_records is not None:
             return _BY_QUEUE
         is_everything = is_whole and options.subscription.is_everything and limits == Limits()
-        if not is_everything and _are_few(queues, planner.ranges(limits)):
+        if (
+            not is_everything
+            and _are_few(queues, planner.ranges(limits))
+            and queues.reach_the_end()
+        ):
             return _BY_QUEUE
     if not options.subscription.is_everything:
         queues.queues(options.subscription)  # a topic that is not there is an error

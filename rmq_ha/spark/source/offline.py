@@ -13,13 +13,14 @@ from rmq_ha.spark.source.keeping import kept
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
-from rmq_ha.spark.store.directory import StoreDirectory, open_store
+from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan
 from rmq_ha.spark.store.log_files import numbered
 from rmq_ha.spark.store.picking import pick_records
 from rmq_ha.spark.store.queues import Queue, RowFile
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 
 _SAMPLE = 64
+_TAIL = 1 << 20
 _INT = 0xFFFFFFFF
 _ALL = (0, (1 << 63) - 1)
 _NONE = (0, 0)
@@ -54,6 +55,11 @@ class OfflineQueues:
         self._store = None
         broker = self._options.broker_name or ""
         there = [QueueId(topic, broker, number) for topic, number in self.store.topics_on_disk()]
+        if not there and self.store.max_offset() > self.store.min_offset():
+            raise CannotDecide(
+                f"{self.store.uri} has messages, but no consume queues (consumequeue/): copy them,"
+                " or let a broker build them; or read with scan=files and without offsets or times"
+            )
         self._check_named(topics, {queue.topic for queue in there})
         known = set(there)
         for queue in topics.assigned or ():
@@ -76,6 +82,19 @@ class OfflineQueues:
             stored = self.store.store_time_of(int(found.units(middle, middle + 1)["offset"][0]))
             low, high = (low, middle) if stored >= ms else (middle + 1, high)
         return low if low < end else None
+
+    def reach_the_end(self) -> bool:
+        """The log's last message is in its queue: after a crash, queues may end before the log."""
+        store = self.store
+        for split in reversed(store.splits(_TAIL)):
+            last = [records for records in scan(store, split) if len(records)]
+            if last:
+                record = last[-1].select(slice(-1, None))
+                queue_id = int(record.queue_id[0])
+                queue = store.queue(record.topics()[0].as_py(), queue_id)
+                is_hidden = bool(record.stored_sys_flag[0] & TRANSACTION_PREPARED)
+                return is_hidden or int(record.queue_offset[0]) < queue.max_offset
+        return True
 
     def mean_size(self, wanted: QueueRange) -> float:
         """Bytes of a record of a range, by some of them; 0 if there are none."""

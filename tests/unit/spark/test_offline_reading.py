@@ -246,6 +246,37 @@ def test_a_queue_that_points_nowhere_is_data_loss(
     assert found == some(mine[:5] + mine[6:])
 
 
+def test_a_log_that_was_copied_alone(store: Path, tmp_path: Path, queued: list[Row]) -> None:
+    """Without queues there are no offsets, but all messages."""
+    shutil.copytree(store / "commitlog", tmp_path / "commitlog")
+    assert read(tmp_path) == some(queued)
+    mine = [row for row in queued if row["topic"] == "TopicC"]
+    assert read(tmp_path, subscribe="TopicC") == some(mine)
+    for more in ({"scan": "queues"}, {"endingTimestamp": "1"}):
+        with pytest.raises(CannotDecide, match="no consume queues"):
+            read(tmp_path, **more)
+
+
+def test_queues_that_end_before_the_log(
+    store: Path, tmp_path: Path, log: list[Row], queued: list[Row]
+) -> None:
+    """As after a crash: what is not queued yet is read all the same, but not through queues."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    last = log[-1]
+    file = copy / "consumequeue" / last["topic"] / str(last["queueId"]) / ("0" * 20)
+    data = bytearray(file.read_bytes())
+    data[20 * last["queueOffset"] % 800 :] = bytes(len(data) - 20 * last["queueOffset"] % 800)
+    (sorted(file.parent.iterdir())[-1]).write_bytes(data)
+    given = {"assign": f'{{"{last["topic"]}":[{last["queueId"]}]}}'}
+    mine = [
+        row for row in queued if (row["topic"], row["queueId"]) == (last["topic"], last["queueId"])
+    ]
+    parts: list[Any] = []
+    assert read(copy, parts=parts, **given) == some(mine)
+    assert isinstance(parts[0], SplitPartition)
+    assert read(copy, scan="queues", **given) == some(mine[:-1])
+
+
 def test_a_damaged_log_is_data_loss(store: Path, tmp_path: Path, log: list[Row]) -> None:
     """Unless one asks for files, which means: for whatever can be read in them."""
     copy = shutil.copytree(store, tmp_path / "copy")
