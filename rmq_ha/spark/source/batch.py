@@ -155,11 +155,17 @@ def _spans_for_files(
     queues: OfflineQueues, planner: Planner, options: SourceOptions, limits: Limits
 ) -> Spans | None:
     """What is wanted of files: None all offsets; `_BY_QUEUE` when files are not to be read."""
+    is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
+    store = queues.store
+    if not store.topics_on_disk() and store.max_offset() > store.min_offset():
+        if is_whole and options.scan != "queues":
+            return None  # a log that was copied alone
+        raise CannotDecide(
+            f"{store.uri} has messages, but no consume queues (consumequeue/): copy them, or let a"
+            " broker build them; or read with scan=files and without offsets or times"
+        )
     if options.scan == "queues":
         return _BY_QUEUE
-    is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
-    if is_whole and not queues.store.topics_on_disk():
-        return None  # a log that was copied alone
     if options.scan == "auto":
         if options.max_records is not None:
             return _BY_QUEUE

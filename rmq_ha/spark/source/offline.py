@@ -55,11 +55,6 @@ class OfflineQueues:
         self._store = None
         broker = self._options.broker_name or ""
         there = [QueueId(topic, broker, number) for topic, number in self.store.topics_on_disk()]
-        if not there and self.store.max_offset() > self.store.min_offset():
-            raise CannotDecide(
-                f"{self.store.uri} has messages, but no consume queues (consumequeue/): copy them,"
-                " or let a broker build them; or read with scan=files and without offsets or times"
-            )
         self._check_named(topics, {queue.topic for queue in there})
         known = set(there)
         for queue in topics.assigned or ():
