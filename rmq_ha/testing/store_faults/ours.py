@@ -11,8 +11,10 @@ from rmq_ha.model.message import Address, Message
 from rmq_ha.model.properties import DELAY, KEYS, TAGS, UNIQ_KEY, encode_properties
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.testing.cluster import ROOT
+from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.cluster import ROOT, StoreNode, small_configuration
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.host import World
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simcluster import SimCluster
 
@@ -21,6 +23,7 @@ INDEX_SLOTS = 50
 _FILE_SIZE = 65536
 _HOST = Address.parse("10.1.2.3", 40000)
 _GIVE_UP = 60.0
+_CONNECTS = 45.0
 _COPIES_TABLES = 50.0
 """Seconds in which what is delayed comes due, and a slave copies its master's tables after that."""
 
@@ -38,6 +41,7 @@ def write_our_pair(
     cluster.start()
     clock = cluster.world.clock
     clock.run_while(lambda: cluster.master.open_store is None, _GIVE_UP)
+    clock.run_for(_CONNECTS)  # a slave that comes later begins with the master's last file
     controller: Any = getattr(cluster.master, "controller", None)
     random = Random(seed)
     names = [f"Orders{number}" for number in range(topics)]
@@ -62,10 +66,39 @@ def write_our_pair(
     clock.run_for(_COPIES_TABLES)
     cluster.stop()
     for node, folder in ((cluster.master, master), (cluster.slave, slave)):
-        for path, data in _files(node.host.disk, ROOT):
-            place = folder / path.removeprefix(f"{ROOT}/")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+        _write(node.host.disk, folder)
+
+
+def write_our_slave(master: Path, slave: Path, delay_levels: str) -> None:
+    """
+    Have a slave build queues and index of the log of somebody's master, and write its disk.
+
+    :param delay_levels: `messageDelayLevel`.
+    """
+    world = World(1)
+    host = world.add("slave-host")
+    logs = sorted((master / "commitlog").iterdir())
+    configuration = small_configuration(
+        host.ip, BrokerRole.SLAVE, FlushDiskType.ASYNC_FLUSH, 1, logs[0].stat().st_size
+    )
+    configuration.store.message_delay_level = delay_levels
+    for path in logs:
+        place = f"{ROOT}/commitlog/{path.name}"
+        host.disk.make_dirs(f"{ROOT}/commitlog")
+        host.disk.open(place, path.stat().st_size).pwrite(path.read_bytes(), 0)
+    node = StoreNode(host, configuration, Findings())
+    node.load()
+    _wait(world.clock, node.start())
+    world.clock.run_for(5.0)
+    _wait(world.clock, node.stop())
+    _write(host.disk, slave)
+
+
+def _write(disk: SimDisk, folder: Path) -> None:
+    for path, data in _files(disk, ROOT):
+        place = folder / path.removeprefix(f"{ROOT}/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
 
 
 def _message(

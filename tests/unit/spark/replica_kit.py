@@ -1,6 +1,7 @@
 """Pairs of stores, and verify-replica's tasks run one after the other, without Spark."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +42,28 @@ def settings_of(master: Path, slave: Path, **given: Any) -> Settings:
     return Settings(StoreAt(str(master)), StoreAt(str(slave)), pause_ms=0, **given)
 
 
-def found_in(master: Path, slave: Path, **given: Any) -> list[Finding]:
-    """What the tasks find; the rules about sums are not asked."""
+def found_in(
+    master: Path, slave: Path, between: Callable[[], object] = lambda: None, **given: Any
+) -> list[Finding]:
+    """
+    What the tasks find; of the rules about sums only that of delays is asked.
+
+    :param between: called when the bounds are fixed.
+    """
     settings = settings_of(master, slave, **given)
     pair = open_pair(settings)
+    between()
     names, common = names_of(pair), common_of(pair, settings.start)
-    work = Work(
-        tuple(one.side(name, one.high) for name, one in zip(names, pair, strict=True)),
-        settings.checks,
-        settings.window,
-    )
     rows: list[Any] = []
+    work = _work(settings, pair, names, [one.high for one in pair])
     for side, one in enumerate(pair):
         queues = one.store.topics_on_disk()
         low = max(one.low, settings.start)
         rows += run_survey(work, Survey(0, side, queues, -1, low, one.high))
         for number in range(len(one.store.index_files())):
             rows += run_survey(work, Survey(0, side, (), number, one.low, one.high))
+    ends = [max(row[4][2] for row in rows if row[1:3] == (QUEUE, side)) for side in (0, 1)]
+    work = _work(settings, pair, names, ends)
     bases = [file.base for one in pair for file in one.store.log_files()]
     ranges = [(max(one.low, settings.start), one.high) for one in pair]
     for stretch in plan(ranges, common, settings.split, bases):
@@ -78,6 +84,13 @@ def found_in(master: Path, slave: Path, **given: Any) -> list[Finding]:
     spans, more = resolve(work.pair, shifts, 1000)
     found = [one for one in found if not any(_covered(one, *span) for span in spans)]
     return list(dict.fromkeys(found + more))
+
+
+def _work(settings: Settings, pair: list[Any], names: list[str], ends: list[int]) -> Work:
+    sides = [
+        one.side(name, min(end, one.high)) for one, name, end in zip(pair, names, ends, strict=True)
+    ]
+    return Work(tuple(sides), settings.checks, settings.window)
 
 
 def _delays(rows: list[Any], names: list[str]) -> list[DelaySum]:

@@ -19,7 +19,7 @@ from rmq_ha.spark.replica.tasks import plan
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.log_faults import CODES, LogFaults
-from rmq_ha.testing.store_faults.ours import write_our_pair
+from rmq_ha.testing.store_faults.ours import write_our_pair, write_our_slave
 
 SPLITS = (1 << 26, 20_000, 3001)
 SEEDS = int(os.environ.get("RMQ_HA_SPARK_SEEDS", "1"))
@@ -151,6 +151,48 @@ def test_bytes_without_a_meaning(java: Path, tmp_path: Path) -> None:
     data[65139] ^= 1  # the blank itself
     path.write_bytes(data)
     assert [one.code for one in found_in(java, slave)] == ["LOG_DIFFERS"]
+
+
+def up_to(image: StoreImage, count: int) -> StoreImage:
+    """The store as it was when it had so many records."""
+    before = image.copy()
+    before.rebuild(before.lay_out([placed.record for placed in image.records()][:count]))
+    return before
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_pair_that_moves(images: dict[str, list[StoreImage]], tmp_path: Path, split: int) -> None:
+    """What comes after the bounds were fixed is not looked at; the slave is behind its master."""
+    master, slave = images["ours"]
+    up_to(master, 200).save(tmp_path / "m")
+    up_to(slave, 190).save(tmp_path / "s")
+
+    def go_on() -> None:
+        up_to(master, 400).save(tmp_path / "m")
+        up_to(slave, 395).save(tmp_path / "s")
+
+    assert found_in(tmp_path / "m", tmp_path / "s", go_on, split=split) == []
+
+
+def test_queues_that_are_built_later_than_the_log(
+    images: dict[str, list[StoreImage]], tmp_path: Path
+) -> None:
+    """As on a slave that takes in its master's log first."""
+    master, slave = images["ours"]
+    slave = slave.copy()
+    behind = up_to(slave, 300)
+    slave.queues, slave.index = behind.queues, behind.index
+    master.save(tmp_path / "m")
+    slave.save(tmp_path / "s")
+    assert found_in(tmp_path / "m", tmp_path / "s") == []
+
+
+def test_java_s_log_with_the_queues_that_our_slave_builds(java: Path, tmp_path: Path) -> None:
+    """Replication copies the bytes, so this is what our slave of a Java master has."""
+    write_our_slave(java, tmp_path, LEVELS_OF_JAVA)
+    assert sorted((tmp_path / "consumequeue").iterdir())
+    assert len(list((tmp_path / "index").iterdir())) == 3
+    assert found_in(java, tmp_path) == []
 
 
 def test_a_topic_that_was_deleted(java: Path, tmp_path: Path) -> None:
