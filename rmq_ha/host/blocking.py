@@ -302,5 +302,6 @@ def _context(keys: Mapping[str, str], use_tls: bool) -> _Tls | None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.check_hostname = True
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"the TLS files of this client: {error}") from None
+        files = ", ".join(filter(None, (certificate, key, trust)))
+        raise ConfigurationError(f"the TLS files of this client ({files}): {error}") from None
     return _Tls(context, verifies)
