@@ -9,9 +9,11 @@ archive belongs to one Java and one Spark; Java itself refuses one that does not
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +25,8 @@ SWITCH = "RMQ_HA_CLASS_ARCHIVE"
 
 _SCHEME = "1"
 _KEPT = 2
+_ROOM = 1 << 30
+_TRY_AGAIN_SECONDS = 7 * 24 * 3600
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
 
@@ -41,6 +45,25 @@ class Archive(NamedTuple):
         if not self.path.is_file():
             return _QUIET
         return (*_QUIET, "-Xshare:auto", f"-XX:SharedArchiveFile={self.path}")
+
+    @property
+    def failed(self) -> Path:
+        """This file says that it could not be made."""
+        return self.path.with_suffix(".failed")
+
+    def is_worth_making(self) -> bool:
+        """There is none, there is room for one, and the last try did not fail this week."""
+        if self.path.is_file():
+            return False
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if shutil.disk_usage(self.path.parent).free < _ROOM:
+                return False
+            return time.time() - self.failed.stat().st_mtime > _TRY_AGAIN_SECONDS
+        except FileNotFoundError:
+            return os.access(self.path.parent, os.W_OK)
+        except OSError:
+            return False
 
 
 def archive_of(java: Java, jars: Sequence[str], cache: Path) -> Archive:
@@ -135,6 +158,6 @@ def make(
 def tidy(directory: Path) -> None:
     """Keep the newest two archives (about 170 MB each), and nothing unfinished."""
     archives = sorted(directory.glob("java*.jsa"), key=lambda path: path.stat().st_mtime)
-    for old in [*archives[:-_KEPT], *directory.glob(".making-*")]:
+    for old in [*archives[:-_KEPT], *directory.glob(".making-*"), *directory.glob("*.failed")]:
         with contextlib.suppress(OSError):
             old.unlink()

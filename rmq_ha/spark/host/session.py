@@ -88,8 +88,9 @@ class Session:
 
     def start_sooner_next_time(self) -> None:
         """Have an archive of Spark's classes made in the background if there is none."""
-        missing = self._archive is not None and not self._archive.path.is_file()
-        if missing and class_archive.may_make():
+        if self._archive is None or not class_archive.may_make():
+            return
+        if self._archive.is_worth_making():
             class_archive.make_in_background()
 
     def _start(self, quick: bool, verbose: bool) -> gateway.Starting | None:

@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from pyspark import SparkContext
 
 from rmq_ha.spark.host import class_archive, gateway
 from rmq_ha.spark.host.class_archive import SWITCH
-from rmq_ha.spark.host.java import cache_directory, find_java
+from rmq_ha.spark.host.java import Java, cache_directory, find_java
 from rmq_ha.spark.host.session import spark_home, start_session
 
 
 def main() -> int:
     """
-    Run what jobs run, note the classes, write the archive.
+    Make the archive if nobody else does.
 
     :returns: 0 if there is an archive now.
     """
@@ -32,12 +33,22 @@ def main() -> int:
     with class_archive.alone(archive) as alone:
         if not alone:
             return 1
-        with tempfile.TemporaryDirectory(prefix="rmq-ha-") as scratch:
-            classes = Path(scratch) / "classes.lst"
-            if not run_something(classes, Path(scratch)):
-                return 1
-            made = class_archive.make(java, archive, classes, gateway.LAUNCHER_OPTIONS, jars)
-            return 0 if made else 1
+        try:
+            made = train(java, archive, jars)
+        except Exception:
+            made = False
+        if not made:
+            archive.failed.touch()
+    return 0 if made else 1
+
+
+def train(java: Java, archive: class_archive.Archive, jars: Sequence[str]) -> bool:
+    """Run what jobs run, and keep its classes."""
+    with tempfile.TemporaryDirectory(prefix="rmq-ha-") as scratch:
+        classes = Path(scratch) / "classes.lst"
+        if not run_something(classes, Path(scratch)):
+            return False
+        return class_archive.make(java, archive, classes, gateway.LAUNCHER_OPTIONS, jars)
 
 
 def run_something(classes: Path, scratch: Path) -> bool:
@@ -51,6 +62,7 @@ def run_something(classes: Path, scratch: Path) -> bool:
     spark = start_session(
         "rmq-ha training",
         master="local[1]",
+        driver_memory="512m",
         conf={"spark.driver.extraJavaOptions": f"-XX:DumpLoadedClassList={classes}"},
         quick=True,
     )

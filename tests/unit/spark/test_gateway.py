@@ -1,0 +1,91 @@
+"""Starting Spark's JVM: what is said when it does not come up."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmq_ha.spark.host.gateway import (
+    GatewayFailed,
+    Wanted,
+    command_of,
+    environ_for,
+    finish,
+    give_up,
+    jars_of,
+    start,
+)
+from rmq_ha.spark.host.java import Java
+
+ANSWERS = """
+import os, struct, sys
+path = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
+with open(path + ".new", "wb") as file:
+    file.write(struct.pack(">ii", 4321, 6) + b"secret")
+os.rename(path + ".new", path)
+sys.stdin.read()
+"""
+
+
+def java(tmp_path: Path, has_vector: bool = True) -> Java:
+    return Java(tmp_path / "java", 21, has_vector, "PATH", "")
+
+
+def test_it_says_where_it_listens_and_ends_when_we_let_go() -> None:
+    starting = start([sys.executable, "-c", ANSWERS], os.environ)
+    gateway = finish(starting)
+    assert (gateway.port, gateway.secret) == (4321, "secret")
+    assert not starting.directory.exists()
+    assert gateway.process.stdin is not None
+    gateway.process.stdin.close()
+    assert gateway.process.wait(30) == 0
+
+
+def test_one_that_ends_at_once_is_an_error() -> None:
+    starting = start([sys.executable, "-c", "import sys; sys.exit(7)"], os.environ)
+    with pytest.raises(GatewayFailed, match="ended with 7 while it started"):
+        finish(starting)
+    assert not starting.directory.exists()
+
+
+def test_one_that_nobody_needs_is_ended() -> None:
+    starting = start([sys.executable, "-c", "import time; time.sleep(100)"], os.environ)
+    give_up(starting)
+    assert starting.process.returncode is not None
+    assert not starting.directory.exists()
+
+
+def test_sparks_logging_jar_comes_first_and_the_rest_in_order(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    for name in ("zeta.jar", "slf4j-api-2.0.17.jar", "alpha.jar", "notes.txt"):
+        (tmp_path / "jars" / name).touch()
+    assert [os.path.basename(jar) for jar in jars_of(tmp_path)] == [
+        "slf4j-api-2.0.17.jar",
+        "alpha.jar",
+        "zeta.jar",
+    ]
+
+
+def test_what_the_user_put_before_the_jars_stays_there(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark.jar").touch()
+    wanted = Wanted("2g", ["-Da=b"], ["/conf"], {"spark.x": "y z"})
+    command = command_of(java(tmp_path), tmp_path, wanted)
+    assert command[:2] == [str(tmp_path / "java" / "bin" / "java"), "-Xmx2g"]
+    assert command[command.index("-cp") + 1] == f"/conf:{tmp_path / 'jars' / 'spark.jar'}"
+    assert command[-4:] == [
+        *("org.apache.spark.deploy.SparkSubmit", "--conf", "spark.x=y z", "pyspark-shell")
+    ]
+
+
+def test_only_executors_need_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that knows Spark's home would take pyspark from a zip, and compile it each time."""
+    monkeypatch.setenv("SPARK_HOME", "/spark")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    local = environ_for(java(tmp_path), tmp_path, tmp_path, "local[2]")
+    assert "SPARK_HOME" not in local
+    assert local["SPARK_LOCAL_IP"] == "127.0.0.1"
+    cluster = environ_for(java(tmp_path), tmp_path, tmp_path, "local-cluster[1,1,1024]")
+    assert cluster["SPARK_HOME"] == str(tmp_path)
+    assert cluster["JAVA_HOME"] == str(tmp_path / "java")
