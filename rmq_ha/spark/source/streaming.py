@@ -91,7 +91,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = list(columns)
         self._until: Offsets | None = None
-        self._first_batch_is_open = False
+        self._begun: dict[str, Any] | None = None
         self._last_batch_ms = 0
         self._reported: Offsets = {}
         self._kept: Offsets = {}
@@ -100,8 +100,8 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins; what the options say about that counts only here."""
-        self._first_batch_is_open = True
-        return to_json(Planner(current(self._queues), self._options).starts())
+        self._begun = to_json(Planner(current(self._queues), self._options).starts())
+        return self._begun
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark knows one limit at a time; the others are looked up in the options."""
@@ -129,10 +129,9 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = look(self._queues, self._options.subscription)
         self._reported = {queue: ends.max_offset for queue, ends in found.items()}
         end, sizes = self._news(begin, found)
-        if self._first_batch_is_open:
-            self._first_batch_is_open = False
-            if not self._start_is_known():
-                return start
+        begun, self._begun = self._begun, None
+        if begun == start and not self._start_is_known():
+            return start
         if not isinstance(limit, ReadAllAvailable):
             sizes = self._limited(end, sizes, limit)
         for queue, size in sizes.items():
