@@ -151,6 +151,16 @@ def test_a_wheel_brings_no_cache_and_no_package_file(wheel_environment: Environm
     assert "twisted/plugins/rmqha.py," in names
     assert "dropin.cache" not in names
     assert "twisted/plugins/__init__.py" not in names
+
+
+def test_a_wheel_brings_what_spark_looks_for(wheel_environment: Environment) -> None:
+    """A module at the top, by which `format("rocketmq")` is found, and files that are no Python."""
+    names = (wheel_environment.site / "rmq_ha-0.1.0.dist-info" / "RECORD").read_text()
+    assert "pyspark_rocketmq.py," in names.splitlines()[0] or "\npyspark_rocketmq.py," in names
+    assert "rmq_ha/spark/host/log4j2.properties," in names
+    assert "rmq_ha/spark/report/report.html.jinja," in names
+    done = run(wheel_environment.directory / "bin" / "rmqha-spark", "--help")
+    assert (done.returncode, "verify-offsets" in done.stdout) == (0, True), done.stderr
     assert "twisted/__init__.py" not in names
 
 
