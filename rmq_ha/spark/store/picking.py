@@ -1,13 +1,13 @@
 """Records read one by one, from where a queue says that they are."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rmq_ha.spark.host.files import Files
+from rmq_ha.spark.log.bodies import joined
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.shape import Ints, as_bytes, fields, shape_of
+from rmq_ha.spark.log.shape import Bytes, Ints, fields, shape_of
 from rmq_ha.spark.store.log_files import LogFile
 from rmq_ha.spark.store.scanning import WINDOW, window_of
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
@@ -25,39 +25,45 @@ def pick_records(
 
     :param stop: what ends behind it is not there.
     """
-    parts: list[Any] = [b""] * len(offsets)
-    usable = (sizes >= RECORD_OVERHEAD) & (sizes <= MAX_RECORD_SIZE) & (offsets + sizes <= stop)
-    order = np.flatnonzero(usable)
-    order = order[np.argsort(offsets[order], kind="stable")]
-    starts, ends = offsets.tolist(), (offsets + sizes).tolist()
-    waiting = order.tolist()[::-1]
-    for file in row:
-        while waiting and starts[waiting[-1]] < file.end:
-            run = [waiting.pop()]
-            low, high = starts[run[0]], ends[run[0]]
-            if low < file.base or high > file.end:
-                continue
-            while waiting:
-                start, end = starts[waiting[-1]], ends[waiting[-1]]
-                if start > high + _NEAR or end > min(low + WINDOW, file.end):
-                    break
-                run.append(waiting.pop())
-                high = max(high, end)
-            buffer = window_of(files, file.path, low - file.base, high - low)
-            for index in run:
-                parts[index] = buffer[starts[index] - low : ends[index] - low]
-    return _sound(parts, offsets, sizes)
+    numbers = np.searchsorted([file.base for file in row], offsets, "right") - 1
+    limits = np.minimum([file.end for file in row], stop)[numbers]
+    there = (sizes >= RECORD_OVERHEAD) & (sizes <= MAX_RECORD_SIZE) & (numbers >= 0)
+    there &= sizes <= limits - offsets
+    offsets, sizes, numbers = offsets[there], sizes[there], numbers[there]
+    order = np.argsort(offsets, kind="stable")
+    starts = offsets[order]
+    parts = [
+        joined(
+            window_of(files, row[number].path, low - row[number].base, high - low),
+            starts[run] - low,
+            starts[run] + sizes[order[run]] - low,
+        )
+        for run, number, low, high in _runs(starts, sizes[order], numbers[order])
+    ]
+    data = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.cumsum(sizes[order]) - sizes[order]
+    return _sound(data, positions, offsets, sizes)
 
 
-def _sound(parts: list[Any], offsets: Ints, sizes: Ints) -> Records:
-    there = np.fromiter((len(part) for part in parts), np.int64, len(parts)) == sizes
-    there &= sizes >= RECORD_OVERHEAD
-    buffer = b"".join(part for part, is_there in zip(parts, there, strict=True) if is_there)
-    offsets, sizes = offsets[there], sizes[there]
-    positions = np.cumsum(sizes) - sizes
-    data = as_bytes(buffer)
+def _runs(starts: Ints, sizes: Ints, numbers: Ints) -> Iterator[tuple[slice, int, int, int]]:
+    """Which records are fetched together: them, their file, and from where to where."""
+    ends = np.maximum.accumulate(starts + sizes)
+    is_cut = (starts[1:] > ends[:-1] + _NEAR) | (numbers[1:] != numbers[:-1])
+    cuts = np.append(np.flatnonzero(is_cut) + 1, len(starts))
+    first = 0
+    while first < len(starts):
+        last = int(cuts[np.searchsorted(cuts, first, "right")])
+        low = int(starts[first])
+        last = max(first + 1, min(last, int(np.searchsorted(ends, low + WINDOW, "right"))))
+        yield slice(first, last), int(numbers[first]), low, int(ends[last - 1])
+        first = last
+
+
+def _sound(data: Bytes, positions: Ints, offsets: Ints, sizes: Ints) -> Records:
     good = fields(data, positions, ">i4") == sizes
     good &= fields(data, positions + 4, ">u4") == MESSAGE_MAGIC
     good &= fields(data, positions + 28, ">i8") == offsets
-    good &= shape_of(data, positions, sizes).fits
-    return Records(buffer, 0, positions[good])
+    shape = shape_of(data, positions, sizes)
+    good &= shape.fits
+    return Records(data, 0, positions[good], shape.of(good))

@@ -367,3 +367,28 @@ def test_a_log_that_grows_is_read_up_to_a_whole_record(tmp_path: Path) -> None:
         seen.append(len(found))
     writer.join()
     assert seen[-1] == len(log.places)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_only_what_is_really_there_is_picked(log: Log, draw: st.DataObject) -> None:
+    """In the order asked for, twice if asked twice; wrong places and sizes are left out."""
+    if not list(log.directory.iterdir()):
+        log.write()
+    store = open_store(str(log.root))
+    sizes = {
+        place: size
+        for split in store.splits()
+        for one in scan(store, split)
+        for place, size in zip(one.physical_offset.tolist(), one.sizes.tolist(), strict=True)
+    }
+    right = st.sampled_from(sorted(sizes.items()))
+    wrong = st.tuples(st.integers(-10, 1 << 15), st.integers(-10, 5000))
+    far = st.tuples(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 31), (1 << 31) - 1))
+    asked = draw.draw(st.lists(st.one_of(right, right, wrong, far), max_size=30))
+    found = store.read_records([place for place, _ in asked], [size for _, size in asked])
+    expected = [place for place, size in asked if sizes.get(place) == size]
+    assert found.physical_offset.tolist() == expected
+    assert found.crc_ok().all()
