@@ -149,6 +149,7 @@ def test_stores_of_java(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -
     past = tmp_path / "history"
     code, output = run(
         *("--master", master, "--slave", slave, "--out", out, "--repair", repair),
+        *("--history", f"snapshot:{past}", "--record"),
     )
     assert code == 1, output
     summary = json.loads((out / "summary.json").read_text())
@@ -172,7 +173,7 @@ def test_stores_of_java(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -
     (slave / "config" / "delayOffset.json").write_bytes((repair / "delayOffset.json").read_bytes())
     code, output = run("--master", master, "--slave", slave)
     assert code == 0, output
-    assert not past.exists()
+    assert [len(history.kept(str(past), role)) for role in ("master", "slave")] == [1, 1]
 
 
 def test_history(spark: Any, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 
 if TYPE_CHECKING:
+    from rmq_ha.spark.offsets.model import Snapshot
+
     _ParamType = click.ParamType[int]
 else:  # older ones cannot be subscripted
     _ParamType = click.ParamType
@@ -91,7 +93,7 @@ class Span(_ParamType):
     metavar="snapshot:DIR",
     help="Snapshots of these replicas, to look for rollbacks and jumps in the past.",
 )
-@click.option("--record", is_flag=True, help="Add what was seen to --history.")
+@click.option("--record", is_flag=True, help="Add what is seen to --history first.")
 @click.option(
     "--repair", metavar="DIR", help="Write a repair plan and merged tables there; nothing is done."
 )
@@ -126,20 +128,26 @@ def verify_offsets(
         if record and past is None:
             raise WrongUsage("--record adds to a history: name it with --history snapshot:DIR")
         pairings = seen(job, of_master, of_slaves, patience)
+        if record and past is not None:
+            from rmq_ha.spark.offsets.history import append
+
+            append(_as(pairings[0].masters[-1], "ASYNC_MASTER"), past)
+            for pairing in pairings:
+                append(_as(pairing.slave, "SLAVE"), past)
         result = verify(job.spark, pairings, Limits(max_lag, max_repeats), past)
         if repair is not None:
             from rmq_ha.spark.offsets.repair import save
 
             save(pairings, repair, max_lag)
             job.note(f"a repair plan is in {repair}; nothing was done")
-        if record and past is not None:
-            from rmq_ha.spark.offsets.history import append
-
-            for item in (pairings[-1].masters[-1], *(pairing.slave for pairing in pairings)):
-                append(item, past)
         return result
 
     run_job("verify-offsets", inputs, body, quick=True)
+
+
+def _as(taken: "Snapshot", role: str) -> "Snapshot":
+    """A store does not say what it is, but the command line did."""
+    return replace(taken, role=taken.role or role)
 
 
 def _directory(history: str | None) -> str | None:

@@ -12,7 +12,7 @@ from rmq_ha.spark.offsets.codes import MEANINGS
 from rmq_ha.spark.offsets.model import DELAY, OFFSET, Snapshot
 from rmq_ha.spark.offsets.pairing import Forecast, Pairing
 from rmq_ha.spark.offsets.repair import steps
-from rmq_ha.spark.offsets.report import Worst, sections_of
+from rmq_ha.spark.offsets.report import Worst, not_compared, sections_of
 from rmq_ha.spark.result import JobResult, Outcome
 
 _GROUPS = 200
@@ -62,7 +62,13 @@ def verify(
         findings=found,
         outcome=outcome,
         verdict=verdict,
-        numbers=_numbers(by_slave, worst, safe=verdict.startswith(_SAFE), past=past),
+        numbers={
+            "safe": verdict.startswith(_SAFE),
+            "slaves": {name: item._asdict() for name, item in by_slave.items()},
+            "worst": [item._asdict() for item in worst[:10]],
+            "notCompared": {item.slave.place: not_compared(item) for item in pairings},
+            "historyViolations": past,
+        },
         sections=sections_of(
             pairings, by_slave, worst, trend, [steps(item, limits.max_lag) for item in pairings]
         ),
@@ -195,17 +201,6 @@ def _worst_of(slave: str, worst: Sequence[Worst]) -> str:
     if first is None:
         return ""
     return f"; worst: group {first.group}, queue {first.queue_id} of {first.topic}"
-
-
-def _numbers(
-    by_slave: dict[str, Forecast], worst: Sequence[Worst], *, safe: bool, past: int
-) -> dict[str, Any]:
-    return {
-        "safe": safe,
-        "slaves": {name: item._asdict() for name, item in by_slave.items()},
-        "worst": [item._asdict() for item in worst[:10]],
-        "historyViolations": past,
-    }
 
 
 # What the replicas say of themselves

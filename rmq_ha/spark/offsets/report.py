@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rmq_ha.spark.offsets.history import Trend
+from rmq_ha.spark.offsets.model import NUMBERS, TEXTS
 from rmq_ha.spark.offsets.pairing import Pairing
 from rmq_ha.spark.offsets.repair import Step
 from rmq_ha.spark.result import Plot, Table
@@ -59,12 +60,21 @@ def _replicas(pairings: Sequence[Pairing]) -> Table:
         state = "at rest" if item.is_resting else "running"
         rows.append((what, item.place, item.broker, item.role, state, len(item.facts)))
     count = len(pairings[0].masters)
+    unknown = ", ".join(sorted({kind for pairing in pairings for kind in not_compared(pairing)}))
+    note = f"The slaves were held against {count} samples of the master around them."
+    if unknown:
+        note += f" Not compared, as one side does not tell: {unknown}."
     return Table(
         "Replicas",
         ("as", "place", "broker", "role", "state", "facts"),
         rows,
-        f"The slaves were held against {count} samples of the master around them.",
+        note,
     )
+
+
+def not_compared(pairing: Pairing) -> list[str]:
+    """Kinds of facts that one side does not tell."""
+    return sorted({*NUMBERS, *TEXTS} - pairing.kinds)
 
 
 def _forecast(by_slave: Mapping[str, Any]) -> Table:
