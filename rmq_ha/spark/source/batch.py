@@ -1,7 +1,7 @@
 """Batches: which partitions a read of messages has, and what each of them gives."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from warnings import warn
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -12,7 +12,7 @@ from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.keeping import kept
-from rmq_ha.spark.source.offline import FileWanted, OfflineQueues, Spans
+from rmq_ha.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
 from rmq_ha.spark.source.options import (
     MESSAGES,
     SourceOptions,
@@ -96,9 +96,10 @@ class MessagesReader(DataSourceReader):
         queues = queues_of(options)
         planner = Planner(queues, options)
         if isinstance(queues, OfflineQueues):
-            spans = _spans_for_files(queues, planner, options, limits)
-            if spans is not _BY_QUEUE:
-                return list(_splits(queues, options, limits, spans))
+            plan = _plan_files(queues, planner, options, limits)
+            if plan is not None:
+                _tell(planner)
+                return list(_splits(queues, options, limits, plan))
         ranges = planner.ranges(limits)
         _tell(planner)
         return [
@@ -147,42 +148,52 @@ def queues_of(options: SourceOptions) -> Queues:
     return LiveQueues(options)
 
 
-_BY_QUEUE: Spans = {("", -1): (0, 0)}
-"""Stands for: read no file, but queues."""
+class FilePlan(NamedTuple):
+    """
+    Which parts of files are read.
+
+    :ivar spans: the offsets that are wanted; None: all.
+    :ivar low: nothing that is wanted starts before this place of the log.
+    :ivar high: nor at this one or behind it.
+    """
+
+    spans: Spans | None = None
+    low: int = 0
+    high: int = END_OF_LOG
 
 
-def _spans_for_files(
+def _plan_files(
     queues: OfflineQueues, planner: Planner, options: SourceOptions, limits: Limits
-) -> Spans | None:
-    """What is wanted of files: None all offsets; `_BY_QUEUE` when files are not to be read."""
+) -> FilePlan | None:
+    """How files are read; None: queues are."""
     is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
     store = queues.store
     if not store.topics_on_disk() and store.max_offset() > store.min_offset():
         if is_whole and options.scan != "queues":
-            return None  # a log that was copied alone
+            return FilePlan()  # a log that was copied alone
         raise CannotDecide(
             f"{store.uri} has messages, but no consume queues (consumequeue/): copy them, or let a"
             " broker build them; or read with scan=files and without offsets or times"
         )
     if options.scan == "queues":
-        return _BY_QUEUE
+        return None
     if options.scan == "auto":
         if options.max_records is not None:
-            return _BY_QUEUE
+            return None
         is_everything = is_whole and options.subscription.is_everything and limits == Limits()
         if (
             not is_everything
             and _are_few(queues, planner.ranges(limits))
             and queues.reach_the_end()
         ):
-            return _BY_QUEUE
+            return None
     if not options.subscription.is_everything:
         queues.queues(options.subscription)  # a topic that is not there is an error
     if is_whole:
-        return None
+        return FilePlan()
     ranges = planner.ranges()
-    _tell(planner)
-    return {(each.queue.topic, each.queue.queue_id): (each.start, each.stop) for each in ranges}
+    spans = {(each.queue.topic, each.queue.queue_id): (each.start, each.stop) for each in ranges}
+    return FilePlan(spans, *queues.log_range(ranges))
 
 
 def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
@@ -195,19 +206,19 @@ def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
 
 
 def _splits(
-    queues: OfflineQueues, options: SourceOptions, limits: Limits, spans: Spans | None
+    queues: OfflineQueues, options: SourceOptions, limits: Limits, plan: FilePlan
 ) -> Iterator[SplitPartition]:
     store = queues.store
-    low, high = limits.log_offsets
-    start, stop = max(store.min_offset(), low), store.max_offset()
-    if not spans and spans is not None:
+    start = max(store.min_offset(), limits.log_offsets[0], plan.low)
+    high = min(store.max_offset(), limits.log_offsets[1], plan.high)
+    if start >= high:
         return
     size = options.split_size
     if options.min_partitions is not None:
-        size = max(1, min(size, -(-(stop - start) // options.min_partitions)))
-    for split in store.splits(size, start=start, stop=stop):
+        size = max(1, min(size, -(-(high - start) // options.min_partitions)))
+    for split in store.splits(size, start=start):
         if split.lo < high:
-            yield SplitPartition(split, spans)
+            yield SplitPartition(split, plan.spans)
 
 
 def _sound(queues: OfflineQueues, split: Split, options: SourceOptions) -> Iterator[Records]:
@@ -227,4 +238,3 @@ def _sound(queues: OfflineQueues, split: Split, options: SourceOptions) -> Itera
 def _tell(planner: Planner) -> None:
     for warning in planner.warnings:
         warn(f"failOnDataLoss=false: {warning}", stacklevel=2)
-    planner.warnings.clear()

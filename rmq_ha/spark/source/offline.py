@@ -22,7 +22,9 @@ from rmq_ha.store.format.consumequeue import UNIT_SIZE
 _SAMPLE = 64
 _TAIL = 1 << 20
 _INT = 0xFFFFFFFF
-_ALL = (0, (1 << 63) - 1)
+END_OF_LOG = (1 << 63) - 1
+"""Behind every place of any log, and every offset."""
+_ALL = (0, END_OF_LOG)
 _NONE = (0, 0)
 READ_BYTES = 16 << 20
 """Of records that a queue's read holds at once, about."""
@@ -90,6 +92,29 @@ class OfflineQueues:
                 is_hidden = bool(record.stored_sys_flag[0] & TRANSACTION_PREPARED)
                 return is_hidden or int(record.queue_offset[0]) < queue.max_offset
         return True
+
+    def log_range(self, ranges: Sequence[QueueRange]) -> tuple[int, int]:
+        """
+        Where in the log the records of ranges start, [from, to), by the first and the last of each
+        queue; all of the log if one of these is not where its queue says.
+        """
+        units: list[tuple[int, int]] = []
+        wanted: list[tuple[int, int]] = []
+        for queue_id, start, stop in ranges:
+            queue = queue_on_disk(self.store, queue_id)
+            for at in (start, stop - 1):
+                found = queue.units(at, at + 1)
+                units += [(int(unit["offset"]), int(unit["size"])) for unit in found]
+                wanted.append((queue_id.queue_id, at))
+        if not units or len(units) != len(wanted):
+            return _ALL if wanted else _NONE
+        offsets, sizes = np.array(units, np.int64).T
+        row = self.store.log_files()
+        records = pick_records(self.store.files, row, offsets, sizes, row[-1].end)
+        ids, places = records.queue_id.tolist(), records.queue_offset.tolist()
+        if list(zip(ids, places, strict=True)) != wanted:
+            return _ALL
+        return int(offsets.min()), int(offsets.max()) + 1
 
     def mean_size(self, wanted: QueueRange) -> float:
         """Bytes of a record of a range, by some of them; 0 if there are none."""

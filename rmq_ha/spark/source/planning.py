@@ -148,7 +148,8 @@ class Planner:
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise CannotDecide(what + _LOST)
-        self.warnings.append(what)
+        if what not in self.warnings:
+            self.warnings.append(what)
 
 
 def _number(boundary: Boundary, queue: QueueId) -> int:

@@ -178,6 +178,51 @@ def test_the_scan_is_chosen_by_how_much_is_wanted(store: Path, log: list[Row]) -
     assert kind([LessThan(("commitLogOffset",), middle)], scan="files", splitSize="8k")[1] <= 11
 
 
+def test_files_outside_of_the_wanted_offsets_are_not_read(
+    store: Path, tmp_path: Path, queued: list[Row]
+) -> None:
+    """Unless a queue is wrong about where its messages are."""
+    times = [int(row["storeTimestamp"].timestamp() * 1000) for row in queued]
+    given = {
+        "subscribe": "TopicA,TopicB",
+        "scan": "files",
+        "splitSize": "8k",
+        "startingTimestamp": str(times[60]),
+        "endingTimestamp": str(times[90]),
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    expected = [
+        row
+        for row, ms in zip(queued, times, strict=True)
+        if row["topic"] in ("TopicA", "TopicB") and times[60] <= ms < times[90]
+    ]
+    parts: list[Any] = []
+    found = read(store, parts=parts, **given)
+    assert [row for row in found if row["topic"] == "TopicB" and row["queueId"] == 1] == some(
+        [row for row in expected if row["topic"] == "TopicB" and row["queueId"] == 1]
+    )
+    assert len(parts) < 19
+    copy = shutil.copytree(store, tmp_path / "copy")
+    first = next(row for row in found if (row["topic"], row["queueId"]) == ("TopicB", 1))
+    file = copy / "consumequeue" / "TopicB" / "1" / ("0" * 20)
+    data = bytearray(file.read_bytes())
+    at = 20 * first["queueOffset"]
+    assert at < 800
+    data[at : at + 8] = (queued[150]["commitLogOffset"]).to_bytes(8, "big")
+    file.write_bytes(data)
+    span = '{"TopicB":{"1":%d}}'
+    by_offset = {
+        "assign": '{"TopicB":[1]}',
+        "scan": "files",
+        "startingOffsets": span % first["queueOffset"],
+        "endingOffsets": span % (first["queueOffset"] + 2),
+    }
+    assert [row["queueOffset"] for row in read(copy, **by_offset)] == [
+        first["queueOffset"],
+        first["queueOffset"] + 1,
+    ]
+
+
 def test_filters_that_were_pushed_down_hold(store: Path, queued: list[Row]) -> None:
     filters = [
         IsNotNull(("tags",)),
