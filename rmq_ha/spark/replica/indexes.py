@@ -22,6 +22,7 @@ MOST = 20
 """Findings of one kind in one stretch of the log, or one file."""
 _CHUNK = 1 << 20
 _HASH_BITS = 31
+_STEP = 1 << 13
 
 
 class Stretch(NamedTuple):
@@ -62,13 +63,19 @@ class Index:
         self.files = sorted(filled, key=lambda file: file.header.begin_physical_offset)
         self.begins = [file.header.begin_physical_offset for file in self.files]
         self.ends = [file.header.end_physical_offset for file in self.files]
+        self._rows: dict[tuple[int, int], int] = {}
 
     def stretch(self, low: int, high: int) -> Stretch:
         """The items that point into `[low, high)`."""
         parts: list[Stretch] = []
-        for file, begin, end in zip(self.files, self.begins, self.ends, strict=True):
-            if begin < high and end >= low:
-                parts.append(_items(file, _row_of(file, low), _row_of(file, high)))
+        known, self._rows = self._rows, {}
+        for number, file in enumerate(self.files):
+            if self.begins[number] < high and self.ends[number] >= low:
+                start = known.get((number, low))  # where the stretch before ended
+                if start is None:
+                    start = _row_of(file, low, 0)
+                stop = self._rows[number, high] = _row_of(file, high, start)
+                parts.append(_items(file, start, stop))
         if not parts:
             nothing = np.zeros(0, np.int64)
             return Stretch(nothing, nothing, nothing)
@@ -82,9 +89,14 @@ class Index:
         return found
 
 
-def _row_of(file: IndexFile, offset: int) -> int:
-    """The first row whose record is at an offset or behind; items are in the order of the log."""
-    low, high = 0, file.count
+def _row_of(file: IndexFile, offset: int, start: int) -> int:
+    """The first row from `start` on whose record is at an offset or behind it, in log order."""
+    low, step = start, _STEP
+    while low + step < file.count:
+        if int(file.entries(low + step, low + step + 1).physical_offset[0]) >= offset:
+            break
+        low, step = low + step, 2 * step
+    high = min(low + step, file.count)
     while low < high:
         middle = (low + high) // 2
         if int(file.entries(middle, middle + 1).physical_offset[0]) < offset:
@@ -116,9 +128,12 @@ def check_index(
     wanted = (offsets - low) << _HASH_BITS | hashes
     items = index.stretch(low, high)
     there = (items.offsets - low) << _HASH_BITS | items.hashes & 0x7FFFFFFF
+    found: list[Finding] = []
+    if np.array_equal(np.sort(wanted), np.sort(there)):
+        found += _late(facts, items, np.ones(len(there), np.bool_), side)
+        return Counts(len(wanted), 0, 0), found
     lost = ~np.isin(wanted, there)
     foreign = ~np.isin(there, wanted)
-    found: list[Finding] = []
     before = pending = 0
     if lost.any():
         missing = offsets[lost]

@@ -202,8 +202,10 @@ def _runs(flags: Flags) -> list[tuple[int, int]]:
 def _delays(
     levels: Ints, delays: Ints, delayed: Ints, offsets: Ints, wanted: Ints, mine: QueueRows
 ) -> list[Delay]:
+    found: list[Delay] = []
+    if not len(delayed):
+        return found
     pairs = np.stack((levels[delayed], delays[delayed]), axis=1)
-    found = []
     for level, delay in np.unique(pairs, axis=0).tolist():
         rows = delayed[(pairs == (level, delay)).all(axis=1)]
         first, last = int(rows[0]), int(rows[-1])
