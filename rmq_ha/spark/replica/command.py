@@ -7,7 +7,15 @@ import click
 
 from rmq_ha.spark.places import StorePlace, parse_place
 from rmq_ha.spark.replica.auditing import CHECKS
-from rmq_ha.spark.replica.settings import WINDOW, Settings, StoreAt
+from rmq_ha.spark.replica.settings import (
+    CRC32,
+    DIGEST_WINDOW,
+    KINDS,
+    PREFIX,
+    WINDOW,
+    Settings,
+    StoreAt,
+)
 from rmq_ha.spark.result import JobResult, WrongUsage
 from rmq_ha.spark.running import Job, job_options, run_job
 
@@ -58,7 +66,7 @@ class IndexSizes(_Pairs):
 
 @click.command("verify-replica")
 @click.argument("of_master", metavar="MASTER_STORE")
-@click.argument("of_slave", metavar="SLAVE_STORE")
+@click.argument("of_slave", metavar="SLAVE_STORE", required=False)
 @click.option(
     "--from",
     "start",
@@ -70,9 +78,23 @@ class IndexSizes(_Pairs):
 @click.option(
     "--window",
     type=Size(),
-    default=WINDOW,
-    show_default="16m",
-    help="Bytes that are read and compared at once.",
+    default=None,
+    help="Bytes that are read and compared at once, or for which one digest stands; default: 16m,"
+    " for digests 64k.",
+)
+@click.option(
+    "--digest",
+    type=click.Choice(["bytes", *KINDS]),
+    default="bytes",
+    show_default=True,
+    help="Of each window, for --digests; two stores are always compared byte by byte.",
+)
+@click.option(
+    "--digests",
+    "directory",
+    metavar="DIR",
+    help="Write the digests of one store there, as Parquet. Where the other store is, give"
+    " digests:DIR in the place of this one.",
 )
 @click.option(
     "--check",
@@ -97,9 +119,11 @@ class IndexSizes(_Pairs):
 @job_options
 def verify_replica(
     of_master: str,
-    of_slave: str,
+    of_slave: str | None,
     start: int,
-    window: int,
+    window: int | None,
+    digest: str,
+    directory: str | None,
     checks: tuple[str, ...],
     index_sizes: tuple[int, int] | None,
     master_commit_log: str | None,
@@ -112,22 +136,59 @@ def verify_replica(
     store's queues and index with its own log. Brokers may run meanwhile. Nothing is changed.
     """
 
+    stores = [
+        StoreAt(text, log)
+        for text, log in ((of_master, master_commit_log), (of_slave, slave_commit_log))
+        if text is not None
+    ]
+
     def body(job: Job) -> JobResult:
         from rmq_ha.spark.replica.job import verify
 
-        if window < _LEAST_WINDOW:
+        if window is not None and window < _LEAST_WINDOW:
             raise WrongUsage(f"--window {window}: at least 4k")
+        if directory is not None or PREFIX in f"{of_master[:8]} {(of_slave or '')[:8]}":
+            kind = CRC32 if digest == "bytes" else digest
+            return _digests(job, stores, directory, window or DIGEST_WINDOW, kind, start)
+        if of_slave is None:
+            raise WrongUsage("give a second store, or --digests DIR to write those of one")
         settings = Settings(
             StoreAt(_store(of_master), master_commit_log),
             StoreAt(_store(of_slave), slave_commit_log),
             start,
-            window,
+            window or WINDOW,
             checks=frozenset(checks or CHECKS) - {"bytes"},
             index_sizes=index_sizes,
         )
         return verify(job, settings)
 
-    run_job("verify-replica", {"master": of_master, "slave": of_slave}, body)
+    # Java has little to do here, the workers all: time to optimise it would be taken from them.
+    inputs = {"master": of_master, "slave": of_slave or ""}
+    run_job("verify-replica", inputs, body, quick=True)
+
+
+def _digests(
+    job: Job, stores: list[StoreAt], directory: str | None, window: int, kind: str, start: int
+) -> JobResult:
+    from rmq_ha.spark.replica.digests import compare_digests, write_digests
+
+    given = [at.uri.startswith(PREFIX) for at in stores]
+    if directory is not None:
+        if len(stores) != 1 or any(given):
+            raise WrongUsage("--digests DIR writes the digests of one store: give just that")
+        at = stores[0]._replace(uri=_store(stores[0].uri))
+        return write_digests(job.spark, at, directory, window, kind, start)
+    if sorted(given) != [False, True]:
+        raise WrongUsage(f"give one store and one {PREFIX}DIR, in the order master, slave")
+    theirs = given.index(True)
+    at = stores[1 - theirs]
+    return compare_digests(
+        job.spark,
+        at._replace(uri=_store(at.uri)),
+        stores[theirs].uri.removeprefix(PREFIX),
+        is_master=theirs == 1,
+        start=start,
+    )
 
 
 def _store(text: str) -> str:

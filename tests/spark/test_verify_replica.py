@@ -1,0 +1,111 @@
+"""The command verify-replica: verdicts, exit codes, what it writes, and digests."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from golden_stores import java_store
+from planting import replica
+from replica_kit import LEVELS_OF_JAVA, image_of
+
+from rmq_ha.spark.cli import main
+
+BODY = 465 + 300
+"""A byte of the second record's body."""
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A store that Java wrote, and its copy with one bit of one body changed."""
+    folder = tmp_path_factory.mktemp("stores")
+    java = java_store("clean", folder)
+    image = image_of(java, LEVELS_OF_JAVA)
+    image.log[BODY] ^= 4
+    image.save(folder / "s")
+    return java, folder / "s"
+
+
+def run(*arguments: Any) -> tuple[int, list[str]]:
+    """The command, in this process: it uses the session that is there."""
+    done = CliRunner().invoke(main, ["verify-replica", "--quiet", *map(str, arguments)])
+    return done.exit_code, done.output.splitlines()
+
+
+def test_a_difference(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -> None:
+    """Located to the byte, with both values; exit code 1; findings, summary and report."""
+    out = tmp_path / "out"
+    code, lines = run(*stores, "--out", out, "--index-sizes", "50,150")
+    assert code == 1
+    assert lines[-1].startswith(
+        "replica differs over [0, 148251): first at 465, message "
+        "FD0000000000000000000000000000022FC35FFD2B276894C6A80001 (topic TopicB, queue 1, offset 0,"
+        " LOG_DIFFERS): master body byte "
+    )
+    rows = {row["code"]: row for row in pq.read_table(out / "findings").to_pylist()}
+    assert set(rows) == {"LOG_DIFFERS", "BODY_CRC"}
+    assert "the slave's body does not match its CRC" in rows["LOG_DIFFERS"]["detail"]
+    assert rows["BODY_CRC"]["broker"] == str(stores[1])
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["numbers"]["firstDifference"] == 465
+    assert summary["numbers"]["messages"] == {"master": 189, "slave": 189}
+    assert "Queues" in (out / "report.html").read_text()
+
+
+def test_a_killed_master_and_a_torn_slave(spark: Any, tmp_path: Path) -> None:
+    """What a start mends is a warning, and the rest is the same."""
+    killed, torn = (java_store(name, tmp_path / name) for name in ("killed", "torn"))
+    said = replica(spark, killed, torn)
+    assert [(one.severity, one.code, one.physical_offset) for one in said.findings] == [
+        ("INFO", "MASTER_AHEAD", 147840),
+        ("WARN", "TORN_TAIL", 147840),
+    ]
+    assert said.result.verdict == "replica identical over [0, 147840): 188 messages"
+    assert said.result.outcome == 0
+
+
+def test_only_bytes(spark: Any, stores: tuple[Path, Path]) -> None:
+    code, lines = run(*stores, "--check", "bytes", "--from", "1441")
+    assert (code, lines) == (0, ["replica identical over [1441, 148251): 146810 bytes"])
+
+
+def test_what_cannot_be_decided_and_what_makes_no_sense(
+    stores: tuple[Path, Path], tmp_path: Path
+) -> None:
+    java = stores[0]
+    code, lines = run(java, tmp_path / "nowhere")
+    assert (code, "no commit log" in lines[-1]) == (3, True)
+    code, lines = run(java, stores[1], "--from", 1 << 40)
+    assert (code, "nothing in common" in lines[-1]) == (3, True)
+    assert run(java, "broker://127.0.0.1:10911")[0] == 2
+    assert run(java)[0] == 2
+    assert run(*stores, "--window", "1k")[0] == 2
+    assert run(*stores, "--window", "many")[0] == 2
+    assert run(*stores, "--index-sizes", "0")[0] == 2
+    assert run(*stores, "--digests", tmp_path)[0] == 2
+    assert run("digests:a", "digests:b")[0] == 2
+
+
+def test_digests(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -> None:
+    """Written where one store is, compared where the other one is; in either role."""
+    java, slave = stores
+    directory = tmp_path / "digests"
+    code, lines = run(java, "--digests", directory, "--window", "4k", "--digest", "sha256")
+    assert code == 0, lines
+    code, lines = run(java, f"digests:{directory}")
+    assert (code, lines[-1]) == (0, "replica identical over [0, 148251): 148251 bytes")
+    code, lines = run(f"digests:{directory}", slave)
+    assert code == 1
+    assert lines[-1].startswith("replica differs over [0, 148251): first at 0, message FD0000")
+    assert "DIGEST_DIFFERS): master sha256:" in lines[-1]
+    code, lines = run(slave, f"digests:{directory}", "--from", 8192)
+    assert (code, lines[-1]) == (0, "replica identical over [8192, 148251): 140059 bytes")
+    code, lines = run(java, f"digests:{tmp_path / 'none'}")
+    assert (code, "holds no digests" in lines[-1]) == (3, True)
