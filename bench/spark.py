@@ -14,6 +14,7 @@ import argparse
 import datetime
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -371,6 +372,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "spark.md")
     options = parser.parse_args()
+    # What is under way ends, and the stores are deleted, when somebody ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("spark: ended"))
     head = machine()
     failed = []
     with scratch(options.work) as directory:

@@ -115,7 +115,10 @@ class Failed(Exception):
 def child(function: str, *arguments: Any, timeout: float = 600) -> Any:
     """Run a function of `TASKS` in a process of its own; what it returns."""
     command = [sys.executable, __file__, function, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as expired:
+        raise Failed(f"{function}: not within {timeout} s: {expired.stderr!r:.3000}") from None
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         raise Failed(f"{function}: exit {done.returncode}\n{done.stderr[-3000:]}")
@@ -135,7 +138,8 @@ def job(
         out, error = process.communicate(timeout=timeout)
     finally:
         if process.poll() is None:
-            process.kill()
+            for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+                one.kill()
         load = watch.end()
     if process.returncode not in expected:
         raise Failed(
