@@ -4,6 +4,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ DEFAULT_MEMORY = "1g"
 """Of the driver: no job needs more, however large the store."""
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
+# A shell, which is what Spark takes us for, would show a bar of its own.
+_NO_BAR = {"spark.ui.showConsoleProgress": "false"}
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # A small job ends before the second compiler and a second thread that collects garbage pay.
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -63,6 +67,7 @@ class Session:
         """
         if self._starting is not None:
             starting, self._starting = self._starting, None
+            _import_meanwhile()
             _connect(starting)
         elif SparkContext._gateway is None:
             _launch(self._given)
@@ -224,8 +229,13 @@ def cores_of(master: str) -> int:
 
 def _launch(given: Mapping[str, str]) -> None:
     """In Spark's own way, or the JVM that spark-submit has started."""
+    options = given.get("spark.driver.extraJavaOptions", "")
     conf = SparkConf(loadDefaults=False)
-    for key, value in given.items():
+    for key, value in {
+        **_NO_BAR,
+        **given,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {options}",
+    }.items():
         conf.set(key, value)
     SparkContext._ensure_initialized(conf=conf)
 
@@ -256,10 +266,15 @@ def _begin(
     options += gateway.options_of(given.get("spark.driver.extraJavaOptions", ""))
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
     class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))
-    # A shell (which is what Spark takes this for) would show a bar of its own.
-    conf = {"spark.ui.showConsoleProgress": "false", **given}
-    wanted = gateway.Wanted(given["spark.driver.memory"], options, class_path, conf)
+    wanted = gateway.Wanted(given["spark.driver.memory"], options, class_path, {**_NO_BAR, **given})
     return gateway.start(gateway.command_of(java, home, wanted), environ)
+
+
+def _import_meanwhile() -> None:
+    """What the first calls need: half a second while we wait for Java anyway."""
+    for name in ("pyspark.testing.utils", "pyspark.sql.classic.dataframe", "pyarrow.parquet"):
+        with suppress(ImportError):
+            import_module(name)
 
 
 def _connect(starting: gateway.Starting) -> None:
