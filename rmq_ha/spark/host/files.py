@@ -7,8 +7,6 @@ A place is a path, `file://...`, any URI that pyarrow opens (`s3://`, `gs://`, `
 
 import mmap
 import os
-import time
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -212,12 +210,6 @@ def files_of(place: str) -> tuple[Files, str]:
     return ArrowFiles(place), path.rstrip("/")
 
 
-def window(path: str, offset: int, length: int) -> Any:
-    """Bytes of one file of any place; mapped when it is local."""
-    files, inner = files_of(path)
-    return files.window(inner, offset, length)
-
-
 def listing(place: str) -> list[Entry]:
     """What a directory of any place holds; empty when there is none."""
     files, path = files_of(place)
@@ -252,25 +244,6 @@ def write_atomic(path: str, data: bytes) -> None:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-
-
-def now_ms() -> int:
-    """The time, ms since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-def walk_files(place: str) -> Iterator[tuple[str, int]]:
-    """Path below the place, and size, of every file there."""
-    files, root = files_of(place)
-    waiting = [""]
-    while waiting:
-        below = waiting.pop()
-        for entry in files.list(f"{root}/{below}".rstrip("/")):
-            inner = f"{below}/{entry.name}".lstrip("/")
-            if entry.is_directory:
-                waiting.append(inner)
-            else:
-                yield inner, entry.size
 
 
 def stage(spark: Any, uri: str) -> str:

@@ -23,7 +23,6 @@ from rmq_ha.spark.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_o
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.wire.bodies import (
-    GroupTable,
     TopicTable,
     decode_delay_offsets,
     decode_group_table,
@@ -145,7 +144,7 @@ class StoreDirectory:
 
         :raises CannotDecide: a file is missing in it.
         """
-        bounds = LogBounds(self.min_offset(), self.max_offset(), self.store_time_of)
+        bounds = LogBounds(self.min_offset(), self.max_offset())
         return self._queue(topic, queue_id, bounds)
 
     def _queue(self, topic: str, queue_id: int, log: LogBounds | None) -> Queue:
@@ -158,10 +157,6 @@ class StoreDirectory:
             RowFile(f"{directory}/{entry.name}", int(entry.name), entry.size)
             for entry in numbered(self.files.list(directory))
         ]
-
-    def queue_offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The offset of the message that was stored nearest to a time, as the broker answers."""
-        return self.queue(topic, queue_id).nearest_offset(timestamp_ms)
 
     def read_records(self, offsets: Any, sizes: Any) -> Records:
         """
@@ -245,21 +240,6 @@ class StoreDirectory:
         """`topics.json`."""
         data = self.config("topics.json")
         return None if data is None else decode_topic_table(data)
-
-    def groups(self) -> GroupTable | None:
-        """`subscriptionGroup.json`."""
-        data = self.config("subscriptionGroup.json")
-        return None if data is None else decode_group_table(data)
-
-    def consumer_offsets(self) -> dict[str, dict[int, int]] | None:
-        """`consumerOffset.json`: `topic@group` to queue id to offset."""
-        data = self.config("consumerOffset.json")
-        return None if data is None else decode_offset_table(data)
-
-    def delay_offsets(self) -> dict[int, int] | None:
-        """`delayOffset.json`: delay level to offset."""
-        data = self.config("delayOffset.json")
-        return None if data is None else decode_delay_offsets(data)
 
     def checkpoint(self) -> CheckpointTimes:
         """The checkpoint; zeros when there is none."""

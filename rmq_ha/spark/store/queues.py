@@ -1,10 +1,10 @@
 """Consume queues as they lie on the disk.
 
-Spec: store.md, sections 3.1 to 3.6 and 3.9.
+Spec: store.md, sections 3.1 to 3.6.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from rmq_ha.store.format.consumequeue import (
     is_extension_address,
 )
 from rmq_ha.store.format.consumequeue_ext import decode_extension, position_of
-from rmq_ha.store.queue_search import Bounds, first_from, nearest_in_time
+from rmq_ha.store.queue_search import first_from
 
 UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tagsCode", ">i8")])
 NATIVE_UNITS = UNITS.newbyteorder("=")
@@ -37,15 +37,10 @@ class RowFile(NamedTuple):
 
 
 class LogBounds(NamedTuple):
-    """
-    What a queue has to know of the log.
-
-    :ivar store_time_of: a record, by physical offset: ms; not positive if it is gone.
-    """
+    """What a queue has to know of the log."""
 
     min_offset: int
     max_offset: int
-    store_time_of: Callable[[int], int]
 
 
 class Queue:
@@ -151,34 +146,6 @@ class Queue:
             if found is not None:
                 codes[index] = found
         return codes
-
-    def nearest_offset(self, ms: int) -> int:
-        """The message that was stored nearest to a time, as the broker answers."""
-        if not self.row or self.max_offset <= self.row[0].base // UNIT_SIZE or self._log is None:
-            return self.min_offset
-        bounds = Bounds(
-            [file.base for file in self.row if file.base < self.max_offset * UNIT_SIZE],
-            self.row[0].size,
-            self.min_offset * UNIT_SIZE,
-            self.max_offset * UNIT_SIZE,
-        )
-        found = nearest_in_time(bounds, self._unit, ms, self._time_of, self._log.min_offset)
-        return found // UNIT_SIZE
-
-    def offset_from(self, ms: int) -> int | None:
-        """The first message that was stored at a time or later; None: there is none."""
-        low, high = self.min_offset, self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            offset, size, _ = self._unit(middle * UNIT_SIZE)
-            if size == FILLER_SIZE or self._time_of(offset, size) < ms:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < self.max_offset else None
-
-    def _time_of(self, physical_offset: int, size: int) -> int:
-        return 0 if self._log is None else self._log.store_time_of(physical_offset)
 
     def _unit(self, position: int) -> tuple[int, int, int]:
         start, data = self._chunk

@@ -37,6 +37,7 @@ from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.consumequeue import FILLER, UNIT
 from rmq_ha.store.format.index import IndexHeader, index_file_size, key_hash
 from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.wire.bodies import decode_offset_table
 
 NAMES = ("clean", "killed", "torn", "ext")
 HOST = Address.parse("10.1.2.3", 10911)
@@ -159,23 +160,6 @@ def test_records_are_read_where_queues_say(java: tuple[StoreDirectory, Any]) -> 
     assert len(missing) <= 1
 
 
-def test_times_are_looked_up_as_the_broker_does(stores: dict[str, Path]) -> None:
-    """Nearest, and the first one not older."""
-    store = open_store(str(stores["clean"]))
-    for topic, queue_id in store.topics_on_disk():
-        queue = store.queue(topic, queue_id)
-        units = queue.units(queue.min_offset, queue.max_offset)
-        times = store.read_records(units["offset"], units["size"]).store_timestamp.tolist()
-        for ms in {*times, times[0] - 5000, times[-1] + 5000, times[0] + 1, times[-1] - 1}:
-            nearest = store.queue_offset_at(topic, queue_id, ms)
-            assert abs(times[nearest] - ms) == min(abs(time - ms) for time in times)
-            later = [index for index, time in enumerate(times) if time >= ms]
-            assert queue.offset_from(ms) == (later[0] if later else None)
-    empty = store.queue("nowhere", 0)
-    assert (empty.min_offset, empty.max_offset, empty.nearest_offset(5)) == (0, 0, 0)
-    assert empty.offset_from(0) is None
-
-
 def test_index_files_lead_to_the_records(java: tuple[StoreDirectory, Any]) -> None:
     """The sizes are found out; chains from the slots lead where Java's lookups lead."""
     store, expected = java
@@ -225,18 +209,16 @@ def test_tables_checkpoint_and_abort(java: tuple[StoreDirectory, Any]) -> None:
     if "checkpointOnDiskBeforeOpen" in expected and "torn" not in store.root:
         assert list(store.checkpoint()) == expected["checkpointOnDiskBeforeOpen"]
     assert store.abort is any(name in store.root for name in ("killed", "torn"))
-    topics, groups, offsets = store.topics(), store.groups(), store.consumer_offsets()
+    topics = store.topics()
     if "ext" in store.root.rsplit("/", 1)[-1]:
         return
     assert topics is not None
     assert topics.topics["TopicA"].read_queue_nums == 4
-    assert groups is not None
-    assert "CG_fixture" in groups.groups
-    assert offsets is not None
-    assert offsets["TopicA@CG_fixture"]
-    delayed = store.delay_offsets()
-    assert delayed is not None
-    assert all(offset >= 0 for offset in delayed.values())
+    for name in ("subscriptionGroup.json", "consumerOffset.json"):
+        data = store.config(name)
+        assert data is not None
+        assert b"CG_fixture" in data
+    assert store.config("delayOffset.json") is not None
     assert store.notes == []
 
 
@@ -247,14 +229,19 @@ def test_a_damaged_table_is_read_from_its_backup(stores: dict[str, Path], tmp_pa
     config = tmp_path / "config"
     config.mkdir()
     path, backup = config / "consumerOffset.json", config / "consumerOffset.json.bak"
-    assert store.consumer_offsets() is None
+
+    def offsets() -> dict[str, dict[int, int]] | None:
+        data = store.config("consumerOffset.json")
+        return None if data is None else decode_offset_table(data)
+
+    assert offsets() is None
     backup.write_bytes(b'{"offsetTable":{"T@G":{0:7}}}')
-    assert store.consumer_offsets() == {"T@G": {0: 7}}
+    assert offsets() == {"T@G": {0: 7}}
     assert "is missing; read" in store.notes[-1]
     path.write_bytes(b"")
-    assert store.consumer_offsets() == {"T@G": {0: 7}}
+    assert offsets() == {"T@G": {0: 7}}
     path.write_bytes(b'{"offsetTable":{"T@G":{0:')
-    assert store.consumer_offsets() == {"T@G": {0: 7}}
+    assert offsets() == {"T@G": {0: 7}}
     assert "is damaged" in store.notes[-1]
     backup.write_bytes(b"[")
     with pytest.raises(CannotDecide, match="copy the file from another replica"):
@@ -285,10 +272,8 @@ def test_damaged_index_files_and_queues_never_hang(draw: st.DataObject) -> None:
                 continue
             assert len(index.entries().slot) == index.count < 40
         row = [RowFile(path, 0, len(data) // UNIT.size * UNIT.size)]
-        queue = Queue(LocalFiles(), "T", 0, row, row, LogBounds(0, 500, lambda _: 1))
+        queue = Queue(LocalFiles(), "T", 0, row, row, LogBounds(0, 500))
         assert 0 <= queue.min_offset <= queue.max_offset <= queue.written_offset <= 53
-        queue.nearest_offset(1)
-        queue.offset_from(1)
         units = queue.units(0, 100)
         assert len(queue.tags_codes(units)) == len(units)
 

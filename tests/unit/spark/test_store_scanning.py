@@ -229,7 +229,7 @@ def test_nothing_was_written(tmp_path: Path) -> None:
     assert (store.min_offset(), store.max_offset(), store.splits()) == (0, 0, [])
     assert store.topics_on_disk() == []
     assert store.index_files() == []
-    assert store.consumer_offsets() is None
+    assert store.config("consumerOffset.json") is None
 
 
 def test_a_file_that_is_missing_is_named(log: Log) -> None:
