@@ -183,10 +183,10 @@ def test_processes_that_are_killed_at_random_moments(
     to, random = tmp_path / "archive", Random(20)
     command = [
         sys.executable, "-c", "from rmq_ha.spark.cli import main; main()", "archive", str(store),
-        "--to", str(to), "--before", "now", "--run-messages", "20", "--spark-master", "local[2]",
+        "--to", str(to), "--before", "now", "--run-messages", "20", "--master", "local[2]",
     ]  # fmt: skip
     began = time.monotonic()
-    subprocess.run([*command[:-6], "--to", str(tmp_path / "timing"), "--before", "now"], check=True)
+    subprocess.run([*command[:5], "--to", str(tmp_path / "timing"), "--before", "now"], check=True)
     whole = time.monotonic() - began
     for _ in range(KILLS):
         process = subprocess.Popen(command, start_new_session=True)

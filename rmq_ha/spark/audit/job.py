@@ -12,7 +12,7 @@ from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.spark.audit import delivery, halves, keys, queues, tails, windows
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
 from rmq_ha.spark.audit.rules import ordinary
-from rmq_ha.spark.audit.shape import frame_of, kept
+from rmq_ha.spark.audit.shape import frame_of, frozen, kept
 from rmq_ha.spark.audit.stored import Wanted, op_marks, stored_rows
 from rmq_ha.spark.findings import Severity
 from rmq_ha.spark.places import Place, StorePlace
@@ -72,14 +72,15 @@ class _Audit:
         self._job = job
         self._asked = asked
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
-        self._rows = self._stored()
+        with job.progress("reading what is stored"):
+            self._rows = frozen(self._stored())
         self._produced = self._ledger(asked.produced, "sentAt")
         self._delivered = self._ledger(asked.delivered, "deliveredAt")
 
     def result(self) -> JobResult:
         """Read, judge, answer."""
         asked, job = self._asked, self._job
-        with job.progress("reading what is stored"):
+        with job.progress("counting"):
             sums = kept(windows.summed(self._rows, asked.window_ms))
             totals = _totals(sums)
         if not totals["stored"]:
@@ -127,8 +128,7 @@ class _Audit:
             None if asked.to_ms is None else asked.to_ms + asked.grace_ms,
             asked.options,
         )
-        rows = stored_rows(self._job.spark, asked.places, wanted)
-        return kept(rows)
+        return stored_rows(self._job.spark, asked.places, wanted)
 
     def _ledger(self, uri: str | None, time: str) -> Ledger | None:
         if uri is None:

@@ -113,6 +113,16 @@ def observed(ms: Column) -> Column:
     return F.timestamp_millis(ms)
 
 
+def frozen(frame: DataFrame) -> DataFrame:
+    """
+    The rows as they are now, on Spark's disks: every question after this sees the same.
+
+    Unlike `kept` it is not read from the source again when an executor is lost: the job fails then,
+    as the source may have moved. And rows are cheaper to write than columns.
+    """
+    return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+
 def kept(frame: DataFrame) -> DataFrame:
     """
     The same, computed once and kept on disk.

@@ -25,7 +25,6 @@ _COLUMNS = (
     "storeSize",
     "crcOk",
     "bodyCRC",
-    "reconsumeTimes",
 )
 
 
@@ -75,7 +74,7 @@ def stored_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) ->
 
     Columns: `brokerName` (never null), `topic`, `queueId`, `queueOffset`, `commitLogOffset`, `id`
     (null: it has none), `sysFlag`, `bornMs`, `storedMs`, `storeSize`, `crcOk`, `bodyCRC`,
-    `reconsumeTimes`, and `tags` if wanted.
+    and `tags` if wanted.
 
     :raises WrongUsage: messages cannot be read from a place.
     """
@@ -90,6 +89,8 @@ def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool)
         options["brokerName"] = place.uri
     # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
     id_column = "keys" if wanted.key == "keys" else "msgId"
+    if wanted.from_ms is not None or wanted.to_ms is not None:
+        options["pushDown"] = "true"
     names = [*_COLUMNS, id_column, "brokerName", *(["tags"] if wanted.tags else [])]
     frame = read(spark, options, names)
     if wanted.from_ms is not None:
@@ -109,7 +110,6 @@ def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool)
         "storeSize",
         "crcOk",
         "bodyCRC",
-        "reconsumeTimes",
         *(["tags"] if wanted.tags else []),
     )
 
