@@ -153,10 +153,12 @@ class _Verification:
                     tasks.append(Survey(len(tasks), side, (), number, low, one.high))
         return self._run("queues and index", self._work([0, 0]), tasks, run_survey)
 
-    def _run(self, label: str, work: Work, tasks: Sequence[Any], run: Any) -> DataFrame:
+    def _run(
+        self, label: str, work: Work, tasks: Sequence[Any], run: Any, parts: int = 0
+    ) -> DataFrame:
         """Run tasks; again those that found errors in a store that moves."""
         spark = self._job.spark
-        rows = self._kept(label, rows_of(spark, work, tasks, run))
+        rows = self._kept(label, rows_of(spark, work, tasks, run, parts))
         for _ in range(_AGAIN):
             if not any(one.store.abort for one in self._pair):
                 break
@@ -197,7 +199,8 @@ class _Verification:
         ranges = [(max(low, start), high) for low, high in self._ranges]
         tasks: list[Stretch] = plan(ranges, self._common, self._settings.split, bases)
         label = f"{self._common[1] - self._common[0]:,} bytes of both logs"
-        return self._run(label, work, tasks, run_stretch)
+        size = sum(task.high - task.low for task in tasks)
+        return self._run(label, work, tasks, run_stretch, size // self._settings.split)
 
     def _align(
         self, work: Work, shifts: Sequence[tuple[int, int]]
@@ -259,10 +262,10 @@ class _Verification:
         return self._run("entries in doubt", work, tasks, run_doubt)
 
     def _checkpoints(self) -> Iterator[Finding]:
-        for name, one in zip(self._names, self._pair, strict=True):
+        for side, (name, one) in enumerate(zip(self._names, self._pair, strict=True)):
             newest = one.log.newest_time()
             written = max(one.store.checkpoint())
-            if written > newest:
+            if written > newest and not (one.store.abort and self._moved_on(side)):
                 yield finding(
                     "CHECKPOINT_AHEAD",
                     broker=name,
