@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rmq_ha.spark.host import gateway
+from rmq_ha.spark.host.class_archive import archive_of
 from rmq_ha.spark.host.java import Java, find_java, home_for_spark
 from rmq_ha.spark.host.packing import write_zip
 from rmq_ha.spark.host.session import Session, cores_of, spark_home, start_session
@@ -169,9 +170,14 @@ def test_java_gets_what_sparks_own_launcher_would_give_it() -> None:
 def test_without_any_java_the_one_from_pypi_runs_a_job(
     job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
 ) -> None:
+    home = spark_home()
+    assert home is not None
+    archive = archive_of(packaged, gateway.jars_of(home), tmp_path / "cache" / "rmq-ha")
+    archive.path.parent.mkdir(parents=True)
+    archive.path.write_bytes(b"no archive of classes at all")
     out = tmp_path / "out"
     command = [sys.executable, job, store, "--master", "local[1]", "--strict", "--out", out]
-    done = run(command, without_java, tmp_path)
+    done = run(command, without_java | {"XDG_CACHE_HOME": str(tmp_path / "cache")}, tmp_path)
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[-1].startswith("187 messages")
     assert f"java {packaged.home}" in done.stderr

@@ -3,8 +3,9 @@
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,7 @@ class Session:
         self._spark: SparkSession | None = None
         self._is_ours = SparkContext._active_spark_context is None
         self._archive: class_archive.Archive | None = None
+        self._begin: Callable[[class_archive.Archive | None], gateway.Starting] | None = None
         self._starting: gateway.Starting | None = None
         if SparkContext._gateway is None and not is_submitted():
             self._starting = self._start(quick, verbose)
@@ -68,7 +70,7 @@ class Session:
         if self._starting is not None:
             starting, self._starting = self._starting, None
             _import_meanwhile()
-            _connect(starting)
+            self._connect(starting)
         elif SparkContext._gateway is None:
             _launch(self._given)
         settings = _settings(self._name, self._given)
@@ -98,6 +100,17 @@ class Session:
         if self._archive.is_worth_making():
             class_archive.make_in_background()
 
+    def _connect(self, starting: gateway.Starting) -> None:
+        try:
+            _connect(starting)
+        except gateway.GatewayFailed:
+            archive = self._archive
+            if self._begin is None or archive is None or not archive.path.is_file():
+                raise
+            # Java ignores an archive that does not fit; one that is torn may bring it down.
+            _connect(self._begin(None))
+            archive.path.unlink(missing_ok=True)
+
     def _start(self, quick: bool, verbose: bool) -> gateway.Starting | None:
         """Begin with Java if that is ours to do."""
         java = find_java()
@@ -114,7 +127,8 @@ class Session:
                 if quick:
                     # With room from the start, most small jobs never collect garbage.
                     options += [*_QUICK, f"-Xms{self._given['spark.driver.memory']}"]
-                return _begin(java, home, cache, self._given, self._archive, options)
+                self._begin = partial(_begin, java, home, cache, self._given, options)
+                return self._begin(self._archive)
         # A cluster's class path and credentials are the business of Spark's own scripts.
         os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
         return None
@@ -257,8 +271,8 @@ def _begin(
     home: Path,
     cache: Path,
     given: Mapping[str, str],
-    archive: class_archive.Archive | None,
     options: Sequence[str],
+    archive: class_archive.Archive | None,
 ) -> gateway.Starting:
     environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
     options = [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", *options]
