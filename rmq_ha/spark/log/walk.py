@@ -15,10 +15,21 @@ from zlib import crc32
 
 import numpy as np
 
+from rmq_ha.dledger.format import BLANK, HEADER, Header
 from rmq_ha.dledger.format import BLANK_MAGIC as ENTRY_BLANK
-from rmq_ha.dledger.format import HEADER, Header
+from rmq_ha.dledger.format import MAGIC as ENTRY_MAGIC
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
-from rmq_ha.spark.log.shape import Bytes, Flags, Ints, Shape, as_bytes, head_field, shape_of
+from rmq_ha.spark.log.shape import (
+    Bytes,
+    Flags,
+    Ints,
+    Shape,
+    as_bytes,
+    fields,
+    head_field,
+    shape_of,
+    windows,
+)
 from rmq_ha.store.format.commitlog import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -142,31 +153,49 @@ def _tail(buffer: Any, end: int) -> tuple[Tail, str, int]:
 
 
 def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
-    places, sizes, position, limit = [], [], start, len(buffer)
-    while position + ENTRY_HEADER_SIZE <= limit:
-        head = Header(*HEADER.unpack_from(buffer, position))
-        if not head.is_sound or head.pos != base + position or position + head.size > limit:
-            break
-        if _is_record(buffer, position + ENTRY_HEADER_SIZE, head.body_length):
-            places.append(position + ENTRY_HEADER_SIZE)
-            sizes.append(head.body_length)
-        position += head.size
-    at, lengths = np.array(places, np.int64), np.array(sizes, np.int64)
-    data = as_bytes(buffer)
+    places, end = _entry_chain(buffer, start)
+    data, entries = as_bytes(buffer), np.array(places, np.int64)
+    lengths = np.diff(entries, append=end) - ENTRY_HEADER_SIZE
+    heads = windows(data, entries, ENTRY_HEADER_SIZE)
+    sound: Flags = _numbers(heads, 24, ">i8") == entries + base
+    sound &= (_numbers(heads, 8, ">i8") >= 0) & (_numbers(heads, 16, ">i8") >= 0)
+    sound &= _numbers(heads, 44, ">i4") == lengths
+    if not sound.all():
+        count = int(sound.argmin())
+        end = int(entries[count])
+        entries, lengths = entries[:count], lengths[:count]
+    large = lengths >= RECORD_OVERHEAD
+    at, lengths = entries[large] + ENTRY_HEADER_SIZE, lengths[large]
+    good = fields(data, at, ">i4") == lengths
+    good &= fields(data, at + 4, ">u4") == MESSAGE_MAGIC
+    at, lengths = at[good], lengths[good]
     shape = shape_of(data, at, lengths)
-    good = shape.fits & (head_field(shape.heads, 28, ">i8") == at + base)
     # As the broker: an entry that holds no record of its own is left out, and so is the one
     # with which a leader begins its term.
+    good = shape.fits & (head_field(shape.heads, 28, ">i8") == at + base)
     good &= ~_are_of_topic(data, shape, _TERM_TOPIC)
-    tail = _entry_tail(buffer, base, position)
-    return Walk(at[good], lengths[good], position, *tail, shape.of(good))
+    return Walk(at[good], lengths[good], end, *_entry_tail(buffer, base, end), shape.of(good))
 
 
-def _is_record(buffer: Any, position: int, length: int) -> bool:
-    if length < RECORD_OVERHEAD:
-        return False
-    size, magic = _PREFIX(buffer, position)
-    return bool(magic == MESSAGE_MAGIC and size == length)
+def _entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
+    """The entries that magic and size make, and where they end."""
+    places: list[int] = []
+    found, prefix = places.append, BLANK.unpack_from
+    position, limit = start, len(buffer)
+    while position + ENTRY_HEADER_SIZE <= limit:
+        magic, size = prefix(buffer, position)
+        if magic != ENTRY_MAGIC or not ENTRY_HEADER_SIZE <= size <= MAX_ENTRY_SIZE:
+            break
+        if position + size > limit:
+            break
+        found(position)
+        position += size
+    return places, position
+
+
+def _numbers(heads: Bytes, at: int, dtype: str) -> Any:
+    kind = np.dtype(dtype)
+    return heads[:, at : at + kind.itemsize].view(kind)[:, 0]
 
 
 def _are_of_topic(data: Bytes, shape: Shape, topic: bytes) -> Flags:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.dledger.format import BLANK, encode_header
+from rmq_ha.dledger.format import BLANK, decode_header, encode_header
 from rmq_ha.dledger.values import TERM_TOPIC, Entry
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.message import Address
@@ -229,6 +229,39 @@ def test_entries_without_a_record_for_a_queue_are_left_out() -> None:
     found = walk(data, BASE, 0, Layout.DLEDGER)
     assert found.positions.tolist() == [places[0], places[5]]
     assert found.end == len(data)
+
+
+def expected_entries(data: bytes, base: int) -> tuple[list[int], int]:
+    """The oracle: entry by entry with the codecs of ledger and log."""
+    places, at = [], 0
+    while at + 48 <= len(data):
+        head = decode_header(data, at)
+        if not head.is_sound or head.pos != base + at or at + head.size > len(data):
+            break
+        try:
+            found = decode_record(data[at + 48 : at + head.size])
+            if (found.physical_offset, found.size) == (base + at + 48, head.body_length):
+                places.append(at + 48)
+        except CorruptRecord:
+            pass
+        at += head.size
+    return places, at
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_damage_in_a_dledger_ends_the_walk_where_it_ends_the_codec(
+    draw: st.DataObject,
+) -> None:
+    """Flipped bits, other bytes, cuts."""
+    data = bytearray(ledger()[0])
+    for _ in range(draw.draw(st.integers(0, 3))):
+        at = draw.draw(st.integers(0, len(data) - 1))
+        other = draw.draw(st.one_of(st.binary(max_size=8), st.just(bytes([data[at] ^ 1]))))
+        data[at : at + len(other)] = other
+    cut = bytes(data[: draw.draw(st.integers(0, len(data)))])
+    found = walk(cut, BASE, 0, Layout.DLEDGER)
+    assert (found.positions.tolist(), found.end) == expected_entries(cut, BASE)
 
 
 @settings(max_examples=300, deadline=None)
