@@ -1,0 +1,97 @@
+"""Archive and audit of a running broker: the archive beside its live topic, and a ledger."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from live_brokers import Cluster, cluster_in
+
+from rmq_ha.client.messages import Message
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.spark.archive.job import Asked, archive
+from rmq_ha.spark.archive.reading import table
+from rmq_ha.spark.audit.job import Asked as AuditAsked
+from rmq_ha.spark.audit.job import audit
+from rmq_ha.spark.places import parse_place
+from rmq_ha.spark.result import Outcome, WrongUsage
+
+TOPIC = "orders"
+
+
+class TestJob:
+    """What a job is given, without a command line."""
+
+    __test__ = False
+    name = "test"
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+        self.client = ClientConfig()
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def note(self, text: str) -> None:
+        pass
+
+    def progress(self, label: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster_in(tmp_path_factory.mktemp("live"), slave=False) as made:
+        made.create(TOPIC)
+        yield made
+
+
+def send(cluster: Cluster, first: int, stop: int) -> list[dict[str, Any]]:
+    """Lines of a producer's ledger."""
+    lines = []
+    with cluster.client() as client:
+        for number in range(first, stop):
+            now = int(time.time() * 1000)
+            result = client.send(Message(TOPIC, b"x%d" % number, keys=f"k{number}"))
+            lines.append(
+                {"topic": TOPIC, "msgId": result.msg_id, "sentAt": now,
+                 "status": result.send_status.name}
+            )  # fmt: skip
+    return lines
+
+
+def test_archive_and_live_topic_are_one_table(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    """Sent, archived, sent again: the table has each message once, and the audit loses none."""
+    job: Any = TestJob(spark)
+    place = parse_place(f"namesrv://{cluster.namesrv}/broker-a")
+    to = str(tmp_path / "archive")
+    sent = send(cluster, 0, 30)
+    asked = Asked(place=place, to=to, topics=(TOPIC,))
+    assert archive(job, asked).numbers["archiveRows"] == 30
+    sent += send(cluster, 30, 50)
+    live = {"namesrv": cluster.namesrv, "subscribe": TOPIC}
+    keys = sorted(row.msgId for row in table(spark, to, live).select("msgId").collect())
+    assert keys == sorted(line["msgId"] for line in sent)
+    assert archive(job, asked).numbers["rows"] == 20
+    # A store whose broker is not named would archive all of it again.
+    with pytest.raises(WrongUsage, match="--broker-name"):
+        archive(job, Asked(place=parse_place(str(cluster.master.store)), to=to, topics=(TOPIC,)))
+
+    ledger = tmp_path / "sent.jsonl"
+    lost = {"topic": TOPIC, "msgId": "NEVER", "sentAt": sent[25]["sentAt"], "status": "SEND_OK"}
+    ledger.write_text("\n".join(map(json.dumps, [*sent, lost])))
+    result = audit(
+        job, AuditAsked(places=[place], topics=(TOPIC,), produced=str(ledger), grace_ms=0)
+    )
+    assert result.outcome is Outcome.VIOLATED
+    assert [row.msgId for row in result.findings.collect()] == ["NEVER"]
+    assert result.numbers["stored"] == 50
