@@ -120,8 +120,8 @@ MEANINGS: Mapping[str, Meaning] = {
     "CONTENT_DRIFT": Meaning(Severity.ERROR, "the settings differ." + _SYNC),
     "VERSION_DRIFT": Meaning(
         Severity.INFO,
-        "equal content, but of another version: harmless in files of Java's brokers, whose groups get"
-        " a new version at each start; live it may mean that the slave copies nothing",
+        "equal content, but of another version: harmless in files of Java's brokers, whose groups"
+        " get a new version at each start; live it may mean that the slave copies nothing",
     ),
     "STALE_TABLE": Meaning(
         Severity.ERROR, "the slave has an older table, for longer than --max-skew." + _SYNC
