@@ -157,12 +157,14 @@ def _where(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _section(number: int, section: Table | Plot) -> dict[str, Any]:
     if isinstance(section, Plot):
         note = f"{section.note} {left_out(section)}".strip()
-        return {"title": section.title, "note": note, "svg": Markup(svg(section, number))}
-    rows = [list(row) for row in section.rows[:MAX_ROWS]]
-    numeric = [
-        bool(rows) and all(_is_number(row[at]) for row in rows)
-        for at in range(len(section.columns))
-    ]
+        try:
+            drawn = Markup(svg(section, number))
+        except Exception as error:  # a plot less costs nobody a verdict
+            return {"title": section.title, "note": f"{note} It cannot be drawn: {error}".strip()}
+        return {"title": section.title, "note": note, "svg": drawn}
+    width = len(section.columns)
+    rows = [[*row, *[None] * width][:width] for row in section.rows[:MAX_ROWS]]
+    numeric = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(width)]
     return {
         "title": section.title,
         "note": section.note,

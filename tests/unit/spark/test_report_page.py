@@ -171,8 +171,9 @@ def test_numbers_say_what_they_are() -> None:
 
 
 def test_a_column_of_numbers_may_have_holes() -> None:
-    text = page([], Table("T", ("name", "lag", "note"), [("a", 5, "-"), ("b", None, "x")]))
+    text = page([], Table("T", ("name", "lag", "note"), [("a", 5, "-"), ("b",)]))
     assert text.count('<th scope="col" class="number">') == 1
+    assert text.count('<td class="number">') == 2
 
 
 def test_findings_are_in_order_of_severity() -> None:
@@ -209,6 +210,14 @@ def test_many_bars_are_cut() -> None:
     assert f">t{MAX_BARS - 1}<" in text
     assert f">t{MAX_BARS}<" not in text
     assert f"Not drawn: {100 - MAX_BARS} more bars." in page([], plot)
+
+
+def test_a_plot_that_cannot_be_drawn_costs_no_report() -> None:
+    """The verdict took an hour: it is not lost over a plot."""
+    text = page([], Plot("Bad", [1, 2, 3], {"x": [1.0]}), Table("Good", ("n",), [(1,)]))
+    seen = " ".join(Checker(text).texts)
+    assert "It cannot be drawn" in seen
+    assert "Good" in seen
 
 
 def test_a_plot_has_a_name_for_those_who_do_not_see_it() -> None:
