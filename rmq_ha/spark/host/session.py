@@ -248,10 +248,15 @@ def _launch(given: Mapping[str, str]) -> None:
     for key, value in {
         **_NO_BAR,
         **given,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {options}",
+        "spark.driver.extraJavaOptions": " ".join([*_quiet(), options]),
     }.items():
         conf.set(key, value)
     SparkContext._ensure_initialized(conf=conf)
+
+
+def _quiet() -> list[str]:
+    """Java's option for our log settings, which it cannot read out of a zip."""
+    return [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"] if _LOG4J.is_file() else []
 
 
 def spark_home() -> Path | None:
@@ -275,7 +280,7 @@ def _begin(
     archive: class_archive.Archive | None,
 ) -> gateway.Starting:
     environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
-    options = [f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", *options]
+    options = [*_quiet(), *options]
     options += archive.options if archive is not None else ()
     options += gateway.options_of(given.get("spark.driver.extraJavaOptions", ""))
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
