@@ -171,9 +171,9 @@ def test_numbers_say_what_they_are() -> None:
 
 
 def test_a_column_of_numbers_may_have_holes() -> None:
-    text = page([], Table("T", ("name", "lag", "note"), [("a", 5, "-"), ("b",)]))
+    text = page([], Table("T", ("name", "lag", "note"), [("a", 5, "-"), ("b", 2, "x"), ("c",)]))
     assert text.count('<th scope="col" class="number">') == 1
-    assert text.count('<td class="number">') == 2
+    assert text.count('<td class="number">') == 3
 
 
 def test_findings_are_in_order_of_severity() -> None:
