@@ -59,11 +59,10 @@ class Jobs(click.Group):
         try:
             command: click.Command = getattr(import_module(module), attribute)
         except ModuleNotFoundError as missing:
-            if (missing.name or "").partition(".")[0] == "rmq_ha":
+            package = (missing.name or "").partition(".")[0]
+            if package == "rmq_ha":
                 raise
-            click.echo(
-                f"Error: {missing.name} is not installed: pip install 'rmq-ha[spark]'", err=True
-            )
+            click.echo(f"Error: {package} is not installed: pip install 'rmq-ha[spark]'", err=True)
             context.exit(_NOT_INSTALLED)
         return command
 

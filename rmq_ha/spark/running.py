@@ -334,7 +334,8 @@ def meaning_of(error: BaseException) -> tuple[Outcome, str]:
         kind = Outcome.UNDECIDED if afar[1] == "CannotDecide" else Outcome.USAGE
         return kind, afar[2].strip()
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return Outcome.FAILED, f"{type(error).__name__}: {first[:1000]} {next_step(error)}"
+    step = next_step(error)
+    return Outcome.FAILED, f"{type(error).__name__}: {first[:1000]}" + (f" {step}" if step else "")
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
@@ -347,9 +348,11 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def next_step(error: BaseException) -> str:
-    """What to do about a failure."""
+    """What to do about a failure; empty if its message says so."""
     text = str(error)
-    if type(error).__name__ in ("NoJava", "GatewayFailed"):
+    if type(error).__name__ == "NoJava":
+        return ""
+    if type(error).__name__ == "GatewayFailed":
         return "(`rmqha-spark java-home --verbose` says which Java is taken)"
     if "OutOfMemoryError" in text:
         return "(give it more: --driver-memory 2g, on a cluster --conf spark.executor.memory=2g)"

@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from rmq_ha.spark.host import output
 from rmq_ha.spark.host import session as sessions
+from rmq_ha.spark.host.gateway import GatewayFailed
+from rmq_ha.spark.host.java import NoJava
 from rmq_ha.spark.host.output import Written
 from rmq_ha.spark.report.digest import digest
 from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
@@ -69,6 +71,9 @@ def raising(error: BaseException) -> Callable[[Job], Any]:
         (CannotDecide("/s: no such directory"), 3, "could not decide: /s: no such directory"),
         (KeyboardInterrupt(), 4, "failed: interrupted, so there is no verdict; run it again"),
         (ValueError("odd\nmore"), 4, "failed: ValueError: odd (--verbose shows where)"),
+        (NoJava("none; install one"), 4, "failed: NoJava: none; install one"),
+        (GatewayFailed("Java ended with 1"), 4, "java-home --verbose"),
+        (MemoryError("java.lang.OutOfMemoryError: heap"), 4, "--driver-memory 2g"),
         (OSError(28, "No space left on device"), 4, "--conf spark.local.dir=DIR"),
     ],
 )
