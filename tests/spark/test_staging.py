@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.spark.host import session
 from rmq_ha.spark.host.files import stage
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.directory import open_store, scan
@@ -22,16 +23,29 @@ def cluster(spark: Any, tmp_path: Path) -> str:
     return "viewfs://h2"
 
 
+def count_of(place: str) -> int:
+    store = open_store(place)
+    return sum(len(one) for split in store.splits() for one in scan(store, split))
+
+
 def test_a_store_on_a_file_system_of_hadoop(spark: Any, cluster: str) -> None:
-    """The driver reads the copy, and so do executors; two stores need two names."""
+    """The driver reads the copy, and so do executors; two stores may have one name."""
     place = stage(spark, f"{cluster}/one/staged-store/")
     assert stage(spark, f"{cluster}/one/staged-store") == place
-    store = open_store(place)
-    expected = sum(len(one) for split in store.splits() for one in scan(store, split))
-    assert expected
-
+    other = stage(spark, f"{cluster}/two/staged-store")
+    assert other != place
+    expected = count_of(place)
+    assert expected == count_of(other) > 0
     assert spark.read.format("rocketmq").load(place).count() == expected
-    with pytest.raises(CannotDecide, match="Give one of them another name"):
-        stage(spark, f"{cluster}/two/staged-store")
     with pytest.raises(CannotDecide, match="cannot be copied"):
         stage(spark, f"{cluster}/three/nowhere")
+
+
+def test_a_store_for_a_cluster(spark: Any, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark copies it to every executor by the last part of its name."""
+    monkeypatch.setattr(session, "is_local", lambda master: False)
+    place = stage(spark, f"{cluster}/one/staged-store/")
+    assert stage(spark, f"{cluster}/one/staged-store") == place == "staged:staged-store"
+    assert spark.read.format("rocketmq").load(place).count() == count_of(place) > 0
+    with pytest.raises(CannotDecide, match="Give one of them another name"):
+        stage(spark, f"{cluster}/two/staged-store")
