@@ -156,12 +156,7 @@ def test_faults_are_found_where_they_were_planted(
     assert "1 GAP" in result.verdict
 
 
-def test_a_torn_end_is_told_by_the_queue(spark: Any, tmp_path: Path) -> None:
-    """The record is gone, its queue entry is there."""
-    result = run(spark, java_store("torn", tmp_path))
-    tails = {row for row in found(result) if row[0] == "TAIL_LOST"}
-    assert len(tails) == 1
-    assert result.outcome is Outcome.VIOLATED
+def test_nothing_is_no_answer(spark: Any, tmp_path: Path) -> None:
     nothing = tmp_path / "none"
     (nothing / "commitlog").mkdir(parents=True)
     with pytest.raises(CannotDecide):
