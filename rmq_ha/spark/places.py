@@ -18,12 +18,17 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:;/?\[\]]+):([0-9]{1,5})")
 
 @dataclass(frozen=True)
 class StorePlace:
-    """A store directory (`storePathRootDir`): a path, or the URI of one."""
+    """
+    A store directory (`storePathRootDir`): a path, or the URI of one.
+
+    :ivar copy_of: the place that it was copied from to be read.
+    """
 
     uri: str
+    copy_of: str = ""
 
     def __str__(self) -> str:
-        return self.uri
+        return self.copy_of or self.uri
 
 
 @dataclass(frozen=True)

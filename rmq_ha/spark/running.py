@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rmq_ha.spark.host.output import Written
     from rmq_ha.spark.host.session import Session
+    from rmq_ha.spark.places import Place
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "rmq_ha.spark.running"
@@ -168,6 +169,22 @@ class Job:
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return clock.now_ms()
+
+    def place(self, text: str) -> "Place":
+        """
+        A place as `parse_place` reads it; a store that only Hadoop can open is copied here.
+
+        :raises WrongUsage: it is none.
+        :raises CannotDecide: it cannot be copied.
+        """
+        from rmq_ha.spark.host.files import needs_staging, stage
+        from rmq_ha.spark.places import StorePlace, parse_place
+
+        place = parse_place(text)
+        if isinstance(place, StorePlace) and needs_staging(place.uri):
+            self.note(f"copying {place}")
+            return StorePlace(stage(self.spark, place.uri), copy_of=place.uri)
+        return place
 
     def note(self, text: str) -> None:
         """A line for who looks on, on stderr."""

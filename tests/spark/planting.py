@@ -12,7 +12,7 @@ from rmq_ha.spark.offsets.job import Limits
 from rmq_ha.spark.offsets.job import verify as verify_offsets
 from rmq_ha.spark.offsets.opening import seen
 from rmq_ha.spark.offsets.sampling import Patience
-from rmq_ha.spark.places import StorePlace
+from rmq_ha.spark.places import Place, StorePlace, parse_place
 from rmq_ha.spark.replica.job import verify as verify_replica
 from rmq_ha.spark.result import JobResult
 
@@ -35,6 +35,9 @@ class Job:
 
     def now_ms(self) -> int:
         return NOW
+
+    def place(self, text: str) -> Place:
+        return parse_place(text)
 
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.admin.options import Options
 from rmq_ha.spark.host import session
 from rmq_ha.spark.host.files import stage
+from rmq_ha.spark.places import StorePlace
 from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.running import Frame, Job
 from rmq_ha.spark.store.directory import open_store, scan
 from rmq_ha.testing.big_records import Shape
 from rmq_ha.testing.big_store import write_big_store
@@ -39,6 +42,21 @@ def test_a_store_on_a_file_system_of_hadoop(spark: Any, cluster: str) -> None:
     assert spark.read.format("rocketmq").load(place).count() == expected
     with pytest.raises(CannotDecide, match="cannot be copied"):
         stage(spark, f"{cluster}/three/nowhere")
+
+
+def test_jobs_take_such_a_place(spark: Any, cluster: str) -> None:
+    """They call it by its own name, wherever they read it."""
+
+    class Starting:
+        def get(self) -> Any:
+            return spark
+
+    job = Job("test", Frame(quiet=True), Options(), Starting())  # type: ignore[arg-type]
+    place = job.place(f"{cluster}/two/staged-store")
+    assert isinstance(place, StorePlace)
+    assert str(place) == f"{cluster}/two/staged-store"
+    assert count_of(place.uri) > 0
+    assert job.place("/some/store") == StorePlace("/some/store")
 
 
 def test_a_store_for_a_cluster(spark: Any, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import click
 
 from rmq_ha.spark.audit.command import names_of
 from rmq_ha.spark.audit.spans import moment_ms
-from rmq_ha.spark.places import parse_place
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
@@ -51,7 +50,7 @@ def archive(place: str, to: str, **given: Any) -> None:
         from rmq_ha.spark.archive.job import archive as run
         from rmq_ha.spark.audit.stored import client_options
 
-        parsed = parse_place(place)
+        parsed = job.place(place)
         before = given["before"]
         asked = Asked(
             place=parsed,

@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from rmq_ha.spark.audit.spans import moment_ms, span_ms
-from rmq_ha.spark.places import parse_place
 from rmq_ha.spark.result import JobResult, WrongUsage
 from rmq_ha.spark.running import Job, job_options, run_job
 
@@ -64,7 +63,7 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
         from rmq_ha.spark.audit.job import Asked, audit
         from rmq_ha.spark.audit.stored import client_options
 
-        parsed = [parse_place(text) for text in places]
+        parsed = [job.place(text) for text in places]
         now = job.now_ms()
         since, until = given["since"], given["until"]
         asked = Asked(

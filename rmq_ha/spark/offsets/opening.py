@@ -39,7 +39,7 @@ def seen(job: Job, master: str, slaves: Sequence[str], patience: Patience) -> li
     :raises WrongUsage: one of them is no place.
     :raises CannotDecide: one of them cannot be read.
     """
-    places = [parse_place(text) for text in (master, *slaves)]
+    places = [job.place(text) for text in (master, *slaves)]
     kept = [place.uri for place in places if isinstance(place, SnapshotPlace)]
     if kept:
         if len(kept) < len(places) or len(kept) > 2:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmq_ha.spark.places import StorePlace, parse_place
+from rmq_ha.spark.places import StorePlace
 from rmq_ha.spark.replica.auditing import CHECKS
 from rmq_ha.spark.replica.settings import (
     CRC32,
@@ -153,8 +153,8 @@ def verify_replica(
         if of_slave is None:
             raise WrongUsage("give a second store, or --digests DIR to write those of one")
         settings = Settings(
-            StoreAt(_store(of_master), master_commit_log),
-            StoreAt(_store(of_slave), slave_commit_log),
+            StoreAt(_store(job, of_master), master_commit_log),
+            StoreAt(_store(job, of_slave), slave_commit_log),
             start,
             window or WINDOW,
             checks=frozenset(checks or CHECKS) - {"bytes"},
@@ -176,7 +176,7 @@ def _digests(
     if directory is not None:
         if len(stores) != 1 or any(given):
             raise WrongUsage("--digests DIR writes the digests of one store: give just that")
-        at = stores[0]._replace(uri=_store(stores[0].uri))
+        at = stores[0]._replace(uri=_store(job, stores[0].uri))
         return write_digests(job.spark, at, directory, window, kind, start)
     if sorted(given) != [False, True]:
         raise WrongUsage(f"give one store and one {PREFIX}DIR, in the order master, slave")
@@ -184,16 +184,16 @@ def _digests(
     at = stores[1 - theirs]
     return compare_digests(
         job.spark,
-        at._replace(uri=_store(at.uri)),
+        at._replace(uri=_store(job, at.uri)),
         stores[theirs].uri.removeprefix(PREFIX),
         is_master=theirs == 1,
         start=start,
     )
 
 
-def _store(text: str) -> str:
+def _store(job: Job, text: str) -> str:
     """:raises WrongUsage: it is no store; a broker does not hand out its files."""
-    place = parse_place(text)
+    place = job.place(text)
     if not isinstance(place, StorePlace):
         raise WrongUsage(
             f"{text}: logs are compared as files. Give the store directory (storePathRootDir): a "
