@@ -156,6 +156,21 @@ def test_faults_are_found_where_they_were_planted(
     assert "1 GAP" in result.verdict
 
 
+def test_what_is_delayed_or_half_sent_is_not_lost(
+    spark: Any, healthy: Path, tmp_path: Path
+) -> None:
+    """A ledger names the real topic; the message lies in a topic of the broker's for the time."""
+    rows = [row for row in rows_of_log(healthy, None) if "REAL_TOPIC" in row["properties"]]
+    topic = rows[0]["properties"]["REAL_TOPIC"]
+    there = {row["msgId"] for row in rows if row["properties"]["REAL_TOPIC"] == topic}
+    lines = [{"topic": topic, "msgId": name} for name in [*there, "NEVER"]]
+    sent = tmp_path / "sent.json"
+    sent.write_text("\n".join(map(json.dumps, lines)))
+    result = run(spark, healthy, produced=str(sent), topics=(topic,), grace_ms=0)
+    lost = result.findings.where("code = 'LOST'").collect()
+    assert [row.msgId for row in lost] == ["NEVER"]
+
+
 def test_nothing_is_no_answer(spark: Any, tmp_path: Path) -> None:
     nothing = tmp_path / "none"
     (nothing / "commitlog").mkdir(parents=True)

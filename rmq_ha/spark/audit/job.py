@@ -71,6 +71,7 @@ class _Audit:
     def __init__(self, job: Job, asked: Asked) -> None:
         self._job = job
         self._asked = asked
+        self._whole: list[str] = []
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
         with job.progress("reading what is stored"):
             self._rows = frozen(self._stored())
@@ -90,9 +91,9 @@ class _Audit:
                 + (f" of the topics {', '.join(asked.topics)}" if asked.topics else "")
                 + ("; look at --from and --to" if asked.from_ms or asked.to_ms else "")
             )
-        edges = keys.Edges(
-            totals["leastMs"], totals["mostMs"], asked.grace_ms, self._is_whole(totals)
-        )
+        self._whole = totals["fromZero"] if self._reads_all() else []
+        is_whole = len(self._whole) == len(totals["brokers"])
+        edges = keys.Edges(totals["leastMs"], totals["mostMs"], asked.grace_ms, is_whole)
         pairs = self._pairs()
         with job.progress("judging"):
             found = kept(self._findings(sums, totals, edges, pairs))
@@ -123,6 +124,7 @@ class _Audit:
         wanted = Wanted(
             asked.topics,
             asked.key,
+            asked.produced is not None,
             bool(asked.tags),
             None if asked.from_ms is None else asked.from_ms - asked.grace_ms,
             None if asked.to_ms is None else asked.to_ms + asked.grace_ms,
@@ -146,14 +148,11 @@ class _Audit:
             rows = rows.where(at.isNull() | (at < asked.to_ms))
         return Ledger(rows, ledger.unusable)
 
-    def _is_whole(self, totals: Mapping[str, Any]) -> bool:
-        """
-        Nothing was deleted, and nothing left out: every log begins at 0, and all of it was read.
-        """
+    def _reads_all(self) -> bool:
+        """Nothing was left out: where a log begins at 0, nothing was ever deleted of it."""
         asked = self._asked
         return (
-            totals["leastPlace"] == 0
-            and not asked.topics
+            not asked.topics
             and asked.from_ms is None
             and all(isinstance(place, StorePlace) for place in asked.places)
         )
@@ -171,12 +170,11 @@ class _Audit:
         edges: keys.Edges,
         pairs: DataFrame | None,
     ) -> DataFrame:
-        whole = totals["brokers"] if edges.whole else ()
         rows = self._rows
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
         runs = kept(queues.runs(rows))
         found = [
-            self._inside(queues.queue_findings(runs, whole)),
+            self._inside(queues.queue_findings(runs, self._whole)),
             keys.duplicate_findings(rows, partitions),
         ]
         torn = tails.tail_findings(self._ends, tails.stored_ends(sums), self._job.now_ms())
@@ -242,7 +240,7 @@ class _Audit:
             "badCrc": totals["bad"],
             "oldestMs": totals["leastMs"],
             "newestMs": totals["mostMs"],
-            "beginsAtZero": totals["leastPlace"] == 0,
+            "beginsAtZero": len(totals["fromZero"]) == len(totals["brokers"]),
             "windowMs": self._asked.window_ms,
             "graceMs": self._asked.grace_ms,
         }
@@ -270,7 +268,7 @@ def _totals(sums: DataFrame) -> dict[str, Any]:
         F.sum("bad").alias("bad"),
         F.count_distinct("brokerName", "topic", "queueId").alias("queues"),
         F.collect_set("brokerName").alias("brokers"),
-        F.min("leastPlace").alias("leastPlace"),
+        F.collect_set(F.when(F.col("leastPlace") == 0, F.col("brokerName"))).alias("fromZero"),
         F.min("leastMs").alias("leastMs"),
         F.max("mostMs").alias("mostMs"),
         F.sum(F.when(F.col("topic") == HALF_TOPIC, F.col("n")).otherwise(0)).alias("halves"),

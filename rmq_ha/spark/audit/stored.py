@@ -1,5 +1,6 @@
 """What is stored: the rows that an audit looks at, of one or several places."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -9,11 +10,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rmq_ha.client.settings import ClientConfig
-from rmq_ha.model.topics import OP_HALF_TOPIC
+from rmq_ha.model.topics import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+)
 from rmq_ha.spark.places import NamesrvPlace, Place, StorePlace
 from rmq_ha.spark.result import WrongUsage
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
 
+_ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
 _COLUMNS = (
     "topic",
     "queueId",
@@ -35,6 +42,7 @@ class Wanted:
 
     :ivar topics: empty: all.
     :ivar key: what identifies a message: `uniqKey` or `keys`.
+    :ivar on_their_way: delayed and half messages of the topics, too.
     :ivar tags: the column is needed.
     :ivar from_ms: stored then or later; None: from the oldest on. So is `to_ms`, exclusive.
     :ivar options: further ones of the data source (accounts, TLS, `splitSize`, ...).
@@ -42,6 +50,7 @@ class Wanted:
 
     topics: Sequence[str] = ()
     key: str = "uniqKey"
+    on_their_way: bool = False
     tags: bool = False
     from_ms: int | None = None
     to_ms: int | None = None
@@ -85,6 +94,9 @@ def stored_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) ->
 
 def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool) -> DataFrame:
     options = source_options(place, wanted.topics) | dict(wanted.options or {})
+    if wanted.topics and wanted.on_their_way:
+        del options["subscribe"]
+        options["subscribePattern"] = _pattern([*wanted.topics, *_ON_THEIR_WAY])
     if labelled and isinstance(place, StorePlace):
         options["brokerName"] = place.uri
     # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
@@ -128,6 +140,9 @@ def op_marks(spark: SparkSession, place: Place, options: Mapping[str, str]) -> D
     Spec: store.md, section 11.2.
     """
     given = source_options(place, [OP_HALF_TOPIC]) | dict(options)
+    # Unlike a name, a pattern may fit nothing: no transaction has ended so far.
+    del given["subscribe"]
+    given["subscribePattern"] = _pattern([OP_HALF_TOPIC])
     marks = read(spark, given, ["brokerName", "queueId", "body"])
     return marks.select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
@@ -139,6 +154,10 @@ def op_marks(spark: SparkSession, place: Place, options: Mapping[str, str]) -> D
 def timestamp(ms: int) -> Column:
     """A literal that filters can be pushed down with."""
     return F.timestamp_millis(F.lit(ms))
+
+
+def _pattern(topics: Sequence[str]) -> str:
+    return "|".join(map(re.escape, topics))
 
 
 def client_options(places: Sequence[Place], client: ClientConfig) -> dict[str, str]:
