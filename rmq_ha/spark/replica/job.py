@@ -20,14 +20,15 @@ from rmq_ha.spark.replica.codes import finding
 from rmq_ha.spark.replica.comparing import Sides, resolve
 from rmq_ha.spark.replica.report import sections_of
 from rmq_ha.spark.replica.rows import (
+    ROWS,
     Overview,
     QueueEnd,
     Sums,
+    count_of,
     finding_row,
     findings_of,
     overview_of,
     queue_ends,
-    refuse_failed,
     rows_of,
     sums_of,
     tasks_in_error,
@@ -35,7 +36,6 @@ from rmq_ha.spark.replica.rows import (
 from rmq_ha.spark.replica.settings import Opened, Settings, common_of, names_of, open_pair, opened
 from rmq_ha.spark.replica.tasks import (
     COMMON,
-    FINDING,
     Doubt,
     Stretch,
     Survey,
@@ -64,7 +64,6 @@ _AGAIN = 3
 _MOST_AGAIN = 500
 _MOST_ALIGNED = 1000
 _MOST_DOUBTS = 500
-_MOST_BLAMED = 5000
 
 
 class JobLike(Protocol):
@@ -100,6 +99,7 @@ class _Verification:
         self._names = names_of(pair)
         self._ranges = [(one.low, one.high) for one in pair]
         self._common = common_of(pair, settings.start)
+        self._is_silent = True  # no task found anything
         self._told: list[Finding] = list(
             judge_bounds(self._names, self._ranges, any(one.is_quorum for one in pair))
         )
@@ -107,7 +107,7 @@ class _Verification:
     def run(self) -> JobResult:
         """All steps in order."""
         survey = self._survey()
-        ends = queue_ends(survey)
+        ends = queue_ends(survey) if QUEUES in self._settings.checks else []
         known = [max((end.end for end in ends if end.side == side), default=0) for side in (0, 1)]
         work = self._work(known)
         rows = self._stretches(work)
@@ -158,29 +158,30 @@ class _Verification:
     ) -> DataFrame:
         """Run tasks; again those that found errors in a store that moves."""
         spark = self._job.spark
-        rows = self._kept(label, rows_of(spark, work, tasks, run, parts))
+        if not tasks:
+            return spark.createDataFrame([], ROWS)
+        rows, errors = self._kept(label, rows_of(spark, work, tasks, run, parts))
         for _ in range(_AGAIN):
-            if not any(one.store.abort for one in self._pair):
+            if not errors or not any(one.store.abort for one in self._pair):
                 break
             again = set(tasks_in_error(rows, _MOST_AGAIN))
-            if not again:
-                break
             self._job.note(f"looking again at {len(again)} of {len(tasks)} parts: a store is open")
             pause(self._settings.pause_ms)
             moves = self._moves()
             later = rows_of(spark, work, [task for task in tasks if task.number in again], run)
             rest = rows.where(~F.col("task").isin(sorted(again)))
-            rows = self._kept(label, rest.unionAll(later))
+            rows, errors = self._kept(label, rest.unionAll(later))
             if not moves:
                 break
         return rows
 
-    def _kept(self, label: str, rows: DataFrame) -> DataFrame:
+    def _kept(self, label: str, rows: DataFrame) -> tuple[DataFrame, int]:
+        """The rows, kept, and how many errors are in them."""
         rows = rows.persist()
         with self._job.progress(label):
-            rows.count()
-        refuse_failed(rows)
-        return rows
+            findings, errors = count_of(rows)
+        self._is_silent = self._is_silent and not findings
+        return rows, errors
 
     def _moves(self) -> bool:
         return any(self._moved_on(side) for side in (0, 1))
@@ -278,21 +279,19 @@ class _Verification:
     ) -> DataFrame:
         spans, found = aligned
         spark = self._job.spark
+        told = [finding_row(one) for one in (*self._told, *found)]
+        own = spark.createDataFrame(told, FINDINGS)
+        if self._is_silent:
+            return own
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionAll(part)
-        for low, high in spans[:_MOST_BLAMED]:
+        if spans:
+            # There a record is compared with the one of its content, not of its place.
+            out = F.broadcast(spark.createDataFrame(spans, "low bigint, high bigint"))
             at = F.col("finding.physicalOffset")
-            rows = rows.where(
-                ~(
-                    (F.col("kind") == FINDING)
-                    & (F.col("finding.code") == "LOG_DIFFERS")
-                    & (at >= low)
-                    & (at < high)
-                )
-            )
-        told = [finding_row(one) for one in (*self._told, *found)]
-        own = spark.createDataFrame(told, FINDINGS)
+            is_out = (F.col("finding.code") == "LOG_DIFFERS") & (at >= out.low) & (at < out.high)
+            rows = rows.join(out, is_out, "left_anti")
         return findings_of(rows).unionAll(own).persist()
 
     def _result(self, found: DataFrame, sums: Sums, queues: Sequence[QueueSum]) -> JobResult:

@@ -1,11 +1,11 @@
 """Rows of tasks as a table of Spark's, and what is asked of it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -82,11 +82,25 @@ def finding_row(one: Finding) -> tuple[Any, ...]:
     return (*one[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))
 
 
-def refuse_failed(rows: DataFrame) -> None:
-    """:raises CannotDecide: a task could not read something."""
-    failed = rows.where(F.col("kind") == FAILED).select("name").limit(1).collect()
-    if failed:
-        raise CannotDecide(failed[0][0])
+def count_of(rows: DataFrame) -> tuple[int, int]:
+    """
+    How many findings there are, and errors; reads all rows, so that they are kept from then on.
+
+    :raises CannotDecide: a task could not read something.
+    """
+    failed = F.when(F.col("kind") == FAILED, F.col("name"))
+    is_finding = F.col("kind") == FINDING
+    row = rows.agg(
+        F.sum(is_finding.cast("int")), F.sum(_is_bad().cast("int")), F.max(failed)
+    ).collect()[0]
+    if row[2] is not None:
+        raise CannotDecide(row[2])
+    return row[0] or 0, row[1] or 0
+
+
+def _is_bad() -> Column:
+    is_error = F.col("finding.severity") == str(Severity.ERROR)
+    return F.coalesce(is_error, F.lit(False)) | (F.col("kind") == SHIFT)
 
 
 def findings_of(rows: DataFrame) -> DataFrame:
@@ -99,10 +113,7 @@ def findings_of(rows: DataFrame) -> DataFrame:
 
 def tasks_in_error(rows: DataFrame, most: int) -> list[int]:
     """Tasks that found an error; at most so many."""
-    bad = rows.where(
-        ((F.col("kind") == FINDING) & (F.col("finding.severity") == str(Severity.ERROR)))
-        | (F.col("kind") == SHIFT)
-    )
+    bad = rows.where(_is_bad())
     return sorted(row[0] for row in bad.select("task").distinct().limit(most).collect())
 
 
@@ -147,7 +158,7 @@ def sums_of(rows: DataFrame) -> Sums:
         F.min_by("n6", "n3").alias("offset"),
     )
     sums = Sums(0, 0, {}, {}, {}, {}, [])
-    for row in _local(added):
+    for row in added.collect():
         sums = _with(sums, row)
     sums.shifts.sort()
     return sums
@@ -177,11 +188,6 @@ def _with(sums: Sums, row: Any) -> Sums:
     return sums
 
 
-def _local(frame: DataFrame) -> Iterator[Any]:
-    """Row by row, so that the driver holds what it makes of them and no more."""
-    return frame.toLocalIterator()
-
-
 class QueueEnd(NamedTuple):
     """What the survey says of one queue."""
 
@@ -196,7 +202,7 @@ class QueueEnd(NamedTuple):
 def queue_ends(rows: DataFrame) -> list[QueueEnd]:
     """Of all queues of all sides."""
     found = rows.where(F.col("kind") == QUEUE).select("side", "name", "numbers")
-    return [QueueEnd(side, name, *numbers) for side, name, numbers in _local(found)]
+    return [QueueEnd(side, name, *numbers) for side, name, numbers in found.collect()]
 
 
 class Overview(NamedTuple):
