@@ -65,7 +65,7 @@ class ClientConfig:
     namespace: str = ""
     credentials: Credentials | None = None
     use_tls: bool = False
-    tls: Mapping[str, str] = field(default_factory=dict)
+    tls: Mapping[str, str] = field(default_factory=dict, repr=False)  # a password may be in it
     vip_channel_enabled: bool = False
     poll_name_server_interval: int = 30_000
     heartbeat_broker_interval: int = 30_000

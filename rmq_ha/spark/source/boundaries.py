@@ -142,7 +142,10 @@ def queue_table(text: str, option: str, wanted: str) -> dict[QueueId, int]:
             for queue_id, each in level.items():
                 if not _is_id(queue_id) or type(each) is not int or abs(each) > _LONGEST:
                     raise wrong
-                found[QueueId(topic, broker, int(queue_id))] = each
+                queue = QueueId(topic, broker, int(queue_id))
+                if queue in found:  # as "0" and "00"
+                    raise wrong
+                found[queue] = each
     return found
 
 

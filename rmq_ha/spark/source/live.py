@@ -74,6 +74,8 @@ class LiveQueues:
                 f"no broker has the topic {missing[0]}, as far as {self._whom} knows:"
                 " is its name right, was it created, is its broker registered there?"
             )
+        if self._options.broker_name is not None:
+            self._check_broker(topics, found)
         for queue in topics.assigned or ():
             if not any(queue in (each, each._replace(broker="")) for each in found):
                 raise CannotDecide(
@@ -202,6 +204,17 @@ class LiveQueues:
         only = self._options.broker_name
         wanted = [queue for queue in found if topics.wants(queue) and only in (None, queue.broker)]
         return sorted(wanted), missing
+
+    def _check_broker(self, topics: Subscription, found: list[QueueId]) -> None:
+        """Else a misspelt `brokerName` would read nothing, and say nothing."""
+        there = {queue.topic for queue in found}
+        for topic in topics.named or ():
+            brokers = sorted({queue.broker for queue in self._queues_of(topic) or ()})
+            if topic not in there and brokers and self._options.broker_name not in brokers:
+                raise CannotDecide(
+                    f"{topic} is not on the broker {self._options.broker_name}; it is on"
+                    f" {', '.join(brokers)}"
+                )
 
     def _queues_of(self, topic: str) -> list[QueueId] | None:
         """None: no name server knows the topic."""

@@ -16,14 +16,13 @@ from rmq_ha.errors import RemotingError, RmqHaError
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.live_records import Piece, batches_of, piece_of
 from rmq_ha.spark.source.pushdown import Keep
-from rmq_ha.spark.source.reading import QueueRange
+from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueRange
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import ResponseCode
 
 T = TypeVar("T")
 BATCH_BYTES = 16 << 20
 """A batch ends when its records have so many bytes, however few they are."""
-_OTHER_QUEUES_RECORDS = "%LMQ%"
 
 
 class How(NamedTuple):
@@ -143,7 +142,7 @@ class Reading:
 
         Brokers pass over records whose file they are just deleting, and say nothing.
         """
-        has_holes = self._how.is_filtered or self._queue.topic.startswith(_OTHER_QUEUES_RECORDS)
+        has_holes = self._how.is_filtered or self._queue.topic.startswith(LMQ_PREFIX)
         if has_holes and status is not PullStatus.OFFSET_ILLEGAL:
             return None
         expected = start

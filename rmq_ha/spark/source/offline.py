@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.spark.log.records import Records
@@ -12,11 +14,12 @@ from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.keeping import kept
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.pushdown import Keep
-from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
+from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription
 from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan
 from rmq_ha.spark.store.log_files import numbered
 from rmq_ha.spark.store.picking import pick_records
 from rmq_ha.spark.store.queues import Queue, RowFile
+from rmq_ha.spark.store.scanning import splits_of
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 
 _SAMPLE = 64
@@ -83,7 +86,9 @@ class OfflineQueues:
     def reach_the_end(self) -> bool:
         """The log's last message is in its queue: after a crash, queues may end before the log."""
         store = self.store
-        for split in reversed(store.splits(_TAIL)):
+        row, end = store.log_files(), store.max_offset()
+        parts = (splits_of([file], _TAIL, file.base, end) for file in reversed(row))
+        for split in chain.from_iterable(map(reversed, parts)):
             last = [records for records in scan(store, split) if len(records)]
             if last:
                 record = last[-1].select(slice(-1, None))
@@ -138,7 +143,8 @@ class OfflineQueues:
         while at < wanted.stop:
             units = queue.units(at, min(wanted.stop, at + self._options.batch_rows))
             sizes = units["size"].astype(np.int64)
-            units = units[: max(1, int(np.searchsorted(np.cumsum(sizes), READ_BYTES, "right")))]
+            together = np.cumsum(np.maximum(sizes, 0))
+            units = units[: max(1, int(np.searchsorted(together, READ_BYTES, "right")))]
             offsets, sizes = units["offset"], sizes[: len(units)]
             if not len(units):
                 if self._options.fail_on_data_loss:
@@ -146,6 +152,7 @@ class OfflineQueues:
                 return
             # A unit says where its record is, so nobody has to find the end of the log for it.
             records = pick_records(store.files, row, offsets, sizes, row[-1].end)
+            records = _of_queue(records, wanted.queue, at, len(units))
             if len(records) < len(units) and self._options.fail_on_data_loss:
                 raise self._not_there(wanted, at, offsets, records)
             yield records
@@ -161,11 +168,14 @@ class OfflineQueues:
     def _not_there(
         self, wanted: QueueRange, at: int, offsets: Any, records: Records
     ) -> CannotDecide:
-        missing = np.setdiff1d(offsets, records.physical_offset)
-        index = int(np.flatnonzero(offsets == missing[0])[0])
+        if wanted.queue.topic.startswith(LMQ_PREFIX):
+            is_there = np.isin(offsets, records.physical_offset)
+        else:
+            is_there = np.isin(np.arange(at, at + len(offsets)), records.queue_offset)
+        index, missing = int(is_there.argmin()), int((~is_there).sum())
         return CannotDecide(
-            f"{wanted.queue} of {self.store.uri}: message {at + index} is not at {missing[0]} of"
-            f" the log, where its queue says ({len(missing)} such in this part): deleted meanwhile,"
+            f"{wanted.queue} of {self.store.uri}: message {at + index} is not at {offsets[index]}"
+            f" of the log, where its queue says ({missing} such in this part): deleted meanwhile,"
             " or damaged. rmqha-spark verify-replica says which; failOnDataLoss=false leaves them"
             " out"
         )
@@ -181,6 +191,22 @@ class OfflineQueues:
                 near = get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {_some(there)}"
                 raise CannotDecide(f"{self.store.uri} has no topic {name!r}; {hint}")
+
+
+def _of_queue(records: Records, queue: QueueId, start: int, count: int) -> Records:
+    """
+    Those that say that they are of the queue, from `start` on: the others are no messages of it.
+
+    Light queues (LMQ) are left alone: their units point at the messages of other queues.
+    """
+    if queue.topic.startswith(LMQ_PREFIX) or not len(records):
+        return records
+    offsets = records.queue_offset
+    right = (offsets >= start) & (offsets < start + count) & (records.queue_id == queue.queue_id)
+    if len(records) == count:
+        right &= offsets == np.arange(start, start + count)
+    right &= np.asarray(pc.equal(records.topics(), queue.topic))
+    return records if right.all() else records.select(right)
 
 
 class FileWanted:

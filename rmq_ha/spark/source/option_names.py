@@ -79,6 +79,7 @@ _NOT_HERE = {
     "location": "Spark's catalog keeps no such table: CREATE TEMPORARY VIEW ... USING rocketmq",
     "paths": "one store at a time: read each by itself and unite them with unionByName",
 }
+_SECRET = frozenset({"secretKey", "securityToken", "tls.client.keyPassword"})
 _OF_SPARK = ("checkpointLocation", "queryName")
 
 
@@ -106,10 +107,11 @@ def by_name(
         if name in _OF_SPARK:
             continue
         if found.get(name, value) != value:
-            raise WrongUsage(
-                f"options {keys[name]}={found[name]!r} and {key}={value!r} are the same option:"
-                " give it once"
+            one, other = (
+                each if name in _SECRET else f"{each}={text!r}"
+                for each, text in ((keys[name], found[name]), (key, value))
             )
+            raise WrongUsage(f"options {one} and {other} are the same option: give it once")
         found[name], keys[name] = value, key
     return found
 

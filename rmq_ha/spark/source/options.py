@@ -20,6 +20,17 @@ from rmq_ha.spark.source.boundaries import (
     parse_timestamps,
 )
 from rmq_ha.spark.source.option_names import by_name
+from rmq_ha.spark.source.option_values import (
+    byte_size,
+    flag,
+    natural,
+    numbers,
+    one_of,
+    positive,
+    small,
+    small_positive,
+    time_span,
+)
 from rmq_ha.spark.source.reading import Subscription
 
 T = TypeVar("T")
@@ -43,6 +54,13 @@ _OF_MESSAGES = (
     "endingTimestamp",
     "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "includeProperties",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "splitSize",
+    "batchRows",
     "tags",
     "scan",
 )
@@ -66,8 +84,6 @@ _OF_STREAMS = (
     "maxBytesPerTrigger",
 )
 _ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_SPANS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +158,9 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     known = by_name(given)
     _check_place(known)
     _check_scan(known, streaming)
-    table = _choice(known, "table", TABLES)
+    if "commitOffsets" in known and not streaming:
+        raise WrongUsage("commitOffsets is for streams (spark.readStream): a batch has no progress")
+    table = one_of(known, "table", TABLES)
     if table != MESSAGES:
         _check_table(known, table, streaming)
     offline = "path" in known
@@ -151,7 +169,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     if offline and not known.get("brokerName"):
         _check_no_brokers(start, end, subscription)
     tags = SubscriptionData.for_tags("", known.get("tags"))
-    number = _numbers(known)
+    number = numbers(known)
     return SourceOptions(
         path=known.get("path"),
         namesrv=known.get("namesrv", ""),
@@ -161,29 +179,29 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
         subscription=subscription,
         start=start,
         end=end,
-        strategy=_choice(known, "startingOffsetsByTimestampStrategy", STRATEGIES),
-        fail_on_data_loss=_flag(known, "failOnDataLoss", True),
-        max_offsets=number("maxOffsetsPerTrigger", _positive, None),
-        min_offsets=number("minOffsetsPerTrigger", _positive, None),
-        max_trigger_delay_ms=number("maxTriggerDelay", _span, 900_000),
-        max_bytes=number("maxBytesPerTrigger", _size, None),
-        min_partitions=number("minPartitions", _positive, None),
-        max_records=number("maxRecordsPerPartition", _positive, None),
-        split_size=number("splitSize", _size, 64 << 20),
-        batch_rows=number("batchRows", _positive, 8192),
-        include_properties=_flag(known, "includeProperties", False),
+        strategy=one_of(known, "startingOffsetsByTimestampStrategy", STRATEGIES),
+        fail_on_data_loss=flag(known, "failOnDataLoss", True),
+        max_offsets=number("maxOffsetsPerTrigger", positive, None),
+        min_offsets=number("minOffsetsPerTrigger", positive, None),
+        max_trigger_delay_ms=number("maxTriggerDelay", time_span, 900_000),
+        max_bytes=number("maxBytesPerTrigger", byte_size, None),
+        min_partitions=number("minPartitions", small_positive, None),
+        max_records=number("maxRecordsPerPartition", positive, None),
+        split_size=number("splitSize", byte_size, 64 << 20),
+        batch_rows=number("batchRows", small_positive, 8192),
+        include_properties=flag(known, "includeProperties", False),
         tags=frozenset(tags.tags_set) if tags.tags_set else None,
         tag_expression=tags.sub_string,
-        scan=_choice(known, "scan", SCANS),
-        push_down=_flag(known, "pushDown", False),
+        scan=one_of(known, "scan", SCANS),
+        push_down=flag(known, "pushDown", False),
         commit_log=known.get("storePathCommitLog"),
         index_sizes=_index_sizes(known, number),
         group=known.get("group", ""),
         commit_offsets=known.get("commitOffsets", ""),
-        pull_timeout_ms=number("pullTimeoutMs", _positive, 3_000),
-        pull_batch_size=number("pullBatchSize", _positive, 32),
-        num_retries=number("fetchOffset.numRetries", _natural, 3),
-        retry_interval_ms=number("fetchOffset.retryIntervalMs", _natural, 10),
+        pull_timeout_ms=number("pullTimeoutMs", small_positive, 3_000),
+        pull_batch_size=number("pullBatchSize", small_positive, 32),
+        num_retries=number("fetchOffset.numRetries", small, 3),
+        retry_interval_ms=number("fetchOffset.retryIntervalMs", small, 10),
         client=client_config(known),
     )
 
@@ -195,7 +213,7 @@ def columns_asked(given: Mapping[str, str]) -> tuple[str, bool]:
     :raises WrongUsage: an option is unknown, or no such table.
     """
     known = by_name(given)
-    return _choice(known, "table", TABLES), _flag(known, "includeProperties", False)
+    return one_of(known, "table", TABLES), flag(known, "includeProperties", False)
 
 
 def without_effect(given: Mapping[str, str]) -> list[str]:
@@ -213,14 +231,20 @@ def client_config(known: Mapping[str, str]) -> ClientConfig:
     access, secret = known.get("accessKey", ""), known.get("secretKey", "")
     if bool(access) != bool(secret):
         raise WrongUsage("accessKey and secretKey are given together or not at all")
+    if known.get("securityToken") and not access:
+        raise WrongUsage("securityToken is of an account: give accessKey and secretKey, too")
     tls = {key: value for key, value in known.items() if key.startswith("tls.")}
-    timeout = _positive(known.get("pullTimeoutMs", "3000"), "pullTimeoutMs")
+    enabled = flag(known, "tls.enable", bool(tls))
+    use_tls = flag(known, "useTLS", enabled)
+    if "tls.enable" in known and use_tls != enabled:
+        raise WrongUsage("useTLS and tls.enable say the same, and contradict each other here")
+    timeout = small_positive(known.get("pullTimeoutMs", "3000"), "pullTimeoutMs")
     return ClientConfig(
         namesrv_addr=known.get("namesrv", ""),
         credentials=Credentials(access, secret, known.get("securityToken") or None)
         if access
         else None,
-        use_tls=_flag(known, "useTLS", bool(tls)),
+        use_tls=use_tls,
         tls=tls,
         mq_client_api_timeout=timeout,
     )
@@ -263,7 +287,7 @@ def _check_scan(known: dict[str, str], streaming: bool) -> None:
 def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
     if streaming:
         raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
-    for name in _OF_MESSAGES:
+    for name in (*_OF_MESSAGES, *_OF_STREAMS):
         if name in known:
             raise WrongUsage(f"{name} is an option for messages, not with table={table}")
 
@@ -284,7 +308,7 @@ def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bo
     """The Kafka source's precedence: one time, times by queue, offsets."""
     name = f"{which}Timestamp"
     if name in known:
-        return Boundary(Kind.TIME, ms=_natural(known[name], name), option=name)
+        return Boundary(Kind.TIME, ms=natural(known[name], name), option=name)
     name = f"{which}OffsetsByTimestamp"
     if name in known:
         return parse_timestamps(known[name], name)
@@ -335,57 +359,5 @@ def _index_sizes(
     given = [name for name in ("maxHashSlotNum", "maxIndexNum") if name in known]
     if len(given) == 1:
         raise WrongUsage("maxHashSlotNum and maxIndexNum are given together or not at all")
-    slots, entries = number("maxHashSlotNum", _positive, 0), number("maxIndexNum", _positive, 0)
+    slots, entries = number("maxHashSlotNum", positive, 0), number("maxIndexNum", positive, 0)
     return (slots, entries) if slots and entries else None
-
-
-def _numbers(known: dict[str, str]) -> "Callable[..., int]":
-    def number(name: str, parse: Callable[[str, str], int], default: int) -> int:
-        return parse(known[name], name) if name in known else default
-
-    return number
-
-
-def _choice(known: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    text = known.get(name, choices[0]).strip()
-    for choice in choices:
-        if text.lower() == choice.lower():
-            return choice
-    raise WrongUsage(f"{name}={text!r}: one of {', '.join(choices)}")
-
-
-def _flag(known: Mapping[str, str], name: str, default: bool) -> bool:
-    text = known.get(name)
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise WrongUsage(f"{name}={text!r}: true or false")
-    return text.strip().lower() == "true"
-
-
-def _natural(text: str, name: str) -> int:
-    stripped = text.strip()
-    if not stripped.isascii() or not stripped.isdigit() or int(stripped[:20]) >= 1 << 63:
-        raise WrongUsage(f"{name}={text!r}: a number, 0 or more")
-    return int(stripped)
-
-
-def _positive(text: str, name: str) -> int:
-    number = _natural(text, name)
-    if number < 1:
-        raise WrongUsage(f"{name}={text!r}: a number above 0")
-    return number
-
-
-def _size(text: str, name: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", text.strip().lower())
-    if found is None or not int(found[1]):
-        raise WrongUsage(f"{name}={text!r}: bytes, like 65536, 64k, 64m or 1g")
-    return int(found[1]) * _UNITS[found[2]]
-
-
-def _span(text: str, name: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,12})(ms|s|m|min|h|d)", text.strip().lower())
-    if found is None:
-        raise WrongUsage(f"{name}={text!r}: a time like 500ms, 30s, 15m or 1h")
-    return int(found[1]) * _SPANS[found[2]]

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from rmq_ha.spark.source.pushdown import Keep
 
 
+LMQ_PREFIX = "%LMQ%"
+"""Of light queues, which have no messages of their own: they point at those of other queues."""
+
+
 class QueueId(NamedTuple):
     """
     One queue of a cluster.

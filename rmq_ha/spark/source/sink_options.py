@@ -21,6 +21,7 @@ from rmq_ha.model.topics import topic_fault
 from rmq_ha.spark.places import addresses_of
 from rmq_ha.spark.result import WrongUsage
 from rmq_ha.spark.source.option_names import by_name
+from rmq_ha.spark.source.option_values import flag, numbers, small, small_positive
 from rmq_ha.spark.source.options import client_config
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST
 
@@ -97,19 +98,20 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     fault = topic_fault(topic) if "topic" in known else None
     if fault:
         raise WrongUsage(f"topic={topic!r}: {fault}")
-    max_size = _number(known, "maxMessageSize", 4 << 20)
+    number = numbers(known)
+    max_size = number("maxMessageSize", small_positive, 4 << 20)
     producer = ProducerConfig(
         producer_group=known.get("producerGroup") or "SPARK_PRODUCER",
-        send_msg_timeout=_number(known, "sendTimeoutMs", 10_000),
-        retry_times_when_send_failed=_number(known, "sendRetries", 2, least=0),
+        send_msg_timeout=number("sendTimeoutMs", small_positive, 10_000),
+        retry_times_when_send_failed=number("sendRetries", small, 2),
         max_message_size=max_size,
         max_batch_size=max_size,
     )
     return SinkOptions(
         topic=topic,
-        batch_rows=_number(known, "batchRows", 256),
-        batch_bytes=min(max_size, _number(known, "batchBytes", 1 << 20)),
-        require_send_ok=_flag(known, "requireSendOk"),
+        batch_rows=number("batchRows", small_positive, 256),
+        batch_bytes=min(max_size, number("batchBytes", small_positive, 1 << 20)),
+        require_send_ok=flag(known, "requireSendOk", False),
         client=client_config(known),
         producer=producer,
     )
@@ -153,17 +155,3 @@ def _unknown(name: str) -> str:
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(SINK_COLUMNS)}"
     return f"a message has no {name!r}; {hint}"
-
-
-def _number(known: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
-    text = known.get(name, str(default)).strip()
-    if not (text.isascii() and text.isdecimal() and least <= int(text) < 1 << 31):
-        raise WrongUsage(f"{name}={text!r}: a number from {least} on")
-    return int(text)
-
-
-def _flag(known: Mapping[str, str], name: str) -> bool:
-    text = known.get(name, "false").strip().lower()
-    if text not in ("true", "false"):
-        raise WrongUsage(f"{name}={known[name]!r}: true or false")
-    return text == "true"

@@ -126,6 +126,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises CannotDecide: with failOnDataLoss: messages that were not read yet are gone.
         """
         begin = from_json(start)
+        self._check_name(begin)
         found = look(self._queues, self._options.subscription)
         self._reported = {queue: ends.max_offset for queue, ends in found.items()}
         end, sizes = self._news(begin, found)
@@ -210,9 +211,22 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         It was new then, and the batch has nothing of it; or the first batch of a query is done
         again, and a broker that was there the first time is away.
         """
-        if not self._start_is_known():
+        boundary = self._options.start
+        is_new = boundary.kind is Kind.OFFSETS and boundary.of(queue) is None
+        if is_new or not self._start_is_known():
             return stop
         return min(stop, Planner(current(self._queues), self._options).start_of(queue))
+
+    def _check_name(self, begin: Offsets) -> None:
+        """Else all queues of the store would be new, and every message come again."""
+        name = self._options.broker_name or ""
+        other = next((queue.broker for queue in begin if queue.broker != name), None)
+        if self._options.is_offline and other is not None:
+            raise CannotDecide(
+                f"the checkpoint is of a store with brokerName={other!r}, now it is {name!r}: give"
+                " the same one (none for an empty name), or start a new query with another"
+                " checkpointLocation"
+            )
 
     def _news(self, begin: Offsets, found: Mapping[QueueId, Look]) -> tuple[Offsets, Offsets]:
         """Where each queue stands, and how much is there behind that."""
@@ -274,7 +288,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The mean size of the next records."""
         sample = QueueRange(queue, start, start + min(size, _SAMPLE))
         rows = total = 0
-        for batch in self._queues.read(sample, ["storeSize"], Keep()):
+        for batch in current(self._queues).read(sample, ["storeSize"], Keep()):
             rows += batch.num_rows
             total += sum(batch.column(0).to_pylist())
         return total // rows if rows else 1

@@ -16,7 +16,7 @@ from rmq_ha.spark.log.walk import Layout
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.end import end_of_log
 from rmq_ha.spark.store.index_files import IndexFile
-from rmq_ha.spark.store.log_files import LogFile, log_files, numbered
+from rmq_ha.spark.store.log_files import LogFile, is_number, log_files, numbered
 from rmq_ha.spark.store.picking import pick_records
 from rmq_ha.spark.store.queues import LogBounds, Queue, RowFile
 from rmq_ha.spark.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_of
@@ -134,7 +134,7 @@ class StoreDirectory:
         for topic in self.files.list(base):
             if topic.is_directory:
                 for queue in self.files.list(f"{base}/{topic.name}"):
-                    if queue.is_directory and queue.name.isdecimal():
+                    if queue.is_directory and _is_queue_id(queue.name):
                         found[topic.name, int(queue.name)] = None
         return found
 
@@ -272,6 +272,11 @@ def scan_with_gaps(store: StoreDirectory, split: Split) -> Iterator[Records | Ga
     :raises CannotDecide: the file vanished.
     """
     return pieces(store.files, split)
+
+
+def _is_queue_id(name: str) -> bool:
+    """As a broker writes it."""
+    return is_number(name) and int(name) < 1 << 31 and str(int(name)) == name
 
 
 def _as_it_is(data: bytes) -> bytes:

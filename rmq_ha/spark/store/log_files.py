@@ -38,8 +38,13 @@ def numbered(entries: Sequence[Entry]) -> list[Entry]:
     return [
         entry
         for entry in entries
-        if not entry.is_directory and len(entry.name) == NAME_LENGTH and entry.name.isdecimal()
+        if not entry.is_directory and len(entry.name) == NAME_LENGTH and is_number(entry.name)
     ]
+
+
+def is_number(name: str) -> bool:
+    """Digits, and no more than a Java long."""
+    return name.isascii() and name.isdecimal() and len(name) <= NAME_LENGTH and int(name) < 1 << 63
 
 
 def log_files(files: Files, root: str, commit_log: str | None = None) -> list[LogFile]:

@@ -70,6 +70,11 @@ class Queue:
         self._log = log
         self._chunk: tuple[int, bytes] = (0, b"")
         for one, following in pairwise(self.row):
+            if one.size % UNIT_SIZE:
+                raise CannotDecide(
+                    f"{one.path} has {one.size} bytes, which are no whole units of {UNIT_SIZE}: it"
+                    " was cut; copy it from a replica"
+                )
             if one.base + one.size != following.base:
                 raise CannotDecide(
                     f"queue {queue_id} of {topic} lacks the file between {one.path} and "

@@ -113,6 +113,8 @@ def test_what_is_not_there_is_named() -> None:
     client = FakeClient({})
     with pytest.raises(CannotDecide, match="no broker has the topic gone, as far as n:1 knows"):
         queues(client, subscribe="t,gone")
+    with pytest.raises(CannotDecide, match="t is not on the broker z; it is on a, b"):
+        queues(client, brokerName="z")
     made = LiveQueues(parse_options({"namesrv": "n:1", "assign": '{"t":[1,7]}'}))
     made._client = client  # type: ignore[assignment]
     with pytest.raises(CannotDecide, match=r"no queue t/7 on a running broker; there are t/a/1"):

@@ -291,6 +291,25 @@ def test_a_queue_that_points_nowhere_is_data_loss(
     assert found == some(mine[:5] + mine[6:])
 
 
+@pytest.mark.parametrize(("place", "loss"), [("TopicB/0", 0), ("TopicB/1", 6)])
+def test_a_queue_that_points_at_another_message_is_data_loss(
+    store: Path, tmp_path: Path, queued: list[Row], place: str, loss: int
+) -> None:
+    """Of another queue, or another one of its own: no row says that it is what it is not."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    source = copy / "consumequeue" / place / ("0" * 20)
+    unit = copy / "consumequeue" / "TopicB" / "1" / ("0" * 20)
+    data = bytearray(unit.read_bytes())
+    data[100:120] = source.read_bytes()[20 * loss : 20 * loss + 20]
+    unit.write_bytes(data)
+    given = {"assign": '{"TopicB":[1]}', "scan": "queues"}
+    with pytest.raises(CannotDecide, match=r"message 5 is not at"):
+        read(copy, **given)
+    mine = [row for row in queued if (row["topic"], row["queueId"]) == ("TopicB", 1)]
+    found = read(copy, **given, failOnDataLoss="false")
+    assert found == some(mine[:5] + mine[6:])
+
+
 def test_a_log_that_was_copied_alone(store: Path, tmp_path: Path, queued: list[Row]) -> None:
     """Without queues there are no offsets, but all messages."""
     shutil.copytree(store / "commitlog", tmp_path / "commitlog")

@@ -152,6 +152,21 @@ def test_keys_of_spark_itself_are_none_of_ours() -> None:
         ({**LIVE, "scan": "files"}, "for stores"),
         ({**LIVE, "accessKey": "a"}, "given together"),
         ({**LIVE, "pullBatchSize": "0"}, "above 0"),
+        ({**LIVE, "pullBatchSize": "4294967296"}, "at most 2147483647"),
+        ({**LIVE, "pullTimeoutMs": "99999999999999"}, "at most 2147483647"),
+        ({**LIVE, "fetchOffset.retryIntervalMs": "99999999999"}, "at most 2147483647"),
+        ({**STORE, "batchRows": "99999999999"}, "at most 2147483647"),
+        ({**STORE, "startingTimestamp": "0" * 20 + "9" * 20}, "0 or more"),
+        ({**STORE, "startingTimestamp": "9" * 5000}, "0 or more"),
+        ({**STORE, "splitSize": "999999999999999g"}, "64m"),
+        ({**STORE, "startingOffsets": '{"T":{"0":1,"00":2}}'}, "write"),
+        ({**LIVE, "securityToken": "t"}, "accessKey"),
+        ({**LIVE, "useTLS": "false", "tls.enable": "true"}, "useTLS"),
+        ({**LIVE, "commitOffsets": "g"}, "for streams"),
+        ({**STORE, "table": "topics", "includeProperties": "true"}, "for messages"),
+        ({**STORE, "table": "topics", "minPartitions": "3"}, "for messages"),
+        ({**STORE, "table": "queues", "failOnDataLoss": "false"}, "for messages"),
+        ({**STORE, "table": "topics", "maxOffsetsPerTrigger": "3"}, "for messages"),
     ],
 )
 def test_a_contradiction_is_said(given: dict[str, str], why: str) -> None:
@@ -219,6 +234,24 @@ def test_accounts_and_tls() -> None:
     assert client.use_tls
     assert client.tls == {"tls.client.trustCertPath": "/ca"}
     assert not parsed(LIVE).client.use_tls
+
+
+def test_tls_that_is_switched_off_stays_off() -> None:
+    assert not parsed(
+        {**LIVE, "tls.enable": "false", "tls.client.trustCertPath": "/ca"}
+    ).client.use_tls
+    assert parsed({**LIVE, "tls.enable": "true"}).client.use_tls
+
+
+def test_secrets_are_not_shown() -> None:
+    """Neither when options are printed, nor when they are wrong."""
+    secrets = {"secretKey": "hush1", "securityToken": "hush2", "tls.client.keyPassword": "hush3"}
+    options = parsed({**LIVE, "accessKey": "a", **secrets})
+    assert "hush" not in repr(options)
+    for name in secrets:
+        with pytest.raises(WrongUsage, match="the same option") as raised:
+            parsed({**LIVE, name: "hush4", name.upper(): "hush5"})
+        assert "hush" not in str(raised.value)
 
 
 def test_what_can_be_subscribed_to() -> None:

@@ -327,6 +327,23 @@ def test_a_queue_that_lacks_a_file_is_named(tmp_path: Path) -> None:
         store.queue("T", 3)
 
 
+def test_a_queue_whose_files_have_parts_of_units_is_refused(tmp_path: Path) -> None:
+    row = [RowFile("a", 0, 30), RowFile("b", 30, 30)]
+    with pytest.raises(CannotDecide, match="a has 30 bytes, which are no whole units"):
+        Queue(open_store_files(tmp_path), "T", 0, row)
+
+
+def test_names_that_no_broker_gives_are_passed_over(tmp_path: Path) -> None:
+    """Directories and files whose names look like numbers, and are none of a store's."""
+    store = queue_of(tmp_path, UNIT.pack(0, 91, 1))
+    for name in ("007", "99999999999", "\u0663"):
+        (tmp_path / "consumequeue" / "T" / name).mkdir()
+    (tmp_path / "commitlog" / ("9" * 20)).write_bytes(bytes(100))
+    again = open_store(str(tmp_path))
+    assert again.topics_on_disk() == store.topics_on_disk() == [("T", 3)]
+    assert again.log_files() == store.log_files()
+
+
 def test_a_queue_file_that_vanishes_is_named(tmp_path: Path) -> None:
     """Deleted by retention while it is read."""
     queue = Queue(open_store_files(tmp_path), "T", 0, [RowFile(str(tmp_path / "gone"), 0, 800)])

@@ -157,6 +157,42 @@ def test_a_new_queue_begins_at_its_first_message_one_batch_later() -> None:
     assert ranges(made, entered, following) == [(1, 2, 6)]
 
 
+def test_a_new_queue_of_a_query_that_began_at_given_offsets() -> None:
+    """They say nothing about it."""
+    made, queues = reader({queue(0): (0, 3)}, startingOffsets='{"t":{"0":1}}')
+    queues.spans[queue(1)] = 2, 6
+    entered = made.latestOffset(at(q0=3), ALL)
+    assert ranges(made, at(q0=3), entered) == []
+    assert ranges(made, entered, made.latestOffset(entered, ALL)) == [(1, 2, 6)]
+
+
+def test_a_checkpoint_of_a_store_with_another_broker_name_is_refused() -> None:
+    """Its queues would all be new: every message would come again."""
+    given = parse_options({"path": "/x", "brokerName": "a"}, streaming=True)
+    made = RocketmqStreamReader(FakeQueues({queue(0, "a"): (0, 9)}), given, ["queueId"])
+    for before in ("", "b"):
+        start = {"t": {before: {"0": 5}}}
+        with pytest.raises(CannotDecide, match="brokerName"):
+            made.latestOffset(start, ALL)
+    assert made.latestOffset({"t": {"a": {"0": 5}}}, ALL) == {"t": {"a": {"0": 9}}}
+
+
+def test_the_sizes_of_messages_are_looked_up_in_the_store_as_it_is_now() -> None:
+    """It grows new files while the query runs."""
+
+    class Aging(FakeQueues):
+        def __copy__(self) -> FakeQueues:
+            return FakeQueues(self.spans)
+
+        def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+            raise CannotDecide("an old look")
+
+    given = parse_options({"path": "/x", "maxBytesPerTrigger": "1k"}, streaming=True)
+    made = RocketmqStreamReader(Aging({queue(0, ""): (0, 100)}), given, ["queueId"])
+    end = made.latestOffset({"t": {"": {"0": 0}}}, ReadMaxBytes(1024))
+    assert end == {"t": {"": {"0": 10}}}
+
+
 def test_a_queue_of_the_first_batch_whose_broker_is_away_when_it_is_done_again() -> None:
     """Its beginning was not written down, so it is asked for; it is not skipped."""
     made, _ = reader({queue(0): (0, 3), queue(1): (1, 3)}, startingOffsets="earliest")
