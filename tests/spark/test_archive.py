@@ -4,6 +4,7 @@ Archives of a store that Java wrote: killed at every step, in slices, beside the
 `RMQ_HA_SPARK_KILLS=20` kills so many real processes, too, at random moments; CI has no time for it.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -169,10 +170,42 @@ def test_what_cannot_be_joined_or_verified_is_refused(
         table(spark, str(to), {"path": str(store), "startingTimestamp": "5"})
     empty = table(spark, str(tmp_path / "none"))
     assert empty.count() == 0
+    live = {"path": str(store), "subscribe": "TopicC", "brokerName": "broker-a"}
+    assert table(spark, str(to), live).count() == 41
+    # Another message is where the archive ends: as when a master was replaced by a shorter slave.
+    manifest = to / "_rmqha" / "run-000002.json"
+    written = json.loads(manifest.read_text())
+    assert all(each["last"] for each in written["ranges"])
+    written["ranges"][-1]["last"] = "AC1100020001@1700000000000"
+    manifest.write_text(json.dumps(written))
+    result = run(spark, store, to, topics=("TopicC",), broker_name="broker-a")
+    assert result.outcome is Outcome.VIOLATED
+    assert [row["code"] for row in result.findings.collect()] == ["REPLACED"]
+    with pytest.raises(CannotDecide, match="holds another message now"):
+        table(spark, str(to), live)
+    assert table(spark, str(to), live | {"failOnDataLoss": "false"}).count() == 41
     (to / "_rmqha" / "run-000001.json").write_text("{")
-    (to / "_rmqha" / ".run-000001.json.crc").unlink()
     with pytest.raises(CannotDecide, match=r"run-000001\.json is damaged"):
         run(spark, store, to, topics=("TopicC",), broker_name="broker-a")
+
+
+def test_two_jobs_at_once_do_not_archive_the_same_twice(
+    spark: Any, store: Path, tmp_path: Path
+) -> None:
+    """The second one plans, archives and ends between the first one's plan and its run."""
+    to, now_ms = tmp_path / "archive", int(time.time() * 1000)
+    asked = Asked(place=StorePlace(str(store)), to=str(to), topics=("TopicC",))
+    second: Any = TestJob(spark, now_ms)
+    first: Any = TestJob(spark, now_ms)
+
+    def step(name: str) -> None:
+        if name == "planned":
+            assert archive(second, asked).outcome is Outcome.HOLDS
+
+    with pytest.raises(CannotDecide, match="one at a time"):
+        archive(first, asked, step)
+    rows = archived(spark, str(to)).select("queueId", "queueOffset").collect()
+    assert len(set(rows)) == len(rows) == 41
 
 
 @pytest.mark.skipif(not KILLS, reason="RMQ_HA_SPARK_KILLS=20 takes minutes")

@@ -124,7 +124,13 @@ def _roll_forward(files: Directory, run: Run, step: Step) -> None:
 
 def _move(files: Directory, run: Run, step: Step) -> None:
     waiting = [file for file in run.files if files.size(file.path) != file.size]
-    lost = [file for file in waiting if files.size(file.staged) != file.size]
+    # Another process may finish this run just now: a file leaves staging before it is looked for
+    # in its place, never the other way round.
+    lost = [
+        file
+        for file in waiting
+        if files.size(file.staged) != file.size and files.size(file.path) != file.size
+    ]
     if lost and len(waiting) == len(run.files):
         _clean(files, run, step)
         raise CannotDecide(
@@ -138,7 +144,7 @@ def _move(files: Directory, run: Run, step: Step) -> None:
             f" that {PENDING} names and then {PENDING} itself, and run it again"
         )
     for number, file in enumerate(waiting):
-        if files.size(file.path) is not None:
+        if files.size(file.path) not in (None, file.size):
             files.delete(file.path)  # a copy that was cut short, where moving means copying
         if not files.move(file.staged, file.path) and files.size(file.path) != file.size:
             raise CannotDecide(f"{file.staged} cannot be moved to {file.path}; run it again")

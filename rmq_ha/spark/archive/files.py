@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from rmq_ha.spark.result import CannotDecide
 
+_EXISTS = "java.nio.file.FileAlreadyExistsException"
 UNFINISHED = ".tmp"
 """How the name of a file ends that is being written."""
 
@@ -65,18 +66,39 @@ class Files:
         """
         Write a file that is there whole or not at all; False: there is one already.
 
-        :param token: nobody else writes with it.
+        :param token: of the run; part of the name while it is written.
         """
         if self.size(path) is not None:
             return False
-        beside = f"{path}.{token}{UNFINISHED}"
+        # Two processes may finish the same run.
+        beside = f"{path}.{token}-{self._jvm.java.util.UUID.randomUUID()}{UNFINISHED}"
         stream = self._fs.create(self._path(beside), True)
         try:
             stream.write(text.encode())
             stream.hflush()
         finally:
             stream.close()
-        return self.size(path) is None and self.move(beside, path)
+        try:
+            return self._link(beside, path)
+        finally:
+            self.delete(beside)
+
+    def _link(self, beside: str, path: str) -> bool:
+        """
+        Give a file its name, unless another one has it; on a local disk two processes cannot both
+        succeed. Elsewhere a rename decides (HDFS refuses it, object stores have none that could).
+        """
+        if str(self._fs.getUri().getScheme()) != "file":
+            return self.size(path) is None and self.move(beside, path)
+        nio = self._jvm.java.nio.file
+        source, target = (nio.Paths.get(self._path(each).toUri()) for each in (beside, path))
+        try:
+            nio.Files.createLink(target, source)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _EXISTS:
+                return False
+            return self.size(path) is None and self.move(beside, path)  # a disk without links
+        return True
 
     def move(self, source: str, target: str) -> bool:
         """Give a file another name; directories are made. False: it did not work."""

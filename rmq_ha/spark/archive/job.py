@@ -76,11 +76,15 @@ class _Archive:
         finished = commit.recover(files, job.now_ms(), self._step)
         if finished is not None:
             job.note(f"finished run {finished}, which was killed")
-        planned = self._plan(commit.load(files))
+        manifest = commit.load(files)
+        planned = self._plan(manifest)
         self._findings += planned.findings
         self._step("planned")
-        for ranges in batches(planned.ranges, self._asked.most):
-            if not self._run(ranges):
+        # The numbers that follow what was planned upon: whoever commits in between takes one of
+        # them, and this job stops, rather than archive the same messages again.
+        numbered = enumerate(batches(planned.ranges, self._asked.most), manifest.next_number)
+        for number, ranges in numbered:
+            if not self._run(number, ranges):
                 break
         return self._answer(commit.load(files))
 
@@ -89,10 +93,10 @@ class _Archive:
         now, before = self._job.now_ms(), self._asked.before_ms
         return plan(queues_of(options), options.subscription, manifest, before, now)
 
-    def _run(self, ranges: Sequence[QueueRange]) -> bool:
+    def _run(self, number: int, ranges: Sequence[QueueRange]) -> bool:
         """True: it is committed."""
         job, files = self._job, self._files
-        number, now = commit.load(files).next_number, job.now_ms()
+        now = job.now_ms()
         token = f"{number:06d}-{now}-{job.spark.sparkContext.applicationId}"
         staging = commit.staging_of(token)
         files.delete(staging)
@@ -189,7 +193,10 @@ class _Archive:
 
 
 def _kept(asked: QueueRange, took: Took | None) -> Kept:
-    return Kept(asked.queue, asked.start, asked.stop, 0 if took is None else took.rows)
+    if took is None:
+        return Kept(asked.queue, asked.start, asked.stop, 0)
+    last = took.last if took.most == asked.stop - 1 else ""
+    return Kept(asked.queue, asked.start, asked.stop, took.rows, last)
 
 
 def _file(found: Found, staging: str, number: int) -> DataFile:

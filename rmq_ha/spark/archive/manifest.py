@@ -25,12 +25,14 @@ class Kept(NamedTuple):
     What a run took of a queue.
 
     :ivar rows: messages; fewer than offsets if the source had holes.
+    :ivar last: what tells the message before `stop` from any other; empty: not known.
     """
 
     queue: QueueId
     start: int
     stop: int
     rows: int
+    last: str = ""
 
 
 class DataFile(NamedTuple):
@@ -108,6 +110,7 @@ def encode(run: Run) -> str:
                     "start": kept.start,
                     "stop": kept.stop,
                     "rows": kept.rows,
+                    "last": kept.last,
                 }
                 for kept in run.ranges
             ],
@@ -152,7 +155,8 @@ def decode(text: str, where: str) -> Run:
 
 def _kept(value: Mapping[str, Any]) -> Kept:
     queue = QueueId(_str(value["topic"]), _str(value["broker"]), _int(value["queueId"]))
-    return Kept(queue, _int(value["start"]), _int(value["stop"]), _int(value["rows"]))
+    span = _int(value["start"]), _int(value["stop"]), _int(value["rows"])
+    return Kept(queue, *span, _str(value.get("last", "")))
 
 
 def _int(value: object) -> int:
@@ -214,6 +218,10 @@ class Manifest:
     def ends(self) -> dict[QueueId, int]:
         """Of each queue, the first offset that is not archived."""
         return {kept.queue: kept.stop for run in self.runs for kept in run.ranges}
+
+    def lasts(self) -> dict[QueueId, str]:
+        """Of each queue, what tells the last message that is archived from any other."""
+        return {kept.queue: kept.last for run in self.runs for kept in run.ranges}
 
     def brokers(self) -> set[str]:
         """Names of brokers; empty: of a store whose broker was not named."""

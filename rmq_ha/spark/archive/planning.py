@@ -1,13 +1,18 @@
 """Which messages are next: of each queue, what is cold and not archived yet."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from rmq_ha.spark.archive.manifest import Manifest
 from rmq_ha.spark.audit.rules import INTERNAL
 from rmq_ha.spark.findings import Finding, Severity
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues, Subscription
+
+IDENTITY = ("msgId", "storeTimestamp")
+"""Columns of `identity`."""
 
 
 class Plan(NamedTuple):
@@ -37,7 +42,7 @@ def plan(
     if wanted.is_everything:
         there = [queue for queue in there if queue.topic not in INTERNAL]
     check_names(manifest.brokers(), {queue.broker for queue in there})
-    ends = manifest.ends()
+    ends, lasts = manifest.ends(), manifest.lasts()
     ranges: list[QueueRange] = []
     findings: list[Finding] = []
     for queue in there:
@@ -46,6 +51,9 @@ def plan(
         wrong = _fault(queue, start, first, end, now_ms)
         if wrong is not None:
             findings.append(wrong)
+        elif was_replaced(queues, queue, start, first, lasts.get(queue, "")):
+            findings.append(_replaced(queue, start, now_ms))
+            continue
         stop = end
         if before_ms is not None and end > max(start, first):
             cold = queues.offset_at(queue, before_ms)
@@ -54,6 +62,48 @@ def plan(
         if start < stop:
             ranges.append(QueueRange(queue, start, stop))
     return Plan(ranges, findings)
+
+
+def was_replaced(queues: Queues, queue: QueueId, end: int, first: int, last: str) -> bool:
+    """
+    The queue's message before the archive's end is another one than the archive's last: offsets
+    were used again, after a fail-over to a replica that lacked them, or in a topic made anew.
+
+    :param end: the archive's; `first`: where the queue begins now.
+    :param last: of `Kept`.
+    """
+    if not last or first >= end:
+        return False
+    try:
+        for batch in queues.read(QueueRange(queue, end - 1, end), IDENTITY, Keep()):
+            for row in batch.to_pylist():
+                return identity(row["msgId"], row["storeTimestamp"]) != last
+    except CannotDecide:
+        pass  # deleted meanwhile, or damaged: who reads on from there is told
+    return False
+
+
+def identity(msg_id: str, stored_at: datetime) -> str:
+    """What is the same on all replicas, and of no other message; `Kept.last`."""
+    return f"{msg_id}@{round(stored_at.timestamp() * 1000)}"
+
+
+def _replaced(queue: QueueId, start: int, now_ms: int) -> Finding:
+    return Finding(
+        Severity.ERROR,
+        "REPLACED",
+        f"offset {start - 1}, the last that is archived, holds another message now: offsets were"
+        " used again, as after a fail-over to a replica that lacked the end, or in a topic that was"
+        " made anew. Nothing more of this queue is archived here, as nobody could tell which is"
+        " which: begin another archive (--to) for what is there now",
+        queue.broker or None,
+        queue.topic,
+        queue.queue_id,
+        queue_offset=start - 1,
+        expected="the message that is archived",
+        actual="another one",
+        observed_at=now_ms,
+    )
 
 
 def check_names(archived: Collection[str], there: Collection[str]) -> None:
@@ -107,12 +157,17 @@ def _fault(queue: QueueId, start: int, first: int, end: int, now_ms: int) -> Fin
 
 
 class Took(NamedTuple):
-    """What was read back of a queue: how many rows, how many offsets, the least and greatest."""
+    """
+    What was read back of a queue: how many rows, how many offsets, the least and greatest.
+
+    :ivar last: `identity` of the greatest.
+    """
 
     rows: int
     offsets: int
     least: int
     most: int
+    last: str = ""
 
 
 def verify(

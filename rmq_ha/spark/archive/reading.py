@@ -9,8 +9,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rmq_ha.spark.archive.commit import load
 from rmq_ha.spark.archive.files import Files
 from rmq_ha.spark.archive.manifest import Manifest, assigned, nested
-from rmq_ha.spark.archive.planning import check_names
-from rmq_ha.spark.audit.rules import in_queue
+from rmq_ha.spark.archive.planning import check_names, was_replaced
+from rmq_ha.spark.audit.rules import INTERNAL, in_queue
 from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.boundaries import Kind
@@ -80,9 +80,9 @@ def table(
     options = parse_options(live)
     if options.start.kind is not Kind.EARLIEST:
         raise WrongUsage("the live part begins where the archive ends: give no starting offsets")
-    old, ends = _named(old, manifest, options.broker_name)
+    old, ends, lasts = _named(old, manifest, options.broker_name)
     old = _only(old, ends, options).select(columns)
-    starts = _starts(options, ends)
+    starts = _starts(options, ends, lasts)
     if not starts:
         return old
     which = ("subscribe", "subscribepattern", "assign", "topic")
@@ -109,18 +109,19 @@ def view(
 
 def _named(
     old: DataFrame, manifest: Manifest, broker: str | None
-) -> tuple[DataFrame, dict[QueueId, int]]:
+) -> tuple[DataFrame, dict[QueueId, int], dict[QueueId, str]]:
     """
-    Archived rows, and where each queue's end.
+    Archived rows, where each queue's end, and with what message.
 
     A store whose broker was not named is that of the one broker that is read live.
     """
-    ends = manifest.ends()
+    ends, lasts = manifest.ends(), manifest.lasts()
     if not broker or manifest.brokers() != {""}:
-        return old, ends
+        return old, ends, lasts
     return (
         old.withColumn("brokerName", F.lit(broker)),
         {queue._replace(broker=broker): end for queue, end in ends.items()},
+        {queue._replace(broker=broker): last for queue, last in lasts.items()},
     )
 
 
@@ -144,10 +145,14 @@ def _only(old: DataFrame, ends: Mapping[QueueId, int], options: SourceOptions) -
     )
 
 
-def _starts(options: SourceOptions, ends: Mapping[QueueId, int]) -> dict[QueueId, int]:
+def _starts(
+    options: SourceOptions, ends: Mapping[QueueId, int], lasts: Mapping[QueueId, str]
+) -> dict[QueueId, int]:
     """Where each live queue goes on: at the archive's end, or at its own beginning."""
     source = queues_of(options)
     queues = source.queues(options.subscription)
+    if options.subscription.is_everything:
+        queues = [queue for queue in queues if queue.topic not in INTERNAL]
     check_names({queue.broker for queue in ends}, {queue.broker for queue in queues})
     starts = {}
     for queue in queues:
@@ -160,5 +165,12 @@ def _starts(options: SourceOptions, ends: Mapping[QueueId, int]) -> dict[QueueId
                 else f"it ends at {stop}, the archive at {start}: its end was lost"
             )
             raise CannotDecide(f"{queue}: {what}. failOnDataLoss=false reads what there is")
+        last = lasts.get(queue, "") if options.fail_on_data_loss and queue in ends else ""
+        if was_replaced(source, queue, start, first, last):
+            raise CannotDecide(
+                f"{queue}: offset {start - 1}, the last that is archived, holds another message"
+                " now: offsets were used again after the archive's end was lost."
+                " failOnDataLoss=false reads on behind it"
+            )
         starts[queue] = min(max(start, first), stop)
     return starts

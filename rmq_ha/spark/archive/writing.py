@@ -82,6 +82,10 @@ def read_back(
             F.count_distinct("queueOffset").alias("offsets"),
             F.min("queueOffset").alias("least"),
             F.max("queueOffset").alias("most"),
+            # As `planning.identity`.
+            F.max_by(
+                F.concat("msgId", F.lit("@"), F.unix_millis("storeTimestamp")), "queueOffset"
+            ).alias("last"),
         )
         .collect()
     )
@@ -93,7 +97,7 @@ def read_back(
             total.rows + each.rows, total.bad_crc + each.bad_crc, total.digest ^ each.digest
         )
         queue = QueueId(row["topic"], row["broker"], row["queueId"])
-        took[queue] = Took(each.rows, row["offsets"], row["least"], row["most"])
+        took[queue] = Took(each.rows, row["offsets"], row["least"], row["most"], row["last"] or "")
     return total, took
 
 

@@ -1,5 +1,6 @@
 """An archive whose process dies at any operation of the file system: every message once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -56,14 +57,13 @@ class Memory:
         if path in self.content:
             return False
         self.tick()
-        beside = f"{path}.{token}.tmp"
+        beside = f"{path}.{token}.{self.left}.tmp"
         self.content[beside] = text[: len(text) // 2]
         self.tick()
         self.content[beside] = text
         self.tick()
         del self.content[beside]
-        self.content[path] = text
-        return True
+        return self.content.setdefault(path, text) is text
 
     def move(self, source: str, target: str) -> bool:
         self.tick()
@@ -84,7 +84,7 @@ class Memory:
         for each in sorted(self.content):
             if each == path or each.startswith(path + "/"):
                 self.tick()
-                del self.content[each]
+                self.content.pop(each, None)
 
     def names(self, path: str) -> list[tuple[str, int]]:
         found = {
@@ -201,6 +201,46 @@ def test_a_run_under_way_elsewhere_is_not_disturbed() -> None:
     commit(files, first, rival)
     assert seen
     assert archived(files) == [f"m{offset}" for offset in range(PER_RUN)]
+
+
+@dataclass
+class Shared(Memory):
+    """A file system on which, once, another process does something between two operations."""
+
+    then: Callable[[], None] | None = None
+
+    def _meanwhile(self) -> None:
+        self.left -= 1
+        if self.left < 0 and self.then is not None:
+            then, self.then = self.then, None
+            then()
+
+    def tick(self) -> None:
+        self._meanwhile()
+
+    def size(self, path: str) -> int | None:
+        found = super().size(path)
+        self._meanwhile()
+        return found
+
+
+@pytest.mark.parametrize("kind", [{"copies": False}, {"guarded": True}])
+def test_a_second_job_that_finishes_a_run_under_way_takes_nothing_away(
+    kind: dict[str, bool],
+) -> None:
+    """Both move the same files; whoever is late finds them in place."""
+    for left in range(60):
+        files = Shared(**kind)
+        run = stage(files, 1, 0, "a")
+        files.left = left
+        files.then = lambda files=files: recover(files, 0, lambda _: None)  # type: ignore[misc]
+        try:
+            commit(files, run, lambda _: None)
+        except CannotDecide:
+            assert load(files).runs or PENDING not in files.content
+        files.then = None
+        job(files, "b", PER_RUN)
+        assert archived(files) == [f"m{offset}" for offset in range(PER_RUN)], left
 
 
 def test_what_was_staged_is_gone_before_anything_was_moved() -> None:

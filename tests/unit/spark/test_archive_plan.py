@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +57,12 @@ class Fake:
         return None if ms >= end else max(ms, first)
 
     def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
-        raise NotImplementedError
+        if wanted.queue.queue_id:
+            raise CannotDecide("gone")
+        assert wanted.stop == wanted.start + 1
+        yield pa.RecordBatch.from_pylist(
+            [{"msgId": f"m{wanted.start}", "storeTimestamp": datetime.fromtimestamp(0.007, UTC)}]
+        )
 
 
 def planned(bounds: dict[QueueId, tuple[int, int]], *kept: Kept, before: int | None = None) -> Any:
@@ -91,6 +98,17 @@ def test_a_queue_that_is_shorter_than_its_archive_is_told() -> None:
     found = planned({Q0: (0, 20)}, Kept(Q0, 0, 30, 30))
     assert found.ranges == []
     assert [each.code for each in found.findings] == ["ARCHIVE_AHEAD"]
+
+
+def test_an_offset_that_was_used_again_is_told_and_the_queue_is_left_alone() -> None:
+    same = planned({Q0: (0, 50)}, Kept(Q0, 0, 30, 30, "m29@7"))
+    assert same == ([QueueRange(Q0, 30, 50)], [])
+    other = planned({Q0: (0, 50), Q1: (0, 50)}, Kept(Q0, 0, 30, 30, "m29@6"), Kept(Q1, 0, 9, 9))
+    assert other.ranges == [QueueRange(Q1, 9, 50)]
+    assert [(each.code, each.queue_offset) for each in other.findings] == [("REPLACED", 29)]
+    # What cannot be looked at (any more) accuses nobody.
+    assert planned({Q1: (0, 50)}, Kept(Q1, 0, 30, 30, "x@1")).findings == []
+    assert planned({Q0: (30, 50)}, Kept(Q0, 0, 30, 30, "x@1")).findings == []
 
 
 def test_messages_on_their_way_are_not_archived_unless_named() -> None:
