@@ -28,14 +28,16 @@ MAX_LAG = 3
 def some_facts(random: Random) -> list[Fact]:
     """Few keys and small numbers: everything meets everything."""
     facts: list[Fact] = []
-    for topic in "ab":
+    for topic in ("a", "%RETRY%g"):
         for queue_id in range(2):
             low = random.choice([0, 0, 0, 4, 8])
             if random.random() < 0.85:
                 facts.append(model.queue_fact(topic, queue_id, low, low + random.randrange(9)))
             for group in ("g", "h"):
                 if random.random() < 0.8:
-                    facts.append(Fact(model.OFFSET, topic, group, queue_id, random.randrange(16)))
+                    facts.append(
+                        Fact(model.OFFSET, topic, group, queue_id, random.randrange(-1, 16))
+                    )
     facts.append(model.queue_fact("SCHEDULE_TOPIC_XXXX", 0, 0, random.randrange(9)))
     if random.random() < 0.7:
         facts += model.delay_facts({1: random.randrange(9)})
@@ -188,10 +190,11 @@ def test_history(spark: Any, tmp_path: Path) -> None:
         history.append(taken, str(past))
 
     minute = 60_000
-    keep("ASYNC_MASTER", 0, minute, steady=10, reset=50, lost=50, jumper=20)
-    keep("SLAVE", 1, minute + 1, steady=10, reset=50, lost=50, jumper=20)
-    keep("ASYNC_MASTER", 0, 2 * minute, steady=20, reset=30, lost=60, jumper=20)
-    keep("SLAVE", 1, 2 * minute + 1, steady=15, reset=30, lost=40, jumper=500)
+    keep("ASYNC_MASTER", 0, minute, steady=10, reset=50, lost=50, jumper=20, on=50)
+    keep("SLAVE", 1, minute + 1, steady=10, reset=50, lost=50, jumper=20, on=50)
+    # `on` was reset to 0, and consumed again since.
+    keep("ASYNC_MASTER", 0, 2 * minute, steady=20, reset=30, lost=60, jumper=20, on=45)
+    keep("SLAVE", 1, 2 * minute + 1, steady=15, reset=30, lost=40, jumper=500, on=40)
     offsets = history.offsets_over_time(history.read(spark, str(past)))
     found = {
         (row.code, row.severity, row.broker, row.group, row.expected, row.actual)
@@ -199,6 +202,7 @@ def test_history(spark: Any, tmp_path: Path) -> None:
     }
     assert found == {
         ("OFFSET_RESET", "WARN", "ASYNC_MASTER", "reset", "50", "30"),
+        ("OFFSET_RESET", "WARN", "ASYNC_MASTER", "on", "50", "45"),
         ("ROLLBACK", "ERROR", "SLAVE", "lost", "50", "40"),
         ("OFFSET_JUMP", "ERROR", "SLAVE", "jumper", "100", "500"),
     }

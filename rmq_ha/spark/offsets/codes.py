@@ -133,6 +133,11 @@ MEANINGS: Mapping[str, Meaning] = {
         Severity.WARN, "was given as the master, but says that it is a slave: is this the pair?"
     ),
     "OTHER_BROKER": Meaning(Severity.ERROR, "its broker name is not its master's: this is no pair"),
+    "SAME_BROKER": Meaning(
+        Severity.ERROR,
+        "has its master's name and id: it is the same broker, or has taken its place; name the"
+        " slave by its own address or id",
+    ),
     "ROLLBACK": Meaning(
         Severity.ERROR,
         "the offset went back, {repeats} messages, without a reset on the master: they were"

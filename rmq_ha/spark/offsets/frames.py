@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.spark.findings import COLUMNS
 from rmq_ha.spark.offsets.codes import MEANINGS, SENTENCE_FIELDS
 from rmq_ha.spark.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VERSION
@@ -153,13 +154,16 @@ def _ruled(cases: DataFrame, max_lag: int) -> DataFrame:
     known = F.col("slaveFirst").isNotNull() & F.col("masterEnd").isNotNull()
     cases = cases.withColumn("below", F.when(known & (kind == OFFSET), below).otherwise(0))
     is_progress = kind.isin(OFFSET, DELAY) & F.col("onMaster")
-    first, end, master = _zero("slaveFirst"), _zero("slaveEnd"), _zero("master")
+    first, end, master = _zero("slaveFirst"), _zero("slaveEnd"), _positive(_zero("master"))
     slave = F.col("slaveValue")
-    has = slave.isNotNull()
+    has = F.coalesce(slave >= 0, F.lit(False))
+    begins_anew = (first == 0) | F.coalesce(
+        F.startswith("topic", F.lit(RETRY_PREFIX)), F.lit(False)
+    )
     repeats = (
         F.when(~is_progress, 0)
         .when(has, _positive(F.least(master, end) - F.greatest(slave, first)))
-        .when(first == 0, F.least(master, end))
+        .when(begins_anew, _positive(F.least(master, end) - first))
         .otherwise(0)
     )
     skipped = (
@@ -171,14 +175,16 @@ def _ruled(cases: DataFrame, max_lag: int) -> DataFrame:
             )
             + F.col("below"),
         )
-        .when(first == 0, 0)
+        .when(begins_anew, F.col("below"))
         .otherwise(_positive(end - F.greatest(master, first)) + F.col("below"))
     )
     missing = _positive(_zero("before") - _zero("slaveValue"))
     is_ahead = _zero("slaveValue") > _zero("highest")
+    is_orphan = (kind == QUEUE) & F.col("highest").isNull()
     lost = F.when((kind == QUEUE) & ~is_ahead, missing).otherwise(0)
     codes = (
         F.when(kind.isin(OFFSET, DELAY), _progress_codes())
+        .when(is_orphan, F.array(F.when(is_ahead, _if_proven("ORPHAN_ON_SLAVE"))))
         .when(kind.isin(QUEUE, LOG), _extent_codes(is_ahead, missing, max_lag))
         .otherwise(F.array(_configuration_code()))
     )
@@ -197,6 +203,10 @@ def _sure() -> Column:
 
 def _on_its_way() -> Column:
     return F.when(F.col("proven"), F.lit("LAGGING")).otherwise(F.lit("UNSETTLED"))
+
+
+def _if_proven(code: str) -> Column:
+    return F.when(F.col("proven"), F.lit(code)).otherwise(F.lit("UNSETTLED"))
 
 
 def _progress_codes() -> Column:
@@ -237,12 +247,13 @@ def _extent_codes(is_ahead: Column, missing: Column, max_lag: int) -> Column:
     is_queue = F.col("kind") == QUEUE
     ahead = F.when(is_queue, F.lit("QUEUE_AHEAD")).otherwise(F.lit("LOG_AHEAD"))
     behind = (
-        F.when((missing <= max_lag) & is_queue, F.lit("LAGGING"))
-        .when(is_queue, F.lit("NOT_REPLICATED"))
-        .otherwise(F.lit("LOG_BEHIND"))
+        F.when(is_queue & (missing > max_lag), F.lit("NOT_REPLICATED"))
+        .when(~is_queue & F.lit(max_lag == 0), F.lit("LOG_BEHIND"))
+        .otherwise(F.lit("LAGGING"))
     )
+    too_much = is_queue & (missing > max_lag) & F.lit(max_lag > 0)
     position = F.when((_zero("slaveValue") < _zero("lowest")) & _sure(), behind).when(
-        missing > 0, _on_its_way()
+        missing > 0, F.when(too_much, F.lit("UNSETTLED")).otherwise(_on_its_way())
     )
     shorter = is_queue & F.col("onSlave") & (_zero("slaveLow") > _zero("masterLow"))
     drift = F.when(shorter, F.lit("MIN_DRIFT"))

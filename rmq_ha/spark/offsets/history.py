@@ -2,6 +2,7 @@
 Snapshots kept as Parquet, `DIR/ts=<ms>/<role>-<broker>-<id>.parquet`, and what they tell over time.
 """
 
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -130,6 +131,12 @@ class Kept(NamedTuple):
     role: str
     path: str
 
+    @property
+    def broker(self) -> str:
+        """As the file's name has it; of a store without a name, its place."""
+        name = self.path.rpartition("/")[2].removeprefix(f"{self.role}-")
+        return name.removesuffix(".parquet").rpartition("-")[0]
+
     def read(self) -> Snapshot:
         """:raises CannotDecide: it is no snapshot."""
         return decode(read_small(self.path), self.path)
@@ -160,6 +167,27 @@ def kept(directory: str, role: str) -> list[Kept]:
     return sorted(found)
 
 
+def of_one_broker(
+    masters: Sequence[Kept], slaves: Sequence[Kept]
+) -> tuple[Sequence[Kept], Sequence[Kept]]:
+    """
+    Those of the broker that both are of; stores that were kept without a name are of any.
+
+    :raises CannotDecide: they are of several brokers: the answer would be that of one.
+    """
+    names = {item.broker for item in slaves}
+    common = names & {item.broker for item in masters}
+    newest = {item.broker: item for item in slaves}
+    if len(names) > 1 and len({item.read().broker for item in newest.values()}) > 1:
+        raise CannotDecide(
+            f"these are snapshots of slaves of several brokers ({', '.join(sorted(names))}): keep"
+            " those of each broker in a directory of its own"
+        )
+    if not common:
+        return masters, slaves
+    return [item for item in masters if item.broker in common], slaves
+
+
 def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
     """
     The newest snapshot of a slave after which there is one of its master, and those of the master
@@ -167,7 +195,7 @@ def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
 
     :raises CannotDecide: there are none.
     """
-    masters, slaves = kept(of_master, "master"), kept(of_slave, "slave")
+    masters, slaves = of_one_broker(kept(of_master, "master"), kept(of_slave, "slave"))
     newest = masters[-1].moment
     chosen = next((item for item in reversed(slaves) if item.moment <= newest), slaves[-1])
     slave = chosen.read()
@@ -222,19 +250,32 @@ def findings(offsets: DataFrame) -> DataFrame:
         .orderBy("began")
         .rangeBetween(-NEAR_MS, NEAR_MS)
     )
+    of_group = Window.partitionBy("broker", "topic", "group", "queueId").orderBy("began")
+    since = of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    until = of_group.rowsBetween(Window.currentRow, Window.unboundedFollowing)
     value, previous, end = F.col("value"), F.col("previous"), F.col("end")
-    on_master = F.min(F.when(~F.col("isSlave"), value)).over(of_queue)
+    of_master = F.when(~F.col("isSlave"), value)
     rows = offsets.withColumns(
         {
-            "onMaster": on_master,
+            # However far apart both are kept: near it, or else the nearest on either side.
+            "onMaster": F.least(
+                F.min(of_master).over(of_queue),
+                F.last(of_master, ignorenulls=True).over(since),
+                F.first(of_master, ignorenulls=True).over(until),
+            ),
+            # A slave's copy may be ahead of its log; its master's is not.
+            "nearEnd": F.max("end").over(of_queue),
             "previous": F.lag("value").over(of_replica),
             "previousEnd": F.lag("end").over(of_replica),
         }
     )
     went_back = value < previous
     is_reset = F.coalesce(~F.col("isSlave"), F.lit(False))
-    is_explained = F.coalesce(F.col("onMaster") <= value, F.lit(False))
-    jumped = (value > end) & (F.coalesce(previous <= F.col("previousEnd"), F.lit(True)))
+    # The master itself was behind what the slave had: it was reset, and may have gone on since.
+    is_explained = F.coalesce(F.col("onMaster") < previous, F.lit(False))
+    jumped = (value > F.col("nearEnd")) & (
+        F.coalesce(previous <= F.col("previousEnd"), F.lit(True))
+    )
     code = (
         F.when(went_back & is_reset, F.lit("OFFSET_RESET"))
         .when(went_back & ~is_explained, F.lit("ROLLBACK"))

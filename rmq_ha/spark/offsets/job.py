@@ -10,7 +10,7 @@ from rmq_ha.spark.findings import FINDINGS, Finding, Severity
 from rmq_ha.spark.offsets import frames, history
 from rmq_ha.spark.offsets.codes import MEANINGS
 from rmq_ha.spark.offsets.model import DELAY, OFFSET, Snapshot
-from rmq_ha.spark.offsets.pairing import Forecast, Pairing
+from rmq_ha.spark.offsets.pairing import Forecast, Pairing, is_pair
 from rmq_ha.spark.offsets.repair import steps
 from rmq_ha.spark.offsets.report import Worst, not_compared, sections_of
 from rmq_ha.spark.result import JobResult, Outcome
@@ -56,8 +56,11 @@ def verify(
         past = before.filter(F.col("severity") == "ERROR").count()
         trend = history.trend(over_time)
         found = found.unionByName(before)
-    head_errors = sum(item.severity == Severity.ERROR for item in heads)
-    outcome, verdict = decided(by_slave, worst, limits, head_errors, past)
+    for item in heads:
+        if item.severity == Severity.ERROR and item.broker in by_slave:
+            known = by_slave[item.broker]
+            by_slave[item.broker] = known._replace(errors=known.errors + 1)
+    outcome, verdict = decided(by_slave, worst, limits, past)
     return JobResult(
         findings=found,
         outcome=outcome,
@@ -149,12 +152,11 @@ def decided(
     by_slave: dict[str, Forecast],
     worst: Sequence[Worst],
     limits: Limits,
-    head_errors: int,
     past: int,
 ) -> tuple[Outcome, str]:
     """The outcome, and the line that says it; of several slaves the best one counts."""
     name, best = min(by_slave.items(), key=lambda item: _badness(item[1], limits))
-    reasons = _reasons(best, limits, head_errors)
+    reasons = _reasons(best, limits)
     says = (
         f"; {best.repeats} messages would be repeated, {best.skipped} skipped, {best.lost} lost"
         f"{_worst_of(name, worst)}"
@@ -168,7 +170,7 @@ def decided(
     others = sum(item.errors for item in by_slave.values()) - best.errors
     if reasons:
         pending = best.unsettled or best.lost or best.skipped
-        is_open = bool(pending) and not (best.errors or head_errors or past)
+        is_open = bool(pending) and not (best.errors or past)
         text = f"{_UNSAFE}: {', '.join(reasons)}{says}"
         return (Outcome.UNDECIDED if is_open else Outcome.VIOLATED), text
     is_violated = bool(past or others)
@@ -176,15 +178,14 @@ def decided(
 
 
 def _badness(totals: Forecast, limits: Limits) -> tuple[bool, int, int]:
-    bad = bool(_reasons(totals, limits, 0))
+    bad = bool(_reasons(totals, limits))
     return bad, totals.errors + totals.lost + totals.skipped, totals.repeats
 
 
-def _reasons(totals: Forecast, limits: Limits, head_errors: int) -> list[str]:
+def _reasons(totals: Forecast, limits: Limits) -> list[str]:
     found = []
-    if totals.errors or head_errors:
-        number = totals.errors + head_errors
-        found.append("1 error" if number == 1 else f"{number} errors")
+    if totals.errors:
+        found.append("1 error" if totals.errors == 1 else f"{totals.errors} errors")
     if totals.skipped and not totals.errors:
         found.append("messages would be skipped")
     if totals.lost and not totals.errors and not limits.max_lag:
@@ -214,8 +215,12 @@ def head_findings(pairing: Pairing) -> list[Finding]:
         found.append(_head("NOT_THE_MASTER", master, "a master", master.role))
     if slave.role is not None and not history.is_slave(slave):
         found.append(_head("NOT_A_SLAVE", slave, "SLAVE", slave.role))
-    if master.broker is not None and slave.broker is not None and master.broker != slave.broker:
-        found.append(_head("OTHER_BROKER", slave, master.broker, slave.broker))
+    if not is_pair(pairing):
+        is_other = master.broker != slave.broker
+        code = "OTHER_BROKER" if is_other else "SAME_BROKER"
+        expected = str(master.broker) if is_other else f"another id than {master.broker_id}"
+        actual = str(slave.broker) if is_other else f"{slave.broker}, id {slave.broker_id}"
+        found.append(_head(code, slave, expected, actual))
     return found
 
 

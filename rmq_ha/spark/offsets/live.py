@@ -99,8 +99,7 @@ class LiveReplica:
 
     def _queues(self, table: TopicTable, more: Mapping[str, int]) -> Iterator[Fact]:
         numbers = dict(more)
-        for name, topic in table.topics.items():
-            number = max(topic.read_queue_nums, topic.write_queue_nums)
+        for name, number in model.queue_numbers(table).items():
             numbers[name] = max(numbers.get(name, 0), number)
         for name, number in numbers.items():
             found = self._bounds(name)
@@ -136,7 +135,10 @@ class LiveReplica:
         return model.log_fact(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
 
     def _body(self, code: int, **ext: Any) -> bytes:
-        return self._call(RemotingCommand(code, ext)).body or b"{}"
+        body = self._call(RemotingCommand(code, ext)).body
+        if not body:
+            raise CannotDecide(f"{self._place} answers request {int(code)} with nothing")
+        return body
 
 
 def _own(configuration: Mapping[str, str]) -> list[str]:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rmq_ha.model.data_version import DataVersion
-from rmq_ha.model.topics import REPLY_SUFFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS
+from rmq_ha.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.model.topics import (
+    BUILT_IN_GROUPS,
+    REPLY_SUFFIX,
+    SCHEDULE_TOPIC,
+    SYSTEM_PREFIX,
+    SYSTEM_TOPICS,
+)
 from rmq_ha.wire.bodies import GroupTable, TopicTable
 
 OFFSET, DELAY, QUEUE, LOG = "offset", "delay", "queue", "log"
@@ -140,9 +147,21 @@ def topic_facts(table: TopicTable, own: Iterable[str] = ()) -> Iterator[Fact]:
     yield _version_fact("topics", table.version, texts)
 
 
+def queue_numbers(table: TopicTable) -> dict[str, int]:
+    """How many queues each topic has, be it to read or to write."""
+    return {
+        name: max(topic.read_queue_nums, topic.write_queue_nums)
+        for name, topic in table.topics.items()
+    }
+
+
 def group_facts(table: GroupTable) -> Iterator[Fact]:
-    """Of `subscriptionGroup.json` or code 201."""
-    texts = {name: canonical(group.to_json()) for name, group in table.groups.items()}
+    """Of `subscriptionGroup.json` or code 201, without what each broker makes for itself."""
+    texts = {
+        name: canonical(group.to_json())
+        for name, group in table.groups.items()
+        if name not in BUILT_IN_GROUPS or group != SubscriptionGroupConfig(name)
+    }
     for name, text in texts.items():
         yield Fact(GROUP, None, name, text=text)
     yield _version_fact("subscriptionGroups", table.version, texts)

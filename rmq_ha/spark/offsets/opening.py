@@ -1,5 +1,6 @@
 """From what the user wrote to a replica that can be looked at."""
 
+import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -48,11 +49,19 @@ def seen(job: Job, master: str, slaves: Sequence[str], patience: Patience) -> li
                 " snapshot:DIR, which may be the same directory"
             )
         return [kept_pairing(kept[0], kept[1], patience.skew_ms)]
-    if len(set(places)) < len(places):
+    if len({_plain(place) for place in places}) < len(places):
         raise WrongUsage("master and slaves are different places; one was given twice")
     with opened(job.client, now_ms) as source:
         replicas = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
         return sample(replicas[0], replicas[1:], patience, now_ms, pause, job.note)
+
+
+def _plain(place: Place) -> Place:
+    """Two ways to write one directory are equal."""
+    if not isinstance(place, StorePlace):
+        return place
+    uri = place.uri.removeprefix("file://")
+    return StorePlace(posixpath.normpath(uri) if "://" not in uri else uri.rstrip("/"))
 
 
 def look(text: str, *, is_slave: bool) -> Snapshot:

@@ -165,6 +165,15 @@ def caught_up(masters: Sequence[Snapshot], slave: Snapshot) -> bool:
     return True
 
 
+def is_pair(pairing: Pairing) -> bool:
+    """Nobody says that these are two brokers of different names, or one and the same."""
+    master, slave = pairing.masters[-1], pairing.slave
+    if master.broker is None or slave.broker is None:
+        return True
+    is_same = master.broker_id is not None and master.broker_id == slave.broker_id
+    return master.broker == slave.broker and not is_same
+
+
 def ends(snapshot: Snapshot) -> dict[str, int]:
     """Topic to how many queues are known of it: what the other side should be asked about."""
     numbers: dict[str, int] = {}

@@ -9,6 +9,7 @@ is *proven*), the last one younger than the slave's.
 
 from typing import NamedTuple
 
+from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.spark.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VERSION, Key
 
 
@@ -116,17 +117,17 @@ def _progress(case: Case) -> Ruling:
 
 def _moved(case: Case) -> tuple[int, int]:
     """Repeats and skips when consumers go on from the slave's offset instead of the master's."""
-    master = _number(case.master)
+    master = max(0, _number(case.master))
     first, end = case.slave_first or 0, case.slave_end or 0
     below = _missed_below(case) if case.key.kind == OFFSET else 0
-    if case.slave is not None:
+    if case.slave is not None and case.slave >= 0:
         repeats = max(0, min(master, end) - max(case.slave, first))
         ahead = 0 if case.is_crashed else max(0, min(case.slave, end) - max(master, first))
         return repeats, ahead + below
-    # Without an offset a broker says 0 where the queue is whole, else the consumer begins at the
-    # end (CONSUME_FROM_LAST_OFFSET, the default).
-    if first == 0:
-        return min(master, end), 0
+    # Without an offset (-1 is none) a broker says 0 where the queue is whole, else the consumer
+    # begins at the end (CONSUME_FROM_LAST_OFFSET, the default), but for what it retries.
+    if first == 0 or (case.key.topic or "").startswith(RETRY_PREFIX):
+        return max(0, min(master, end) - first), below
     return 0, max(0, end - max(master, first)) + below
 
 
@@ -144,17 +145,22 @@ def _missed_below(case: Case) -> int:
 def _extent(case: Case, max_lag: int) -> Ruling:
     is_queue = case.key.kind == QUEUE
     end = case.slave or 0
+    if is_queue and case.highest is None:
+        # The master has not even its topic; what it has lost, its log lacks.
+        return Ruling((_if_proven(case, "ORPHAN_ON_SLAVE"),) if end > 0 else ())
     if end > (case.highest or 0):
         return Ruling(("QUEUE_AHEAD" if is_queue else "LOG_AHEAD",))
     missing = max(0, (case.before or 0) - end)
     codes = []
     if end < (case.lowest or 0) and case.is_proven and case.is_steady:
-        if missing > max_lag or not is_queue:
+        # How much of a log is too much its queues say, if some messages may be missing.
+        if missing > max_lag if is_queue else not max_lag:
             codes.append("NOT_REPLICATED" if is_queue else "LOG_BEHIND")
         else:
             codes.append("LAGGING")
     elif missing > 0:
-        codes.append(_on_its_way(case))
+        too_much = is_queue and 0 < max_lag < missing
+        codes.append("UNSETTLED" if too_much else _on_its_way(case))
     if is_queue and case.on_slave and (case.slave_low or 0) > (case.master_low or 0):
         codes.append("MIN_DRIFT")
     return Ruling(tuple(codes), lost=missing if is_queue else 0)

@@ -21,23 +21,11 @@ from rmq_ha.wire.bodies import (
 REST_MS = 30_000
 """A store that nobody has written to for so long is at rest, even if its broker crashed."""
 
-_TABLES: Mapping[str, tuple[tuple[str, ...], Callable[[bytes], Iterable[Fact]]]] = {
-    "topics.json": (
-        (model.TOPIC,),
-        lambda data: model.topic_facts(decode_topic_table(data)),
-    ),
-    "subscriptionGroup.json": (
-        (model.GROUP,),
-        lambda data: model.group_facts(decode_group_table(data)),
-    ),
-    "consumerOffset.json": (
-        (model.OFFSET,),
-        lambda data: model.offset_facts(decode_offset_table(data)),
-    ),
-    "delayOffset.json": (
-        (model.DELAY,),
-        lambda data: model.delay_facts(decode_delay_offsets(data)),
-    ),
+_TABLES: Mapping[str, Callable[[bytes], Iterable[Fact]]] = {
+    "topics.json": lambda data: model.topic_facts(decode_topic_table(data)),
+    "subscriptionGroup.json": lambda data: model.group_facts(decode_group_table(data)),
+    "consumerOffset.json": lambda data: model.offset_facts(decode_offset_table(data)),
+    "delayOffset.json": lambda data: model.delay_facts(decode_delay_offsets(data)),
 }
 
 
@@ -96,15 +84,14 @@ class StoredReplica:
         seen = self._changes()
         store = self._open_store(self._place)
         facts: list[Fact] = []
-        kinds = {model.QUEUE, model.LOG, model.VERSION}
-        for name, (kind, read) in _TABLES.items():
-            data = store.config(name)
-            if data is None and name == "topics.json":
-                kinds.discard(model.VERSION)
-            if data is not None or kind[0] in (model.OFFSET, model.DELAY):
-                facts += self._read(name, data or b"{}", read)
-                kinds |= set(kind)
-        facts += self._queues(store)
+        numbers: dict[str, int] = {}
+        for name, read in _TABLES.items():
+            # A broker that has nothing to write makes no file, and reads none as nothing.
+            data = store.config(name) or b"{}"
+            facts += self._read(name, data, read)
+            if name == "topics.json":
+                numbers = model.queue_numbers(decode_topic_table(data))
+        facts += self._queues(store, numbers)
         facts.append(model.log_fact(store.min_offset(), store.max_offset()))
         ended, last = self._now_ms(), max(seen.values(), default=0)
         is_resting = self._changes() == seen and (not store.abort or ended - last > REST_MS)
@@ -118,7 +105,7 @@ class StoredReplica:
             is_resting,
             began,
             ended,
-            frozenset(kinds),
+            frozenset(model.NUMBERS + model.TEXTS),
             tuple(facts),
             is_crashed=is_resting and store.abort,
         )
@@ -132,11 +119,16 @@ class StoredReplica:
                 " if that is whole"
             ) from None
 
-    def _queues(self, store: Store) -> Iterator[Fact]:
-        for topic, queue_id in store.topics_on_disk():
+    def _queues(self, store: Store, numbers: Mapping[str, int]) -> Iterator[Fact]:
+        on_disk = set(store.topics_on_disk())
+        for topic, queue_id in sorted(on_disk):
             queue = store.queue(topic, queue_id)
             low, end = _number(queue.min_offset), _number(queue.max_offset)
             yield model.queue_fact(topic, queue_id, low, end)
+        for topic, number in numbers.items():
+            for queue_id in range(number):
+                if (topic, queue_id) not in on_disk:
+                    yield model.queue_fact(topic, queue_id, 0, 0)
 
     def _changes(self) -> dict[str, int]:
         """Files that a running broker touches, and when it did."""

@@ -1,6 +1,7 @@
 """Snapshots that are kept: their files, which of them are compared, the command that makes them."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,26 @@ def test_a_slave_that_was_stale_then(tmp_path: Path) -> None:
     pairing = kept_pairing(past, past, 20_000)
     assert [item.began for item in pairing.masters] == [31_000, 63_000]
     assert predict(pairing).errors == 1
+
+
+def test_a_history_of_several_brokers(tmp_path: Path) -> None:
+    """Samples of another broker's master would make everything look as if it had just come."""
+
+    def add(broker: str, role: str, at: int, value: int) -> None:
+        append(replace(snapshot(role, at, value), broker=broker), str(tmp_path))
+
+    past = str(tmp_path)
+    add("other", MASTER, 1_500, 77)
+    add("mine", MASTER, 1_000, 10)
+    add("mine", SLAVE, 62_000, 5)
+    add("mine", MASTER, 63_000, 20)
+    add("other", MASTER, 63_500, 77)
+    pairing = kept_pairing(past, past, 20_000)
+    assert [item.broker for item in pairing.masters] == ["mine", "mine"]
+    assert predict(pairing).errors == 1
+    add("other", SLAVE, 62_000, 77)
+    with pytest.raises(CannotDecide, match="mine, other"):
+        kept_pairing(past, past, 20_000)
 
 
 def test_an_empty_history_says_how_to_fill_it(tmp_path: Path) -> None:

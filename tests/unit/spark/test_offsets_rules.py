@@ -66,12 +66,58 @@ def test_equal_is_in_sync() -> None:
             [offset(12)],
             ({"offset": ("BEYOND_MAX", "MASTER_BEYOND_MAX")}, (0, 0, 0)),
         ),
+        # -1 is no offset: nothing was consumed, or all is consumed again.
+        ([offset(-1)], [], ({"offset": ("MISSING_ON_SLAVE",)}, (0, 0, 0))),
+        ([offset(9)], [offset(-1)], ({"offset": ("STALE",)}, (9, 0, 0))),
         # Beyond the end, only what exists can be repeated or skipped.
         ([offset(9)], [offset(15)], ({"offset": ("SLAVE_AHEAD", "BEYOND_MAX")}, (0, 1, 0))),
     ],
 )
 def test_offsets_in_a_queue_of_ten(master: list[Fact], slave: list[Fact], expected: Any) -> None:
     assert ruled([*master, queue(0, 10)], [*slave, queue(0, 10)]) == expected
+
+
+def test_a_queue_of_a_topic_that_the_master_deleted_is_no_divergence() -> None:
+    """Slaves keep its files; what a master has lost, its log and its topics tell."""
+    assert ruled([], [queue(0, 10)]) == ({"queue": ("ORPHAN_ON_SLAVE",)}, (0, 0, 0))
+    assert ruled([queue(0, 0)], [queue(0, 10)])[0] == {"queue": ("QUEUE_AHEAD",)}
+    assert ruled([], [queue(0, 0)]) == ({}, (0, 0, 0))
+
+
+def test_what_is_retried_begins_at_the_beginning_without_an_offset() -> None:
+    topic = "%RETRY%g"
+
+    def facts(low: int) -> list[Fact]:
+        return [model.queue_fact(topic, 0, low, 20)]
+
+    master = [Fact(model.OFFSET, topic, "g", 0, 15), *facts(5)]
+    assert ruled(master, facts(5)) == ({"offset": ("MISSING_ON_SLAVE",)}, (10, 0, 0))
+
+
+def test_what_every_broker_has_by_itself_is_no_difference() -> None:
+    table = {name: SubscriptionGroupConfig(name) for name in ("TOOLS_CONSUMER", "CID_ONSAPI_PULL")}
+    built_in = list(model.group_facts(GroupTable(DataVersion(1, 1), table)))
+    assert ruled(list(model.group_facts(GroupTable(DataVersion(1, 1), {}))), built_in)[0] == {}
+    table["TOOLS_CONSUMER"].consume_enable = False
+    changed = list(model.group_facts(GroupTable(DataVersion(2, 1), table)))
+    assert ruled(changed, built_in)[0]["group"] == ("MISSING_GROUP",)
+
+
+def test_messages_that_may_be_missing_make_the_log_no_fault() -> None:
+    master = [queue(0, 10), model.log_fact(0, 900)]
+    slave = [queue(0, 8), model.log_fact(0, 700)]
+    assert set(ruled(master, slave)[0].values()) == {("NOT_REPLICATED",), ("LOG_BEHIND",)}
+    codes, sums = ruled(master, slave, max_lag=2)
+    assert codes == {"queue": ("LAGGING",), "log": ("LAGGING",)}
+    assert sums == (0, 0, 2)
+
+
+def test_more_than_may_be_missing_is_not_safe_while_it_is_on_its_way() -> None:
+    masters = [snapshot(queue(0, 2)), snapshot(queue(0, 100), at=1), snapshot(queue(0, 100), at=9)]
+    slave = snapshot(queue(0, 10), at=5, place="s")
+    (case,) = cases(Pairing(masters, slave, True))
+    assert judge(case, 5).codes == ("UNSETTLED",)
+    assert judge(case, 90).codes == ("LAGGING",)
 
 
 def test_a_crashed_master_may_have_written_an_older_offset() -> None:

@@ -1,6 +1,7 @@
 """How long a slave is looked at, and what is read of a broker and of a store."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -194,6 +195,19 @@ def test_the_delay_offsets_of_a_live_slave_of_java_are_not_believed() -> None:
     assert RequestCode.GET_ALL_DELAY_OFFSET not in broker.asked
 
 
+def test_an_answer_without_a_table_is_no_empty_table() -> None:
+    broker = Broker(OURS)
+
+    def call(command: RemotingCommand) -> RemotingCommand:
+        answer = broker.call(command)
+        if command.code == RequestCode.GET_ALL_CONSUMER_OFFSET:
+            answer.body = None
+        return answer
+
+    with pytest.raises(CannotDecide, match="broker://b answers request 43 with nothing"):
+        LiveReplica(call, "broker://b", lambda: 1).snapshot()
+
+
 def test_nonsense_is_said_to_be_that() -> None:
     def call(command: RemotingCommand) -> RemotingCommand:
         return RemotingCommand(0, {}, b"[]")
@@ -247,8 +261,32 @@ def test_a_store_at_rest_is_as_old_as_its_files() -> None:
     assert found.is_resting
     assert (found.began, found.ended) == (70_000, 70_000)
     assert found.kinds >= {model.OFFSET, model.DELAY, model.QUEUE, model.LOG}
-    assert model.TOPIC not in found.kinds
     assert found.bounds() == {("t", 0): (2, 9)}
+
+
+def test_a_store_without_a_table_has_nothing_in_it() -> None:
+    """So its broker will see it: what only the other side has is missing here."""
+    assert stored(Store({}), 1, 1).kinds == ALL
+
+
+def test_queues_of_a_topic_that_have_no_files_are_empty() -> None:
+    table = TopicTable(DataVersion(1, 1), {"t": TopicConfig("t", 2, 1)})
+    store = Store({"topics.json": fastjson.pretty(table.to_json())})
+    assert stored(store, 1, 1).bounds() == {("t", 0): (2, 9), ("t", 1): (0, 0)}
+
+
+def test_tables_of_newer_brokers_are_read() -> None:
+    store = Store(
+        {
+            "consumerOffset.json": b'{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":1},'
+            b'"offsetTable":{"t@g":{0:5},"nobody":{0:1}}}',
+            "topics.json": b'{"dataVersion":{"counter":1,"stateVersion":2,"timestamp":5},'
+            b'"topicConfigTable":{"t":{"attributes":{"+message.type":"NORMAL"},"perm":6}}}',
+        }
+    )
+    found = stored(store, 1, 1)
+    assert found.offsets() == {"t@g": {0: 5}}
+    assert "t" in {fact.topic for fact in found.facts if fact.kind == model.TOPIC}
 
 
 def test_a_store_that_changes_does_not_rest() -> None:
@@ -286,9 +324,33 @@ def test_the_merged_tables_have_the_masters_progress_but_not_more_than_the_slave
     merged = decode_offset_table(merged_offsets(pairing))
     assert merged == {"t@g": {0: 8}, "t@new": {0: 4}, "t@old": {0: 3}}
     assert decode_delay_offsets(merged_delays(pairing)) == {3: 8}
+    crashed = replace(pairing.masters[0], is_crashed=True)
+    slave = side("s", 8, g=2, old=3, new=7)
+    merged = decode_offset_table(merged_offsets(Pairing([crashed], slave, True)))
+    # A master that crashed may have written less than its slave had copied.
+    assert merged["t@new"] == {0: 7}
     text = script(steps(pairing))
     assert "# cp consumerOffset.json" in text
     assert all(line.startswith("#") or not line for line in text.splitlines())
+
+
+def test_a_plan_changes_nothing_that_was_right() -> None:
+    """Whatever mqadmin is not told, it sets to defaults of its own."""
+    from rmq_ha.spark.offsets.pairing import Pairing
+
+    table = TopicTable(DataVersion(1, 1), {"t": TopicConfig("t", 4, 8, perm=4, order=True)})
+    group = SubscriptionGroupConfig("g", consume_enable=False, retry_max_times=3)
+    facts = [*model.topic_facts(table)]
+    facts += model.group_facts(GroupTable(DataVersion(1, 1), {"g": group}))
+    master = Snapshot("m", "b", 0, None, True, 0, 0, ALL, tuple(facts))
+    slave = Snapshot("s", "b", 1, None, True, 0, 0, ALL, ())
+    commands = [step.command for step in steps(Pairing([master], slave, True))]
+    assert "mqadmin updateTopic -b SLAVE_ADDRESS -t t -r 4 -w 8 -p 4 -o true" in commands
+    assert (
+        "mqadmin updateSubGroup -b SLAVE_ADDRESS -g g -s false -m true -d true -q 1 -r 3 -i 0 -w 1"
+        " -a true"
+    ) in commands
+    assert steps(Pairing([master], replace(slave, broker="other"), True)) == []
 
 
 @pytest.mark.parametrize(

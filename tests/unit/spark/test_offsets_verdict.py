@@ -31,7 +31,7 @@ HOLDS, VIOLATED, UNDECIDED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNDECIDED
     ],
 )
 def test_one_slave(forecast: Forecast, limits: Limits, outcome: Outcome, says: str) -> None:
-    found, verdict = decided({"s": forecast}, [], limits, 0, 0)
+    found, verdict = decided({"s": forecast}, [], limits, 0)
     assert found is outcome
     assert verdict.startswith(f"safe to fail over: {says}"), verdict
 
@@ -39,18 +39,18 @@ def test_one_slave(forecast: Forecast, limits: Limits, outcome: Outcome, says: s
 def test_of_several_slaves_the_best_decides_but_a_fault_is_told() -> None:
     by_slave = {"bad": Forecast(errors=3, repeats=1), "good": Forecast(repeats=9)}
     worst = [Worst("bad", "g", 1, 0, "t", 0), Worst("good", "h", 9, 0, "u", 4)]
-    outcome, verdict = decided(by_slave, worst, Limits(), 0, 0)
+    outcome, verdict = decided(by_slave, worst, Limits(), 0)
     assert outcome is VIOLATED
     assert verdict == (
         "safe to fail over: yes; 9 messages would be repeated, 0 skipped, 0 lost; worst: group h,"
         " queue 4 of u (with good, the best of 2 slaves)"
     )
     by_slave["bad"] = Forecast(repeats=10)
-    assert decided(by_slave, worst, Limits(), 0, 0)[0] is HOLDS
+    assert decided(by_slave, worst, Limits(), 0)[0] is HOLDS
 
 
 def test_the_past_is_told_too() -> None:
-    outcome, verdict = decided({"s": Forecast()}, [], Limits(), 0, 2)
+    outcome, verdict = decided({"s": Forecast()}, [], Limits(), 2)
     assert outcome is VIOLATED
     assert verdict.startswith("safe to fail over: yes;")
     assert verdict.endswith("; the history holds 2 violations")
@@ -66,6 +66,7 @@ def replica(place: str, broker: str | None, number: int | None, role: str | None
         (("b", 0, "SYNC_MASTER"), ("b", 1, "SLAVE"), []),
         ((None, None, None), (None, None, None), []),
         (("b", 0, "SYNC_MASTER"), ("c", 1, "SLAVE"), ["OTHER_BROKER"]),
+        (("b", 0, "SYNC_MASTER"), ("b", 0, "SYNC_MASTER"), ["NOT_A_SLAVE", "SAME_BROKER"]),
         (("b", 1, "SLAVE"), ("b", 0, "ASYNC_MASTER"), ["NOT_THE_MASTER", "NOT_A_SLAVE"]),
     ],
 )
