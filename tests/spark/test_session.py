@@ -23,7 +23,8 @@ from rmq_ha.spark.host.session import Session, cores_of, spark_home, start_sessi
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(sysconfig.get_paths()["purelib"])
-STORES = Path("/work/shared/fixtures/store")
+SHARED = Path(os.environ.get("RMQ_HA_SHARED", ROOT.parent / "shared"))
+STORES = SHARED / "fixtures" / "store"
 EXECUTORS = int(os.environ.get("RMQ_HA_SPARK_EXECUTORS", "1"))
 
 JOB = """

@@ -1,6 +1,7 @@
 """The job `verify-offsets`: Spark says what the rules say; stores, histories, the command."""
 
 import json
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -20,7 +21,8 @@ from rmq_ha.spark.offsets.rules import judge
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import GroupTable, TopicTable
 
-FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures" / "store"
+SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[3] / "shared"))
+FIXTURES = SHARED / "fixtures" / "store"
 ALL = frozenset(model.NUMBERS + model.TEXTS)
 MAX_LAG = 3
 
