@@ -350,9 +350,21 @@ def meaning_of(error: BaseException) -> tuple[Outcome, str]:
     if afar is not None:
         kind = Outcome.UNDECIDED if afar[1] == "CannotDecide" else Outcome.USAGE
         return kind, afar[2].strip()
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     step = next_step(error)
-    return Outcome.FAILED, f"{type(error).__name__}: {first[:1000]}" + (f" {step}" if step else "")
+    reason = f"{type(error).__name__}: {_reason_in(text)[:1000]}"
+    return Outcome.FAILED, reason + (f" {step}" if step else "")
+
+
+def _reason_in(text: str) -> str:
+    """Its first line; and what a worker said, if it ended with a traceback."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    first = lines[0].strip() if lines else ""
+    head, traceback_, _ = first.partition("Traceback (most recent call last)")
+    at = next((n for n, line in enumerate(lines) if "Traceback (most recent" in line), None)
+    if at is None:
+        return first
+    said = next((line for line in lines[at + 1 :] if not line[0].isspace()), "")
+    return f"{head if traceback_ else first} {said}".strip()
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

@@ -231,3 +231,20 @@ def test_without_options_of_ours_there_are_defaults() -> None:
         click.echo(repr(current_frame()))
 
     assert "out=None" in CliRunner().invoke(command).output
+
+
+def test_a_workers_traceback_is_told_by_its_last_line() -> None:
+    """It says what happened; the lines before it only where."""
+    text = (
+        "[DATA_SOURCE_ERROR] Failed to create it: Traceback (most recent call last):\n"
+        '  File "worker.py", line 3, in main\n'
+        "    read()\n"
+        "ModuleNotFoundError: No module named 'rmq_ha'\n"
+        "\n"
+        "SQLSTATE: 38000"
+    )
+    assert meaning_of(RuntimeError(text)) == (
+        Outcome.FAILED,
+        "RuntimeError: [DATA_SOURCE_ERROR] Failed to create it: ModuleNotFoundError: No module"
+        " named 'rmq_ha' (--verbose shows where)",
+    )
