@@ -364,7 +364,7 @@ def _reason_in(text: str) -> str:
     if at is None:
         return first
     said = next((line for line in lines[at + 1 :] if not line[0].isspace()), "")
-    return f"{head if traceback_ else first} {said}".strip()
+    return f"{(head if traceback_ else first).strip()} {said}".strip()
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
