@@ -84,8 +84,10 @@ def parse_place(text: str) -> Place:
         return BrokerPlace(addresses_of(text.removeprefix("broker://").rstrip("/"), text, one=True))
     if text.startswith("namesrv://"):
         return _namesrv(text)
+    # `host:10911` is no path, whatever the working directory has; `./host:10911` is one.
+    is_path = text.startswith(("/", "./", "../")) or (text and ":" not in text)
     if text.startswith(("http:", "https:", "broker:", "namesrv:")) or not (
-        text.startswith(("/", "./", "../")) or _SCHEME.match(text)
+        is_path or _SCHEME.match(text)
     ):
         raise _none_of_them(text)
     return StorePlace(text)

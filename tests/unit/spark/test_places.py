@@ -19,6 +19,8 @@ from rmq_ha.spark.result import WrongUsage
     [
         ("/data/store", StorePlace("/data/store")),
         ("./store", StorePlace("./store")),
+        ("store", StorePlace("store")),
+        ("master/store", StorePlace("master/store")),
         ("file:///data/store", StorePlace("file:///data/store")),
         ("s3://bucket/a/store", StorePlace("s3://bucket/a/store")),
         ("hdfs://nn:8020/store", StorePlace("hdfs://nn:8020/store")),
@@ -46,7 +48,8 @@ def test_a_place_is_shown_as_it_was_written(text: str) -> None:
     ("text", "why"),
     [
         ("", "is no place"),
-        ("store", "is no place"),
+        ("10.0.0.1:10911", "is no place"),
+        ("C:store", "is no place"),
         ("http://host/store", "is no place"),
         ("snapshot:", "is no place"),
         ("broker:host:1", "is no place"),
@@ -69,7 +72,7 @@ def test_anything_else_is_refused_with_what_to_write(text: str, why: str) -> Non
 
 def test_the_refusal_names_all_four_forms() -> None:
     with pytest.raises(WrongUsage) as refused:
-        parse_place("broker-a")
+        parse_place("broker-a:10911")
     for form in ("/path", "broker://", "namesrv://", "snapshot:"):
         assert form in str(refused.value)
 
