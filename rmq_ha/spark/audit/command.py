@@ -86,7 +86,7 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
     inputs = {f"place{number or ''}": text for number, text in enumerate(places)}
     shown = ("topics", "produced", "delivered", "key", "window", "since", "until", "grace")
     inputs |= {name: given[name] for name in shown if given[name] is not None}
-    run_job("audit_messages", inputs, body)
+    run_job("audit-messages", inputs, body)
 
 
 def names_of(listed: str | None) -> tuple[str, ...]:
