@@ -3,7 +3,7 @@
 Spec: store.md, section 11.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
@@ -13,6 +13,15 @@ from rmq_ha.spark.audit.shape import findings, observed, sentence
 
 CHECKED_BY_MS = 180_000
 """After so long a broker has asked the producer at least twice, with its settings untouched."""
+
+
+def concerned() -> Column:
+    """The rows that `open_findings` looks at."""
+    return F.col("topic").isin(HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC) | _is_commit()
+
+
+def _is_commit() -> Column:
+    return F.col("sysFlag").bitwiseAND(F.lit(TRANSACTION_MASK)) == TRANSACTION_COMMIT
 
 
 def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFrame:
@@ -25,11 +34,10 @@ def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFram
     :param newest_ms: when the newest message was stored.
     """
     halves = rows.where((F.col("topic") == HALF_TOPIC) & F.col("id").isNotNull())
-    is_commit = F.col("sysFlag").bitwiseAND(F.lit(TRANSACTION_MASK)) == TRANSACTION_COMMIT
     ended = (
         halves.join(marks, ["brokerName", "queueId", "queueOffset"], "left_semi")
         .select("brokerName", "id")
-        .unionByName(rows.where(is_commit).select("brokerName", "id"))
+        .unionByName(rows.where(_is_commit()).select("brokerName", "id"))
         .unionByName(
             rows.where(F.col("topic") == TRANS_CHECK_MAX_TIME_TOPIC).select("brokerName", "id")
         )

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rmq_ha.model.topics import HALF_TOPIC
-from rmq_ha.spark.audit import delivery, halves, keys, queues, tails, windows
+from rmq_ha.spark.audit import delivery, halves, keys, queues, reduced, tails, windows
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
 from rmq_ha.spark.audit.rules import ordinary
 from rmq_ha.spark.audit.shape import frame_of, frozen, kept
@@ -73,8 +73,15 @@ class _Audit:
         self._asked = asked
         self._whole: list[str] = []
         self._ends = tails.written_ends(asked.places, asked.topics) if asked.to_ms is None else {}
+        self._reduced: DataFrame | None = None
         with job.progress("reading what is stored"):
-            self._rows = frozen(self._stored())
+            if self._is_plain():
+                stores = [place for place in asked.places if isinstance(place, StorePlace)]
+                wanted = self._wanted()
+                found = reduced.reduced_rows(job.spark, stores, wanted, asked.window_ms)
+                self._reduced = frozen(found)
+            else:
+                self._rows = frozen(self._stored())
         self._produced = self._ledger(asked.produced, "sentAt")
         self._delivered = self._ledger(asked.delivered, "deliveredAt")
 
@@ -82,7 +89,11 @@ class _Audit:
         """Read, judge, answer."""
         asked, job = self._asked, self._job
         with job.progress("counting"):
-            sums = kept(windows.summed(self._rows, asked.window_ms))
+            sums = kept(
+                windows.summed(self._rows, asked.window_ms)
+                if self._reduced is None
+                else reduced.sums_of(self._reduced)
+            )
             totals = _totals(sums)
         if not totals["stored"]:
             where = ", ".join(map(str, asked.places))
@@ -118,10 +129,16 @@ class _Audit:
             },
         )
 
-    def _stored(self) -> DataFrame:
+    def _is_plain(self) -> bool:
+        """Nobody asks about single messages: stores can be reduced where they are read."""
+        asked = self._asked
+        has_ledger = asked.produced is not None or asked.delivered is not None
+        return not has_ledger and all(isinstance(place, StorePlace) for place in asked.places)
+
+    def _wanted(self) -> Wanted:
         asked = self._asked
         # What is sent at the edge of the time asked for is stored a little behind it.
-        wanted = Wanted(
+        return Wanted(
             asked.topics,
             asked.key,
             asked.produced is not None,
@@ -130,7 +147,15 @@ class _Audit:
             None if asked.to_ms is None else asked.to_ms + asked.grace_ms,
             asked.options,
         )
-        return stored_rows(self._job.spark, asked.places, wanted)
+
+    def _stored(self) -> DataFrame:
+        return stored_rows(self._job.spark, self._asked.places, self._wanted())
+
+    def _looked_up(self, wanted: Column) -> DataFrame:
+        """Rows of a kind; of stores that were reduced they are read now."""
+        if self._reduced is None:
+            return self._rows.where(wanted)
+        return frozen(self._stored().where(wanted))
 
     def _ledger(self, uri: str | None, time: str) -> Ledger | None:
         if uri is None:
@@ -170,25 +195,39 @@ class _Audit:
         edges: keys.Edges,
         pairs: DataFrame | None,
     ) -> DataFrame:
-        rows = self._rows
         partitions = max(2, -(-totals["stored"] // _PER_PARTITION))
-        runs = kept(queues.runs(rows))
+        runs = kept(
+            queues.runs(self._rows)
+            if self._reduced is None
+            else queues.runs_of(reduced.segments_of(self._reduced))
+        )
         found = [
             self._inside(queues.queue_findings(runs, self._whole)),
-            keys.duplicate_findings(rows, partitions),
+            *self._duplicates(partitions),
         ]
         torn = tails.tail_findings(self._ends, tails.stored_ends(sums), self._job.now_ms())
         if torn:
             found.append(frame_of(self._job.spark, torn))
         if totals["bad"]:
-            found.append(queues.crc_findings(rows))
+            found.append(queues.crc_findings(self._looked_up(~F.col("crcOk"))))
         if totals["halves"]:
+            rows = self._looked_up(halves.concerned())
             found.append(halves.open_findings(rows, self._marks(), totals["mostMs"]))
         if self._produced is not None:
             found += self._of_producers(self._produced, edges)
         if self._delivered is not None and pairs is not None:
             found += self._of_consumers(self._delivered, pairs, sums, edges)
         return reduce(DataFrame.unionByName, found)
+
+    def _duplicates(self, partitions: int) -> list[DataFrame]:
+        if self._reduced is None:
+            return [keys.duplicate_findings(self._rows, partitions)]
+        several = kept(reduced.several(self._reduced, partitions))
+        if several.isEmpty():
+            return []
+        places = reduced.places_of(self._reduced, several)
+        rows = self._stored().join(places, ["brokerName", "commitLogOffset"], "left_semi")
+        return [keys.duplicate_findings(frozen(rows), partitions)]
 
     def _inside(self, found: DataFrame) -> DataFrame:
         """The rows around the time that was asked for are there for the messages of its edges."""

@@ -13,32 +13,47 @@ _LIFE = (*QUEUE, "life")
 
 def runs(rows: DataFrame) -> DataFrame:
     """
-    The queues as runs: longest stretches in which each record of a queue has the offset behind that
-    of the one before it in the log. A healthy queue is one run.
+    The queues as runs; see `runs_of`.
+
+    :param rows: of `stored.stored_rows`.
+    """
+    offset = F.col("queueOffset")
+    return runs_of(
+        rows.where(in_queue(F.col("sysFlag"))).select(
+            *QUEUE, "commitLogOffset", "storedMs", offset.alias("first"), offset.alias("last")
+        )
+    )
+
+
+def runs_of(parts: DataFrame) -> DataFrame:
+    """
+    The longest stretches in which each record of a queue has the offset behind that of the one
+    before it in the log. A healthy queue is one run.
+
+    :param parts: of runs: the queue, `commitLogOffset` and `storedMs` of the first record, `first`
+        and `last` queue offset.
 
     Columns: those of the queue, `commitLogOffset` and `storedMs` of the first record, `first` and
     `last` queue offset, `before` (last of the run before it in the log) and `life`: a queue that
     begins at 0 again is another one, its topic was deleted and made anew.
     """
     in_log = Window.partitionBy(*QUEUE).orderBy("commitLogOffset")
-    offset, before, after = F.col("queueOffset"), F.col("before"), F.col("after")
+    first, last, before, after = (F.col(name) for name in ("first", "last", "before", "after"))
     edges = (
-        rows.where(in_queue(F.col("sysFlag")))
-        .select(*QUEUE, "commitLogOffset", "storedMs", "queueOffset")
-        .withColumn("before", F.lag("queueOffset").over(in_log))
-        .withColumn("after", F.lead("queueOffset").over(in_log))
-        .withColumn("opens", before.isNull() | (offset != before + 1))
-        .withColumn("closes", after.isNull() | (after != offset + 1))
+        parts.withColumn("before", F.lag("last").over(in_log))
+        .withColumn("after", F.lead("first").over(in_log))
+        .withColumn("opens", before.isNull() | (first != before + 1))
+        .withColumn("closes", after.isNull() | (after != last + 1))
         .where("opens or closes")
-        .withColumn("last", F.when(F.col("closes"), offset).otherwise(F.lead(offset).over(in_log)))
+        .withColumn("last", F.when(F.col("closes"), last).otherwise(F.lead(last).over(in_log)))
         .where("opens")
     )
-    begins_again = ((offset == 0) & before.isNotNull()).cast("int")
+    begins_again = ((first == 0) & before.isNotNull()).cast("int")
     return edges.select(
         *QUEUE,
         "commitLogOffset",
         "storedMs",
-        offset.alias("first"),
+        "first",
         "last",
         "before",
         F.sum(begins_again).over(in_log).alias("life"),

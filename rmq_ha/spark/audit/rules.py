@@ -29,8 +29,9 @@ INTERNAL = (
 )
 """Where brokers keep messages on their way: the same message may lie here several times."""
 
-_STEPS = ((64, 1), (512, 4), (4_096, 32), (32_768, 256), (262_144, 2_048), (2_097_152, 16_384))
-_WIDEST = 131_072
+STEPS = ((64, 1), (512, 4), (4_096, 32), (32_768, 256), (262_144, 2_048), (2_097_152, 16_384))
+WIDEST = 131_072
+"""Classes of latency: below so many ms, so wide; and how wide above."""
 
 
 class Code(StrEnum):
@@ -96,12 +97,12 @@ def latency_floor(ms: int) -> int:
     """What stands for a latency: exact below 64 ms, up to 6 % less above; -1: clocks disagree."""
     if ms < 0:
         return -1
-    return next((ms - ms % step for below, step in _STEPS if ms < below), ms - ms % _WIDEST)
+    return next((ms - ms % step for below, step in STEPS if ms < below), ms - ms % WIDEST)
 
 
 def latency_column(ms: Column) -> Column:
     """`latency_floor` of a column."""
     found = F.when(ms < 0, F.lit(-1).cast("long"))
-    for below, step in _STEPS:
+    for below, step in STEPS:
         found = found.when(ms < below, ms - ms % step)
-    return found.otherwise(ms - ms % _WIDEST)
+    return found.otherwise(ms - ms % WIDEST)

@@ -1,0 +1,109 @@
+"""Stores, reduced where they are read: for audits without ledgers."""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rmq_ha.spark.audit.reducing import IDS, RUN, SCHEMA, SUMS, Reduction
+from rmq_ha.spark.audit.shape import QUEUE
+from rmq_ha.spark.audit.stored import Wanted, source_options
+from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.places import StorePlace
+from rmq_ha.spark.source.offline import FileWanted, OfflineQueues
+from rmq_ha.spark.source.options import SourceOptions, parse_options
+from rmq_ha.spark.store.directory import scan
+from rmq_ha.spark.store.scanning import Split
+
+_BY = (*QUEUE, "inQueue", "window", "latency")
+_ADDED = ("n", "bytes", "bad")
+_LEAST = ("leastOffset", "leastPlace", "leastMs")
+_MOST = ("mostOffset", "mostPlace", "mostMs")
+
+
+def reduced_rows(
+    spark: SparkSession, places: Sequence[StorePlace], wanted: Wanted, window_ms: int
+) -> DataFrame:
+    """
+    What `reducing` keeps of stores.
+
+    :raises CannotDecide: one cannot be read, or has no such topic.
+    """
+    frames = []
+    for place in places:
+        options = source_options(place, wanted.topics) | dict(wanted.options or {})
+        label = place.uri if len(places) > 1 else ""
+        how = Reduction(label, wanted.key, window_ms, wanted.from_ms, wanted.to_ms)
+        frames.append(_reduced(spark, parse_options(options), how))
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _reduced(spark: SparkSession, options: SourceOptions, how: Reduction) -> DataFrame:
+    queues = OfflineQueues(options)
+    queues.queues(options.subscription)
+    splits = queues.store.splits(options.split_size)
+
+    def work(numbers: Iterator[Any]) -> Iterator[Any]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from _batches(options, how, splits[number])
+
+    tasks = spark.range(0, len(splits), 1, max(1, len(splits)))
+    return tasks.mapInArrow(work, from_arrow_schema(SCHEMA))
+
+
+def _batches(options: SourceOptions, how: Reduction, split: Split) -> Iterator[Any]:
+    wanted = FileWanted(options, None)
+    for piece in scan(OfflineQueues(options).store, split):
+        records: Records = wanted.select(piece)
+        yield from how.batches(records)
+
+
+def sums_of(reduced: DataFrame) -> DataFrame:
+    """As `windows.summed`."""
+    return (
+        reduced.where(F.col("kind") == SUMS)
+        .groupBy(*_BY)
+        .agg(
+            *(F.sum(name).alias(name) for name in _ADDED),
+            *(F.min(name).alias(name) for name in _LEAST),
+            *(F.max(name).alias(name) for name in _MOST),
+        )
+    )
+
+
+def segments_of(reduced: DataFrame) -> DataFrame:
+    """As `queues.runs_of` wants them."""
+    return reduced.where(F.col("kind") == RUN).select(
+        *QUEUE,
+        F.col("leastPlace").alias("commitLogOffset"),
+        F.col("leastMs").alias("storedMs"),
+        F.col("leastOffset").alias("first"),
+        F.col("mostOffset").alias("last"),
+    )
+
+
+def several(reduced: DataFrame, partitions: int) -> DataFrame:
+    """
+    Numbers of ids that are there more than once.
+
+    :param partitions: into how many the ids are divided.
+    """
+    hashes = reduced.where(F.col("kind") == IDS).select(F.explode("hashes").alias("hash"))
+    return hashes.repartition(partitions, "hash").groupBy("hash").count().where("count > 1")
+
+
+def places_of(reduced: DataFrame, hashes: DataFrame) -> DataFrame:
+    """`brokerName` and `commitLogOffset` of the messages that have these numbers."""
+    each = reduced.where(F.col("kind") == IDS).select(
+        "brokerName", F.explode(F.arrays_zip("hashes", "places")).alias("one")
+    )
+    named = each.select(
+        "brokerName",
+        F.col("one.hashes").alias("hash"),
+        F.col("one.places").alias("commitLogOffset"),
+    )
+    return named.join(hashes.select("hash"), "hash", "left_semi").drop("hash")

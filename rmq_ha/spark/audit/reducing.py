@@ -1,0 +1,231 @@
+"""
+What an audit keeps of records when nobody's ledger asks for each of them: counts, runs, and a
+number of 8 bytes for each id.
+
+So a few rows a window reach Spark in place of thousands.
+
+Spec: store.md, section 2.1.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rmq_ha.model.flags import TRANSACTION_PREPARED
+from rmq_ha.spark.audit.rules import STEPS, WIDEST, is_ordinary
+from rmq_ha.spark.log.records import Records
+
+SUMS, RUN, IDS = 0, 1, 2
+"""Kinds of rows: one of `windows.summed`; records whose offsets follow each other; ids."""
+
+_LONGS = (
+    "window", "latency", "n", "bytes", "bad", "leastOffset", "mostOffset", "leastPlace",
+    "mostPlace", "leastMs", "mostMs",
+)  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("brokerName", pa.string()),
+        ("topic", pa.string()),
+        ("queueId", pa.int32()),
+        ("inQueue", pa.bool_()),
+        *((name, pa.int64()) for name in _LONGS),
+        ("hashes", pa.list_(pa.int64())),
+        ("places", pa.list_(pa.int64())),
+    ]
+)
+"""A run has its first offset, place and time as the least ones, and its last offset as the most."""
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+_MAX_MS = (1 << 63) // 1000 - 1
+_INT = 0xFFFFFFFF
+
+
+class Reduction(NamedTuple):
+    """
+    How records are reduced.
+
+    :ivar label: value of `brokerName`.
+    :ivar key: `uniqKey` or `keys`: what identifies a message.
+    :ivar window_ms: width of the windows of time.
+    :ivar from_ms: only what was stored then or later; None: all. So is `to_ms`, exclusive.
+    """
+
+    label: str
+    key: str
+    window_ms: int
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def batches(self, records: Records) -> Iterator[Any]:
+        """What is kept of some records, in the order of the log."""
+        records = self._inside(records)
+        if len(records):
+            seen = _Seen(records)
+            yield self._sums(seen)
+            yield from self._runs(seen)
+            yield from self._ids(seen)
+
+    def _inside(self, records: Records) -> Records:
+        if (self.from_ms is None and self.to_ms is None) or not len(records):
+            return records
+        at = records.store_timestamp
+        mask = np.ones(len(records), np.bool_)
+        if self.from_ms is not None:
+            mask &= at >= self.from_ms
+        if self.to_ms is not None:
+            mask &= at < self.to_ms
+        return records.select(mask)
+
+    def _sums(self, seen: "_Seen") -> Any:
+        born, stored = seen.born, seen.stored
+        windows, window = np.unique(born - np.fmod(born, self.window_ms), return_inverse=True)
+        latencies, latency = np.unique(latency_floors(stored - born), return_inverse=True)
+        mixed = ((seen.queue * 2 + seen.in_queue) * len(windows) + window) * len(latencies)
+        order = np.argsort(mixed + latency, kind="stable")
+        edges = _starts((mixed + latency)[order])
+        first = order[edges]
+        offsets, places, times = (column[order] for column in (seen.offsets, seen.places, stored))
+        return self._batch(
+            SUMS,
+            seen,
+            first,
+            inQueue=seen.in_queue[first],
+            window=windows[window[first]],
+            latency=latencies[latency[first]],
+            n=np.diff(np.append(edges, len(order))),
+            bytes=np.add.reduceat(seen.sizes[order], edges),
+            bad=np.add.reduceat((~seen.sound[order]).astype(np.int64), edges),
+            leastOffset=np.minimum.reduceat(offsets, edges),
+            mostOffset=np.maximum.reduceat(offsets, edges),
+            leastPlace=np.minimum.reduceat(places, edges),
+            mostPlace=np.maximum.reduceat(places, edges),
+            leastMs=np.minimum.reduceat(times, edges),
+            mostMs=np.maximum.reduceat(times, edges),
+        )
+
+    def _runs(self, seen: "_Seen") -> Iterator[Any]:
+        rows = np.flatnonzero(seen.in_queue)
+        if not len(rows):
+            return
+        rows = rows[np.argsort(seen.queue[rows], kind="stable")]
+        queue, offsets = seen.queue[rows], seen.offsets[rows]
+        follows = (queue[1:] == queue[:-1]) & (offsets[1:] == offsets[:-1] + 1)
+        edges = np.append(0, np.flatnonzero(~follows) + 1)
+        first, last = rows[edges], rows[np.append(edges[1:], len(rows)) - 1]
+        yield self._batch(
+            RUN,
+            seen,
+            first,
+            inQueue=np.ones(len(first), np.bool_),
+            leastOffset=seen.offsets[first],
+            mostOffset=seen.offsets[last],
+            leastPlace=seen.places[first],
+            leastMs=seen.stored[first],
+        )
+
+    def _ids(self, seen: "_Seen") -> Iterator[Any]:
+        ids = seen.records.batch(["keys" if self.key == "keys" else "msgId"]).column(0)
+        wanted = seen.in_queue & seen.ordinary
+        if ids.null_count:
+            wanted &= np.asarray(ids.is_valid())
+        if not wanted.any():
+            return
+        hashes = text_hashes(ids, seen.seeds)[wanted].view(np.int64)
+        lists = [
+            pa.array([column], pa.list_(pa.int64())) for column in (hashes, seen.places[wanted])
+        ]
+        row = {"kind": pa.array([IDS], pa.int32()), "brokerName": pa.array([self.label])}
+        row |= dict(zip(("hashes", "places"), lists, strict=True))
+        yield _of(row, 1)
+
+    def _batch(self, kind: int, seen: "_Seen", first: Any, **columns: Any) -> Any:
+        """:param first: a record of each row, for its queue."""
+        names = pa.array(seen.names, pa.string())
+        count = len(first)
+        row = {
+            "kind": pa.array(np.full(count, kind, np.int32)),
+            "brokerName": pa.repeat(self.label, count),
+            "topic": names.take(pa.array(seen.codes[first])),
+            "queueId": pa.array(seen.records.queue_id[first].astype(np.int32)),
+        }
+        return _of(row | {name: pa.array(each) for name, each in columns.items()}, count)
+
+
+class _Seen:
+    """Columns of some records."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        topics = records.topics().dictionary_encode()
+        self.names = topics.dictionary.to_pylist()
+        self.codes = topics.indices.to_numpy().astype(np.int64)
+        ids = records.queue_id.astype(np.int64) & _INT
+        _, self.queue = np.unique(self.codes << 32 | ids, return_inverse=True)
+        self.in_queue = records.stored_sys_flag & TRANSACTION_PREPARED == 0
+        self.offsets = records.queue_offset.astype(np.int64)
+        self.places = records.physical_offset.astype(np.int64)
+        self.born = np.clip(records.born_timestamp.astype(np.int64), -_MAX_MS, _MAX_MS)
+        self.stored = np.clip(records.store_timestamp.astype(np.int64), -_MAX_MS, _MAX_MS)
+        self.sizes = records.sizes
+        self.sound = records.crc_ok()
+
+    @property
+    def ordinary(self) -> Any:
+        """Which are of topics that producers send to."""
+        return np.array([is_ordinary(name) for name in self.names], np.bool_)[self.codes]
+
+    @property
+    def seeds(self) -> Any:
+        """A number of each one's topic."""
+        digests = b"".join(blake2b(name.encode(), digest_size=8).digest() for name in self.names)
+        return np.frombuffer(digests, np.uint64)[self.codes]
+
+
+def _of(columns: dict[str, Any], count: int) -> Any:
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type)
+        for field in SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _starts(ordered: Any) -> Any:
+    return np.append(0, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1)
+
+
+def latency_floors(ms: Any) -> Any:
+    """`rules.latency_floor` of many."""
+    steps = np.full(len(ms), WIDEST, np.int64)
+    for below, step in reversed(STEPS):
+        steps[ms < below] = step
+    return np.where(ms < 0, -1, ms - np.fmod(ms, steps))
+
+
+def text_hashes(texts: Any, seeds: Any) -> Any:
+    """
+    A number of 64 bits for each text.
+
+    :param texts: an Arrow array of texts; those of nulls mean nothing.
+    :param seeds: one for each; equal texts with other seeds have other numbers.
+    """
+    buffers = texts.buffers()
+    ends = np.frombuffer(buffers[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(buffers[2] or b"", np.uint8)
+    starts, lengths = ends[:-1].astype(np.int64), np.diff(ends)
+    found = np.empty(len(texts), np.uint64)
+    for length in np.unique(lengths).tolist():
+        mine = np.flatnonzero(lengths == length)
+        width = -(-length // 8) * 8
+        words = np.zeros((len(mine), width), np.uint8)
+        words[:, :length] = data[starts[mine][:, None] + np.arange(length)]
+        mixed = seeds[mine] ^ np.uint64(length)
+        for column in words.view(np.uint64).T:
+            mixed = (mixed ^ column) * _ODD
+            mixed ^= mixed >> _SHIFT
+        found[mine] = mixed * _ODD
+    return found

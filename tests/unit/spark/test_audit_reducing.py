@@ -1,0 +1,118 @@
+"""Records reduced to counts, runs and hashes: the same as a look at each of them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from golden_stores import java_store
+
+from rmq_ha.spark.audit.reducing import IDS, RUN, SUMS, Reduction, latency_floors, text_hashes
+from rmq_ha.spark.audit.rules import is_ordinary, latency_floor
+from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.store.directory import open_store, scan
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Records]:
+    store = open_store(str(java_store("clean", tmp_path_factory.mktemp("reducing"))))
+    return [piece for split in store.splits() for piece in scan(store, split)]
+
+
+def rows(parts: list[Records], **given: Any) -> list[dict[str, Any]]:
+    how = Reduction("b", "uniqKey", 1_000, **given)
+    return [row for part in parts for batch in how.batches(part) for row in batch.to_pylist()]
+
+
+def single(parts: list[Records]) -> list[dict[str, Any]]:
+    columns = ["topic", "queueId", "queueOffset", "commitLogOffset", "msgId", "storeSize", "crcOk"]
+    found = []
+    for part in parts:
+        flags = part.stored_sys_flag.tolist()
+        born, stored = part.born_timestamp.tolist(), part.store_timestamp.tolist()
+        each = zip(part.batch(columns).to_pylist(), flags, born, stored, strict=True)
+        found += [
+            row | {"inQueue": not flag & 4, "born": one, "stored": two}
+            for row, flag, one, two in each
+        ]
+    return found
+
+
+def test_counts_are_those_of_the_records(parts: list[Records]) -> None:
+    wanted: dict[Any, list[int]] = {}
+    for row in single(parts):
+        key = (
+            row["topic"], row["queueId"], row["inQueue"], row["born"] // 1000 * 1000,
+            latency_floor(row["stored"] - row["born"]),
+        )  # fmt: skip
+        one = wanted.setdefault(key, [0, 0, 0])
+        one[0] += 1
+        one[1] += row["storeSize"]
+        one[2] = max(one[2], row["queueOffset"])
+    found: dict[Any, list[int]] = {}
+    for row in rows(parts):
+        if row["kind"] == SUMS:
+            names = ("topic", "queueId", "inQueue", "window", "latency")
+            one = found.setdefault(tuple(row[name] for name in names), [0, 0, 0])
+            one[0] += row["n"]
+            one[1] += row["bytes"]
+            one[2] = max(one[2], row["mostOffset"])
+            assert not row["bad"]
+    assert found == wanted
+
+
+def test_runs_cover_each_record_once_and_ids_have_their_places(parts: list[Records]) -> None:
+    every = single(parts)
+    queued = sorted(
+        (row["topic"], row["queueId"], row["queueOffset"]) for row in every if row["inQueue"]
+    )
+    runs = [row for row in rows(parts) if row["kind"] == RUN]
+    covered = [
+        (row["topic"], row["queueId"], offset)
+        for row in runs
+        for offset in range(row["leastOffset"], row["mostOffset"] + 1)
+    ]
+    assert sorted(covered) == queued
+    assert len(runs) < len(queued) / 3
+    first = {row["commitLogOffset"]: row for row in every}
+    for run in runs:
+        assert first[run["leastPlace"]]["queueOffset"] == run["leastOffset"]
+        assert first[run["leastPlace"]]["stored"] == run["leastMs"]
+    ids = [row for row in rows(parts) if row["kind"] == IDS]
+    places = [place for row in ids for place in row["places"]]
+    own = [row for row in every if row["inQueue"] and is_ordinary(row["topic"])]
+    assert sorted(places) == sorted(row["commitLogOffset"] for row in own)
+    hashes = {hash for row in ids for hash in row["hashes"]}
+    assert len(hashes) == len({(row["topic"], row["msgId"]) for row in own})
+
+
+def test_only_the_time_that_is_asked_for(parts: list[Records]) -> None:
+    moments = sorted(row["stored"] for row in single(parts))
+    low, high = moments[len(moments) // 3], moments[2 * len(moments) // 3]
+    found = rows(parts, from_ms=low, to_ms=high)
+    counted = sum(row["n"] for row in found if row["kind"] == SUMS)
+    assert counted == sum(low <= moment < high for moment in moments)
+    assert rows(parts, from_ms=moments[-1] + 1) == []
+
+
+@given(st.lists(st.integers(-5, 1 << 40)))
+def test_latencies_have_the_same_classes(values: list[int]) -> None:
+    found = latency_floors(np.array(values, np.int64))
+    assert found.tolist() == [latency_floor(value) for value in values]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "a", "é", "a\0", "x" * 9, "y" * 40]) | st.text(),
+                          st.integers(0, 1))))  # fmt: skip
+def test_numbers_of_texts_are_equal_where_texts_are(pairs: list[tuple[str, int]]) -> None:
+    texts = pa.array([None, *(text for text, _ in pairs)], pa.string()).slice(1)
+    seeds = np.array([seed for _, seed in pairs], np.uint64)
+    found = text_hashes(texts, seeds).tolist()
+    assert len(set(found)) == len(set(pairs))
+    assert len(set(zip(found, pairs, strict=True))) == len(set(pairs))
