@@ -44,14 +44,18 @@ def times(cluster: Cluster) -> dict[int, int]:
             return client.send(Message("warm", b"x")).send_status is SendStatus.SEND_OK
 
         until(is_replicated, 30, "a first SEND_OK")
-        for number in range(COUNT):
-            queue = MessageQueue("Live", "broker-a", number % 4)
-            tag = "even" if number % 2 == 0 else "odd"
-            message = Message("Live", b"%d" % number, tag, f"k{number}", properties={"n": "v"})
-            client.send(message, queue=queue)
-        for message in client.messages(MessageQueue("Live", "broker-a", 1), 0, 50):
-            found[message.queue_offset] = message.store_timestamp
+        for first in range(0, COUNT, 40):
+            for queue_id in range(4):
+                batch = [message(number) for number in range(first + queue_id, first + 40, 4)]
+                client.send_batch(batch, queue=MessageQueue("Live", "broker-a", queue_id))
+        for stored in client.messages(MessageQueue("Live", "broker-a", 1), 0, 50):
+            found[stored.queue_offset] = stored.store_timestamp
     return found
+
+
+def message(number: int) -> Message:
+    tag = "even" if number % 2 == 0 else "odd"
+    return Message("Live", b"%d" % number, tag, f"k{number}", properties={"n": "v"})
 
 
 def read(spark: Any, cluster: Cluster, **options: Any) -> Any:

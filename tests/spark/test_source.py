@@ -128,8 +128,6 @@ def test_a_session_that_pushes_nothing_down_reads_too(spark: Any, store: Path) -
     other = spark.newSession()
     other.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     register(other)
-    table = source(other, store).load(str(store))
-    assert table.where("topic = 'TopicC'").count() == 41
     asked = source(other, store, pushDown="true").load(str(store))
     assert asked.where("topic = 'TopicC'").count() == 41
     queues = source(other, store, table="queues").load(str(store))

@@ -36,6 +36,10 @@ _OF_BROKERS = frozenset(
 )
 
 
+_LEVELS = 18
+_FLAGS = 1 << 31
+
+
 class Place(NamedTuple):
     """
     Which task of which query sends.
@@ -79,7 +83,7 @@ def messages_of(
 
     :param topic: of all rows; empty: the column.
     :param first_row: how many rows of the task came before.
-    :raises BadRow: body or topic is null.
+    :raises BadRow: body or topic is null, or a number is none that brokers know.
     """
     columns: dict[str, list[Any]] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -94,6 +98,9 @@ def messages_of(
         if body is None or not to:
             what = "body" if body is None else "topic"
             raise BadRow(f"row {row} of partition {place.partition} has no {what}")
+        fault = _fault(flag or 0, delay or 0)
+        if fault:
+            raise BadRow(f"row {row} of partition {place.partition} has the {fault}")
         message = Message(
             to,
             body.encode() if isinstance(body, str) else body,
@@ -105,6 +112,12 @@ def messages_of(
         )
         message.properties[ROW_ID] = place.row_id(row, message)
         yield message, None if queue_id is None else Target(broker or "", queue_id)
+
+
+def _fault(flag: int, delay: int) -> str:
+    if not 0 <= delay <= _LEVELS:
+        return f"delayLevel {delay}: it goes from 1 to {_LEVELS}"
+    return "" if -_FLAGS <= flag < _FLAGS else f"flag {flag}: it has 32 bits"
 
 
 def _own(pairs: Any) -> dict[str, str]:

@@ -76,6 +76,21 @@ def test_a_row_without_body_or_topic_is_named(columns: dict[str, Any]) -> None:
         rows(columns, topic="", first=41)
 
 
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"delayLevel": [19]}, "delayLevel 19: it goes from 1 to 18"),
+        ({"delayLevel": [-1]}, "delayLevel -1"),
+        ({"flag": [1 << 31]}, "flag 2147483648: it has 32 bits"),
+        ({"flag": [-(1 << 31) - 1]}, "flag -2147483649: it has 32 bits"),
+    ],
+)
+def test_a_number_that_brokers_do_not_know_is_named(columns: dict[str, Any], why: str) -> None:
+    """Brokers would shorten the delay, or refuse a whole batch without saying for which row."""
+    with pytest.raises(BadRow, match=f"row 41 of partition 1 has the {why}"):
+        rows({"body": [b"x"], **columns}, first=41)
+
+
 def ids(place: Place = PLACE, first: int = 0, **columns: Any) -> list[str]:
     return [message.properties[ROW_ID] for message, _ in rows(columns, place, first)]
 
