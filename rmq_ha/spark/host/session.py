@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from rmq_ha.spark.host import class_archive, gateway
 from rmq_ha.spark.host.java import Java, cache_directory, find_java, home_for_spark
+from rmq_ha.spark.host.masters import refuse_unreachable
 
 DEFAULT_MEMORY = "1g"
 """Of the driver: no job needs more, however large the store."""
@@ -26,6 +27,8 @@ _NO_BAR = {"spark.ui.showConsoleProgress": "false"}
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # A small job ends before the second compiler and a second thread that collects garbage pay.
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+COMPILING = "spark.sql.codegen.factoryMode"
+"""Of queries: it does not pay in quick jobs either; `FALLBACK` is Spark's own setting."""
 
 
 class Session:
@@ -34,7 +37,9 @@ class Session:
 
     Java comes up meanwhile, in a process of its own.
 
+    :param log_level: from which on Spark's log is shown: `off`, `error`, `warn`.
     :raises rmq_ha.spark.host.java.NoJava: there is none.
+    :raises rmq_ha.spark.host.masters.NoMaster: no master answers.
     """
 
     def __init__(
@@ -45,10 +50,10 @@ class Session:
         conf: Mapping[str, str] | None = None,
         driver_memory: str | None = None,
         quick: bool = False,
-        verbose: bool = False,
+        log_level: str = "error",
     ) -> None:
         self._name = name
-        self._given = dict(conf or {})
+        self._given = {**({COMPILING: "NO_CODEGEN"} if quick else {}), **(conf or {})}
         if driver_memory:
             self._given["spark.driver.memory"] = driver_memory
         if master:
@@ -59,7 +64,7 @@ class Session:
         self._begin: Callable[[class_archive.Archive | None], gateway.Starting] | None = None
         self._starting: gateway.Starting | None = None
         if SparkContext._gateway is None and not is_submitted():
-            self._starting = self._start(quick, verbose)
+            self._starting = self._start(quick, log_level)
 
     def get(self) -> SparkSession:
         """
@@ -79,17 +84,21 @@ class Session:
             register(spark)
         return spark
 
-    def close(self) -> None:
+    def close(self, *, interrupted: bool = False) -> None:
         """
         Give back what was taken; a session that was there before stays.
 
         A local one ends with this process, in the background; to a cluster one says good-bye.
+
+        :param interrupted: nobody waits for that: Java says it when it sees that we are gone.
         """
         if self._starting is not None:
             gateway.give_up(self._starting)
             self._starting = None
         elif self._spark is not None and self._is_ours:
             spark, self._spark = self._spark, None
+            if interrupted:
+                return
             if is_submitted() or not is_local(spark.sparkContext.master or ""):
                 spark.stop()
 
@@ -111,25 +120,30 @@ class Session:
             _connect(self._begin(None))
             archive.path.unlink(missing_ok=True)
 
-    def _start(self, quick: bool, verbose: bool) -> gateway.Starting | None:
+    def _start(self, quick: bool, log_level: str) -> gateway.Starting | None:
         """Begin with Java if that is ours to do."""
         java = find_java()
         cache = cache_directory()
         self._given.setdefault("spark.driver.memory", DEFAULT_MEMORY)
         home = spark_home()
-        if is_local(self._given.get("spark.master", "local[*]")):
+        master = self._given.get("spark.master", "local[*]")
+        log_option = f"-Drmqha.log.level={log_level}"
+        if is_local(master):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             if home is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ:
                 if class_archive.may_read():
                     jars = gateway.jars_of(home)
                     self._archive = class_archive.archive_of(java, jars, cache)
-                options = [f"-Drmqha.log.level={'warn' if verbose else 'error'}"]
+                options = [log_option]
                 if quick:
                     # With room from the start, most small jobs never collect garbage.
                     options += [*_QUICK, f"-Xms{self._given['spark.driver.memory']}"]
                 self._begin = partial(_begin, java, home, cache, self._given, options)
                 return self._begin(self._archive)
+        refuse_unreachable(master)
         # A cluster's class path and credentials are the business of Spark's own scripts.
+        mine = self._given.get("spark.driver.extraJavaOptions", "")
+        self._given["spark.driver.extraJavaOptions"] = f"{log_option} {mine}".strip()
         os.environ["JAVA_HOME"] = str(home_for_spark(java, cache))
         return None
 
@@ -162,7 +176,7 @@ def start_session(
         conf=conf,
         driver_memory=driver_memory,
         quick=quick,
-        verbose=verbose,
+        log_level="warn" if verbose else "error",
     ).get()
 
 

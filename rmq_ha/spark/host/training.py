@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from rmq_ha.spark.host import class_archive, gateway
 from rmq_ha.spark.host.class_archive import SWITCH
 from rmq_ha.spark.host.java import Java, cache_directory, find_java
-from rmq_ha.spark.host.session import spark_home, start_session
+from rmq_ha.spark.host.session import COMPILING, spark_home, start_session
 
 
 def main() -> int:
@@ -63,7 +63,10 @@ def run_something(classes: Path, scratch: Path) -> bool:
         "rmq-ha training",
         master="local[1]",
         driver_memory="512m",
-        conf={"spark.driver.extraJavaOptions": f"-XX:DumpLoadedClassList={classes}"},
+        conf={
+            "spark.driver.extraJavaOptions": f"-XX:DumpLoadedClassList={classes}",
+            COMPILING: "FALLBACK",
+        },
         quick=True,
     )
     java: Any = SparkContext._gateway

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.spark.findings import COLUMNS
+from rmq_ha.spark.host.session import COMPILING
 from rmq_ha.spark.offsets.codes import MEANINGS, SENTENCE_FIELDS
 from rmq_ha.spark.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VERSION
 from rmq_ha.spark.offsets.pairing import Pairing
@@ -74,7 +75,13 @@ def frame_of(spark: SparkSession, facts: pa.Table) -> DataFrame:
     frame: DataFrame = spark.createDataFrame(facts)
     if facts.num_rows <= _FEW:
         return frame.coalesce(1)
+    compile_queries(spark)
     return frame.repartition(1 + facts.num_rows // _TASK_ROWS, "slave", "topic", "queueId")
+
+
+def compile_queries(spark: SparkSession) -> None:
+    """With many rows it pays, which a quick job does not expect."""
+    spark.conf.set(COMPILING, "FALLBACK")
 
 
 def judged(facts: DataFrame, max_lag: int = 0) -> DataFrame:

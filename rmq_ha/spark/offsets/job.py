@@ -51,6 +51,7 @@ def verify(
         found = found.unionByName(spark.createDataFrame(heads, FINDINGS))
     past, trend = 0, None
     if history_directory is not None:
+        frames.compile_queries(spark)
         over_time = history.offsets_over_time(history.read(spark, history_directory))
         before = history.findings(over_time)
         past = before.filter(F.col("severity") == "ERROR").count()
