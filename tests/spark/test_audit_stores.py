@@ -148,6 +148,17 @@ def test_faults_are_found_where_they_were_planted(
         ("BAD_CRC", "TopicB", 1, offsets[damaged]),
     }
     assert result.outcome is Outcome.VIOLATED
+    # Without a ledger the store is reduced where it is read: the same is found.
+    plain = run(spark, store)
+    assert {row for row in found(plain) if row[0] != "OPEN_HALF"} == codes
+    for name in ("stored", "bytes", "queues", "badCrc", "oldestMs", "newestMs", "beginsAtZero"):
+        assert plain.numbers[name] == result.numbers[name], name
+    ours, theirs = (
+        {(row.topic, row.window): (row.stored, row.bytes, row.bornToStoredP99)
+         for row in each.frames["windows"].where("stored is not null").collect()}
+        for each in (plain, result)
+    )  # fmt: skip
+    assert ours == theirs
     rows = result.findings.where("code = 'LOST'").collect()
     unique = "UNIQ_KEY\x01"
     assert [row.msgId for row in rows] == [
