@@ -240,6 +240,8 @@ class _Connection:
         timeout = min(self._connect_timeout, _left(deadline))
         try:
             opened = socket.create_connection((host, int(port)), timeout)
+        except (ValueError, OverflowError):
+            raise ConnectionError("this is no host:port") from None
         except TimeoutError:
             raise ConnectionError(f"no connection within {timeout:.1f} s") from None
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

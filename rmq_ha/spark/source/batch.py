@@ -33,6 +33,10 @@ FEW = 4
 """One message in so many, or fewer, is read through its queue; else whole files are."""
 
 
+LEAST = 4096
+"""Bytes of a file for one partition, however many are asked for."""
+
+
 class RangesPartition(InputPartition):
     """Ranges of queues, one after the other."""
 
@@ -215,7 +219,7 @@ def _splits(
         return
     size = options.split_size
     if options.min_partitions is not None:
-        size = max(1, min(size, -(-(high - start) // options.min_partitions)))
+        size = min(size, max(LEAST, -(-(high - start) // options.min_partitions)))
     for split in store.splits(size, start=start):
         if split.lo < high:
             yield SplitPartition(split, plan.spans)

@@ -14,7 +14,7 @@ from rmq_ha.client.errors import MQClientError, NoRoute
 from rmq_ha.client.lookups import Pulled, Wanted, addresses_in, commit_offset, pull_records
 from rmq_ha.client.messages import decode_messages
 from rmq_ha.client.routes import subscribe_queues
-from rmq_ha.errors import ConfigurationError, RemotingError
+from rmq_ha.errors import ConfigurationError, ProtocolViolation, RemotingError
 from rmq_ha.spark.host.clock import seconds
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.result import CannotDecide, WrongUsage
@@ -141,12 +141,9 @@ class LiveQueues:
             table = {} if answer.code else decode_queue_table(answer.body or b"{}")
             is_sure = broker_id == MASTER_ID
             known = {
-                queue.queue_id: Ends(
-                    max(0, int(item.get("minOffset", 0))),
-                    max(0, int(item.get("minOffset", 0)), int(item.get("maxOffset", 0))),
-                    is_sure,
-                )
+                queue.queue_id: Ends(low, max(low, _offset(item, "maxOffset")), is_sure)
                 for queue, item in table.items()
+                for low in (_offset(item, "minOffset"),)
             }
             return {each: known[each.queue_id] for each in queues if each.queue_id in known}
 
@@ -283,6 +280,13 @@ class LiveQueues:
             )
         except ConfigurationError as error:
             raise WrongUsage(f"brokers cannot be asked: {error}") from None
+
+
+def _offset(item: Any, name: str) -> int:
+    value = item.get(name, 0) if isinstance(item, dict) else None
+    if type(value) is not int:
+        raise ProtocolViolation(f"{name} of a queue is {value!r}")
+    return max(0, value)
 
 
 def first_since(

@@ -67,6 +67,7 @@ class Reading:
         self._how = how
         self._pause = pause
         self._queue = MessageQueue(*wanted.queue)
+        self._is_light = wanted.queue.topic.startswith(LMQ_PREFIX)  # records have other offsets
 
     def batches(self, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
         """
@@ -102,7 +103,9 @@ class Reading:
             following = max(offset, min(stop, pulled.next_begin_offset))
             if pulled.status is PullStatus.OFFSET_ILLEGAL:
                 following = max(offset, min(stop, pulled.min_offset))
-            piece = self._piece(pulled).within(offset, stop)
+            piece = self._piece(pulled)
+            if not self._is_light:
+                piece = piece.within(offset, stop)
             gap = self._gap(piece, offset, following, pulled.status)
             if (gap is not None or following == offset) and self._may_wait(short, pulled):
                 short += 1
@@ -128,7 +131,10 @@ class Reading:
 
     def _piece(self, pulled: Pulled) -> Piece:
         try:
-            return piece_of(pulled.body)
+            piece = piece_of(pulled.body)
+            if not self._is_light:
+                piece.check_order()
+            return piece
         except ValueError as error:
             raise CannotDecide(
                 f"{self._wanted.queue}: the answer of {pulled.address} is damaged: {error}"
@@ -142,7 +148,7 @@ class Reading:
 
         Brokers pass over records whose file they are just deleting, and say nothing.
         """
-        has_holes = self._how.is_filtered or self._queue.topic.startswith(LMQ_PREFIX)
+        has_holes = self._how.is_filtered or self._is_light
         if has_holes and status is not PullStatus.OFFSET_ILLEGAL:
             return None
         expected = start

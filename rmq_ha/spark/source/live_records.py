@@ -4,6 +4,7 @@ Spec: remoting.md, section 7.4; store.md, section 2.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -28,6 +29,16 @@ class Piece(NamedTuple):
     data: bytes
     positions: list[int]
     queue_offsets: list[int]
+
+    def check_order(self) -> None:
+        """
+        Each message is there once.
+
+        :raises ValueError: one is there twice, or in another place.
+        """
+        for before, after in pairwise(self.queue_offsets):
+            if after <= before:
+                raise ValueError(f"offset {after} behind offset {before}")
 
     def within(self, start: int, stop: int) -> "Piece":
         """Only the records whose offsets are in [start, stop)."""

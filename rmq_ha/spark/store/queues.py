@@ -175,6 +175,8 @@ class Queue:
                 f"{file.path} vanished while it was read: the broker deletes what the log does not "
                 "hold any more. Read again, or from a copy"
             ) from None
+        except OSError as error:
+            raise CannotDecide(f"{file.path} cannot be read: {error}") from None
 
     def _extended(self, address: int) -> int | None:
         if not is_extension_address(address):

@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -135,6 +135,13 @@ def test_silence_and_nonsense_end_the_connection() -> None:
     calls = BlockingCalls()
     with pytest.raises(RemotingConnectError, match="refused"):
         calls.invoke("127.0.0.1:1", RemotingCommand(1), 5000)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "h:x", "127.0.0.1:99999999", "a" * 70 + ":1"])
+def test_an_address_that_is_none_is_no_connection(address: str) -> None:
+    """A name server may tell anything."""
+    with closing(BlockingCalls()) as calls, pytest.raises(RemotingConnectError, match=address):
+        calls.invoke(address, RemotingCommand(1), 1_000)
 
 
 def test_threads_wait_for_each_other() -> None:

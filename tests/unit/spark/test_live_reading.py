@@ -173,6 +173,18 @@ def test_a_refusal_is_not_tried_again() -> None:
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("answer", [[5, 5, 6], [6, 5], [5, 7, 6]])
+def test_an_answer_that_repeats_a_message_is_an_error(answer: list[int]) -> None:
+    """Or goes back: each row is there once."""
+    broker = FakeBroker(0, 9)
+    body = b"".join(map(record, answer))
+    broker.pull = lambda *_: Pulled(  # type: ignore[method-assign]
+        PullStatus.FOUND, 8, 0, 9, body, 0, "h:1", 0
+    )
+    with pytest.raises(CannotDecide, match=r"h:1 is damaged: offset . behind offset ."):
+        read(broker, 5, 8)
+
+
 def test_damaged_answers_are_errors() -> None:
     whole = record(1)
     assert piece_of(whole + whole).positions == [0, len(whole)]

@@ -269,6 +269,16 @@ def test_a_topic_that_is_not_there(store: Path) -> None:
     assert read(store, subscribePattern="Nope.*") == []
 
 
+def test_so_many_partitions_that_they_would_be_too_many(store: Path) -> None:
+    """They are made one by one in the driver: none is smaller than a page."""
+    reader: Any = make_reader(
+        {"path": str(store), "minPartitions": "2147483647", "scan": "files"},
+        struct_of({"topic": COLUMNS["topic"]}),
+        push_down=False,
+    )
+    assert 1 < len(reader.partitions()) < 100
+
+
 def test_no_store(tmp_path: Path) -> None:
     with pytest.raises(CannotDecide, match="storePathRootDir"):
         read(tmp_path)

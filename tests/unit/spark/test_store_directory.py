@@ -351,6 +351,14 @@ def test_a_queue_file_that_vanishes_is_named(tmp_path: Path) -> None:
         queue.units(0, 5)
 
 
+def test_a_queue_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """As one that belongs to another user."""
+    (tmp_path / "mine").mkdir()
+    queue = Queue(open_store_files(tmp_path), "T", 0, [RowFile(str(tmp_path / "mine"), 0, 800)])
+    with pytest.raises(CannotDecide, match="mine cannot be read"):
+        queue.units(0, 5)
+
+
 def open_store_files(tmp_path: Path) -> Any:
     return queue_of(tmp_path / "other").files
 
