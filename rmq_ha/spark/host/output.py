@@ -6,6 +6,7 @@ What a job leaves in its output directory: findings and frames as Parquet, a rep
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -138,6 +139,25 @@ def write_refusal(
     return Written(outcome, reason, nothing, summary)
 
 
+def prepare(out: str) -> None:
+    """
+    Find out before anything is read whether the answer could be written.
+
+    :raises WrongUsage: not there; says why.
+    """
+    refuse_foreign(out)
+    local = _local(out)
+    if local is None:
+        return
+    try:
+        local.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=local) as file:
+            file.write(bytes(4096))
+    except OSError as failed:
+        why = failed.strerror or str(failed)
+        raise WrongUsage(f"--out {out} cannot be written: {why}; name another place") from None
+
+
 def refuse_foreign(out: str) -> None:
     """
     A directory with other things in it is not written to.
@@ -148,7 +168,10 @@ def refuse_foreign(out: str) -> None:
     if local is None:
         return
     if local.is_dir():
-        names = {path.name for path in local.iterdir()}
+        try:
+            names = set(os.listdir(local))
+        except OSError as failed:
+            raise WrongUsage(f"--out {out} cannot be read: {failed.strerror}") from None
         if names and not names & {SUMMARY, FINDINGS_DIRECTORY}:
             raise WrongUsage(
                 f"--out {out}: the directory holds other things; name an empty or a new one"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmq_ha.spark.failing import meaning_of
 from rmq_ha.spark.offsets.sampling import Patience
 from rmq_ha.spark.places import SnapshotPlace, parse_place
 from rmq_ha.spark.result import JobResult, WrongUsage
-from rmq_ha.spark.running import Job, job_options, job_options_of_pairs, meaning_of, run_job
+from rmq_ha.spark.running import Job, job_options, job_options_of_pairs, run_job
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 

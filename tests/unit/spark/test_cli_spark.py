@@ -59,6 +59,31 @@ def test_a_fault_of_ours_is_not_taken_for_something_not_installed(
     assert isinstance(CliRunner().invoke(main, ["gone"]).exception, ModuleNotFoundError)
 
 
+def test_ctrl_c_before_a_job_begins_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 1 would say: violated."""
+
+    def slow(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "import_module", slow)
+    done = CliRunner().invoke(main, ["archive"])
+    assert done.exit_code == 4
+    assert done.output == "failed: interrupted, so there is no verdict; run it again\n"
+
+
+def test_a_zip_that_cannot_be_written_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(root: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(packing, "_files", full)
+    done = CliRunner().invoke(main, ["pack", str(tmp_path / "r.zip")])
+    assert done.exit_code == 4
+    assert done.output.endswith("r.zip cannot be written: No space left on device\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_command_that_is_not_there() -> None:
     assert CliRunner().invoke(main, ["verify-ofsets"]).exit_code == 2
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rmq_ha.spark.host import gateway
 from rmq_ha.spark.host.gateway import (
     GatewayFailed,
     Wanted,
@@ -34,12 +35,12 @@ def java(tmp_path: Path, has_vector: bool = True) -> Java:
 
 def test_it_says_where_it_listens_and_ends_when_we_let_go() -> None:
     starting = start([sys.executable, "-c", ANSWERS], os.environ)
-    gateway = finish(starting)
-    assert (gateway.port, gateway.secret) == (4321, "secret")
+    found = finish(starting)
+    assert (found.port, found.secret) == (4321, "secret")
     assert not starting.directory.exists()
-    assert gateway.process.stdin is not None
-    gateway.process.stdin.close()
-    assert gateway.process.wait(30) == 0
+    assert found.process.stdin is not None
+    found.process.stdin.close()
+    assert found.process.wait(30) == 0
 
 
 def test_one_that_ends_at_once_is_an_error() -> None:
@@ -54,6 +55,29 @@ def test_one_that_nobody_needs_is_ended() -> None:
     give_up(starting)
     assert starting.process.returncode is not None
     assert not starting.directory.exists()
+
+
+def test_one_that_comes_up_while_we_are_interrupted_does_not_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its file for the connection is gone by then, so nobody would ever reach or end it."""
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    starting = start([sys.executable, "-c", "import time; time.sleep(100)"], os.environ)
+    monkeypatch.setattr(gateway.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        finish(starting)
+    assert starting.process.returncode is not None
+    assert not starting.directory.exists()
+
+
+def test_secrets_are_not_on_the_command_line_of_java(tmp_path: Path) -> None:
+    conf = {"spark.hadoop.fs.s3a.secret.key": "geheim", "spark.x": "y"}
+    command = command_of(java(tmp_path), tmp_path, Wanted("1g", conf=conf))
+    assert "spark.x=y" in command
+    assert not [part for part in command if "geheim" in part]
 
 
 def test_sparks_logging_jar_comes_first_and_the_rest_in_order(tmp_path: Path) -> None:

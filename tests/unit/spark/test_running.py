@@ -1,6 +1,8 @@
 """The frame around jobs: exit codes, what is printed, what is written."""
 
 import json
+import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,14 +11,16 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from rmq_ha.spark.failing import meaning_of
 from rmq_ha.spark.host import output
 from rmq_ha.spark.host import session as sessions
 from rmq_ha.spark.host.gateway import GatewayFailed
 from rmq_ha.spark.host.java import NoJava
+from rmq_ha.spark.host.masters import NoMaster, is_master, refuse_unreachable
 from rmq_ha.spark.host.output import Written
 from rmq_ha.spark.report.digest import digest
 from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
-from rmq_ha.spark.running import Job, current_frame, job_options, meaning_of, run_job
+from rmq_ha.spark.running import Job, current_frame, job_options, run_job
 
 
 class FakeSession:
@@ -37,7 +41,7 @@ class FakeSession:
     def start_sooner_next_time(self) -> None:
         self.calls.append("sooner")
 
-    def close(self) -> None:
+    def close(self, *, interrupted: bool) -> None:
         self.calls.append("close")
 
 
@@ -110,12 +114,92 @@ def test_a_directory_with_other_things_is_refused_before_anything_starts(tmp_pat
     assert not FakeSession.made
 
 
-def test_where_out_cannot_be_written_the_verdict_is_still_said(tmp_path: Path) -> None:
+def test_where_out_cannot_be_written_is_said_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    result = run(raising(CannotDecide("it moved")), "--out", str(tmp_path / "file" / "below"))
+    result = run(raising(AssertionError("never run")), "--out", str(tmp_path / "file" / "below"))
+    assert result.exit_code == 2
+    assert "cannot be written: Not a directory; name another place" in result.stderr
+    assert not FakeSession.made
+
+
+def test_where_out_becomes_unwritable_the_verdict_is_still_said(tmp_path: Path) -> None:
+    def body(job: Job) -> Any:
+        (tmp_path / "out").rmdir()
+        (tmp_path / "out").touch()
+        raise CannotDecide("it moved")
+
+    result = run(body, "--out", str(tmp_path / "out"))
     assert result.exit_code == 3
     assert "could not decide: it moved" in result.stdout
     assert "could not be written" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_a_job_gets_no_verdict(number: signal.Signals) -> None:
+    """As with Ctrl-C."""
+
+    def body(job: Job) -> Any:
+        signal.raise_signal(number)
+
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        result = run(body)
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+    assert result.exit_code == 4
+    assert result.stdout == "failed: interrupted, so there is no verdict; run it again\n"
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--master", "nonsense"), "write local, local[4]"),
+        (("--master", "local[x]"), "write local, local[4]"),
+        (("--conf", "spark.master=spark:/h"), "write local, local[4]"),
+        (("--conf", "nonsense"), "write KEY=VALUE"),
+    ],
+)
+def test_no_spark_can_be_there(arguments: tuple[str, ...], said: str) -> None:
+    result = run(raising(AssertionError("never run")), *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[2]", "local[*, 3]", "local-cluster[1,1,1024]", "spark://a:1,b:2", "yarn"],
+)
+def test_masters_that_spark_knows(master: str) -> None:
+    assert is_master(master)
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(NoMaster, match=f"127.0.0.1:{port}.*refused"):
+            refuse_unreachable(f"spark://127.0.0.1:{port}", {})
+        closed.listen()
+        refuse_unreachable(f"spark://localhost.invalid:1,127.0.0.1:{port}", {})
+    with pytest.raises(WrongUsage, match="HADOOP_CONF_DIR"):
+        refuse_unreachable("yarn", {})
+    refuse_unreachable("yarn", {"YARN_CONF_DIR": "/etc/yarn"})
+
+
+def test_of_an_error_of_java_its_cause_is_told() -> None:
+    text = (
+        "An error occurred while calling o185.parquet.\n"
+        ": org.apache.spark.SparkException: Job aborted.\n"
+        "\tat org.apache.spark.X.y(X.scala:1)\n"
+        "Caused by: java.io.IOException: Mkdirs failed to create file:/proc/x\n"
+        "\tat java.base/Thread.run(Thread.java:840)\n"
+    )
+    outcome, reason = meaning_of(RuntimeError(text))
+    assert outcome is Outcome.FAILED
+    expected = "IOException: Mkdirs failed to create file:/proc/x (--verbose shows where)"
+    assert reason == expected
 
 
 def written(outcome: Outcome, verdict: str) -> Written:
@@ -173,7 +257,7 @@ def test_options_reach_the_session(writes: list[Any]) -> None:
         "conf": {"a.b": "c=d", "e": ""},
         "driver_memory": "2g",
         "quick": True,
-        "verbose": False,
+        "log_level": "off",
     }
 
 
