@@ -16,9 +16,8 @@ from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription
 from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan
-from rmq_ha.spark.store.log_files import numbered
 from rmq_ha.spark.store.picking import pick_records
-from rmq_ha.spark.store.queues import Queue, RowFile
+from rmq_ha.spark.store.queues import Queue
 from rmq_ha.spark.store.scanning import splits_of
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 
@@ -106,7 +105,7 @@ class OfflineQueues:
         units: list[tuple[int, int]] = []
         wanted: list[tuple[int, int]] = []
         for queue_id, start, stop in ranges:
-            queue = queue_on_disk(self.store, queue_id)
+            queue = self.store.queue_alone(queue_id.topic, queue_id.queue_id)
             for at in (start, stop - 1):
                 found = queue.units(at, at + 1)
                 units += [(int(unit["offset"]), int(unit["size"])) for unit in found]
@@ -123,7 +122,7 @@ class OfflineQueues:
 
     def mean_size(self, wanted: QueueRange) -> float:
         """Bytes of a record of a range, by some of them; 0 if there are none."""
-        queue = queue_on_disk(self.store, wanted.queue)
+        queue = self.store.queue_alone(wanted.queue.topic, wanted.queue.queue_id)
         sizes = queue.units(wanted.start, min(wanted.stop, wanted.start + _SAMPLE))["size"]
         return float(sizes.mean()) if len(sizes) else 0.0
 
@@ -135,7 +134,8 @@ class OfflineQueues:
             yield from chosen.batches(columns, name, rows=options.batch_rows)
 
     def _records(self, wanted: QueueRange) -> Iterator[Records]:
-        store, queue = self.store, queue_on_disk(self.store, wanted.queue)
+        store = self.store
+        queue = store.queue_alone(wanted.queue.topic, wanted.queue.queue_id)
         row = store.log_files()
         at = max(wanted.start, first_unit(queue))
         if at > wanted.start and self._options.fail_on_data_loss:
@@ -267,16 +267,6 @@ def store_of(options: SourceOptions) -> StoreDirectory:
     """
     assert options.path is not None
     return open_store(options.path, commit_log=options.commit_log, index_sizes=options.index_sizes)
-
-
-def queue_on_disk(store: StoreDirectory, queue: QueueId) -> Queue:
-    """A queue's units, without a look at the log."""
-    directory = f"{store.root}/consumequeue/{queue.topic}/{queue.queue_id}"
-    row = [
-        RowFile(f"{directory}/{entry.name}", int(entry.name), entry.size)
-        for entry in numbered(store.files.list(directory))
-    ]
-    return Queue(store.files, queue.topic, queue.queue_id, row)
 
 
 def first_unit(queue: Queue) -> int:

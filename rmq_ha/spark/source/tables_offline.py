@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.spark.log.columns import repeated, times
-from rmq_ha.spark.source.offline import OfflineQueues, first_unit, queue_on_disk, store_of
+from rmq_ha.spark.source.offline import OfflineQueues, first_unit, store_of
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.pushdown import Limits
 from rmq_ha.spark.source.reading import QueueRange
@@ -104,7 +104,7 @@ class StoreTables:
 
     def _units(self, wanted: QueueRange, schema: Any) -> Iterator[Any]:
         topic, _, queue_id = wanted.queue
-        queue = queue_on_disk(store_of(self._options), wanted.queue)
+        queue = store_of(self._options).queue_alone(topic, queue_id)
         at = max(wanted.start, first_unit(queue))
         while at < wanted.stop:
             units = queue.units(at, min(at + ROWS, wanted.stop))

@@ -145,12 +145,18 @@ class StoreDirectory:
         :raises CannotDecide: a file is missing in it.
         """
         bounds = LogBounds(self.min_offset(), self.max_offset())
-        return self._queue(topic, queue_id, bounds)
-
-    def _queue(self, topic: str, queue_id: int, log: LogBounds | None) -> Queue:
         row = self._row(f"{self.root}/consumequeue/{topic}/{queue_id}")
         extension = self._row(f"{self.root}/consumequeue_ext/{topic}/{queue_id}")
-        return Queue(self.files, topic, queue_id, row, extension, log)
+        return Queue(self.files, topic, queue_id, row, extension, bounds)
+
+    def queue_alone(self, topic: str, queue_id: int) -> Queue:
+        """
+        A queue's units, without a look at the log, which takes longer.
+
+        :raises CannotDecide: a file is missing in it.
+        """
+        row = self._row(f"{self.root}/consumequeue/{topic}/{queue_id}")
+        return Queue(self.files, topic, queue_id, row)
 
     def _row(self, directory: str) -> list[RowFile]:
         return [
