@@ -196,6 +196,12 @@ def _plan_files(
     if is_whole:
         return FilePlan()
     ranges = planner.ranges()
+    if options.end.kind is Kind.LATEST and not queues.reach_the_end():
+        starts = planner.starts()
+        open_spans = {
+            (queue.topic, queue.queue_id): (at, END_OF_LOG) for queue, at in starts.items()
+        }
+        return FilePlan(open_spans, queues.log_range(ranges)[0])
     spans = {(each.queue.topic, each.queue.queue_id): (each.start, each.stop) for each in ranges}
     return FilePlan(spans, *queues.log_range(ranges))
 

@@ -349,6 +349,11 @@ def test_queues_that_end_before_the_log(
     assert read(copy, parts=parts, **given) == some(mine)
     assert isinstance(parts[0], SplitPartition)
     assert read(copy, scan="queues", **given) == some(mine[:-1])
+    later = {"startingTimestamp": "1"}
+    assert read(copy, **given, **later) == some(mine), "from a time on, up to the end of the log"
+    first = mine[-1]["queueOffset"]
+    start = {"startingOffsets": f'{{"{last["topic"]}":{{"{last["queueId"]}":{first}}}}}'}
+    assert read(copy, **given, **start) == some(mine[-1:]), "the queue has nothing behind it"
 
 
 def test_a_damaged_log_is_data_loss(store: Path, tmp_path: Path, log: list[Row]) -> None:
