@@ -35,7 +35,7 @@ def some_facts(random: Random) -> list[Fact]:
             low = random.choice([0, 0, 0, 4, 8])
             if random.random() < 0.85:
                 facts.append(model.queue_fact(topic, queue_id, low, low + random.randrange(9)))
-            for group in ("g", "h"):
+            for group in ("g", "CID_RMQ_SYS_x"):
                 if random.random() < 0.8:
                     facts.append(
                         Fact(model.OFFSET, topic, group, queue_id, random.randrange(-1, 16))

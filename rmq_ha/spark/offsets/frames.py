@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.model.topics import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 from rmq_ha.spark.findings import COLUMNS
 from rmq_ha.spark.host.session import COMPILING
 from rmq_ha.spark.offsets.codes import MEANINGS, SENTENCE_FIELDS
@@ -163,12 +163,13 @@ def _ruled(cases: DataFrame, max_lag: int) -> DataFrame:
     is_progress = kind.isin(OFFSET, DELAY) & F.col("onMaster")
     first, end, master = _zero("slaveFirst"), _zero("slaveEnd"), _positive(_zero("master"))
     slave = F.col("slaveValue")
+    is_own = F.coalesce(F.startswith("group", F.lit(SYSTEM_GROUP_PREFIX)), F.lit(False))
     has = F.coalesce(slave >= 0, F.lit(False))
     begins_anew = (first == 0) | F.coalesce(
         F.startswith("topic", F.lit(RETRY_PREFIX)), F.lit(False)
     )
     repeats = (
-        F.when(~is_progress, 0)
+        F.when(~is_progress | is_own, 0)
         .when(has, _positive(F.least(master, end) - F.greatest(slave, first)))
         .when(begins_anew, _positive(F.least(master, end) - first))
         .otherwise(0)

@@ -23,6 +23,7 @@ NUMBERS = (OFFSET, DELAY, QUEUE, LOG)
 TEXTS = (TOPIC, GROUP, VERSION)
 SLAVE_ROLE = "SLAVE"
 
+_MOST_QUEUES = 1 << 16
 Offsets = Mapping[str, Mapping[int, int]]
 """`topic@group` to queue id to offset, as brokers have it."""
 
@@ -107,17 +108,27 @@ class Snapshot:
 
 
 def offset_facts(table: Offsets) -> Iterator[Fact]:
-    """Of `consumerOffset.json` or code 43; a name without `@` is nobody's and left out."""
+    """
+    Of `consumerOffset.json` or code 43; a name without `@` is nobody's and left out.
+
+    :raises ValueError: a number is none that a broker can have.
+    """
     for name, queues in table.items():
         topic, separator, group = name.partition("@")
         if separator:
             for queue_id, offset in queues.items():
+                _check(name, queue_id, offset)
                 yield Fact(OFFSET, topic, group, queue_id, offset)
 
 
 def delay_facts(table: Mapping[int, int]) -> Iterator[Fact]:
-    """Of `delayOffset.json` or code 45."""
+    """
+    Of `delayOffset.json` or code 45.
+
+    :raises ValueError: a number is none that a broker can have.
+    """
     for level, offset in table.items():
+        _check("delay level", level, offset)
         yield Fact(DELAY, SCHEDULE_TOPIC, None, level - 1, offset)
 
 
@@ -136,7 +147,9 @@ def topic_facts(table: TopicTable, own: Iterable[str] = ()) -> Iterator[Fact]:
     Of `topics.json` or code 21, without what each broker makes for itself.
 
     :param own: further names of that kind: those of the broker and of its cluster.
+    :raises ValueError: a topic has more queues than any broker can have.
     """
+    queue_numbers(table)
     left_out = {*SYSTEM_TOPICS, *own}
     texts = {}
     for name, topic in table.topics.items():
@@ -148,11 +161,25 @@ def topic_facts(table: TopicTable, own: Iterable[str] = ()) -> Iterator[Fact]:
 
 
 def queue_numbers(table: TopicTable) -> dict[str, int]:
-    """How many queues each topic has, be it to read or to write."""
-    return {
+    """
+    How many queues each topic has, be it to read or to write.
+
+    :raises ValueError: more than any broker can have.
+    """
+    numbers = {
         name: max(topic.read_queue_nums, topic.write_queue_nums)
         for name, topic in table.topics.items()
     }
+    for name, number in numbers.items():
+        if number > _MOST_QUEUES:
+            raise ValueError(f"topic {name} has {number} queues")
+    return numbers
+
+
+def _check(name: str, number: int, offset: int) -> None:
+    """Java's int and long."""
+    if not (0 <= number < 1 << 31 and -(1 << 63) <= offset < 1 << 63):
+        raise ValueError(f"{name}, {number}: {offset}")
 
 
 def group_facts(table: GroupTable) -> Iterator[Fact]:

@@ -51,7 +51,7 @@ def seen(job: Job, master: str, slaves: Sequence[str], patience: Patience) -> li
         return [kept_pairing(kept[0], kept[1], patience.skew_ms)]
     if len({_plain(place) for place in places}) < len(places):
         raise WrongUsage("master and slaves are different places; one was given twice")
-    with opened(job.client, now_ms) as source:
+    with opened(job.client, now_ms, job.note) as source:
         replicas = [source(place, is_slave=index > 0) for index, place in enumerate(places)]
         return sample(replicas[0], replicas[1:], patience, now_ms, pause, job.note)
 
@@ -72,7 +72,11 @@ def look(text: str, *, is_slave: bool) -> Snapshot:
 
 
 @contextmanager
-def opened(client: ClientConfig, now_ms: Callable[[], int]) -> Iterator[Callable[..., Source]]:
+def opened(
+    client: ClientConfig,
+    now_ms: Callable[[], int],
+    note: Callable[[str], None] = lambda _: None,
+) -> Iterator[Callable[..., Source]]:
     """A function `place, is_slave` to source; connections are closed at the end."""
     with ExitStack() as stack:
 
@@ -82,7 +86,7 @@ def opened(client: ClientConfig, now_ms: Callable[[], int]) -> Iterator[Callable
             if isinstance(place, StorePlace):
                 from rmq_ha.spark.store.directory import open_store
 
-                return StoredReplica(open_store, listing, place.uri, now_ms)
+                return StoredReplica(open_store, listing, place.uri, now_ms, note)
             return _live(stack, client, place, now_ms, is_slave=is_slave)
 
         yield source

@@ -9,7 +9,7 @@ is *proven*), the last one younger than the slave's.
 
 from typing import NamedTuple
 
-from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.model.topics import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 from rmq_ha.spark.offsets.model import DELAY, GROUP, LOG, OFFSET, QUEUE, TOPIC, VERSION, Key
 
 
@@ -116,7 +116,17 @@ def _progress(case: Case) -> Ruling:
 
 
 def _moved(case: Case) -> tuple[int, int]:
-    """Repeats and skips when consumers go on from the slave's offset instead of the master's."""
+    """
+    Repeats and skips when consumers go on from the slave's offset instead of the master's.
+
+    A broker's own group looks at transactions again; it delivers nothing.
+    """
+    repeats, skipped = _moved_by(case)
+    is_own = (case.key.group or "").startswith(SYSTEM_GROUP_PREFIX)
+    return 0 if is_own else repeats, skipped
+
+
+def _moved_by(case: Case) -> tuple[int, int]:
     master = max(0, _number(case.master))
     first, end = case.slave_first or 0, case.slave_end or 0
     below = _missed_below(case) if case.key.kind == OFFSET else 0

@@ -54,7 +54,7 @@ def sample(
     noted = False
     while True:
         for look, slave in zip(looks, slaves, strict=True):
-            look.insert(0, slave.snapshot(ends(masters[0])))
+            look.insert(0, slave.snapshot({**ends(masters[0]), **ends(masters[-1])}))
             del look[_LOOKS:]
         masters = _thinned([*masters, _again(master, masters[-1])])
         is_over = all(look[0].is_resting or _right(masters, look, caught_up) for look in looks)

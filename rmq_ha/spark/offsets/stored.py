@@ -3,7 +3,7 @@
 Spec: store.md, sections 3, 12.2 to 12.6.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from rmq_ha.errors import ProtocolViolation
@@ -33,6 +33,10 @@ class Store(Protocol):
     """What is used of `rmq_ha.spark.store.directory.StoreDirectory`."""
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What was read in the place of something damaged."""
+
+    @property
     def abort(self) -> bool:
         """The broker runs, or has crashed."""
 
@@ -59,6 +63,7 @@ class StoredReplica:
     :param open_store: opens it as it is now.
     :param listing: what a directory holds.
     :param place: as the user wrote it.
+    :param note: is told once what was read in the place of something damaged.
     """
 
     def __init__(
@@ -67,11 +72,14 @@ class StoredReplica:
         listing: Callable[[str], list[Entry]],
         place: str,
         now_ms: Callable[[], int],
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._open_store = open_store
         self._listing = listing
         self._place = place
         self._now_ms = now_ms
+        self._note = note
+        self._told: set[str] = set()
 
     def snapshot(self, topics: Mapping[str, int] | None = None) -> Snapshot:
         """
@@ -92,6 +100,10 @@ class StoredReplica:
             if name == "topics.json":
                 numbers = model.queue_numbers(decode_topic_table(data))
         facts += self._queues(store, numbers)
+        for text in store.notes:
+            if text not in self._told:
+                self._told.add(text)
+                self._note(text)
         facts.append(model.log_fact(store.min_offset(), store.max_offset()))
         ended, last = self._now_ms(), max(seen.values(), default=0)
         is_resting = self._changes() == seen and (not store.abort or ended - last > REST_MS)

@@ -142,7 +142,7 @@ def test_the_command_keeps_a_store(tmp_path: Path) -> None:
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     code, output = run(tmp_path / "nothing", "--to", tmp_path, "--role", "master")
     assert code == 3, output
-    code, output = run("nowhere", "--to", tmp_path)
+    code, output = run("nowhere:10911", "--to", tmp_path)
     assert code == 2, output
     code, output = run("broker://127.0.0.1:1", "--to", tmp_path, "--timeout", "1")
     assert code == 3, output

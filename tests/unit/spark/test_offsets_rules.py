@@ -94,6 +94,13 @@ def test_what_is_retried_begins_at_the_beginning_without_an_offset() -> None:
     assert ruled(master, facts(5)) == ({"offset": ("MISSING_ON_SLAVE",)}, (10, 0, 0))
 
 
+def test_a_brokers_own_progress_repeats_no_message() -> None:
+    def own(value: int) -> list[Fact]:
+        return [offset(value, "CID_RMQ_SYS_TRANS"), queue(0, 10)]
+
+    assert ruled(own(9), own(4)) == ({"offset": ("STALE",)}, (0, 0, 0))
+
+
 def test_what_every_broker_has_by_itself_is_no_difference() -> None:
     table = {name: SubscriptionGroupConfig(name) for name in ("TOOLS_CONSUMER", "CID_ONSAPI_PULL")}
     built_in = list(model.group_facts(GroupTable(DataVersion(1, 1), table)))

@@ -1,6 +1,6 @@
 """How long a slave is looked at, and what is read of a broker and of a store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -225,6 +225,7 @@ class Queue:
 
 class Store:
     abort = False
+    notes: Sequence[str] = ()
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self._files = files
@@ -298,6 +299,29 @@ def test_a_crashed_store_rests_when_nobody_has_written_for_long(at: int, rests: 
     store = Store({})
     store.abort = True
     assert stored(store, at, at).is_resting is rests
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("consumerOffset.json", b'{"offsetTable":{"t@g":{0:9223372036854775808}}}'),
+        ("consumerOffset.json", b'{"offsetTable":{"t@g":{2147483648:1}}}'),
+        ("delayOffset.json", b'{"offsetTable":{-1:1}}'),
+        ("topics.json", b'{"topicConfigTable":{"t":{"readQueueNums":99999999999}}}'),
+    ],
+)
+def test_numbers_that_no_broker_has_are_named(name: str, text: bytes) -> None:
+    with pytest.raises(CannotDecide, match=name):
+        stored(Store({name: text}), 1, 1)
+
+
+def test_what_is_read_in_the_place_of_a_damaged_table_is_told_once() -> None:
+    store, told = Store({}), list[str]()
+    store.notes = ["read topics.json.bak in its place"]
+    replica = StoredReplica(lambda _: store, lambda _: [], "/s", lambda: 1, told.append)
+    replica.snapshot()
+    replica.snapshot()
+    assert told == store.notes
 
 
 def test_a_torn_table_is_named() -> None:
