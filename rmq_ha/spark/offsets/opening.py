@@ -115,7 +115,10 @@ def _address(client: BlockingClient, place: BrokerPlace | NamesrvPlace, *, is_sl
     """:raises CannotDecide: the name server does not know it."""
     if isinstance(place, BrokerPlace):
         return place.address
-    brokers = _answered(place, client.cluster).brokers
+    try:
+        brokers = _answered(place, client.cluster).brokers
+    except BrokerRefused as refused:
+        raise CannotDecide(f"{place}: {refused}") from None
     route = brokers.get(place.broker_name)
     if route is None:
         known = ", ".join(sorted(brokers)) or "none"

@@ -88,6 +88,15 @@ class StoredReplica:
         :param topics: further topics, and how many queues they have; not needed here.
         :raises CannotDecide: there is no such store, or a file of it cannot be read.
         """
+        try:
+            return self._snapshot()
+        except OSError as error:
+            raise CannotDecide(
+                f"{self._place} cannot be read: {error}. If its broker runs, it may have deleted"
+                " that file just now: try again"
+            ) from None
+
+    def _snapshot(self) -> Snapshot:
         began = self._now_ms()
         seen = self._changes()
         store = self._open_store(self._place)

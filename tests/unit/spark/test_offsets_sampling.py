@@ -324,6 +324,32 @@ def test_what_is_read_in_the_place_of_a_damaged_table_is_told_once() -> None:
     assert told == store.notes
 
 
+def test_a_file_that_is_deleted_meanwhile_decides_nothing() -> None:
+    class Moving(Store):
+        def queue(self, topic: str, queue_id: int) -> Any:
+            raise FileNotFoundError(2, "No such file or directory", "/s/consumequeue/t/0/0")
+
+    with pytest.raises(CannotDecide, match=r"/s cannot be read: .*consumequeue.*try again"):
+        stored(Moving({}), 1, 1)
+
+
+def test_a_name_server_that_refuses_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rmq_ha.client.blocking import BlockingClient
+    from rmq_ha.client.settings import ClientConfig
+    from rmq_ha.spark.offsets.opening import opened
+    from rmq_ha.spark.places import NamesrvPlace
+
+    def refuse(_: object) -> None:
+        raise BrokerRefused(1, "no permission", "ns:1")
+
+    monkeypatch.setattr(BlockingClient, "cluster", refuse)
+    with (
+        opened(ClientConfig(), lambda: 1) as source,
+        pytest.raises(CannotDecide, match=r"namesrv://ns:1/b: .*no permission"),
+    ):
+        source(NamesrvPlace("ns:1", "b"), is_slave=False)
+
+
 def test_a_torn_table_is_named() -> None:
     with pytest.raises(CannotDecide, match=r"/s/config/topics\.json .*\.bak"):
         stored(Store({"topics.json": b'{"x'}), 1, 1)
