@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,46 +17,29 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
 
 from golden_stores import java_store, rows_of_log
+from jobs import FakeJob
 
-from rmq_ha.client.settings import ClientConfig
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.spark.archive.files import Files
 from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.archive.reading import archived, table, view
 from rmq_ha.spark.places import StorePlace
 from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "0"))
+STEPS = ("verified", "pending", "moved 1", "pending gone")
+if KILLS:
+    STEPS = ("written", *STEPS[:3], "committed", STEPS[3])
 NOT_ARCHIVED = (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC)
 HOUR = 3_600_000
 
 
 class Killed(Exception):
     pass
-
-
-class TestJob:
-    """What a job is given, without a command line."""
-
-    __test__ = False
-    name = "test"
-
-    def __init__(self, spark: Any, now_ms: int) -> None:
-        self.spark = spark
-        self.client = ClientConfig()
-        self.notes: list[str] = []
-        self._now_ms = now_ms
-
-    def now_ms(self) -> int:
-        return self._now_ms
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def progress(self, label: str) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 def run(spark: Any, store: Path, to: Path, die_at: str = "", **asked: Any) -> JobResult:
@@ -68,7 +50,7 @@ def run(spark: Any, store: Path, to: Path, die_at: str = "", **asked: Any) -> Jo
         if name == die_at:
             raise Killed(name)
 
-    job: Any = TestJob(spark, now_ms)
+    job: Any = FakeJob(spark, now_ms)
     return archive(job, Asked(place=StorePlace(str(store)), to=str(to), **asked), step)
 
 
@@ -108,7 +90,7 @@ def test_killed_at_every_step_the_archive_has_every_message_once(
     to = tmp_path / "archive"
     moments = sorted(int(row["storeTimestamp"].timestamp() * 1000) for row in wanted)
     half = moments[len(moments) // 2]
-    for die_at in ("written", "verified", "pending", "moved 1", "committed", "pending gone"):
+    for die_at in STEPS:
         before = half if die_at in ("written", "verified", "pending") else None
         with pytest.raises(Killed):
             run(spark, store, to, die_at, before_ms=before)
@@ -195,8 +177,8 @@ def test_two_jobs_at_once_do_not_archive_the_same_twice(
     """The second one plans, archives and ends between the first one's plan and its run."""
     to, now_ms = tmp_path / "archive", int(time.time() * 1000)
     asked = Asked(place=StorePlace(str(store)), to=str(to), topics=("TopicC",))
-    second: Any = TestJob(spark, now_ms)
-    first: Any = TestJob(spark, now_ms)
+    second: Any = FakeJob(spark, now_ms)
+    first: Any = FakeJob(spark, now_ms)
 
     def step(name: str) -> None:
         if name == "planned":
@@ -206,6 +188,14 @@ def test_two_jobs_at_once_do_not_archive_the_same_twice(
         archive(first, asked, step)
     rows = archived(spark, str(to)).select("queueId", "queueOffset").collect()
     assert len(set(rows)) == len(rows) == 41
+    # What both rest on: of two that make a file or move one, one succeeds.
+    files = Files(spark, str(tmp_path / "files"))
+    assert files.create("a", "1", "x")
+    assert not files.create("a", "2", "y")
+    assert not files._link("b", "a")
+    assert files.move("a", "deep/b")
+    assert not files.move("a", "deep/b")
+    assert files.read("deep/b") == "1"
 
 
 @pytest.mark.skipif(not KILLS, reason="RMQ_HA_SPARK_KILLS=20 takes minutes")

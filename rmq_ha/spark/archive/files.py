@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from rmq_ha.spark.result import CannotDecide
 
+_MISSING = "java.io.FileNotFoundException"
 _EXISTS = "java.nio.file.FileAlreadyExistsException"
 UNFINISHED = ".tmp"
 """How the name of a file ends that is being written."""
@@ -104,7 +105,12 @@ class Files:
         """Give a file another name; directories are made. False: it did not work."""
         there = self._path(target)
         self._fs.mkdirs(there.getParent())
-        return bool(self._fs.rename(self._path(source), there))
+        try:
+            return bool(self._fs.rename(self._path(source), there))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _MISSING:
+                return False  # another process has moved it
+            raise
 
     def delete(self, path: str) -> None:
         """A file, or a directory with all that is in it; nothing if it is not there."""

@@ -64,6 +64,7 @@ _AGAIN = 3
 _MOST_AGAIN = 500
 _MOST_ALIGNED = 1000
 _MOST_DOUBTS = 500
+_LIGHT = "%LMQ%"
 
 
 class JobLike(Protocol):
@@ -258,7 +259,11 @@ class _Verification:
         }
 
     def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> DataFrame:
-        doubted = [key for key, one in queues.items() if one.surplus > 0]
+        # Light queues have no records of their own: they are always in doubt, and so come last.
+        doubted = sorted(
+            (key for key, one in queues.items() if one.surplus > 0),
+            key=lambda key: key[1].startswith(_LIGHT),
+        )
         tasks = [Doubt(number, *key) for number, key in enumerate(doubted[:_MOST_DOUBTS])]
         return self._run("entries in doubt", work, tasks, run_doubt)
 

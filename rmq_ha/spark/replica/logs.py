@@ -124,10 +124,13 @@ class Log:
         return Place(What.OTHER, end, offset + 1 - end)
 
     def newest_time(self) -> int:
-        """When the last record was stored, ms; 0 if there is none near the end."""
+        """
+        The newest time of the records at the end, ms; 0 if there are none. That of the last one may
+        be older: a clock can be set back.
+        """
         low = max(self.row[0].base, self.stop - LOOK_BACK)
         newest = 0
         for found in self.pieces(low, self.stop):
             if isinstance(found, Records) and len(found):
-                newest = int(found.store_timestamp[-1])
+                newest = max(newest, int(found.store_timestamp.max()))
         return newest
