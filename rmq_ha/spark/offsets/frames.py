@@ -52,13 +52,13 @@ def facts_of(pairings: Sequence[Pairing]) -> pa.Table:
     """All facts of both sides that both sides know, as rows of `FACTS`."""
     columns: list[list[Any]] = [[] for _ in FACTS.names]
     for pairing in pairings:
-        kinds, size = pairing.kinds, len(pairing.masters)
+        size = len(pairing.masters)
         is_crashed = pairing.masters[-1].is_crashed
         proof = (pairing.is_proven, pairing.is_first, is_crashed, size)
         common = (pairing.slave.place, pairing.slave.ended, *proof)
         for index, sample in enumerate((*pairing.masters, pairing.slave)):
             is_slave = index == size
-            facts = [fact for fact in sample.facts if fact.kind in kinds]
+            facts = pairing.facts_of(sample)
             place = (is_slave, index == size - 1, not is_slave and index == pairing.before)
             for column, value in zip(columns, (*common, *place), strict=False):
                 column += [value] * len(facts)

@@ -62,7 +62,8 @@ class LiveReplica:
                 body = self._body(RequestCode.GET_ALL_DELAY_OFFSET)
                 facts += model.delay_facts(decode_delay_offsets(body))
             table = decode_topic_table(self._body(RequestCode.GET_ALL_TOPIC_CONFIG))
-            facts += model.topic_facts(table, _own(configuration))
+            own = _own(configuration)
+            facts += model.topic_facts(table, own)
             facts += self._queues(table, topics or {})
             facts.append(self._log())
         except BrokerRefused as refused:
@@ -80,6 +81,7 @@ class LiveReplica:
             self._now_ms(),
             frozenset(known),
             tuple(facts),
+            own=frozenset(own),
         )
 
     def _configuration(self) -> dict[str, str]:

@@ -76,6 +76,7 @@ class Snapshot:
     :ivar ended: ms since the epoch: nothing in it is younger.
     :ivar is_crashed: it rests, and could not write its tables at its end.
     :ivar kinds: those of facts that could be read; any other is unknown, not empty.
+    :ivar own: topics that the broker makes for itself; a store does not say which these are.
     """
 
     place: str
@@ -88,6 +89,7 @@ class Snapshot:
     kinds: frozenset[str]
     facts: tuple[Fact, ...]
     is_crashed: bool = False
+    own: frozenset[str] = frozenset()
 
     def bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Topic and queue to its first offset and its end."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rmq_ha.spark.findings import Severity
 from rmq_ha.spark.offsets.codes import MEANINGS
-from rmq_ha.spark.offsets.model import DELAY, OFFSET, QUEUE, TEXTS, Fact, Key, Snapshot
+from rmq_ha.spark.offsets.model import DELAY, OFFSET, QUEUE, TEXTS, TOPIC, Fact, Key, Snapshot
 from rmq_ha.spark.offsets.rules import Case, Ruling, judge
 
 
@@ -36,6 +36,16 @@ class Pairing(NamedTuple):
         """What both sides know."""
         return frozenset.intersection(self.slave.kinds, *(item.kinds for item in self.masters))
 
+    def facts_of(self, snapshot: Snapshot) -> list[Fact]:
+        """Those that can be compared: what one side leaves out is left out of the other."""
+        kinds = self.kinds
+        own = frozenset[str]().union(*(item.own for item in (self.slave, *self.masters)))
+        return [
+            fact
+            for fact in snapshot.facts
+            if fact.kind in kinds and not (fact.kind == TOPIC and fact.topic in own)
+        ]
+
 
 def pair(
     masters: Sequence[Snapshot], slave: Snapshot, skew_ms: int, *, is_first: bool = True
@@ -54,23 +64,21 @@ def pair(
 
 def cases(pairing: Pairing) -> Iterator[Case]:
     """Every key that either side has."""
-    kinds = pairing.kinds
     samples: dict[Key, list[tuple[int, Fact]]] = defaultdict(list)
     for index, master in enumerate(pairing.masters):
-        for fact in master.facts:
+        for fact in pairing.facts_of(master):
             samples[fact.key].append((index, fact))
-    slaves = {fact.key: fact for fact in pairing.slave.facts}
+    slaves = {fact.key: fact for fact in pairing.facts_of(pairing.slave)}
     master_bounds, slave_bounds = pairing.masters[-1].bounds(), pairing.slave.bounds()
     for key in samples.keys() | slaves.keys():
-        if key.kind in kinds:
-            where = (key.topic or "", key.queue_id or 0)
-            yield _case(
-                pairing,
-                key,
-                samples.get(key, []),
-                slaves.get(key),
-                (*master_bounds.get(where, (None, None)), *slave_bounds.get(where, (None, None))),
-            )
+        where = (key.topic or "", key.queue_id or 0)
+        yield _case(
+            pairing,
+            key,
+            samples.get(key, []),
+            slaves.get(key),
+            (*master_bounds.get(where, (None, None)), *slave_bounds.get(where, (None, None))),
+        )
 
 
 def _case(

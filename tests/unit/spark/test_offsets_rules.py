@@ -94,6 +94,14 @@ def test_what_is_retried_begins_at_the_beginning_without_an_offset() -> None:
     assert ruled(master, facts(5)) == ({"offset": ("MISSING_ON_SLAVE",)}, (10, 0, 0))
 
 
+def test_what_a_live_broker_leaves_out_is_left_out_of_a_store() -> None:
+    live = snapshot(*topics(TopicConfig("t")), own=frozenset({"broker-a"}))
+    store = snapshot(*topics(TopicConfig("t"), TopicConfig("broker-a")), place="s")
+    assert [
+        code for case in cases(Pairing([live], store, True)) for code in judge(case).codes
+    ] == []
+
+
 def test_a_brokers_own_progress_repeats_no_message() -> None:
     def own(value: int) -> list[Fact]:
         return [offset(value, "CID_RMQ_SYS_TRANS"), queue(0, 10)]
