@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rmq_ha.client.settings import ClientConfig
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.spark.cli import main
+from rmq_ha.spark.host.clock import now_ms
+from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.offsets import frames, history, model
 from rmq_ha.spark.offsets.model import Fact, Snapshot
-from rmq_ha.spark.offsets.pairing import Pairing, cases, forecast, pair
+from rmq_ha.spark.offsets.opening import opened
+from rmq_ha.spark.offsets.pairing import Forecast, Pairing, cases, forecast, pair, predict
 from rmq_ha.spark.offsets.rules import judge
+from rmq_ha.spark.offsets.sampling import Patience, sample
+from rmq_ha.spark.places import StorePlace
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import GroupTable, TopicTable
 
@@ -175,8 +181,10 @@ def test_stores_of_java(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -
     assert "18 messages" in row.detail
     config.write_bytes((repair / "consumerOffset.json").read_bytes())
     (slave / "config" / "delayOffset.json").write_bytes((repair / "delayOffset.json").read_bytes())
-    code, output = run("--master", master, "--slave", slave)
-    assert code == 0, output
+    with opened(ClientConfig(), now_ms) as source:
+        sources = [source(StorePlace(str(item)), is_slave=item is slave) for item in stores]
+        (repaired,) = sample(sources[0], sources[1:], Patience(wait_ms=0), now_ms, pause)
+    assert predict(repaired) == Forecast()
     assert [len(history.kept(str(past), role)) for role in ("master", "slave")] == [1, 1]
 
 
