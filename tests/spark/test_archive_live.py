@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from jobs import FakeJob
 from live_brokers import Cluster, cluster_in
 
 from rmq_ha.client.messages import Message
-from rmq_ha.client.settings import ClientConfig
 from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.archive.reading import table
 from rmq_ha.spark.audit.job import Asked as AuditAsked
@@ -26,26 +25,6 @@ from rmq_ha.spark.places import parse_place
 from rmq_ha.spark.result import Outcome, WrongUsage
 
 TOPIC = "orders"
-
-
-class TestJob:
-    """What a job is given, without a command line."""
-
-    __test__ = False
-    name = "test"
-
-    def __init__(self, spark: Any) -> None:
-        self.spark = spark
-        self.client = ClientConfig()
-
-    def now_ms(self) -> int:
-        return int(time.time() * 1000)
-
-    def note(self, text: str) -> None:
-        pass
-
-    def progress(self, label: str) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +50,7 @@ def send(cluster: Cluster, first: int, stop: int) -> list[dict[str, Any]]:
 
 def test_archive_and_live_topic_are_one_table(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     """Sent, archived, sent again: the table has each message once, and the audit loses none."""
-    job: Any = TestJob(spark)
+    job: Any = FakeJob(spark)
     place = parse_place(f"namesrv://{cluster.namesrv}/broker-a")
     to = str(tmp_path / "archive")
     sent = send(cluster, 0, 30)

@@ -2,17 +2,17 @@
 
 import json
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
 
 from golden_stores import java_store, rows_of_log
+from jobs import FakeJob
 
-from rmq_ha.client.settings import ClientConfig
 from rmq_ha.spark.audit.job import Asked, audit
 from rmq_ha.spark.places import StorePlace
 from rmq_ha.spark.result import CannotDecide, JobResult, Outcome
@@ -21,30 +21,8 @@ from rmq_ha.testing.store_faults.image import StoreImage
 SLOTS = 50
 
 
-class TestJob:
-    """What a job is given, without a command line."""
-
-    __test__ = False
-    name = "test"
-
-    def __init__(self, spark: Any, now_ms: int = 1_800_000_000_000) -> None:
-        self.spark = spark
-        self.client = ClientConfig()
-        self.notes: list[str] = []
-        self._now_ms = now_ms
-
-    def now_ms(self) -> int:
-        return self._now_ms
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def progress(self, label: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 def run(spark: Any, store: Path, **asked: Any) -> JobResult:
-    job: Any = TestJob(spark)
+    job: Any = FakeJob(spark, 1_800_000_000_000)
     return audit(job, Asked(places=[StorePlace(str(store))], **asked))
 
 

@@ -6,7 +6,6 @@ RMQ_HA_SPARK_MINUTES=30 looks at it for so long, with a fail-over every few minu
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -20,6 +19,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from jobs import FakeJob
 from offset_pairs import BROKER, Pair, no_java, pair_in, until
 
 from rmq_ha.client.errors import MQClientError
@@ -155,19 +155,6 @@ def fail_over(pair: Pair, load: Load, *, crash: bool) -> None:
     load.go_on()
 
 
-class Job:
-    """What verify-replica uses of a job."""
-
-    def __init__(self, spark: Any) -> None:
-        self.spark = spark
-
-    def note(self, text: str) -> None:
-        print(text, flush=True)
-
-    def progress(self, _: str) -> Any:
-        return contextlib.nullcontext()
-
-
 class Watch:
     """Looks again and again, in three ways, and remembers alarms."""
 
@@ -232,7 +219,7 @@ class Watch:
     def _replica(self) -> JobResult:
         places = [StoreAt(str(item.store)) for item in (self._pair.master, self._pair.slave)]
         sizes = (int(BROKER["maxHashSlotNum"]), int(BROKER["maxIndexNum"]))
-        return verify_replica(Job(self._spark), Settings(*places, index_sizes=sizes))
+        return verify_replica(FakeJob(self._spark), Settings(*places, index_sizes=sizes))
 
 
 @pytest.mark.skipif(not MINUTES, reason="RMQ_HA_SPARK_MINUTES=30 looks for so long")

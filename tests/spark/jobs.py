@@ -1,0 +1,38 @@
+"""What a job is given, without a command line, for a session that goes on."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.spark.host import clock
+from rmq_ha.spark.places import Place, parse_place
+
+
+class FakeJob:
+    """
+    As `rmq_ha.spark.running.Job`.
+
+    :ivar notes: what it was told.
+    """
+
+    name = "test"
+
+    def __init__(self, spark: Any, now_ms: int | None = None) -> None:
+        self.spark = spark
+        self.client = ClientConfig()
+        self.notes: list[str] = []
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        """What was given, else the time."""
+        return clock.now_ms() if self._now_ms is None else self._now_ms
+
+    def place(self, text: str) -> Place:
+        """Nothing is copied."""
+        return parse_place(text)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def progress(self, label: str) -> AbstractContextManager[None]:
+        return nullcontext()
