@@ -223,7 +223,9 @@ def text_hashes(texts: Any, seeds: Any) -> Any:
         width = -(-length // 8) * 8
         words = np.zeros((len(mine), width), np.uint8)
         words[:, :length] = data[starts[mine][:, None] + np.arange(length)]
-        mixed = seeds[mine] ^ np.uint64(length)
+        # Stirred before the text comes: seeds and first letters may differ by the same little.
+        mixed = (seeds[mine] ^ np.uint64(length)) * _ODD
+        mixed ^= mixed >> _SHIFT
         for column in words.view(np.uint64).T:
             mixed = (mixed ^ column) * _ODD
             mixed ^= mixed >> _SHIFT

@@ -198,10 +198,12 @@ def _is_found_anyway(master: str) -> bool:
     """
     `format("rocketmq")` works without a call: Spark finds `pyspark_rocketmq` when it looks.
 
-    That takes a second, which a job that reads nothing with it need not pay.
+    That takes a second, which a job that reads nothing with it need not pay. Under `spark-submit`
+    rmq-ha may come in a zip, of which only this process knows when Spark looks.
     """
     same_python = os.environ.get("PYSPARK_PYTHON") == sys.executable
-    return is_local(master) and same_python and find_spec("pyspark_rocketmq") is not None
+    here = is_local(master) and same_python and not is_submitted()
+    return here and find_spec("pyspark_rocketmq") is not None
 
 
 def _settings(name: str, given: Mapping[str, str]) -> SparkConf:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -108,6 +108,7 @@ def test_latencies_have_the_same_classes(values: list[int]) -> None:
     assert found.tolist() == [latency_floor(value) for value in values]
 
 
+@example([("é", 0), ("©", 1)])
 @given(st.lists(st.tuples(st.sampled_from(["", "a", "é", "a\0", "x" * 9, "y" * 40]) | st.text(),
                           st.integers(0, 1))))  # fmt: skip
 def test_numbers_of_texts_are_equal_where_texts_are(pairs: list[tuple[str, int]]) -> None:
