@@ -34,6 +34,8 @@ GIBIBYTE = 1 << 30
 LOOP_BYTES = 48 << 20
 SMALL = Shape(20 << 20, topics=20, queues=8, file_size=32 << 20)
 PORT = 21_810
+NOISE_S = 0.5
+"""Two runs that differ by less say nothing about what more data costs."""
 
 
 class Row(NamedTuple):
@@ -260,8 +262,9 @@ def _phases(
     """MB/s of the job without the start of Spark; and of what a large store has more."""
     runs = [summary["seconds"]["run"] for summary in (small, large)]
     bench.add(f"{what}: without Spark's start", "MB/s", sizes[1] / runs[1] / 1e6)
-    further = (sizes[1] - sizes[0]) / max(runs[1] - runs[0], 0.001) / 1e6
-    bench.add(f"{what}: of each further GB", "MB/s", further, "aim" if aim else "", aim)
+    if runs[1] - runs[0] > NOISE_S:
+        further = (sizes[1] - sizes[0]) / (runs[1] - runs[0]) / 1e6
+        bench.add(f"{what}: of each further GB", "MB/s", further, "aim" if aim else "", aim)
 
 
 def _costs(bench: Bench, what: str, load: Any, size: int) -> None:
