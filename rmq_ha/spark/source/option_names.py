@@ -5,6 +5,26 @@ from difflib import get_close_matches
 
 from rmq_ha.spark.result import WrongUsage
 
+OF_STREAMS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+)
+"""Mean nothing to a batch."""
+OF_CLUSTERS = (
+    "group",
+    "commitOffsets",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "useTLS",
+    "pullTimeoutMs",
+    "pullBatchSize",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+"""Mean nothing to a store."""
 SOURCE_NAMES = (
     "path",
     "namesrv",
@@ -22,10 +42,7 @@ SOURCE_NAMES = (
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "maxBytesPerTrigger",
+    *OF_STREAMS,
     "minPartitions",
     "maxRecordsPerPartition",
     "splitSize",
@@ -37,16 +54,7 @@ SOURCE_NAMES = (
     "storePathCommitLog",
     "maxHashSlotNum",
     "maxIndexNum",
-    "group",
-    "commitOffsets",
-    "accessKey",
-    "secretKey",
-    "securityToken",
-    "useTLS",
-    "pullTimeoutMs",
-    "pullBatchSize",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
+    *OF_CLUSTERS,
 )
 """What a read understands, beside `TLS_NAMES`."""
 TLS_NAMES = (

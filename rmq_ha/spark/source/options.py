@@ -19,7 +19,7 @@ from rmq_ha.spark.source.boundaries import (
     parse_offsets,
     parse_timestamps,
 )
-from rmq_ha.spark.source.option_names import by_name
+from rmq_ha.spark.source.option_names import OF_CLUSTERS, OF_STREAMS, by_name
 from rmq_ha.spark.source.option_values import (
     byte_size,
     flag,
@@ -65,24 +65,6 @@ _OF_MESSAGES = (
     "scan",
 )
 _OF_STORES = ("scan", "splitSize", "storePathCommitLog", "maxHashSlotNum", "maxIndexNum")
-_OF_CLUSTERS = (
-    "group",
-    "commitOffsets",
-    "accessKey",
-    "secretKey",
-    "securityToken",
-    "useTLS",
-    "pullTimeoutMs",
-    "pullBatchSize",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
-_OF_STREAMS = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "maxBytesPerTrigger",
-)
 _ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
@@ -218,7 +200,7 @@ def columns_asked(given: Mapping[str, str]) -> tuple[str, bool]:
 
 def without_effect(given: Mapping[str, str]) -> list[str]:
     """Options that a batch passes over, as the Kafka source does, with a warning."""
-    return [name for name in by_name(given) if name in _OF_STREAMS]
+    return [name for name in by_name(given) if name in OF_STREAMS]
 
 
 def client_config(known: Mapping[str, str]) -> ClientConfig:
@@ -265,7 +247,7 @@ def _check_place(known: dict[str, str]) -> None:
         raise WrongUsage("namesrv and brokerAddr both say whom to ask: give one of them")
     for name in places[0:1] if places[0] != "path" else ():
         addresses_of(known[name], f"{name}={known[name]}", one=name == "brokerAddr")
-    useless = _OF_CLUSTERS if "path" in places else _OF_STORES
+    useless = OF_CLUSTERS if "path" in places else _OF_STORES
     where = "running brokers" if "path" in places else "stores (path)"
     for name in useless:
         if name in known:
@@ -287,7 +269,7 @@ def _check_scan(known: dict[str, str], streaming: bool) -> None:
 def _check_table(known: dict[str, str], table: str, streaming: bool) -> None:
     if streaming:
         raise WrongUsage(f"table={table} is read as a batch (spark.read); streams read messages")
-    for name in (*_OF_MESSAGES, *_OF_STREAMS):
+    for name in (*_OF_MESSAGES, *OF_STREAMS):
         if name in known:
             raise WrongUsage(f"{name} is an option for messages, not with table={table}")
 
