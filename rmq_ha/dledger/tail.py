@@ -54,6 +54,7 @@ class LedgerTail:
     """
 
     log = Logger()
+    unreadable_at = None  # what is not committed is not read, and what is unreadable raises
 
     def __init__(self, source: Source) -> None:
         self._source = source

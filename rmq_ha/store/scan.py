@@ -17,6 +17,9 @@ READ_SIZE = 1 << 20
 MAX_RECORD_SIZE = 64 << 20
 """A record that claims more is damage; remoting frames end at 16 MiB."""
 
+IDENTITY_SIZE = 36
+"""So much of a record tells its size, and whether it belongs to its place in the log."""
+
 MORE = -2
 
 
@@ -60,6 +63,10 @@ def scan(
                 return Scan(requests, position, found)
             size = record_size_at(data, position, limit)
             if position + size > limit and size <= MAX_RECORD_SIZE:
+                if limit - position >= IDENTITY_SIZE and not _belongs(
+                    data, position, physical_offset
+                ):
+                    return Scan(requests, position, UNREADABLE)
                 return Scan(requests, position, MORE, size)
             if limit - position < BLANK_SIZE:
                 return Scan(requests, position, MORE, BLANK_SIZE)
@@ -69,3 +76,9 @@ def scan(
         requests.append(found)
         position += found.size
     return Scan(requests, position, MORE)
+
+
+def _belongs(data: bytes, position: int, physical_offset: int) -> bool:
+    """The record at `position` says that it is where it is; see `IDENTITY_SIZE`."""
+    said = int.from_bytes(data[position + 28 : position + IDENTITY_SIZE], "big", signed=True)
+    return said == physical_offset + position

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import BLANK
-from rmq_ha.store.scan import MORE, READ_SIZE, scan
+from rmq_ha.store.scan import IDENTITY_SIZE, MORE, READ_SIZE, scan
 
 SLICE = 256
 
@@ -30,33 +30,45 @@ class Slice(NamedTuple):
 
 
 class Tail(Protocol):
-    """Where a dispatcher gets records from."""
+    """
+    Where a dispatcher gets records from.
+
+    :ivar unreadable_at: physical offset of bytes that can never become a record, where the tail
+        waits; None while what is there can be read, or may still be completed.
+    """
+
+    unreadable_at: int | None
 
     def next_slice(self, position: int, waits: bool) -> Slice | None:
         """
         What follows in the log.
 
         :param position: physical offset below the end of the log.
-        :param waits: bytes that cannot be read may still come: do not skip them.
+        :param waits: do not skip bytes that cannot be read: stay in front of them.
         :returns: None when more of the log is needed first.
         :raises StoreError: the disk refuses.
         """
 
 
 class LogTail:
-    """The tail of the built-in commit log."""
+    """
+    The tail of the built-in commit log.
+
+    Where no record follows there are three cases. The log ends there, or before the record does:
+    that is no damage, and what is missing comes with the next bytes. A blank ends the file. All
+    else can never become a record: a master skips it, a slave stays in front of it, as its master
+    may send that place anew; `unreadable_at` tells whoever vouches for this log.
+    """
 
     log = Logger()
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._told_at = -1
-        self._needed_end = 0
+        self.unreadable_at: int | None = None
 
     def next_slice(self, position: int, waits: bool) -> Slice | None:
         """As `Tail` says."""
-        if self._needed_end > self._log.max_offset:
-            return None
         requests = self._pending_slice(position)
         if requests:
             return Slice(requests, requests[-1].physical_offset + requests[-1].size, True)
@@ -74,29 +86,30 @@ class LogTail:
             position += request.size
         return requests
 
-    def _read_slice(self, position: int, waits: bool) -> Slice:
+    def _read_slice(self, position: int, waits: bool) -> Slice | None:
         """From the log: the records, the position behind them, and whether to go on at once."""
-        size = max(READ_SIZE, self._needed_end - position)
-        found = scan(self._log.read(position, size), position, self._log.delay_levels, SLICE)
-        end = position + found.size
-        next_file = self._log.row.start_of(position) + self._log.file_size
-        self._needed_end = 0
+        log = self._log
+        next_file = log.row.start_of(position) + log.file_size
+        self.unreadable_at = None
+        head = scan(log.read(position, IDENTITY_SIZE), position, log.delay_levels, 1)
+        if waits and head.verdict == MORE and log.max_offset < position + head.needed <= next_file:
+            return None
+        size = max(READ_SIZE, head.needed)
+        found = scan(log.read(position, size), position, log.delay_levels, SLICE)
         if found.verdict == BLANK:
             return Slice(found.requests, next_file, True)
-        if found.verdict == MORE:
-            needed_end = end + found.needed
-            is_here = needed_end <= self._log.max_offset
-            if is_here or (waits and needed_end <= next_file):
-                self._needed_end = needed_end
-                return Slice(found.requests, end, is_here)
+        if found.requests:
+            return Slice(found.requests, position + found.size, True)
         if found.verdict > 0:
-            self._tell(end, f"a record of {found.verdict} bytes whose parts do not fit; skipped")
-            return Slice(found.requests, end + found.verdict, True)
+            what = f"a record of {found.verdict} bytes whose parts do not fit; skipped"
+            self._tell(position, what)
+            return Slice([], position + found.verdict, True)
         if waits:
-            self._tell(end, "unreadable; waiting for more from the master")
-            return Slice(found.requests, end, False)
-        self._tell(end, "unreadable; skipping to the next file or the end of the log")
-        return Slice(found.requests, min(next_file, self._log.max_offset), True)
+            self.unreadable_at = position
+            self._tell(position, "what is there can never become a record; waiting in front of it")
+            return None
+        self._tell(position, "unreadable; skipping to the next file or the end of the log")
+        return Slice([], min(next_file, log.max_offset), True)
 
     def _tell(self, offset: int, what: str) -> None:
         if offset != self._told_at:

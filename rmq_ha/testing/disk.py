@@ -7,6 +7,7 @@ first, as with a journaling file system; `replace` is durable when it returns.
 """
 
 import errno
+import os
 import os.path
 from collections.abc import Callable
 from random import Random
@@ -80,19 +81,20 @@ class SimFile:
         """Bytes; fixed at creation."""
         return len(self._inode.cache)
 
-    def _check(self) -> None:
+    def _check(self, operation: str) -> None:
         self._disk.check()
+        self._disk.try_fault(operation, self._path)
         if self._closed:
             raise OSError(errno.EBADF, "closed", self._path)
 
     def pread(self, size: int, position: int) -> bytes:
         """Exactly `size` bytes, or fewer at the end of the file."""
-        self._check()
+        self._check("pread")
         return bytes(memoryview(self._inode.cache)[position : position + size])
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of `data`; on a full disk a part of it, and then OSError."""
-        self._check()
+        self._check("pwrite")
         inode = self._inode
         size = len(data)
         if position < 0 or position + size > len(inode.cache):
@@ -105,24 +107,24 @@ class SimFile:
 
     def reserve(self, position: int, size: int) -> None:
         """Make sure that writing this range through `map` cannot run out of disk."""
-        self._check()
+        self._check("reserve")
         if self._disk.allocate(self._inode, position, size) < size:
             raise OSError(errno.ENOSPC, "No space left on device", self._path)
 
     def map(self) -> bytearray:
         """The page cache itself: what is written here counts as not synced."""
-        self._check()
+        self._check("map")
         return self._inode.cache
 
     def zero(self, position: int) -> None:
         """Everything from `position` to the end reads as zero."""
-        self._check()
+        self._check("zero")
         cache = self._inode.cache
         cache[position:] = bytes(len(cache) - position)
 
     def sync(self) -> None:
         """What was written is on the disk."""
-        self._check()
+        self._check("sync")
         if self._disk.sync_fails:
             raise OSError(errno.EIO, "Input/output error", self._path)
         self._inode.sync()
@@ -156,6 +158,8 @@ class SimDisk:
     :param index: of the machine, for the trace.
     :ivar is_full: writes that need new pages fail.
     :ivar sync_fails: every sync fails.
+    :ivar fault: gets the name of a call (`pread`, `pwrite`, `sync`, `open`, ...) and its path; the
+        errno with which it fails, or None. A machine that starts again has none.
     :ivar capacity: bytes that `usage` tells of.
     """
 
@@ -164,6 +168,7 @@ class SimDisk:
     ) -> None:
         self.is_full = False
         self.sync_fails = False
+        self.fault: Callable[[str, str], int | None] = lambda operation, path: None
         self.capacity = 1 << 40
         self.now_ms = now_ms
         self.lost_sectors = 0
@@ -216,6 +221,12 @@ class SimDisk:
         if self._dead:
             raise OSError(errno.EIO, "this machine has crashed")
 
+    def try_fault(self, operation: str, path: str) -> None:
+        """:raises OSError: a test wants it."""
+        number = self.fault(operation, path)
+        if number is not None:
+            raise OSError(number, os.strerror(number), path)
+
     def allocate(self, inode: Inode, position: int, size: int) -> int:
         """Take pages for a range; how many bytes of it may be written."""
         first, last = position // PAGE, (position + size - 1) // PAGE + 1
@@ -244,6 +255,7 @@ class SimDisk:
         :raises StoreError: the file exists with another size.
         """
         self.check()
+        self.try_fault("open", path)
         inode = self._files.get(path)
         if inode is None:
             self.make_dirs(os.path.dirname(path))
@@ -327,6 +339,7 @@ class SimDisk:
     def remove(self, path: str) -> None:
         """Delete a file; harmless when missing."""
         self.check()
+        self.try_fault("remove", path)
         inode = self._files.pop(path, None)
         if inode is not None:
             self._journal.append(lambda: self._undo_remove(path, inode))

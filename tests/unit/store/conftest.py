@@ -18,6 +18,7 @@ from rmq_ha.model.properties import encode_properties
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.testing.disk import SimDisk
 
 HOST_ADDRESS = Address.parse("127.0.0.1", 10911)
 NOW_MS = 1_795_300_000_000
@@ -47,11 +48,11 @@ class ImmediateWorker:
 class Machine:
     """A disk directory, a clock and a worker; stores can be opened on it again and again."""
 
-    def __init__(self, root):
+    def __init__(self, root, disk=None):
         self.root = str(root)
         self.clock = Clock()
         self.worker = ImmediateWorker()
-        self.disk = RealDisk()
+        self.disk = disk or RealDisk()
         self.now_ms = NOW_MS
         self.stores = []
 
@@ -125,6 +126,21 @@ def machine(tmp_path):
         store.close()
 
 
+@pytest.fixture(scope="session")
+def make_simulated():
+    """Makes machines with a simulated disk, whose calls can be made to fail (`disk.fault`)."""
+    return lambda: Machine("/store", SimDisk(Random(1), lambda: NOW_MS))
+
+
+@pytest.fixture
+def simulated(make_simulated):
+    """One of them."""
+    made = make_simulated()
+    yield made
+    for store in made.stores:
+        store.close()
+
+
 def make_message(body=b"hello", topic="TopicA", queue_id=0, wait=True, **properties):
     return Message(
         topic=topic,
@@ -139,7 +155,7 @@ def make_message(body=b"hello", topic="TopicA", queue_id=0, wait=True, **propert
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def message():
     return make_message
 
