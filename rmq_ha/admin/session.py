@@ -21,6 +21,7 @@ from rmq_ha.admin.output import Output
 from rmq_ha.client.errors import BrokerRefused, NoNameServer, NoRoute
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.errors import ConfigurationError, RemotingError, RmqHaError
+from rmq_ha.host.clock import make_steady
 from rmq_ha.host.real import make_host
 from rmq_ha.seams import Host
 from rmq_ha.wire.command import RemotingCommand
@@ -120,6 +121,7 @@ def run(work: Work) -> NoReturn:
     output = Output(options.as_json)
 
     def start(reactor: Any) -> "Deferred[None]":
+        make_steady(reactor)
         session = Session(make_host(reactor), options, output)
         over: Deferred[None] = Deferred()
         done = Deferred.fromCoroutine(_ended(session, work, over))

@@ -19,6 +19,7 @@ from twisted.internet.task import react
 from rmq_ha.app.demo_group import MEMBERS, GroupStory
 from rmq_ha.app.demo_parts import PROBE, TOPIC, Story, broker
 from rmq_ha.client.requests import pull_request
+from rmq_ha.host.clock import make_steady
 from rmq_ha.wire.codes import ResponseCode
 
 PAIR_PORTS = 9
@@ -75,6 +76,7 @@ def main(messages: int, dledger: bool) -> None:
     good: list[bool] = []
 
     async def play(reactor: Any) -> None:
+        make_steady(reactor)
         with tempfile.TemporaryDirectory(prefix="rmqha-demo-") as directory:
             story = (GroupStory if dledger else PairStory)(reactor, messages, console)
             ports = GROUP_PORTS if dledger else PAIR_PORTS

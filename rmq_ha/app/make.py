@@ -43,8 +43,10 @@ def make_service(
         notices = [*notices, Notice(few)]
     from twisted.internet import reactor
 
+    from rmq_ha.host.clock import make_steady
     from rmq_ha.host.real import make_host
 
+    make_steady(reactor)
     try:
         server = make_server(make_host(reactor), configuration)
     except ConfigurationError as error:  # of files that it names

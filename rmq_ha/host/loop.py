@@ -6,6 +6,8 @@ from typing import Any
 from twisted.internet.asyncioreactor import AsyncioSelectorReactor
 from twisted.internet.posixbase import PosixReactorBase
 
+from rmq_ha.host.clock import monotonic
+
 
 class LoopReactor(AsyncioSelectorReactor):
     """
@@ -13,6 +15,8 @@ class LoopReactor(AsyncioSelectorReactor):
 
     :param loop: a selector loop, running now.
     """
+
+    seconds = staticmethod(monotonic)
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         super().__init__(loop)

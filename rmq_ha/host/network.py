@@ -14,6 +14,7 @@ from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP
 from twisted.internet.interfaces import (
     IListeningPort,
     IProtocolFactory,
+    IReactorTime,
     IStreamClientEndpoint,
     IStreamServerEndpoint,
 )
@@ -73,18 +74,26 @@ class EagerClient(_EagerWrites, tcp.Client):
 
 
 class EagerConnector(tcp.Connector):
-    """Connects with an eager transport."""
+    """
+    Connects with an eager transport.
+
+    :ivar sockets: the reactor itself, for the transport; its own one has the time.
+    """
+
+    sockets: Any
 
     def _makeTransport(self) -> EagerClient:
         return EagerClient(  # type: ignore[no-untyped-call]
-            self.host, self.port, self.bindAddress, self, self.reactor
+            self.host, self.port, self.bindAddress, self, self.sockets
         )
 
 
 class _EagerReactor:
-    """The reactor as the stock endpoints see it, with another `connectTCP`."""
+    """The reactor as the stock endpoints see it, with another `connectTCP` and our clock."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, clock: IReactorTime) -> None:
+        self.seconds = clock.seconds
+        self.callLater = clock.callLater
         self._reactor = reactor
         directlyProvides(self, providedBy(reactor))  # a resolver of names, among others
 
@@ -95,7 +104,8 @@ class _EagerReactor:
         self, host: str, port: int, factory: Any, timeout: float = 30, bindAddress: Any = None
     ) -> EagerConnector:
         """As IReactorTCP's."""
-        connector = EagerConnector(host, port, factory, timeout, bindAddress, self._reactor)
+        connector = EagerConnector(host, port, factory, timeout, bindAddress, self)
+        connector.sockets = self._reactor
         connector.connect()
         return connector
 
@@ -121,9 +131,10 @@ class _ServerEndpoint:
 class RealNetwork:
     """`rmq_ha.seams.Network` over TCP."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, clock: IReactorTime | None = None) -> None:
+        """:param clock: for timeouts; the reactor's own when None."""
         self._reactor = reactor
-        self._eager_reactor: Any = _EagerReactor(reactor)
+        self._eager_reactor: Any = _EagerReactor(reactor, clock or reactor)
 
     def client(self, host: str, port: int, timeout: float = 3.0) -> IStreamClientEndpoint:
         """

@@ -5,6 +5,7 @@ import time
 from random import SystemRandom
 from typing import Any
 
+from rmq_ha.host.clock import steady_clock
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.host.network import RealNetwork
 from rmq_ha.host.worker import RealWorker
@@ -22,11 +23,16 @@ def physical_memory() -> int:
 
 
 def make_host(reactor: Any) -> Host:
-    """Clock, network, disk, worker and chance of this machine."""
+    """
+    Clock, network, disk, worker and chance of this machine.
+
+    :param reactor: one that is ours counts by the monotonic clock already (`make_steady`).
+    """
+    clock = steady_clock(reactor)
     return Host(
-        clock=reactor,
+        clock=clock,
         now_ms=now_ms,
-        network=RealNetwork(reactor),
+        network=RealNetwork(reactor, clock),
         disk=RealDisk(),
         worker=RealWorker(reactor),
         random=SystemRandom(),

@@ -27,7 +27,7 @@ _FIRST_DELAY_S = 1.0
 _RETRY_S = 0.1
 _RETRY_AFTER_FAULT_S = 10.0
 # A sleeper wakes now and then, in case that somebody set the machine's clock.
-_LONGEST_SLEEP_S = 30.0
+_LONGEST_SLEEP_S = 1.0
 # Messages that are delivered in one turn, of all levels together.
 _BATCH = 64
 _UNKNOWN_DELAY_MS = 1 << 62

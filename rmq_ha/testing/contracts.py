@@ -36,6 +36,39 @@ class ClockContract(TestCase):
         """Let that much of the clock's time go by."""
         raise NotImplementedError
 
+    def step_wall_clock(self, seconds: float) -> None:
+        """Somebody sets the time of day on the machine of the clock that was made."""
+        raise NotImplementedError
+
+    def test_monotonic(self) -> None:
+        """No clock goes back, and every pause is as long as it is."""
+        clock = self.make_clock()
+        seen = [clock.seconds()]
+        for step in (-3600.0, 7200.0, -3600.0):
+            self.step_wall_clock(step)
+            seen.append(clock.seconds())
+            self.pass_time(clock, 0.01)
+            seen.append(clock.seconds())
+        self.assertEqual(seen, sorted(seen))
+        self.assertGreaterEqual(seen[-1] - seen[0], 0.03)
+        self.assertLess(seen[-1] - seen[0], 1800)
+
+    def test_armed_while_the_wall_clock_is_set(self) -> None:
+        """A timer comes when its time is over, whatever the time of day does meanwhile."""
+        clock = self.make_clock()
+        for step in (-3600.0, 7200.0):
+            fired: list[str] = []
+            moved = clock.callLater(0.001, fired.append, "moved")
+            clock.callLater(0.02, fired.append, "soon")
+            later = clock.callLater(1800, fired.append, "later")
+            self.step_wall_clock(step)
+            moved.reset(0.04)
+            clock.callLater(0, fired.append, "at once")
+            self.pass_time(clock, 0.1)
+            self.assertEqual(fired, ["at once", "soon", "moved"])
+            self.assertLess(later.getTime() - clock.seconds(), 1800)
+            later.cancel()
+
     def test_order(self) -> None:
         """Timers fire in the order of their times, not before them."""
         clock = self.make_clock()

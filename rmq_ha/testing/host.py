@@ -61,6 +61,10 @@ class SimHost:
         """This machine's wall clock, ms since the epoch."""
         return EPOCH_MS + self.skew_ms + int(self._world.clock.seconds() * 1000)
 
+    def step_clock(self, ms: int) -> None:
+        """Somebody sets the wall clock, forward or back; timers run on, on the monotonic one."""
+        self.skew_ms += ms
+
     def restart(self) -> Host:
         """Boot again on the same disk: a new `Host` without memory."""
         if self.is_running:

@@ -5,6 +5,7 @@ import time
 import pytest
 from twisted.internet.epollreactor import EPollReactor
 
+from rmq_ha.host.clock import make_steady, steady_clock
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.host.network import RealNetwork
 from rmq_ha.host.worker import RealWorker
@@ -45,15 +46,51 @@ class Reacting:
             selectable.connectionLost(None)
 
 
-class RealClockTests(Reacting, contracts.ClockContract):
-    def make_clock(self):
-        self._make_reactor()
+class SteppedReactor(EPollReactor):
+    """Counts by a time of day that somebody sets, as Twisted's reactors do."""
+
+    ahead = 0.0
+
+    def seconds(self):
+        return time.time() + self.ahead
+
+
+class ClockOfReactor(Reacting):
+    def _make_stepped(self):
+        self.reactor = SteppedReactor()
+        self.addCleanup(self._close_reactor)
         return self.reactor
+
+    def step_wall_clock(self, seconds):
+        self.reactor.ahead += seconds
 
     def pass_time(self, clock, seconds):
         end = clock.seconds() + seconds
         self.run_until(lambda: clock.seconds() >= end)
         self.reactor.iterate(0)  # a busy machine may not have let it turn at all
+
+
+class OwnReactorTests(ClockOfReactor, contracts.ClockContract):
+    """The reactor is ours: it counts by the monotonic clock itself."""
+
+    def make_clock(self):
+        make_steady(self._make_stepped())
+        return steady_clock(self.reactor)
+
+    def test_is_the_reactor(self):
+        assert self.make_clock() is self.reactor
+
+
+class OthersReactorTests(ClockOfReactor, contracts.ClockContract):
+    """The reactor is an application's, and goes on as it was."""
+
+    def make_clock(self):
+        return steady_clock(self._make_stepped())
+
+    def test_reactor_is_not_changed(self):
+        self.make_clock()
+        assert not vars(self.reactor).keys() & {"seconds", "callLater"}
+        assert abs(self.reactor.seconds() - time.time()) < 5
 
 
 class RealWorkerTests(Reacting, contracts.WorkerContract):

@@ -3,7 +3,7 @@
 from random import Random
 
 from rmq_ha.testing import contracts
-from rmq_ha.testing.clock import HostClock, SimClock
+from rmq_ha.testing.clock import SimClock
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.host import EPOCH_MS, World
 from rmq_ha.testing.worker import SimWorker
@@ -29,11 +29,17 @@ class Driven:
 
 class SimClockTests(contracts.ClockContract):
     def make_clock(self):
-        self.clock = SimClock()
-        return HostClock(self.clock)
+        self.world = World(1)
+        self.host = self.world.add("a")
+        return self.host.seams.clock
 
     def pass_time(self, clock, seconds):
-        self.clock.run_for(seconds)
+        self.world.clock.run_for(seconds)
+
+    def step_wall_clock(self, seconds):
+        before = self.host.seams.now_ms()
+        self.host.step_clock(int(seconds * 1000))
+        assert self.host.seams.now_ms() == before + seconds * 1000
 
 
 class SimWorkerTests(Driven, contracts.WorkerContract):

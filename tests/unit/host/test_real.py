@@ -5,6 +5,7 @@ import time
 
 from twisted.internet.epollreactor import EPollReactor
 
+from rmq_ha.host.clock import make_steady
 from rmq_ha.host.real import make_host, now_ms, physical_memory
 from rmq_ha.seams import Host
 
@@ -12,6 +13,8 @@ from rmq_ha.seams import Host
 def test_make_host():
     """All six seams, and a worker whose threads end with the reactor."""
     reactor = EPollReactor()
+    assert make_host(reactor).clock is not reactor
+    make_steady(reactor)
     host = make_host(reactor)
     assert isinstance(host, Host)
     assert host.clock is reactor

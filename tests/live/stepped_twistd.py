@@ -1,0 +1,26 @@
+"""`python stepped_twistd.py OFFSET_FILE ...`: twistd on a machine whose wall clock somebody sets.
+
+The file holds seconds by which the wall clock is off. Nothing but `time.time` and `time.time_ns`
+is changed, before Twisted is imported: the monotonic clock and every wait of the kernel go on, as
+they do where an operator or NTP sets the clock.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+OFFSET = Path(sys.argv.pop(1))
+_time, _time_ns = time.time, time.time_ns
+
+
+def _offset() -> int:
+    return int(OFFSET.read_text())
+
+
+time.time = lambda: _time() + _offset()
+time.time_ns = lambda: _time_ns() + _offset() * 1_000_000_000
+
+if __name__ == "__main__":
+    from twisted.scripts.twistd import run
+
+    run()
