@@ -47,6 +47,10 @@ class StoreError(RmqHaError):
     """The store cannot go on: message says which file and why."""
 
 
+class NotNow(StoreError):
+    """The disk has no descriptors or no memory for it: nothing was done, and it may work later."""
+
+
 class StoreLocked(StoreError):
     """Another process has this store open."""
 

@@ -3,7 +3,9 @@
 Spec: store.md, section 5.1.
 """
 
+from rmq_ha.errors import NotNow
 from rmq_ha.seams import Disk, File
+from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.checkpoint import CHECKPOINT_SIZE, CheckpointTimes
 
 
@@ -38,9 +40,19 @@ class Checkpoint:
         self.physic, self.logics, self.index = times
 
     def write(self, times: CheckpointTimes) -> None:
-        """Put these on the disk. Blocks: for the worker."""
+        """
+        Put these on the disk. Blocks: for the worker.
+
+        :raises NotNow: there is no room for them just now.
+        :raises OSError: the disk refuses.
+        """
         if self._file is not None:
-            self._file.pwrite(times.encode(), 0)
+            try:
+                self._file.pwrite(times.encode(), 0)
+            except OSError as error:
+                if may_pass(error):
+                    raise NotNow(f"cannot write {self._path}: {error}") from error
+                raise
             self._file.sync()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.seams import Disk, Worker
-from rmq_ha.store.flags import DISK_FULL, RunningFlags
+from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.mapped_files import FileRow
 
 FORCE_RATIO = 0.85
@@ -40,7 +40,7 @@ class Cleanable(Protocol):
 
     @property
     def may_resume(self) -> bool:
-        """It refuses writes, but only because of a full disk."""
+        """It refuses writes, but for a reason that may have passed."""
 
     @property
     def max_offset(self) -> int:
@@ -51,7 +51,7 @@ class Cleanable(Protocol):
         """Everything below is on the disk."""
 
     def resume(self) -> None:
-        """Take writes again."""
+        """Take writes again, if the disk does."""
 
     def drop_oldest(self, count: int) -> list[str]:
         """Take files out of the log; their paths are returned, for deletion in this order."""
@@ -114,9 +114,9 @@ class LogCleaner:
         limit = self._full_ratio
         if ratio > limit:
             reason = f"the commit log's disk is {ratio:.0%} full; above {limit:.0%} puts stop"
-            if self._flags.set(DISK_FULL, reason):
+            if self._flags.hoist(Flag.DISK_FULL, reason):
                 self.log.error("disk full: {reason}", reason=reason)
-        elif self._flags.clear(DISK_FULL):
+        elif self._flags.lower(Flag.DISK_FULL):
             self.log.info("the disk has room again, {ratio:.0%} used", ratio=ratio)
         if ratio <= limit and self._log.may_resume:
             self._log.resume()

@@ -5,7 +5,6 @@ Spec: store.md, section 2; ha.md, section 5.
 
 from collections import deque
 from collections.abc import Callable
-from errno import EDQUOT, ENOSPC
 
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -16,6 +15,7 @@ from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.message import AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
+from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.mapped_files import FileRow
 
@@ -34,7 +34,7 @@ class CommitLog:
     :ivar pending: what the newest records mean, until the dispatcher takes it.
     :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
     :ivar fault: why the log takes no more writes; None while it does.
-    :ivar may_resume: the fault was a full disk, which may pass.
+    :ivar may_resume: the fault may pass: a full disk, or no descriptors.
     """
 
     log = Logger()
@@ -165,17 +165,22 @@ class CommitLog:
     def _refuse(self, physical_offset: int, error: Exception) -> None:
         """Take no more writes; what the failed one left behind is wiped if the disk allows it."""
         self.fault = f"cannot write at {physical_offset}: {error}"
-        self.may_resume = isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT)
+        self.may_resume = may_pass(error)
+        if not self.may_resume:
+            self.fault += "; repair the disk and start this broker again"
         self.log.error("the commit log takes no more writes: {reason}", reason=self.fault)
         self._wipe_tail()
 
-    def _wipe_tail(self) -> None:
+    def _wipe_tail(self) -> bool:
+        """Leave nothing of a failed write behind the end; whether the disk allows it."""
         start = self.row.start_of(self.max_offset)
         if start in self.row.starts:
             try:
                 self.row.file(start).zero(self.max_offset - start)
             except (OSError, StoreError) as error:
                 self.log.warn("cannot wipe the end of the log: {error}", error=error)
+                return False
+        return True
 
     def refuse_writes(self, reason: str) -> None:
         """Take no more writes: a flush failed, so what is on the disk is not known."""
@@ -185,11 +190,15 @@ class CommitLog:
             self.log.error("the commit log takes no more writes: {reason}", reason=reason)
 
     def resume(self) -> None:
-        """Take writes again: the disk has room."""
-        self.log.info("the commit log takes writes again; before: {reason}", reason=self.fault)
-        self.fault = None
-        self.may_resume = False
-        self._wipe_tail()
+        """
+        Take writes again, if the disk lets go of what the failed one left behind the end.
+
+        A shorter record over it would else be followed by a whole one that nobody was told of.
+        """
+        if self._wipe_tail():
+            self.log.info("the commit log takes writes again; before: {reason}", reason=self.fault)
+            self.fault = None
+            self.may_resume = False
 
     def append_raw(self, physical_offset: int, data: bytes) -> None:
         """

@@ -26,7 +26,7 @@ from rmq_ha.seams import Host, Lock
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.dispatch import Dispatcher
-from rmq_ha.store.flags import INDEX_ERROR, LOG_ERROR, QUEUE_ERROR, RunningFlags
+from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.store.index import IndexService
@@ -133,12 +133,12 @@ class DefaultMessageStore(StoreMaintenance):
             log,
             self.is_slave,
             self._dispatched,
-            self._dispatch_stuck,
+            flags,
             self.parts.tail,
         )
-        self.dispatcher.add_target(QUEUE_ERROR, queues.put_requests, 30)
+        self.dispatcher.add_target(Flag.CONSUME_QUEUE, queues.put_requests, 30)
         if index is not None:
-            self.dispatcher.add_target(INDEX_ERROR, index.put_requests, 3)
+            self.dispatcher.add_target(Flag.INDEX_FILE, index.put_requests, 3)
         self.schedule = ScheduleMessageService(
             host.clock,
             host.now_ms,
@@ -153,6 +153,7 @@ class DefaultMessageStore(StoreMaintenance):
             lambda: log.last_store_timestamp,
         )
         self.replication: IReplication | None = None
+        self._dispatchers: list[ICommitLogDispatcher] = []
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
         self._service = StoreService(self)
         self._lock: Lock | None = None
@@ -176,14 +177,7 @@ class DefaultMessageStore(StoreMaintenance):
 
     def add_dispatcher(self, dispatcher: ICommitLogDispatcher) -> None:
         """One more dispatcher, after queues and index; its failures are logged and forgotten."""
-
-        def dispatch(requests: list[DispatchRequest]) -> None:
-            try:
-                dispatcher.dispatch(requests)
-            except Exception:
-                self.logger.failure("dispatcher {dispatcher!r} failed", dispatcher=dispatcher)
-
-        self.dispatcher.add_target(repr(dispatcher), dispatch, 1)
+        self._dispatchers.append(dispatcher)
 
     # Putting
 
@@ -286,6 +280,11 @@ class DefaultMessageStore(StoreMaintenance):
     # Dispatching
 
     def _dispatched(self, requests: list[DispatchRequest]) -> None:
+        for dispatcher in self._dispatchers:
+            try:
+                dispatcher.dispatch(requests)
+            except Exception:
+                self.logger.failure("dispatcher {dispatcher!r} failed", dispatcher=dispatcher)
         newest = requests[-1].store_timestamp
         self.checkpoint.logics = newest
         self.queue_flusher.dispatched()
@@ -298,13 +297,6 @@ class DefaultMessageStore(StoreMaintenance):
             self.schedule.arrived(level)
         for callback in self._arrivals:
             callback(requests)
-
-    def _dispatch_stuck(self, target: str, reason: str | None) -> None:
-        if reason is not None:
-            self.flags.set(target, reason)
-            return
-        for flag in (QUEUE_ERROR, INDEX_ERROR, LOG_ERROR):
-            self.flags.clear(flag)
 
     def log_flushed(self) -> None:
         """More of the log is on the disk; the checkpoint says so in time."""

@@ -4,6 +4,7 @@ Spec: store.md, section 6.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -11,17 +12,32 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.tail import Tail
 
 if TYPE_CHECKING:
     from rmq_ha.store.parts import StoreLog
 
 _RETRY_S = 1.0
+_READ_PATIENCE = 3
 _BULK = 1 << 17
 """Bytes in one turn that only a slave far behind gets."""
 _BULK_SLICE_EVERY_S = 0.05
 
 Target = Callable[[list[DispatchRequest]], None]
+
+
+@dataclass(slots=True)
+class _Need:
+    """
+    Something without which no slice can be dispatched, and how it goes.
+
+    :ivar flag: goes up when it failed `patience` times in a row, and down when it works again.
+    """
+
+    flag: Flag
+    patience: int
+    failures: int = 0
 
 
 class Dispatcher:
@@ -30,10 +46,11 @@ class Dispatcher:
 
     :param is_slave: a slave waits for bytes that it cannot read yet; a master skips them. It may
         change.
-    :param reached: gets the store timestamp of the newest record of each slice.
-    :param stuck: a target failed that often in a row; gets its name and the reason.
+    :param reached: gets each slice when all targets have it.
+    :param flags: while the log cannot be read, or a target fails, puts are refused.
     :param tail: of `log`.
     :ivar position: physical offset up to which everything is dispatched.
+    :ivar trouble: why the last slice did not get there; empty when it did.
     """
 
     log = Logger()
@@ -44,7 +61,7 @@ class Dispatcher:
         log: "StoreLog",
         is_slave: bool,
         reached: Callable[[list[DispatchRequest]], None],
-        stuck: Callable[[str, str | None], None],
+        flags: RunningFlags,
         tail: Tail,
     ) -> None:
         self._clock = clock
@@ -52,24 +69,25 @@ class Dispatcher:
         self._tail = tail
         self.is_slave = is_slave
         self._reached = reached
-        self._stuck = stuck
-        self._targets: list[tuple[str, Target, int]] = []
-        self._failures = 0
+        self._flags = flags
+        self._reading = _Need(Flag.COMMIT_LOG, _READ_PATIENCE)
+        self._targets: list[tuple[_Need, Target]] = []
         self._turn: IDelayedCall | None = None
         self._retry: IDelayedCall | None = None
         self._is_running = False
         self._seen_end = 0
         self._next_slice = 0.0
         self.position = 0
+        self.trouble = ""
 
-    def add_target(self, name: str, target: Target, patience: int) -> None:
+    def add_target(self, flag: Flag, target: Target, patience: int) -> None:
         """
         Have `target` called with every slice, after those added before.
 
-        :param name: what the log and the running flags call it.
-        :param patience: failures in a row, one a second, until the store refuses puts.
+        :param flag: refuses puts while it fails.
+        :param patience: failures in a row, one a second, until then.
         """
-        self._targets.append((name, target, patience))
+        self._targets.append((_Need(flag, patience), target))
 
     @property
     def behind(self) -> int:
@@ -130,8 +148,9 @@ class Dispatcher:
         try:
             found = self._tail.next_slice(self.position, self.is_slave)
         except StoreError as error:
-            self._wait_and_retry("commit log", str(error), 1)
+            self._wait_and_retry(self._reading, str(error))
             return False
+        self._works(self._reading)
         if found is None:
             return False
         requests, end, more = found
@@ -149,28 +168,35 @@ class Dispatcher:
             self.log.failure("a listener for new messages failed")
 
     def _carry(self, requests: list[DispatchRequest]) -> bool:
-        for name, target, patience in self._targets:
+        for need, target in self._targets:
             try:
                 target(requests)
             except Exception as error:
-                self._wait_and_retry(name, str(error), patience)
+                self._wait_and_retry(need, str(error))
                 return False
-        if self._failures:
-            self._failures = 0
-            self._stuck("", None)
+            self._works(need)
         return True
 
-    def _wait_and_retry(self, name: str, reason: str, patience: int) -> None:
+    def _works(self, need: _Need) -> None:
+        if need.failures:
+            need.failures = 0
+            self.trouble = ""
+            if self._flags.lower(need.flag):
+                self.log.info("over: {what}", what=need.flag.value)
+
+    def _wait_and_retry(self, need: _Need, reason: str) -> None:
         """Come back in a second to the same records; targets know repeats."""
-        self._failures += 1
+        need.failures += 1
+        self.trouble = reason
         self.log.error(
-            "cannot dispatch to {target}, attempt {attempt}: {error}",
-            target=name,
-            attempt=self._failures,
+            "cannot dispatch at {position}, attempt {attempt}: {what}: {error}",
+            position=self.position,
+            attempt=need.failures,
+            what=need.flag.value,
             error=reason,
         )
-        if self._failures == patience:
-            self._stuck(name, reason)
+        if need.failures >= need.patience:
+            self._flags.hoist(need.flag, reason)
         if self._retry is None and self._is_running:
             self._retry = self._clock.callLater(_RETRY_S, self._on_retry)
 

@@ -1,47 +1,66 @@
-"""Why a store may not be written or read just now.
+"""Why a store may not be written just now.
 
 Spec: store.md, section 2.7 (running flags).
 """
 
-NOT_READABLE = "not readable"
-LOG_ERROR = "commit log error"
-QUEUE_ERROR = "consume queue error"
-INDEX_ERROR = "index file error"
-DISK_FULL = "disk full"
+from enum import Enum
+from errno import EDQUOT, EMFILE, ENFILE, ENOMEM, ENOSPC
+
+_PASSING = frozenset({ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM})
+
+
+class Flag(Enum):
+    """What can be wrong; the value is what a person reads."""
+
+    COMMIT_LOG = "commit log error"
+    CONSUME_QUEUE = "consume queue error"
+    INDEX_FILE = "index file error"
+    QUEUES_BEHIND = "queues behind the log"
+    DISK_FULL = "disk full"
 
 
 class RunningFlags:
-    """What is wrong, by subject, each with the reason that a person should know."""
+    """What is wrong, each with the reason that a person should know; all of it refuses puts."""
 
     def __init__(self) -> None:
-        self._reasons: dict[str, str] = {}
+        self._reasons: dict[Flag, str] = {}
 
-    def set(self, flag: str, reason: str) -> bool:
-        """Raise a flag; whether it was down."""
+    def hoist(self, flag: Flag, reason: str) -> bool:
+        """Put a flag up, or give it another reason; whether it was down."""
         was_down = flag not in self._reasons
         self._reasons[flag] = reason
         return was_down
 
-    def clear(self, flag: str) -> bool:
-        """Lower a flag; whether it was up."""
+    def lower(self, flag: Flag) -> bool:
+        """Take this one flag down; whether it was up."""
         return self._reasons.pop(flag, None) is not None
 
-    @property
-    def is_readable(self) -> bool:
-        """Messages may be read."""
-        return NOT_READABLE not in self._reasons
+    def is_up(self, flag: Flag) -> bool:
+        """That is wrong."""
+        return flag in self._reasons
 
     @property
     def is_writable(self) -> bool:
         """Messages may be put."""
-        return not self._reasons or self._reasons.keys() <= {NOT_READABLE}
+        return not self._reasons
 
     @property
     def may_be_closed_cleanly(self) -> bool:
         """Nothing is wrong with what is on the disk; a full disk alone does not count."""
-        return self._reasons.keys() <= {NOT_READABLE, DISK_FULL}
+        return self._reasons.keys() <= {Flag.DISK_FULL}
 
     @property
     def reasons(self) -> list[str]:
         """What is wrong, for the log and the status page."""
-        return [f"{flag}: {reason}" for flag, reason in self._reasons.items()]
+        return [f"{flag.value}: {reason}" for flag, reason in self._reasons.items()]
+
+
+def may_pass(error: BaseException) -> bool:
+    """
+    The disk refused for want of space, descriptors or memory, so the same call may succeed later.
+
+    Only for calls whose failure tells that nothing was done, or that can be done again from the
+    start: opening, reading, writing. After a failed sync the kernel counts the lost pages as
+    written, and a second sync succeeds without them.
+    """
+    return isinstance(error, OSError) and error.errno in _PASSING

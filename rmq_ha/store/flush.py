@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.seams import File, Worker
 from rmq_ha.store.checkpoint import Checkpoint
@@ -20,6 +21,7 @@ from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 _PAGE = 4096
+_OPEN_AGAIN_S = 0.5
 
 
 def _sync_all(files: Iterable[File]) -> None:
@@ -121,21 +123,33 @@ class CommitLogFlusher:
         elif not self._is_broken and self._log.max_offset > self._log.flushed_offset:
             self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
+        """Begin one; whether the files could be opened, else it is tried again by and by."""
         self._wanted = False
         log, row = self._log, self._log.row
         target, newest = log.max_offset, log.last_store_timestamp
-        files = [
-            row.file(start)
-            for start in row.starts
-            if start < target and start + row.file_size > log.flushed_offset
-        ]
+        try:
+            files = [
+                row.file(start)
+                for start in row.starts
+                if start < target and start + row.file_size > log.flushed_offset
+            ]
+        except (OSError, StoreError) as error:
+            self.log.warn("cannot open the commit log to flush it: {error}", error=error)
+            if self._flush_timer is None:
+                self._flush_timer = self._clock.callLater(_OPEN_AGAIN_S, self._on_open_again)
+            return False
         self._last_thorough = self._clock.seconds()
         running: Deferred[None] = Deferred()
         self._running = running
         synced = self._worker.call(_sync_all, files)
         synced.addCallbacks(self._flushed, self._failed, callbackArgs=(target, newest))
         synced.addBoth(self._next, running)
+        return True
+
+    def _on_open_again(self) -> None:
+        self._flush_timer = None
+        self._want()
 
     def _flushed(self, _: Any, target: int, newest: int) -> None:
         self._log.flushed_offset = target
@@ -145,7 +159,10 @@ class CommitLogFlusher:
     def _failed(self, failure: Failure) -> None:
         # after a failed fsync nobody knows what is on the disk: stop, do not try again
         self._is_broken = True
-        self._log.refuse_writes(f"flush failed: {failure.getErrorMessage()}")
+        self._log.refuse_writes(
+            f"flush failed: {failure.getErrorMessage()}; what is on the disk is not known before "
+            "the log is read again: repair the disk and start this broker again"
+        )
 
     def _next(self, _: Any, running: "Deferred[None]") -> None:
         self._running = None
@@ -192,8 +209,8 @@ class CommitLogFlusher:
         while self._running is not None or (
             not self._is_broken and self._log.max_offset > self._log.flushed_offset
         ):
-            if self._running is None:
-                self._flush()
+            if self._running is None and not self._flush():
+                break
             await (self._running or succeed(None))
         self._complete(1 << 63, PutMessageStatus.FLUSH_DISK_TIMEOUT)
         if self._flush_timer is not None:
@@ -206,7 +223,8 @@ class QueueFlusher:
     Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
 
     :param sync: flushes the queues; blocks, as `sync_index`.
-    :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays.
+    :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays. Puts
+        go on: the next start builds queues and index again from where the checkpoint is.
     """
 
     log = Logger()
@@ -231,6 +249,7 @@ class QueueFlusher:
         self._running: Deferred[None] | None = None
         self._dirty = False
         self._last_thorough: float | None = None
+        self._is_stopping = False
         self.is_broken = False
 
     def dispatched(self) -> None:
@@ -272,8 +291,16 @@ class QueueFlusher:
         self._checkpoint.index = index_timestamp
 
     def _failed(self, failure: Failure) -> None:
+        if isinstance(failure.value, NotNow) and not self._is_stopping:
+            self._dirty = True  # no sync has failed: the next round does it all
+            self.log.warn("queues are flushed later: {error}", error=failure.getErrorMessage())
+            return
         self.is_broken = True
-        self.log.failure("cannot flush the consume queues", failure=failure)
+        self.log.error(
+            "cannot flush queues and index: {error}; the checkpoint stays where it is, and the "
+            "next start builds them again from there: repair the disk and start again",
+            error=failure.getErrorMessage(),
+        )
 
     def _done(self, _: Any, running: "Deferred[None]") -> None:
         self._running = None
@@ -283,6 +310,7 @@ class QueueFlusher:
 
     async def stop(self) -> None:
         """Flush all queues and write the checkpoint."""
+        self._is_stopping = True
         while self._running is not None:
             await self._running
         if self._timer is not None:

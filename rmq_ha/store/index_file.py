@@ -5,8 +5,9 @@ Spec: store.md, section 4.
 
 from collections.abc import Sequence
 
-from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.errors import CorruptRecord, NotNow, StoreError
 from rmq_ha.seams import Disk, File
+from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.index import (
     HEADER_SIZE,
     ITEM,
@@ -61,7 +62,8 @@ class IndexFile:
             try:
                 self._file = self._disk.open(self.path, size)
             except OSError as error:
-                raise StoreError(f"cannot open {self.path}: {error}") from error
+                kind = NotNow if may_pass(error) else StoreError
+                raise kind(f"cannot open {self.path}: {error}") from error
         return self._file
 
     def _read(self, size: int, position: int) -> bytes:
@@ -193,11 +195,13 @@ class IndexFile:
         """
         What was written is on the disk. Blocks.
 
-        :raises StoreError: the disk refuses.
+        :raises NotNow: it cannot be opened just now.
+        :raises StoreError: the disk refuses, and what is on it is not known.
         """
+        file = self._opened()
         self.is_dirty = False
         try:
-            self._opened().sync()
+            file.sync()
         except OSError as error:
             self.is_dirty = True
             raise StoreError(f"cannot flush {self.path}: {error}") from error

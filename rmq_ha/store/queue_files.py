@@ -5,8 +5,9 @@ Spec: store.md, section 1.
 
 from collections import deque
 
-from rmq_ha.errors import StoreError
+from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.seams import Disk, File
+from rmq_ha.store.flags import may_pass
 
 
 class QueueFiles:
@@ -147,7 +148,8 @@ class QueueFiles:
         """
         What was written before this call is on the disk. Blocks: call it in the worker.
 
-        :raises StoreError: the disk refuses; what is left will be tried again next time.
+        :raises NotNow: a file cannot be opened just now; what is left waits for the next time.
+        :raises StoreError: the disk refuses, and what is on it is not known.
         """
         for path in list(self._dirty):
             count = 0
@@ -159,13 +161,23 @@ class QueueFiles:
                     if found is None or not (made or self._disk.exists(path)):
                         continue
                     count = found
-                    file = made or self._disk.open(path, self.file_size)
+                    file = made or self._open_to_sync(path)
                 finally:
                     self._opening = None
                 self._sync(path, file, made)
             except (OSError, StoreError) as error:
                 self._dirty[path] = self._dirty.get(path, 0) + count
+                if isinstance(error, NotNow):
+                    raise
                 raise StoreError(f"cannot flush {path}: {error}") from error
+
+    def _open_to_sync(self, path: str) -> File:
+        try:
+            return self._disk.open(path, self.file_size)
+        except OSError as error:
+            if may_pass(error):
+                raise NotNow(f"cannot open {path} to flush it: {error}") from error
+            raise
 
     def _sync(self, path: str, file: File, made: File | None) -> None:
         try:

@@ -65,7 +65,7 @@ class StoreReads:
     @property
     def is_readable(self) -> bool:
         """Messages may be read."""
-        return self.is_open and self.flags.is_readable
+        return self.is_open
 
     def get_message(
         self,

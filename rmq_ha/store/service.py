@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.host.periodic import Periodic
+from rmq_ha.store.flags import Flag
 from rmq_ha.store.statistics import SAMPLE_S
 from rmq_ha.store.turns import TurnWatch
 
@@ -68,7 +69,7 @@ class StoreService:
         log = store.log
         store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
         await self._catch_up()
-        store.renumber()
+        self._number()
         self._is_running = True
         store.dispatcher.start()
         if store.replication is not None:
@@ -98,6 +99,29 @@ class StoreService:
                 await self._next_turn()
                 self._check_wanted()
 
+    def _number(self) -> None:
+        """
+        Take the queues' numbering, or refuse puts while the queues do not know all of the log.
+
+        A put that took its number from such a queue would get that of an older message. An elected
+        master looks for itself (`RoleSwitch`), a slave gives no numbers.
+        """
+        store = self._store
+        trouble = store.dispatcher.trouble
+        numbers = not store.is_slave and not store.is_elected
+        if trouble and numbers and store.dispatcher.behind > 0:
+            store.flags.hoist(Flag.QUEUES_BEHIND, trouble)
+        else:
+            store.renumber()
+
+    def _check_disk(self) -> None:
+        store = self._store
+        store.cleaner.check_disk()
+        if store.flags.is_up(Flag.QUEUES_BEHIND) and store.dispatcher.behind <= 0:
+            store.renumber()
+            store.flags.lower(Flag.QUEUES_BEHIND)
+            self.log.info("the queues know all of the log: puts are taken")
+
     def _check_wanted(self) -> None:
         if self._is_stopping:
             raise StoreError("the store was stopped while it started")
@@ -112,7 +136,7 @@ class StoreService:
         every = max(store.configuration.store.clean_resource_interval, 100) / 1000
         self._rounds = [
             Periodic(clock, "store statistics", self._sample, SAMPLE_S),
-            Periodic(clock, "disk check", store.cleaner.check_disk, _DISK_CHECK_S, 1.0),
+            Periodic(clock, "disk check", self._check_disk, _DISK_CHECK_S, 1.0),
             Periodic(clock, "cleaning", self.clean, every, _FIRST_CLEANING_S),
         ]
         for periodic in self._rounds:

@@ -13,6 +13,7 @@ from rmq_ha.app.status.server import SubjectCollector
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.client.requests import pull_request
 from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.store.flags import Flag
 from rmq_ha.testing.cluster import HA_PORT, small_configuration
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -206,11 +207,11 @@ def test_a_broker_that_takes_no_puts_is_not_ready_and_says_why() -> None:
     broker = SimBroker().start()
     status = BrokerStatus(broker.controller)
     assert status.health().is_ready
-    broker.controller.store.flags.set("disk full", "the commit log's disk is 95% full")
+    broker.controller.store.flags.hoist(Flag.DISK_FULL, "the commit log's disk is 95% full")
     health = status.health()
     assert not health.is_ready
     assert "95% full" in health.line()
-    broker.controller.store.flags.clear("disk full")
+    broker.controller.store.flags.lower(Flag.DISK_FULL)
     broker.configuration.broker.broker_permission = 4
     assert status.health().is_ready
     assert "writing is off" in status.health().reason

@@ -1,8 +1,9 @@
 """From the log to the queues. Spec: store.md, section 6; ha.md, section 6."""
 
+from errno import EIO
+
 import pytest
 
-from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
@@ -125,43 +126,16 @@ def test_too_many_for_the_memory(machine, message, monkeypatch):
     assert not store.log.pending
 
 
-def test_queues_that_cannot_be_written(machine, message, monkeypatch):
-    """Tried every second; after half a minute puts are refused; when it works, all is there."""
-    store = machine.open()
-    put_requests = store.queues.put_requests
-    broken = True
-
-    def refuse(requests):
-        if broken:
-            raise StoreError("no room for a queue")
-        put_requests(requests)
-
-    store.dispatcher._targets[0] = ("consume queue error", refuse, 30)
-    store.put_many([message()], lambda results: None)
-    machine.turn()
-    for _ in range(28):
-        machine.clock.advance(1)
-    assert store.is_writable
-    machine.clock.advance(1)
-    assert "no room for a queue" in store.why_not_writable()
-    broken = False
-    machine.clock.advance(1)
-    assert store.is_writable
-    assert store.max_offset_in_queue("TopicA", 0) == 1
-
-
-def test_work_left_at_the_stop(machine, message):
+def test_work_left_at_the_stop(simulated, message):
     """`abort` stays, so that the next start repairs the queues."""
+    machine = simulated
     store = machine.open()
-
-    def refuse(requests):
-        raise StoreError("no")
-
-    store.dispatcher._targets[0] = ("consume queue error", refuse, 30)
+    machine.disk.fault = lambda operation, path: EIO if "/consumequeue/" in path else None
     store.put_many([message()], lambda results: None)
     machine.turn()
     machine.stop(store)
     assert machine.disk.exists(f"{machine.root}/abort")
+    machine.disk.fault = lambda operation, path: None
     again = machine.open()
     assert again.max_offset_in_queue("TopicA", 0) == 1
 
