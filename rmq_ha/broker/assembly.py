@@ -49,7 +49,13 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
             config=configuration.broker,
             random=host.random,
         ),
-        EndTransactionProcessor(configuration, store, broker.front, host.now_ms),
+        EndTransactionProcessor(
+            configuration,
+            store,
+            broker.transaction_checks.halves,
+            broker.transaction_checks.put,
+            host.now_ms,
+        ),
         QueryProcessor(store=store, config=configuration.store),
         ConsumerProcessor(
             store=store, consumers=broker.consumers, consumer_offsets=broker.consumer_offsets

@@ -112,8 +112,8 @@ class BrokerController:
         self._make_tables()
         self._make_store()
         self._make_links()
-        self._make_processors()
         self.transaction_checks = transaction_checks(self)
+        self._make_processors()
         self.role_switch = role_switch(self)
         self._timers = [
             Periodic(

@@ -4,19 +4,19 @@ Spec: remoting.md, section 7.10; store.md, section 11.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.broker.processors.fields import Answer, Handler, flag, header, int32, int64, text
 from rmq_ha.broker.processors.query import record_by_id
+from rmq_ha.broker.transactions.fates import Fate, Place
+from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.broker.transactions.messages import committed, op_mark, put_back
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import CorruptRecord, RequestRejected
-from rmq_ha.interfaces import IMessageStore
+from rmq_ha.errors import CorruptRecord, RequestRejected, StoreError
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rmq_ha.model.message import PutMessageResult
+from rmq_ha.model.message import Message, PutMessageResult
 from rmq_ha.model.properties import PGROUP, TRANSACTION_CHECK_TIMES
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -33,9 +33,11 @@ class EndTransactionProcessor:
     """
     Commits and rolls back half messages, and has the checks of one begin anew.
 
-    A request that comes twice does its work twice, as in RocketMQ: consumers have to expect that.
+    The first decision holds. A request that comes again, or later than a check, is answered as if
+    it had done something; one for a half message that a copy replaced settles the copy.
 
-    :param front: where messages are put: the store, or the plugins around it.
+    :param halves: finds the half message that a request is about by now.
+    :param put: stores messages in order; none behind one that it refuses.
     :param now_ms: ms since the epoch.
     """
 
@@ -45,12 +47,14 @@ class EndTransactionProcessor:
         self,
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
-        front: IMessageStore,
+        halves: HalfMessages,
+        put: Callable[[list[Message]], "Deferred[list[PutMessageResult]]"],
         now_ms: Callable[[], int],
     ) -> None:
         self._configuration = configuration
         self._store = store
-        self._front: Any = front
+        self._halves = halves
+        self._put = put
         self._now_ms = now_ms
         self._host = configuration.store_host
 
@@ -84,9 +88,7 @@ class EndTransactionProcessor:
             int64(fields, "tranStateTableOffset"),
             text(fields, "producerGroup"),
         )
-        if decision == TRANSACTION_ROLLBACK:
-            return self._mark_done(half).addCallback(self._rolled_back, request, half)
-        return Deferred.fromCoroutine(self._commit(half, request))
+        return Deferred.fromCoroutine(self._settle(half, decision == TRANSACTION_COMMIT, request))
 
     def resume_check(self, channel: Channel, request: RemotingCommand) -> Answer:
         """RESUME_CHECK_HALF_MESSAGE: put a half message back as one that was never checked."""
@@ -104,16 +106,42 @@ class EndTransactionProcessor:
         return Deferred.fromCoroutine(self._resume(record, request))
 
     async def _resume(self, half: Record, request: RemotingCommand) -> RemotingCommand:
-        copy = put_back(half, {TRANSACTION_CHECK_TIMES: "0"})
-        status = (await self._front.put_message(copy)).status
-        if not status.is_stored:
-            return request.response(
-                ResponseCode.SYSTEM_ERROR, f"the half message cannot be put back: {status.name}"
+        if half.topic != HALF_TOPIC:  # it was given up, and stands for nothing any more
+            (result,) = await self._put([put_back(half, {TRANSACTION_CHECK_TIMES: "0"})])
+            return self._resumed(result.status, request)
+        current = await self._claimed(half)
+        if current is None:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, "the transaction of this half message has ended"
             )
-        if half.topic == HALF_TOPIC:  # the copy is looked after instead of it
-            mark = op_mark(half, self._host, self._now_ms(), is_moved=True)
-            self._marked(await self._front.put_message(mark), half)
-        return request.response()
+        fate, place = Fate.OPEN, None
+        try:
+            copy = put_back(current, {TRANSACTION_CHECK_TIMES: "0"})
+            mark = op_mark(current, self._host, self._now_ms(), is_moved=True)
+            put, marked = await self._put([copy, mark])
+            if put.append is not None and put.status.is_stored:
+                place = Place(put.append.queue_offset, put.append.physical_offset)
+                fate = Fate.MOVED  # the copy is looked after instead of it
+                self._marked(marked, current)
+        finally:
+            self._halves.release(current, fate, place)
+        return self._resumed(put.status, request)
+
+    def _resumed(self, status: PutMessageStatus, request: RemotingCommand) -> RemotingCommand:
+        if status.is_stored:
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR, f"the half message cannot be put back: {status.name}"
+        )
+
+    async def _claimed(self, half: Record) -> Record | None:
+        try:
+            return await self._halves.claim(half)
+        except StoreError as error:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"nobody can say now whether half message {half.queue_offset} was settled: {error}",
+            ) from None
 
     def _half_message(self, physical_offset: int, queue_offset: int, group: str) -> Record:
         """
@@ -145,32 +173,50 @@ class EndTransactionProcessor:
             )
         return record
 
-    async def _commit(self, half: Record, request: RemotingCommand) -> RemotingCommand:
+    async def _settle(
+        self, half: Record, is_commit: bool, request: RemotingCommand
+    ) -> RemotingCommand:
+        current = await self._claimed(half)
+        if current is None:
+            self.log.debug(
+                "half message {half_offset} has been ended before", half_offset=half.queue_offset
+            )
+            return request.response()
+        fate = Fate.OPEN
         try:
-            message = committed(half)
+            messages = [self._committed(current)] if is_commit else []
+            mark = op_mark(current, self._host, self._now_ms())
+            results = await self._put([*messages, mark])
+            if results[0].status.is_stored:
+                fate = Fate.ENDED
+                self._marked(results[-1], current)
+        finally:
+            self._halves.release(current, fate)
+        return self._settled(results[0].status, is_commit, request)
+
+    def _committed(self, half: Record) -> Message:
+        try:
+            return committed(half)
         except CorruptRecord as error:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR, f"the half message cannot be committed: {error}"
             ) from None
-        status = (await self._front.put_message(message)).status
+
+    def _settled(
+        self, status: PutMessageStatus, is_commit: bool, request: RemotingCommand
+    ) -> RemotingCommand:
         if status.is_stored:
-            self._marked(await self._mark_done(half), half)
             return request.response()
         code = ResponseCode.SYSTEM_ERROR
-        if status in _ILLEGAL:
+        if is_commit and status in _ILLEGAL:
             code = ResponseCode.MESSAGE_ILLEGAL
-        elif status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
+        elif is_commit and status is PutMessageStatus.SERVICE_NOT_AVAILABLE:
             code = ResponseCode.SERVICE_NOT_AVAILABLE
-        return request.response(code, f"the commit is not stored: {status.name}")
+        what = "commit" if is_commit else "rollback"
+        return request.response(code, f"the {what} is not stored: {status.name}")
 
-    def _mark_done(self, half: Record) -> "Deferred[PutMessageResult]":
-        """The op message that says that a half message is settled."""
-        mark: Deferred[PutMessageResult] = self._front.put_message(
-            op_mark(half, self._host, self._now_ms())
-        )
-        return mark
-
-    def _marked(self, result: PutMessageResult, half: Record) -> bool:
+    def _marked(self, result: PutMessageResult, half: Record) -> None:
+        """The op message says that a half message is settled: without it, the log does not know."""
         if not result.status.is_stored:
             self.log.error(
                 "half message {half_offset} is dealt with, but its op message is not stored "
@@ -178,13 +224,3 @@ class EndTransactionProcessor:
                 half_offset=half.queue_offset,
                 status=result.status.name,
             )
-        return result.status.is_stored
-
-    def _rolled_back(
-        self, result: PutMessageResult, request: RemotingCommand, half: Record
-    ) -> RemotingCommand:
-        if self._marked(result, half):
-            return request.response()
-        return request.response(
-            ResponseCode.SYSTEM_ERROR, f"the rollback is not stored: {result.status.name}"
-        )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
+from rmq_ha.broker.transactions.fates import Fate, Place
 from rmq_ha.broker.transactions.ledger import Ledger
 from rmq_ha.broker.transactions.messages import GROUP, discarded, op_mark, put_back, read_mark
 from rmq_ha.broker.transactions.parts import CheckParts
@@ -23,7 +24,7 @@ from rmq_ha.broker.transactions.verdict import (
     number_of,
 )
 from rmq_ha.errors import CorruptRecord
-from rmq_ha.model.message import GetMessageResult, Message
+from rmq_ha.model.message import GetMessageResult, Message, PutMessageResult
 from rmq_ha.model.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     PGROUP,
@@ -50,11 +51,13 @@ class _Step(NamedTuple):
 
     :ivar message: goes into the log in its place; None for one that cannot.
     :ivar asked: producer group to ask about the message; None: nobody.
+    :ivar is_ended: its producer ended it, but the op message that says so was not stored.
     """
 
     half: Record
     message: Message | None
     asked: str | None = None
+    is_ended: bool = False
 
 
 class _Outcome(Enum):
@@ -178,6 +181,9 @@ class _Pass:
             self._head = half.queue_offset
             if self._ledger.is_settled(self._head):
                 continue
+            if self._parts.fates.is_claimed(half):
+                self._head_stored_ms = half.store_timestamp
+                return _Outcome.OVER
             properties = half.properties
             origin = number_of(properties.get(TRAN_PREPARED_QUEUE_OFFSET))
             if origin < 0 or not self._ledger.take_ended(origin):
@@ -272,6 +278,8 @@ class _Pass:
 
     def _step_for(self, half: Record, properties: dict[str, str], origin: int) -> _Step | None:
         """What its verdict asks for; None: it is too early for this one."""
+        if self._parts.fates.of(self._queue_id, half.queue_offset) is Fate.ENDED:
+            return _Step(half, None, is_ended=True)
         now_ms, began_ms = self._parts.now_ms(), self._began_ms
         verdict = judge(
             properties, half.born_timestamp, half.store_timestamp, began_ms, now_ms, self._limits
@@ -312,15 +320,22 @@ class _Pass:
         :returns: false when something is not stored; the head is then there.
         """
         parts = self._parts
-        replaced = [step for step in steps if step.message is not None]
         messages = [step.message for step in steps if step.message is not None]
         now_ms = parts.now_ms()
-        marks = [op_mark(step.half, parts.host, now_ms, is_moved=True) for step in steps]
-        for message in messages:
+        marks = [
+            op_mark(step.half, parts.host, now_ms, is_moved=not step.is_ended) for step in steps
+        ]
+        for message in [*messages, *marks]:
             message.wait_store_ok = True
-        for mark in marks:
-            mark.wait_store_ok = True
-        results = await parts.put([*messages, *marks])
+        for step in steps:
+            parts.fates.claim(step.half)
+        try:
+            results = await parts.put([*messages, *marks])
+            self._note(steps, results)
+        finally:
+            for step in steps:
+                parts.fates.release(step.half)
+        replaced = [step for step in steps if step.message is not None]
         for step, (status, append) in zip(replaced, results, strict=False):
             if append is None or not status.is_stored:
                 self._refused(step.half, status)
@@ -336,6 +351,18 @@ class _Pass:
                 status=unmarked[0].status.name,
             )
         return not unmarked
+
+    def _note(self, steps: list[_Step], results: list[PutMessageResult]) -> None:
+        """An END that comes for one of these is for its copy from now on."""
+        fates, places = self._parts.fates, iter(results)
+        for half, message, *_ in steps:
+            if message is not None:
+                status, append = next(places)
+                if append is None or not status.is_stored:
+                    return  # nothing behind it is stored either
+                if message.topic == HALF_TOPIC:
+                    fates.note_copy(half, Place(append.queue_offset, append.physical_offset))
+            fates.note(self._queue_id, half.queue_offset, Fate.MOVED)
 
     def _refused(self, half: Record, status: PutMessageStatus) -> None:
         self._head = half.queue_offset

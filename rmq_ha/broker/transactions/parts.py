@@ -7,6 +7,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.transactions.fates import Fates
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import Address, AppendResult, GetMessageResult, Message, PutMessageResult
 
@@ -54,6 +55,7 @@ class CheckParts:
     :ivar is_dispatched: brings the queues up to the end of the log; whether they are.
     :ivar is_wanted: false: end the round soon.
     :ivar host: this broker's address for clients.
+    :ivar fates: of half messages; whoever settles one claims it.
     :ivar make_discard_topic: makes sure that there is one.
     """
 
@@ -67,4 +69,5 @@ class CheckParts:
     is_dispatched: Callable[[], bool]
     is_wanted: Callable[[], bool]
     host: Address
+    fates: Fates
     make_discard_topic: Callable[[], object]

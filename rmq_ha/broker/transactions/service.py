@@ -14,6 +14,8 @@ from twisted.python.failure import Failure
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.broker.transactions.check import check_queue
+from rmq_ha.broker.transactions.fates import Fates
+from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.broker.transactions.parts import Asker, CheckParts
 from rmq_ha.broker.transactions.verdict import CheckLimits
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -35,6 +37,8 @@ class TransactionalMessageCheckService:
 
     :param front: where messages are put: the store, or the plugins around it.
     :ivar rounds: how many have ended.
+    :ivar halves: finds what an END is about.
+    :ivar put: stores messages in order; none behind one that is refused.
     """
 
     log = Logger()
@@ -59,9 +63,14 @@ class TransactionalMessageCheckService:
         self._is_started = False
         self._running: Deferred[None] | None = None
         self.rounds = 0
+        self._fates = Fates()
+        self.halves = HalfMessages(
+            self._fates, store, store.record_at, self._pause, self._is_dispatched
+        )
+        self.put = self._put_together if front is store else self._put_in_order
         self._parts = CheckParts(
             store=store,
-            put=self._put_together if front is store else self._put_in_order,
+            put=self.put,
             is_storable=self._is_storable,
             asker=asker,
             offsets=offsets,
@@ -70,6 +79,7 @@ class TransactionalMessageCheckService:
             is_dispatched=self._is_dispatched,
             is_wanted=lambda: self._is_started,
             host=configuration.store_host,
+            fates=self._fates,
             make_discard_topic=self._make_discard_topic,
         )
 
@@ -77,6 +87,7 @@ class TransactionalMessageCheckService:
         """Have the first round one interval from now."""
         if not self._is_started:
             self._is_started = True
+            self._fates.begin(self._store.log.max_offset)
             self._arm()
 
     def stop(self) -> "Deferred[None]":
