@@ -151,8 +151,9 @@ class Host:
     """
     What a whole broker, name server or client stands on.
 
-    :ivar clock: durations and `callLater`; seconds.
-    :ivar now_ms: for timestamps that are stored or sent; ms since the epoch.
+    :ivar clock: durations and `callLater`; seconds that nobody sets.
+    :ivar now_ms: for timestamps that are stored, sent or shown; ms since the epoch. Somebody may
+        set them forward or back at any time, so no difference of two of them is a duration.
     :ivar random: jitter, ids, choices.
     :ivar memory_bytes: of the machine; a part of it counts as page cache.
     :ivar processors: of the machine, for operators.
@@ -166,3 +167,7 @@ class Host:
     random: Random
     memory_bytes: int = 8 << 30
     processors: int = 1
+
+    def steady_ms(self) -> int:
+        """Of `clock`, for durations; means nothing to anybody else."""
+        return int(self.clock.seconds() * 1000)

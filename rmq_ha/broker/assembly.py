@@ -60,7 +60,7 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
         ConsumerProcessor(
             store=store, consumers=broker.consumers, consumer_offsets=broker.consumer_offsets
         ),
-        LockProcessor(queue_locks=broker.queue_locks, now_ms=host.now_ms),
+        LockProcessor(queue_locks=broker.queue_locks, steady_ms=host.steady_ms),
         *_table_processors(broker),
         *_client_processors(broker),
     ]

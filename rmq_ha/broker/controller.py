@@ -268,6 +268,7 @@ class BrokerController:
             filters=self.consumer_filters,
             config=configuration.broker,
             now_ms=self.host.now_ms,
+            steady_ms=self.host.steady_ms,
         )
         sends = SendMessageProcessor(
             configuration,
@@ -395,7 +396,7 @@ class BrokerController:
 
     def _expire(self) -> None:
         self.heartbeats.close_expired()
-        self.queue_locks.expire(self.host.now_ms())
+        self.queue_locks.expire(self.host.steady_ms())
 
     def _persist_filters(self) -> "Deferred[bool]":
         self.consumer_filters.clean()

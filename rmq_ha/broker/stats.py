@@ -140,9 +140,13 @@ class BrokerStats:
 
     # ------------------------------------------------------------ counting
 
+    def steady_ms(self) -> int:
+        """What durations that are told to these statistics are counted with."""
+        return int(self._seconds() * 1000)
+
     def put_took(self, elapsed_ms: int, count: int = 1) -> None:
         """How long a put took until its client was answered, flush and replica included."""
-        self._latencies.add(elapsed_ms, count, self._now_ms())
+        self._latencies.add(elapsed_ms, count, self.steady_ms())
 
     def put(self, topic: str, queue_id: int, count: int, size: int, times: int = 1) -> None:
         """
@@ -209,14 +213,14 @@ class BrokerStats:
         A pull found messages: `got`, and how far behind it is.
 
         :param records: at least one.
-        :param began_ms: when the reading began.
+        :param began_ms: the `steady_ms` at which the reading began.
         """
-        now_ms = self._now_ms()
-        self.got(topic, queue_id, group, len(records), sum(map(len, records)), now_ms - began_ms)
+        took_ms = self.steady_ms() - began_ms
+        self.got(topic, queue_id, group, len(records), sum(map(len, records)), took_ms)
         stored_ms = store_timestamp_of(records[-1])
         if stored_ms:
             behind = self._log_end() - _PHYSICAL_OFFSET.unpack_from(records[-1])[0]
-            self.fell_behind(topic, queue_id, group, behind, now_ms - stored_ms)
+            self.fell_behind(topic, queue_id, group, behind, self._now_ms() - stored_ms)
 
     def fell_behind(self, topic: str, queue_id: int, group: str, size: int, behind_ms: int) -> None:
         """
@@ -314,7 +318,7 @@ class BrokerStats:
     def runtime_info(self) -> dict[str, str]:
         """The part of GET_BROKER_RUNTIME_INFO that these numbers feed."""
         latencies = self._latencies
-        latencies.turn_over(self._now_ms())
+        latencies.turn_over(self.steady_ms())
         return {
             "getMessageEntireTimeMax": str(self._max_get_ms),
             "putMessageEntireTimeMax": str(latencies.max_ms),

@@ -43,7 +43,7 @@ class ConsumeConcurrently:
         self._parts = parts
         self._config = parts.config
         self._clock = parts.instance.host.clock
-        self._now_ms = parts.instance.host.now_ms
+        self._steady_ms = parts.instance.host.steady_ms
         self._caller = Caller(parts, SUCCESS, LATER)
         self._waiting: deque[tuple[ProcessQueue, MessageQueue, list[MessageExt]]] = deque()
         self._again: set[IDelayedCall] = set()
@@ -93,7 +93,7 @@ class ConsumeConcurrently:
 
     def clean_expired(self) -> None:
         """Give back what the listener has had for too long, and cancel it."""
-        expired = self._now_ms() - self._config.consume_timeout * 60_000
+        expired = self._steady_ms() - self._config.consume_timeout * 60_000
         for call in list(self._caller.running):
             if call.started_ms < expired and call.running is not None:
                 self.log.warn(
@@ -130,7 +130,7 @@ class ConsumeConcurrently:
                     continue
                 left -= 1
                 context = ConsumeConcurrentlyContext(queue)
-                call = ListenerCall(process_queue, queue, messages, context, self._now_ms())
+                call = ListenerCall(process_queue, queue, messages, context, self._steady_ms())
                 self._caller.call(call, self._answered)
         finally:
             self._working = False

@@ -68,7 +68,7 @@ class ConsumeOrderly:
         self._config = parts.config
         self._calls = calls
         self._clock = parts.instance.host.clock
-        self._now_ms = parts.instance.host.now_ms
+        self._steady_ms = parts.instance.host.steady_ms
         self._caller = Caller(parts, SUCCESS, SUSPEND)
         self._lanes: dict[ProcessQueue, _Lane] = {}
         self._ready: deque[_Lane] = deque()
@@ -193,7 +193,7 @@ class ConsumeOrderly:
             self._out(lane)
             return
         if self._config.is_clustering and (
-            not process_queue.locked or process_queue.is_lock_expired(self._now_ms())
+            not process_queue.locked or process_queue.is_lock_expired(self._steady_ms())
         ):
             self._rest(lane, LOCK_AGAIN_SECONDS, self._lock_again)
             return
@@ -202,7 +202,7 @@ class ConsumeOrderly:
             self._out(lane)
             return
         context = ConsumeOrderlyContext(lane.queue)
-        call = ListenerCall(process_queue, lane.queue, messages, context, self._now_ms())
+        call = ListenerCall(process_queue, lane.queue, messages, context, self._steady_ms())
         self._caller.call(call, lambda call, status: self._answered(lane, call, status))
 
     def _out(self, lane: _Lane) -> None:
@@ -241,7 +241,7 @@ class ConsumeOrderly:
 
     def _note_lock(self, process_queue: ProcessQueue, queue: MessageQueue, locked: bool) -> None:
         if locked:
-            process_queue.last_lock_ms = self._now_ms()
+            process_queue.last_lock_ms = self._steady_ms()
         elif process_queue.locked:
             self.log.warn("the lock of {queue} is lost: it rests", queue=queue)
         process_queue.locked = locked

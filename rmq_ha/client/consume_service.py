@@ -81,7 +81,7 @@ class ListenerCall:
     """
     One call of the listener.
 
-    :ivar started_ms: when, ms.
+    :ivar started_ms: when, ms of a clock that nobody sets.
     :ivar context: the listener's own.
     """
 
@@ -131,7 +131,7 @@ class Caller:
         self._parts = parts
         self._success = success
         self._later = later
-        self._now_ms = parts.instance.host.now_ms
+        self._steady_ms = parts.instance.host.steady_ms
         self._namespace = parts.instance.settings.namespace
         self._retry_topic = RETRY_PREFIX + parts.group
         self._idle: list[Deferred[None]] = []
@@ -200,7 +200,7 @@ class Caller:
         :returns: what the listener answered, exceptions as `Failure`, and how long it took, ms.
         """
         self._make_visible(message)
-        started = self._now_ms()
+        started = self._steady_ms()
         try:
             outcome = self._parts.listener([message], context)
             later = as_deferred(outcome)
@@ -208,7 +208,7 @@ class Caller:
                 outcome = await later
         except Exception:
             outcome = Failure()  # type: ignore[no-untyped-call]
-        return {"outcome": outcome, "spent": self._now_ms() - started}
+        return {"outcome": outcome, "spent": self._steady_ms() - started}
 
     def _give_up(self, done: "Deferred[None]") -> None:
         if done.called:
@@ -230,7 +230,7 @@ class Caller:
     ) -> None:
         call.running = None
         status = self._status(outcome, call)
-        now = self._now_ms()
+        now = self._steady_ms()
         topic = call.queue.topic
         if status is self._later:
             self._parts.stats.failed(topic, len(call.messages), now)

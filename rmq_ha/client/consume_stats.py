@@ -19,7 +19,11 @@ class _Sums:
 
 
 class ConsumeStats:
-    """Rates of one consumer by topic; bounded: one minute in steps of 5 s."""
+    """
+    Rates of one consumer by topic; bounded: one minute in steps of 5 s.
+
+    `now_ms` is of a clock that nobody sets.
+    """
 
     def __init__(self) -> None:
         self._topics: dict[str, deque[_Sums]] = {}

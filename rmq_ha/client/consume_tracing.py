@@ -30,12 +30,14 @@ class ConsumeTrace(NamedTuple):
     :ivar group: without namespace.
     :ivar started_ms: when, ms since the epoch.
     :ivar messages: those that want a trace.
+    :ivar began_ms: when it started, by a clock that nobody sets.
     """
 
     request_id: str
     group: str
     started_ms: int
     messages: Sequence[MessageExt]
+    began_ms: int = 0
 
 
 def before_records(trace: ConsumeTrace) -> list[TraceRecord]:
@@ -94,6 +96,7 @@ class ConsumeTracer:
         """:param instance: that the consumer lives in."""
         self._tracer = tracer
         self._now_ms = instance.host.now_ms
+        self._steady_ms = instance.host.steady_ms
         self._ids = UniqueIds(
             instance.settings.client_ip or instance.process.address,
             instance.process.pid,
@@ -107,7 +110,7 @@ class ConsumeTracer:
             return
         now = self._now_ms()
         group = unwrap(context.namespace, context.consumer_group)
-        trace = ConsumeTrace(self._ids.next(now), group, now, messages)
+        trace = ConsumeTrace(self._ids.next(now), group, now, messages, self._steady_ms())
         context.properties[_NOTE] = trace
         for record in before_records(trace):
             self._tracer.append(record)
@@ -121,7 +124,7 @@ class ConsumeTracer:
         code = _SUCCESS if context.success else _FAILED
         if context.status == "EXCEPTION":
             code = _EXCEPTION
-        took = (now - trace.started_ms) // len(context.messages)
+        took = (self._steady_ms() - trace.began_ms) // len(context.messages)
         for record in after_records(trace, now, took, code, success=context.success):
             self._tracer.append(record)
 

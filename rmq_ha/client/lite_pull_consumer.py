@@ -60,6 +60,7 @@ class LitePullConsumer:
         self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
         self._instance = instance
         self._now_ms = instance.host.now_ms
+        self._steady_ms = instance.host.steady_ms
         api = PullApi(instance, self._base.group, self._base.choice, tuple(filters))
         self._queues = LiteQueues(self._base, self.config, api, self._wanted)
         self._base.queues_to_persist = self._queues.assigned
@@ -190,7 +191,7 @@ class LitePullConsumer:
             base.must_go_on()
             self._instance.register_consumer(base.group, self._part)
             base.run()
-            self._next_commit_ms = self._now_ms() + self.config.auto_commit_interval_millis
+            self._next_commit_ms = self._steady_ms() + self.config.auto_commit_interval_millis
             await self._instance.heartbeat_now()
             base.must_go_on()
             self._instance.on_route_change(self._route_changed)
@@ -224,7 +225,7 @@ class LitePullConsumer:
             self._base.must_run()
         except MQClientError as error:
             return fail(error)
-        now = self._now_ms()
+        now = self._steady_ms()
         if self.config.auto_commit and now >= self._next_commit_ms:
             self._next_commit_ms = now + self.config.auto_commit_interval_millis
             self._note_positions(self._queues.assigned())

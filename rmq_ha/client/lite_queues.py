@@ -58,7 +58,7 @@ class LiteQueues:
     ) -> None:
         host = base.instance.host
         self.clock: IReactorTime = host.clock
-        self.now_ms = host.now_ms
+        self.steady_ms = host.steady_ms
         self.pull_api = pull_api
         self.error_seconds = base.instance.settings.pull_time_delay_mills_when_exception / 1000
         self._base = base
@@ -88,7 +88,7 @@ class LiteQueues:
         """
         if queue in self._table or self._stopped:
             return
-        lite = self._table[queue] = _Lite(ProcessQueue(self.now_ms()))
+        lite = self._table[queue] = _Lite(ProcessQueue(self.steady_ms()))
         if offset is None:
             self._begin(queue, lite)
         else:
@@ -117,7 +117,7 @@ class LiteQueues:
         lite.wanted = lite.position = offset
         if lite.loop is not None or lite.timer is not None:
             self._end(lite)
-            lite.process_queue = ProcessQueue(self.now_ms())
+            lite.process_queue = ProcessQueue(self.steady_ms())
             self._run(queue, lite, offset)
 
     def pause(self, queues: Iterable[MessageQueue], *, paused: bool) -> None:

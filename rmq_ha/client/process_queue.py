@@ -35,9 +35,9 @@ class ProcessQueue:
 
     :ivar dropped: this member lost the queue: what is still running here counts no more.
     :ivar locked: the broker promised that no other member consumes it (orderly).
-    :ivar last_pull_ms: when it was last asked for, ms.
-    :ivar last_consume_ms: when the listener last had something of it, ms.
-    :ivar last_lock_ms: when the broker last confirmed the lock, ms.
+    :ivar last_pull_ms: when it was last asked for, ms of a clock that nobody sets.
+    :ivar last_consume_ms: when the listener last had something of it, of the same clock.
+    :ivar last_lock_ms: when the broker last confirmed the lock, of the same clock.
     :ivar size: bytes of the cached bodies.
     :ivar max_offset: of the queue as of the last pull, exclusive; 0 unknown.
     """
@@ -177,8 +177,14 @@ class ProcessQueue:
         first = self._first()
         return None if first is None else self._messages[first]
 
-    def info(self, commit_offset: int, try_unlock_times: int = 0) -> dict[str, Any]:
-        """ProcessQueueInfo, as operators see it (B13)."""
+    def info(
+        self, commit_offset: int, try_unlock_times: int = 0, epoch_ms: int = 0
+    ) -> dict[str, Any]:
+        """
+        ProcessQueueInfo, as operators see it (B13).
+
+        :param epoch_ms: the time of day when the clock of our stamps began.
+        """
         first = self._first()
         taken = self._taken
         return {
@@ -188,9 +194,9 @@ class ProcessQueue:
             "cachedMsgSizeInMiB": self.size >> 20,
             "commitOffset": commit_offset,
             "droped": self.dropped,
-            "lastConsumeTimestamp": self.last_consume_ms,
-            "lastLockTimestamp": self.last_lock_ms,
-            "lastPullTimestamp": self.last_pull_ms,
+            "lastConsumeTimestamp": epoch_ms + self.last_consume_ms,
+            "lastLockTimestamp": epoch_ms + self.last_lock_ms,
+            "lastPullTimestamp": epoch_ms + self.last_pull_ms,
             "locked": self.locked,
             "transactionMsgCount": len(taken),
             "transactionMsgMaxOffset": max(taken, default=0),

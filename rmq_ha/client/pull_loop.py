@@ -35,8 +35,8 @@ class PullOwner(Protocol):
         """Durations."""
 
     @property
-    def now_ms(self) -> Callable[[], int]:
-        """ms since the epoch."""
+    def steady_ms(self) -> Callable[[], int]:
+        """ms of a clock that nobody sets."""
 
     @property
     def pull_api(self) -> PullApi:
@@ -123,7 +123,7 @@ class PullLoop:
         owner, process_queue = self._owner, self.process_queue
         if process_queue.dropped or self._halted:
             return
-        self._asked_ms = process_queue.last_pull_ms = owner.now_ms()
+        self._asked_ms = process_queue.last_pull_ms = owner.steady_ms()
         wait = owner.may_pull(self.queue, process_queue)
         if wait:
             self._later(wait)
@@ -164,11 +164,11 @@ class PullLoop:
             owner.offset_moved(self.queue, process_queue, following)
             return
         wait = 0.0
-        if following == self.offset and owner.now_ms() - self._asked_ms < NOT_HELD_MS:
+        if following == self.offset and owner.steady_ms() - self._asked_ms < NOT_HELD_MS:
             wait = owner.error_seconds if pulled.from_slave else NOT_HELD_SECONDS
         self.offset = following
         if result.msg_found_list:
-            took = owner.now_ms() - self._asked_ms
+            took = owner.steady_ms() - self._asked_ms
             owner.pulled(self.queue.topic, len(result.msg_found_list), took)
             wait = owner.found(self.queue, process_queue, result.msg_found_list)
         elif not process_queue.count:

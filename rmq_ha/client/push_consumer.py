@@ -302,10 +302,13 @@ class PushConsumer:
 
     def running_info(self, want_stack: bool) -> Mapping[str, Any]:
         """See `ConsumerPart`."""
-        now, memory = self._now_ms(), self._base.offset_store.memory
+        host, memory = self._base.instance.host, self._base.offset_store.memory
+        now = host.steady_ms()
         info: dict[str, Any] = {
             "mqTable": {
-                queue.to_key(): process_queue.info(_or_zero(memory(queue)))
+                queue.to_key(): process_queue.info(
+                    _or_zero(memory(queue)), epoch_ms=host.now_ms() - now
+                )
                 for queue, process_queue in self._queues.process_queues().items()
             },
             "properties": {

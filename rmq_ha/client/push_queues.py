@@ -61,7 +61,8 @@ class PushQueues:
     ) -> None:
         host = base.instance.host
         self.clock: IReactorTime = host.clock
-        self.now_ms = host.now_ms
+        self.steady_ms = host.steady_ms
+        self._now_ms = host.now_ms
         self.pull_api = pull_api
         self.error_seconds = base.instance.settings.pull_time_delay_mills_when_exception / 1000
         self.is_paused = False
@@ -132,7 +133,7 @@ class PushQueues:
             owned is not None
             and not owned.leaving
             and queue not in self._moved
-            and owned.process_queue.is_pull_expired(self.now_ms())
+            and owned.process_queue.is_pull_expired(self.steady_ms())
         )
 
     async def take(self, queue: MessageQueue) -> bool:
@@ -153,7 +154,7 @@ class PushQueues:
             if needs_lock and queue not in self._table:
                 await self._unlock(queue.broker_name, [queue])
             return False
-        process_queue = ProcessQueue(self.now_ms())
+        process_queue = ProcessQueue(self.steady_ms())
         process_queue.locked = needs_lock
         loop = PullLoop(self, queue, process_queue, offset)
         self._table[queue] = _Owned(process_queue, loop)
@@ -181,7 +182,7 @@ class PushQueues:
         assert self._service is not None
         self._limits[topic] = self._config.limits(len(share), orderly=self._service.is_orderly)
         self._service.owned(self.process_queues())
-        self._subscriptions.touch([topic], self.now_ms())
+        self._subscriptions.touch([topic], self._now_ms())
         self.tell()
 
     def tell(self) -> "Deferred[None]":
@@ -252,7 +253,7 @@ class PushQueues:
 
     def pulled(self, topic: str, count: int, took_ms: int) -> None:
         """See `PullOwner`."""
-        self._stats.pulled(topic, count, took_ms, self.now_ms())
+        self._stats.pulled(topic, count, took_ms, self.steady_ms())
 
     # Inside
 

@@ -102,7 +102,7 @@ class DefaultMessageStore(StoreMaintenance):
             index,
             MessageReader(config, log, queues, memory_bytes, self.is_slave, host.clock.seconds),
             flags,
-            StoreStatistics(host.now_ms()),
+            StoreStatistics(host.now_ms(), host.steady_ms()),
             memory_bytes,
         )
         self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
@@ -157,7 +157,7 @@ class DefaultMessageStore(StoreMaintenance):
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
         self._service = StoreService(self)
         self._lock: Lock | None = None
-        self._slow_until_ms = 0
+        self._slow_until = 0.0
         log.subscribe(self._service.poke)
 
     # Assembling
@@ -198,7 +198,7 @@ class DefaultMessageStore(StoreMaintenance):
 
     def is_page_cache_busy(self) -> bool:
         """The last write took too long, just now."""
-        return self._slow_until_ms > 0 and self.host.now_ms() < self._slow_until_ms
+        return self._slow_until > 0 and self.host.clock.seconds() < self._slow_until
 
     @property
     def waiting_puts(self) -> int:
@@ -268,13 +268,12 @@ class DefaultMessageStore(StoreMaintenance):
     ) -> list[AppendResult | PutMessageStatus]:
         clock = self.host.clock
         began = self._settler.began = clock.seconds()
-        now_ms = self.host.now_ms()
-        results = self.log.append_group(messages, contiguous, now_ms)
+        results = self.log.append_group(messages, contiguous, self.host.now_ms())
         ended = self._settler.ended = clock.seconds()
         took_ms = int((ended - began) * 1000)
         limit = self._configuration.os_page_cache_busy_time_out_mills
         if limit < took_ms < _BUSY_AT_MOST_MS:
-            self._slow_until_ms = now_ms + took_ms + limit
+            self._slow_until = ended + limit / 1000
         return results
 
     # Dispatching

@@ -64,9 +64,8 @@ class StoreMaintenance(StoreReads):
 
     def runtime_info(self) -> dict[str, str]:
         """The store's part of GET_BROKER_RUNTIME_INFO; every value a string."""
-        now_ms = self.host.now_ms()
         disk, log = self.host.disk, self.log
-        table = self.statistics.table(now_ms)
+        table = self.statistics.table(self.host.steady_ms())
         for path in log.directories:
             table[f"commitLogDiskRatio_{path}"] = str(disk_ratio(disk, path))
         table["commitLogDiskRatio"] = str(self.cleaner.log_ratio())

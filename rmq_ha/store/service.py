@@ -143,7 +143,8 @@ class StoreService:
             periodic.start()
 
     def _sample(self) -> None:
-        self._store.statistics.sample(self._store.host.now_ms())
+        host = self._store.host
+        self._store.statistics.sample(host.now_ms(), host.steady_ms())
 
     def clean(self) -> "Deferred[None]":
         """One round: log files first, then what pointed to them."""

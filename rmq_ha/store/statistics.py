@@ -34,8 +34,9 @@ class StoreStatistics:
     :ivar outcomes: how puts ended, and when.
     """
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, steady_ms: int = 0) -> None:
         self.boot_ms = now_ms
+        self._began_ms = steady_ms
         self.put_times = 0
         self.put_size = 0
         self.put_failed = 0
@@ -47,10 +48,16 @@ class StoreStatistics:
         self._day_ends_ms = next_midnight_ms(now_ms)
         self._yesterday = self._today = (0, 0)
 
-    def sample(self, now_ms: int) -> None:
-        """Remember the counters; call it every second."""
+    def sample(self, now_ms: int, steady_ms: int) -> None:
+        """
+        Remember the counters; call it every second.
+
+        :param now_ms: a day is one of the wall clock, all else goes by `steady_ms`.
+        """
         self._samples.append(
-            _Sample(now_ms, self.put_times, self.get_found, self.get_missed, self.get_transferred)
+            _Sample(
+                steady_ms, self.put_times, self.get_found, self.get_missed, self.get_transferred
+            )
         )
         if now_ms >= self._day_ends_ms:
             self._day_ends_ms = next_midnight_ms(now_ms)
@@ -69,7 +76,7 @@ class StoreStatistics:
             rates.append(rate)
         return " ".join(rates)
 
-    def table(self, now_ms: int) -> dict[str, str]:
+    def table(self, steady_ms: int) -> dict[str, str]:
         """The keys of the runtime info that these counters feed."""
         numbers = {
             "bootTimestamp": self.boot_ms,
@@ -85,7 +92,7 @@ class StoreStatistics:
             "msgGetTotalTodayNow": self.get_transferred,
         }
         return {
-            "runtime": duration_text(now_ms - self.boot_ms),
+            "runtime": duration_text(steady_ms - self._began_ms),
             "putTps": self._rates(1),
             "getFoundTps": self._rates(2),
             "getMissTps": self._rates(3),

@@ -37,6 +37,7 @@ class HeartbeatProcessor:
     Registers clients by their heartbeats and forgets them with their connection.
 
     :param now_ms: ms since the epoch.
+    :param steady_ms: of a clock that nobody sets.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class HeartbeatProcessor:
         filters: ConsumerFilterManager,
         config: BrokerConfig,
         now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -59,6 +61,7 @@ class HeartbeatProcessor:
         self._filters = filters
         self._config = config
         self._now_ms = now_ms
+        self._steady_ms = steady_ms
         self._channels: set[Channel] = set()
 
     def routes(self) -> dict[int, Handler]:
@@ -76,7 +79,12 @@ class HeartbeatProcessor:
             return request.response()
         _check(data)
         client = ClientChannelInfo(
-            channel, data.client_id, request.language, request.version, self._now_ms()
+            channel,
+            data.client_id,
+            request.language,
+            request.version,
+            self._now_ms(),
+            self._steady_ms(),
         )
         self._watch(channel)
         for item in data.consumers:
@@ -114,7 +122,7 @@ class HeartbeatProcessor:
 
     def close_expired(self) -> None:
         """Close the connections from which no heartbeat came for too long; every 10 s."""
-        now_ms = self._now_ms()
+        now_ms = self._steady_ms()
         expired = [*self._consumers.expired(now_ms), *self._producers.expired(now_ms)]
         for channel in dict.fromkeys(expired):
             cast(Channel, channel).close()

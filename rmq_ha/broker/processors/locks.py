@@ -23,14 +23,14 @@ class LockProcessor:
     """
     Gives queues to one client of a group at a time.
 
-    :param now_ms: ms since the epoch.
+    :param steady_ms: of a clock that nobody sets.
     """
 
     def __init__(
-        self, *, queue_locks: "RebalanceLockManager[MessageQueue]", now_ms: Callable[[], int]
+        self, *, queue_locks: "RebalanceLockManager[MessageQueue]", steady_ms: Callable[[], int]
     ) -> None:
         self._queue_locks = queue_locks
-        self._now_ms = now_ms
+        self._steady_ms = steady_ms
         self._lockers: dict[Channel, set[tuple[str, str]]] = {}
         self._connections: Counter[tuple[str, str]] = Counter()
 
@@ -45,7 +45,7 @@ class LockProcessor:
         """LOCK_BATCH_MQ: the response lists the queues that the client owns now."""
         batch = fields.body(request, LockBatch.decode)
         owned = self._queue_locks.lock_batch(
-            batch.consumer_group, batch.queues, batch.client_id, self._now_ms()
+            batch.consumer_group, batch.queues, batch.client_id, self._steady_ms()
         )
         if owned:
             self._note(channel, batch.consumer_group, batch.client_id)

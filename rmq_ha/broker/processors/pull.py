@@ -194,7 +194,7 @@ class PullMessageProcessor:
 
         :param suspend_ms: None: this pull was held already.
         """
-        began_ms = self._now_ms()
+        began_ms = self._stats.steady_ms()
         result: GetMessageResult | None = self._store.get_message(
             pull.group.group_name,
             pull.topic,

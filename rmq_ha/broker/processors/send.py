@@ -135,11 +135,11 @@ class SendMessageProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> RemotingCommand | Deferred[RemotingCommand | None]:
         """Any send: checked in RocketMQ's order, stored, answered when the store has decided."""
-        began_ms = self._now_ms()
+        began_ms = self._stats.steady_ms()
         try:
             header = decode_send_header(request)
             self._overload.check()
-            topic = self._checks.check(header, began_ms)
+            topic = self._checks.check(header, self._now_ms())
             body = request.body or b""
             put: Deferred[PutMessageResult]
             if header.batch:
@@ -169,7 +169,7 @@ class SendMessageProcessor:
         if append is None or not status.is_stored:
             response = self._answers.refused(request, status)
         else:
-            self._stats.put_took(self._now_ms() - began_ms, append.message_count)
+            self._stats.put_took(self._stats.steady_ms() - began_ms, append.message_count)
             self._stats.put(*place, append.message_count, append.size)
             response = self._answers.stored(request, status, append, header.queue_id)
         self._hooks.after(context, response)

@@ -103,10 +103,10 @@ class SendRuns:
         general: GeneralWay,
     ) -> None:
         """Append and answer consecutive sends of one chunk as one; unusual ones go their way."""
-        run = _Run(channel, self._now_ms())
+        run = _Run(channel, self._stats.steady_ms())
         cluster = self._broker.broker_cluster_name
         born_host, store_host = channel.remote, self._store_host
-        accepting = self._is_accepting(run.began_ms)
+        accepting = self._is_accepting(self._now_ms())
         topic, queues = None, 0
         for header_bytes, body in frames:
             try:
@@ -222,7 +222,7 @@ class SendRuns:
                 channel.send(self._answers.refused(RemotingCommand(0, opaque=opaque), status))
         self._flush_answers(channel, answers)
         if puts:
-            self._stats.put_run(puts, self._now_ms() - began_ms)
+            self._stats.put_run(puts, self._stats.steady_ms() - began_ms)
 
     @staticmethod
     def _flush_answers(channel: Channel, answers: list[bytes]) -> None:

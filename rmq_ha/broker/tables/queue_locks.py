@@ -28,7 +28,7 @@ class RebalanceLockManager(Generic[Queue]):
 
     A client takes its locks for lost itself 30 s after it renewed them last, and handles no further
     message then. So once its connection is gone, that is how long others have to wait, whether it
-    died or is only cut off.
+    died or is only cut off. `now_ms` is of a clock that nobody sets.
 
     :param max_live_ms: a lock that was not renewed for this long may be taken by another client.
     :param orphan_live_ms: the same, when the connection of its client is gone.

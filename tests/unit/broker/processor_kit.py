@@ -309,6 +309,7 @@ class Kit:
             filters=self.filters,
             config=self.broker,
             now_ms=self.now_ms,
+            steady_ms=self.steady_ms,
             **tables,
         )
         self.processors: list[Any] = [
@@ -339,7 +340,7 @@ class Kit:
             ConsumerProcessor(
                 store=self.store, consumers=self.consumers, consumer_offsets=self.offsets
             ),
-            LockProcessor(queue_locks=RebalanceLockManager(), now_ms=self.now_ms),
+            LockProcessor(queue_locks=RebalanceLockManager(), steady_ms=self.steady_ms),
             AdminOffsetsProcessor(
                 store=self.store, consumer_offsets=self.offsets, delay_offsets=lambda: {1: 3, 3: 4}
             ),
@@ -382,6 +383,9 @@ class Kit:
             for code, handler in processor.routes().items():
                 assert code not in self.routes
                 self.routes[code] = handler
+
+    def steady_ms(self) -> int:
+        return int(self.clock.seconds() * 1000)
 
     def now_ms(self) -> int:
         return START_MS + int(self.clock.seconds() * 1000)

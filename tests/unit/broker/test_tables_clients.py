@@ -10,7 +10,7 @@ class FakeChannel:
 
 
 def client(channel: FakeChannel, client_id: str = "c1", at: int = 0) -> ClientChannelInfo:
-    return ClientChannelInfo(channel, client_id, "JAVA", 407, at)
+    return ClientChannelInfo(channel, client_id, "JAVA", 407, seen_ms=at)
 
 
 def register(

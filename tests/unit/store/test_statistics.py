@@ -17,28 +17,28 @@ START_MS = int(datetime(2026, 3, 3, 12).timestamp() * 1000)
 def test_rates_have_no_number_for_windows_longer_than_the_run() -> None:
     """As Java prints them: `"1.9 0.64 "`, and zeros for the total."""
     statistics = StoreStatistics(START_MS)
-    assert statistics.table(START_MS)["putTps"] == "  "
+    assert statistics.table(0)["putTps"] == "  "
     for second in range(61):
-        statistics.sample(START_MS + second * 1000)
+        statistics.sample(START_MS + second * 1000, second * 1000)
         statistics.put_times += 5
         statistics.get_missed += 1
         if second == 10:
-            table = statistics.table(START_MS)
+            table = statistics.table(0)
             assert table["putTps"] == "5.0  "
             assert table["getTotalTps"] == "1.0 0.0 0.0"
-    table = statistics.table(START_MS)
+    table = statistics.table(0)
     assert table["putTps"] == "5.0 5.0 "
     assert table["getMissTps"] == "1.0 1.0 "
     assert table["getFoundTps"] == "0.0 0.0 "
-    statistics.sample(START_MS + 71_000)
-    assert float(statistics.table(START_MS)["putTps"].split()[0]) == pytest.approx(50 / 20)
+    statistics.sample(START_MS + 71_000, 71_000)
+    assert float(statistics.table(0)["putTps"].split()[0]) == pytest.approx(50 / 20)
 
 
 def test_totals() -> None:
     statistics = StoreStatistics(START_MS)
     statistics.put_times, statistics.put_size, statistics.put_failed = 20, 6330, 2
     statistics.get_transferred = 15
-    table = statistics.table(START_MS + 34_999)
+    table = statistics.table(34_999)
     assert table["bootTimestamp"] == str(START_MS)
     assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 34 seconds ]"
     assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "20"
@@ -46,7 +46,7 @@ def test_totals() -> None:
     assert table["putMessageAverageSize"] == "316.5"
     assert table["putMessageFailedTimes"] == "2"
     assert table["msgGetTotalTodayNow"] == "15"
-    assert StoreStatistics(START_MS).table(START_MS)["putMessageAverageSize"] == "0.0"
+    assert StoreStatistics(START_MS).table(0)["putMessageAverageSize"] == "0.0"
 
 
 def test_mornings() -> None:
@@ -54,17 +54,17 @@ def test_mornings() -> None:
     statistics = StoreStatistics(START_MS)
 
     def mornings() -> list[str]:
-        table = statistics.table(START_MS)
+        table = statistics.table(0)
         return [table[f"msgPutTotal{day}"] for day in ("YesterdayMorning", "TodayMorning")]
 
     statistics.put_times = 10
-    statistics.sample(START_MS)
+    statistics.sample(START_MS, 0)
     assert mornings() == ["0", "0"]
-    statistics.sample(START_MS + 86_400_000)
+    statistics.sample(START_MS + 86_400_000, 86_400_000)
     statistics.put_times = 15
-    statistics.sample(START_MS + 86_401_000)
+    statistics.sample(START_MS + 86_401_000, 86_401_000)
     assert mornings() == ["0", "10"]
-    statistics.sample(START_MS + 2 * 86_400_000)
+    statistics.sample(START_MS + 2 * 86_400_000, 2 * 86_400_000)
     assert mornings() == ["10", "15"]
 
 
