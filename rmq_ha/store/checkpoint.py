@@ -29,6 +29,10 @@ class Checkpoint:
         """All three."""
         return CheckpointTimes(self.physic, self.logics, self.index)
 
+    def set(self, times: CheckpointTimes) -> None:
+        """Replace all three, in memory."""
+        self.physic, self.logics, self.index = times
+
     def load(self) -> None:
         """
         Open the file, a new one with three zeros if it is missing.
@@ -36,8 +40,7 @@ class Checkpoint:
         :raises StoreError: the file has another size.
         """
         self._file = self._disk.open(self._path, CHECKPOINT_SIZE)
-        times = CheckpointTimes.decode(self._file.pread(24, 0))
-        self.physic, self.logics, self.index = times
+        self.set(CheckpointTimes.decode(self._file.pread(24, 0)))
 
     def write(self, times: CheckpointTimes) -> None:
         """

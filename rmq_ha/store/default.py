@@ -44,6 +44,7 @@ from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
 from rmq_ha.store.settle import Done, PutSettler
 from rmq_ha.store.statistics import StoreStatistics
+from rmq_ha.store.tailcut import TailCut
 
 DEFAULT_MEMORY = 8 << 30
 _BUSY_AT_MOST_MS = 10_000_000
@@ -158,6 +159,7 @@ class DefaultMessageStore(StoreMaintenance):
         self._service = StoreService(self)
         self._lock: Lock | None = None
         self._slow_until = 0.0
+        self._tail_cut = TailCut(self, self.parts) if isinstance(self.parts, ClassicParts) else None
         log.subscribe(self._service.poke)
 
     # Assembling
@@ -332,7 +334,9 @@ class DefaultMessageStore(StoreMaintenance):
         self.parts.recover(last_exit_ok)
         self.renumber()
         self.schedule.load()
-        disk.open(f"{self.root}/abort", 0).close()
+        abort = disk.open(f"{self.root}/abort", 0)
+        abort.sync()  # before anything is written that a clean stop would have finished
+        abort.close()
 
     def sure_until_ms(self) -> int:
         """After a crash: what was stored up to then is on the disk, in log, queues and index."""

@@ -59,6 +59,7 @@ class CommitLogFlusher:
         self._waiters: deque[tuple[int, float, Deferred[PutMessageStatus]]] = deque()
         self._running: Deferred[None] | None = None
         self._wanted = False
+        self._is_held = False
         self._deadline_timer: IDelayedCall | None = None
         self._flush_timer: IDelayedCall | None = None
         self._last_thorough = clock.seconds()
@@ -118,10 +119,22 @@ class CommitLogFlusher:
 
     def _want(self) -> None:
         """Flush up to the present end; while a flush runs, the next one follows it."""
-        if self._running is not None:
+        if self._running is not None or self._is_held:
             self._wanted = True
         elif not self._is_broken and self._log.max_offset > self._log.flushed_offset:
             self._flush()
+
+    async def hold(self) -> None:
+        """No flush begins until `release`; one that runs is over when this returns."""
+        self._is_held = True
+        while self._running is not None:
+            await self._running
+
+    def release(self) -> None:
+        """Flush again, what was wanted in the meantime at once."""
+        self._is_held = False
+        if self._wanted and self._running is None:
+            self._want()
 
     def _flush(self) -> bool:
         """Begin one; whether the files could be opened, else it is tried again by and by."""
@@ -225,6 +238,7 @@ class QueueFlusher:
     :param sync: flushes the queues; blocks, as `sync_index`.
     :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays. Puts
         go on: the next start builds queues and index again from where the checkpoint is.
+    :ivar index_end: end of the last index file that is complete, ms.
     """
 
     log = Logger()
@@ -244,7 +258,8 @@ class QueueFlusher:
         self._checkpoint = checkpoint
         self._sync = sync
         self._sync_index = sync_index
-        self._index_end = 0
+        self.index_end = 0
+        self._is_held = False
         self._timer: IDelayedCall | None = None
         self._running: Deferred[None] | None = None
         self._dirty = False
@@ -258,9 +273,20 @@ class QueueFlusher:
         if self._timer is None and self._running is None and not self.is_broken:
             self._arm()
 
+    async def hold(self) -> None:
+        """No round begins until `release`; one that runs is over when this returns."""
+        self._is_held = True
+        while self._running is not None:
+            await self._running
+
+    def release(self) -> None:
+        """Go on with the rounds."""
+        self._is_held = False
+        self.dispatched()
+
     def index_file_full(self, end_timestamp: int) -> None:
         """An index file is complete: with the next round it is on the disk up to this time, ms."""
-        self._index_end = max(self._index_end, end_timestamp)
+        self.index_end = max(self.index_end, end_timestamp)
 
     def _arm(self) -> None:
         delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
@@ -271,11 +297,13 @@ class QueueFlusher:
 
     def _round(self) -> None:
         self._timer = None
+        if self._is_held:
+            return
         self._last_thorough = self._clock.seconds()
         self._dirty = False
         running: Deferred[None] = Deferred()
         self._running = running
-        written = self._worker.call(self._write, self._checkpoint.times, self._index_end)
+        written = self._worker.call(self._write, self._checkpoint.times, self.index_end)
         written.addCallbacks(self._written, self._failed).addBoth(self._done, running)
 
     def _write(self, times: CheckpointTimes, index_end: int) -> int:
@@ -318,5 +346,5 @@ class QueueFlusher:
             self._timer = None
         if not self.is_broken:
             await self._worker.call(self._sync_index).addErrback(self._failed)
-            written = self._worker.call(self._write, self._checkpoint.times, self._index_end)
+            written = self._worker.call(self._write, self._checkpoint.times, self.index_end)
             await written.addCallbacks(self._written, self._failed)

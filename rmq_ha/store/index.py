@@ -202,6 +202,23 @@ class IndexService:
 
     # Cleaning and flushing
 
+    def truncate(self, physical_offset: int) -> None:
+        """
+        Forget the records at and behind a physical offset, the new end of the log.
+
+        :raises StoreError: the disk refuses.
+        """
+        while self._files and self._files[-1].header.begin_physical_offset >= physical_offset:
+            file = self._files.pop()
+            if file in self._full:
+                self._full.remove(file)
+            file.close()
+            self._remove(file.path)
+        if self._files:
+            self._files[-1].truncate(physical_offset)
+            if self._files[-1].room and self._files[-1] in self._full:
+                self._full.remove(self._files[-1])
+
     def delete_expired(self, min_physical_offset: int) -> int:
         """
         Delete files, never the newest, all of whose records the log has lost; returns how many.

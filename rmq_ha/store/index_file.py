@@ -151,6 +151,30 @@ class IndexFile:
         if number - self._forgotten >= _ITEMS_STEP or number >= self._items:
             self._let_go(number)
 
+    def truncate(self, physical_offset: int) -> None:
+        """
+        Take the items at and behind a physical offset out again, the newest first.
+
+        :raises StoreError: the disk refuses.
+        """
+        begin, end, begin_offset, end_offset, used, number = self.header
+        if end_offset < physical_offset:
+            return
+        buffer = self._opened().map()
+        while number > 1:
+            position = self._items_at + (number - 1) * ITEM_SIZE
+            key_hash, end_offset, seconds, previous = ITEM.unpack_from(buffer, position)
+            if end_offset < physical_offset:
+                end = min(end, begin + seconds * 1000 + 999)
+                break
+            number -= 1
+            SLOT.pack_into(buffer, HEADER_SIZE + key_hash % self._slots * SLOT_SIZE, previous)
+            used -= previous == 0
+        self.header = IndexHeader(begin, end, begin_offset, end_offset, used, number)
+        buffer[:HEADER_SIZE] = self.header.encode()
+        self._forgotten = min(self._forgotten, number)
+        self.is_dirty = True
+
     def _let_go(self, number: int) -> None:
         """Give pages back to the page cache, or else the whole file counts as our memory."""
         file = self._opened()

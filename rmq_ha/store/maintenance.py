@@ -5,6 +5,9 @@ Spec: remoting.md, section 7.9; store.md, section 9.3.
 
 from collections.abc import Collection
 
+from twisted.internet.defer import Deferred, fail
+
+from rmq_ha.errors import StoreError
 from rmq_ha.model.topics import OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.seams import Host
 from rmq_ha.store.clean import disk_ratio
@@ -12,19 +15,22 @@ from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.parts import Cleaner
 from rmq_ha.store.reads import StoreReads
 from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.store.setaside import TailAside
 from rmq_ha.store.statistics import readable_size
+from rmq_ha.store.tailcut import TailCut
 
 _KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
 _LMQ_PREFIX = "%LMQ%"
 
 
 class StoreMaintenance(StoreReads):
-    """Cleaning on command, and the runtime info."""
+    """Cleaning and cutting on command, and the runtime info."""
 
     host: Host
     cleaner: Cleaner
     dispatcher: Dispatcher
     schedule: ScheduleMessageService
+    _tail_cut: TailCut | None
 
     def clean_unused_topics(self, known: Collection[str]) -> int:
         """
@@ -61,6 +67,26 @@ class StoreMaintenance(StoreReads):
     def clean_expired_files(self) -> None:
         """The next rounds of the cleaner delete what is expired, whatever the hour."""
         self.cleaner.clean_manually()
+
+    def set_tail_aside(self, end: int, why: str) -> "Deferred[TailAside]":
+        """
+        A slave's log ends at `end` from now on; what lay behind it is kept, and never served.
+
+        Nothing may be appended until it is done. A crash leaves a store that starts, cut or not.
+
+        :param end: physical offset behind the last record that the master has as well.
+        :param why: for people, in the log and in the folder.
+        :returns: fires when the log may grow again; fails with StoreError, if before the cut then
+            with everything as it was.
+        """
+        if self._tail_cut is None:
+            return fail(StoreError("only the end of a classic commit log can be set aside"))
+        return self._tail_cut.set_aside(end, why)
+
+    async def tail_is_settled(self) -> None:
+        """Wait for `set_tail_aside`, if that is running."""
+        while self._tail_cut is not None and self._tail_cut.running is not None:
+            await self._tail_cut.running
 
     def runtime_info(self) -> dict[str, str]:
         """The store's part of GET_BROKER_RUNTIME_INFO; every value a string."""

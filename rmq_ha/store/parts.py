@@ -189,7 +189,11 @@ class KeepsItself(Protocol):
 
 
 class ClassicParts:
-    """What is around the built-in commit log."""
+    """
+    What is around the built-in commit log.
+
+    :ivar log: that log.
+    """
 
     logger = Logger()
     always_waits = False
@@ -198,7 +202,7 @@ class ClassicParts:
         host, configuration = store.host, store.configuration
         config = configuration.store
         self._store = store
-        self._log = log
+        self.log = log
         self.tail = LogTail(log)
         self.flusher = CommitLogFlusher(
             host.clock, host.worker, config, log, store.checkpoint, store.log_flushed
@@ -217,11 +221,11 @@ class ClassicParts:
 
     def load(self) -> None:
         """As `LogParts` says."""
-        self._log.row.load()
+        self.log.row.load()
 
     def recover(self, last_exit_ok: bool) -> None:
         """As `LogParts` says; after a crash what was not surely written is dispatched again."""
-        store, log = self._store, self._log
+        store, log = self._store, self.log
         config, queues = store.configuration.store, store.queues
         recovery = LogRecovery(log, config.check_crcon_recover)
         if last_exit_ok:
@@ -254,8 +258,8 @@ class ClassicParts:
 
     def stopped(self) -> None:
         """As `LogParts` says."""
-        self._log.drop_spare()
+        self.log.drop_spare()
 
     def close(self) -> None:
         """As `LogParts` says."""
-        self._log.row.close()
+        self.log.row.close()

@@ -73,7 +73,7 @@ class LogRecovery:
         """
         starts = self._row.starts
         for start in reversed(starts[1:]):
-            if self._begins_by(start, timestamp):
+            if 0 < self.begun_at(start) <= timestamp:
                 return start
         return starts[0] if starts else 0
 
@@ -107,16 +107,16 @@ class LogRecovery:
         data = self._row.file(start).pread(request.size, request.physical_offset - start)
         return decode_record(data).properties_string.endswith("\0")
 
-    def _begins_by(self, start: int, timestamp: int) -> bool:
-        """The file begins with a good record that was stored by then; a torn one may lie."""
+    def begun_at(self, start: int) -> int:
+        """When the first record of a file was stored, ms; 0 if that is no good one, and may lie."""
         needed = READ_SIZE
         while needed:
             data = self._row.file(start).pread(needed, 0)
             found = scan(data, start, self._log.delay_levels, 1, True)
             if found.requests:
-                return 0 < found.requests[0].store_timestamp <= timestamp
+                return found.requests[0].store_timestamp
             needed = found.needed if len(data) < found.needed <= self._row.file_size else 0
-        return False
+        return 0
 
     def _read_from(
         self,

@@ -98,11 +98,15 @@ class ScheduleMessageService:
 
     def load(self) -> None:
         """
-        Read delayOffset.json; offsets outside their queue become its nearest end.
+        Read delayOffset.json, and `correct` it.
 
         :raises StoreError: neither the file nor its backup can be read.
         """
         self._offsets.load()
+        self.correct()
+
+    def correct(self) -> None:
+        """Offsets outside their queue become its nearest end."""
         for level in range(1, len(self._levels_ms) + 1):
             if level in self.offset_table:
                 self.offset_table[level] = self._corrected(level, self.offset_table[level])

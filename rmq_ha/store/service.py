@@ -178,6 +178,7 @@ class StoreService:
         await store.schedule.stop()
         if store.replication is not None and self._has_replication:
             await maybeDeferred(store.replication.stop)
+        await store.tail_is_settled()
         was_running, self._is_running = self._is_running, False
         if self._turn is not None:
             self._turn.cancel()

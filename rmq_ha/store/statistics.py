@@ -31,6 +31,7 @@ class StoreStatistics:
     :ivar put_failed: messages that were refused.
     :ivar get_found: pulls that found something; `get_missed` the others.
     :ivar get_transferred: messages that pulls found.
+    :ivar set_aside_bytes: that a diverged log had to give up; `set_aside_messages` whole ones.
     :ivar outcomes: how puts ended, and when.
     """
 
@@ -43,6 +44,8 @@ class StoreStatistics:
         self.get_found = 0
         self.get_missed = 0
         self.get_transferred = 0
+        self.set_aside_bytes = 0
+        self.set_aside_messages = 0
         self.outcomes = PutOutcomes()
         self._samples: deque[_Sample] = deque(maxlen=_WINDOWS_S[-1] + 1)
         self._day_ends_ms = next_midnight_ms(now_ms)

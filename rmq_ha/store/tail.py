@@ -67,6 +67,11 @@ class LogTail:
         self._told_at = -1
         self.unreadable_at: int | None = None
 
+    def forget(self) -> None:
+        """The log was cut: what stood in it is not waited for."""
+        self._needed_end = 0
+        self._told_at = -1
+
     def next_slice(self, position: int, waits: bool) -> Slice | None:
         """As `Tail` says."""
         requests = self._pending_slice(position)

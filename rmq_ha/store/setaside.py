@@ -1,0 +1,112 @@
+"""What a log has to give up is kept in a folder of its own, where nobody serves it.
+
+Spec: store.md, sections 3.5 and 5.6 (how a log is cut).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.seams import Disk
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.mapped_files import file_name
+from rmq_ha.store.search import whole_records
+from rmq_ha.wire import fastjson
+
+FOLDER = "setaside"
+_CHUNK = 1 << 20
+
+
+class TailAside(NamedTuple):
+    """
+    A stretch of the log that was set aside.
+
+    :ivar folder: where its bytes are.
+    :ivar start: physical offset of its first byte; the log ends there now.
+    :ivar end: physical offset behind its last byte.
+    :ivar messages: whole ones in it.
+    """
+
+    folder: str
+    start: int
+    end: int
+    messages: int
+
+
+class Keeper:
+    """
+    Copies stretches of a log aside. Blocks: for the worker, or for a start.
+
+    A file `about.json` says what it is: `from`, `to`, `messages` (whole ones), `topics` (messages
+    of each), `why`, `time` (ms). It is written last: a folder without it is not complete.
+
+    :param root: the store's root directory.
+    """
+
+    def __init__(self, disk: Disk, root: str, log: CommitLog) -> None:
+        self._disk = disk
+        self._root = root
+        self._log = log
+
+    def keep(self, kind: str, start: int, end: int, why: str, now_ms: int) -> TailAside:
+        """
+        Bring what lies between two physical offsets to the disk once more.
+
+        :param kind: the first word of the folder's name.
+        :raises OSError: the disk refuses, or is full.
+        :raises StoreError: a file is missing.
+        """
+        when = datetime.fromtimestamp(now_ms / 1000).strftime("%Y%m%d%H%M%S")
+        path = folder = f"{self._root}/{FOLDER}/{kind}-{start}-{end}-{when}"
+        again = 1
+        while self._disk.exists(folder):  # an earlier attempt, in the same second
+            again += 1
+            folder = f"{path}-{again}"
+        row = self._log.row
+        topics: Counter[str] = Counter()
+        for file_start in row.starts:
+            begin, stop = max(start, file_start), min(end, file_start + row.file_size)
+            if begin < stop:
+                self._copy(file_start, begin, stop, f"{folder}/{file_name(begin)}")
+                for batch in self.records(begin, stop):
+                    topics.update(request.topic for request in batch)
+        about = {
+            "from": start,
+            "to": end,
+            "messages": topics.total(),
+            "topics": dict(sorted(topics.items())),
+            "why": why,
+            "time": now_ms,
+        }
+        self._disk.replace(f"{folder}/about.json", fastjson.pretty(about))
+        return TailAside(folder, start, end, topics.total())
+
+    def records(self, begin: int, end: int) -> Iterator[list[DispatchRequest]]:
+        """
+        The whole records in a stretch of one file, by the batch.
+
+        :raises OSError: the disk refuses.
+        """
+        row = self._log.row
+        file_start = row.start_of(begin)
+        file = row.file(file_start)
+        return whole_records(
+            lambda size, position: file.pread(size, position - file_start),
+            begin,
+            end,
+            self._log.delay_levels,
+        )
+
+    def _copy(self, file_start: int, begin: int, end: int, path: str) -> None:
+        source = self._log.row.file(file_start)
+        target = self._disk.open(path, end - begin)
+        try:
+            for position in range(begin, end, _CHUNK):
+                data = source.pread(min(_CHUNK, end - position), position - file_start)
+                if data.count(0) != len(data):  # else it reads as zero, and takes no room
+                    target.pwrite(data, position - begin)
+            target.sync()
+        finally:
+            target.close()

@@ -1,0 +1,171 @@
+"""The end of a running slave's log is taken away, with all that was built on it.
+
+Spec: store.md, sections 3.5 and 5.6.
+"""
+
+from typing import Protocol
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+
+from rmq_ha.errors import StoreError
+from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.flush import QueueFlusher
+from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.parts import ClassicParts, Surroundings
+from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.store.setaside import Keeper, TailAside
+from rmq_ha.store.statistics import StoreStatistics
+
+_HEAD = 96
+
+
+class Running(Surroundings, Protocol):
+    """What of a running store is built on its log."""
+
+    dispatcher: Dispatcher
+    queue_flusher: QueueFlusher
+    schedule: ScheduleMessageService
+    statistics: StoreStatistics
+
+    def renumber(self) -> None:
+        """Take the numbering and the first offsets of all queues from what is on the disk."""
+
+
+class TailCut:
+    """
+    Takes the end of a running slave's log away, with all that was built on it.
+
+    The order makes it safe: the bytes are on the disk a second time before anything is cut; then
+    the checkpoint is set back, so that a start after a crash looks at all of the cut; then queues
+    and index are cut, which that start would build anew; the log comes last.
+
+    :ivar running: fires when the cut that is being made is over; None without one.
+    """
+
+    log = Logger()
+
+    def __init__(self, store: Running, parts: ClassicParts) -> None:
+        self._store = store
+        self._parts = parts
+        self._log = parts.log
+        self._keeper = Keeper(store.host.disk, store.root, parts.log)
+        self.running: Deferred[None] | None = None
+
+    def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
+        """As `DefaultMessageStore.set_tail_aside` says."""
+        if self.running is not None:
+            return fail(StoreError("the end of the log is just being set aside"))
+        log = self._log
+        if not log.min_offset <= end < log.max_offset:
+            reason = f"{end} is not inside the log, from {log.min_offset} to {log.max_offset}"
+            return fail(StoreError(f"nothing can be set aside: {reason}"))
+        return Deferred.fromCoroutine(self._run(end, why))
+
+    async def _run(self, end: int, why: str) -> TailAside:
+        self.running = Deferred()
+        store = self._store
+        store.dispatcher.stop()
+        try:
+            aside = await self._cut(end, why)
+        except OSError as error:
+            raise StoreError(
+                f"cannot set aside what the log holds from {end} on: {error}; free some disk "
+                "space or repair the disk"
+            ) from error
+        finally:
+            self._parts.flusher.release()
+            store.queue_flusher.release()
+            store.dispatcher.start()
+            running, self.running = self.running, None
+            running.callback(None)
+            store.dispatcher.run()
+        store.statistics.set_aside_bytes += aside.end - aside.start
+        store.statistics.set_aside_messages += aside.messages
+        self.log.warn(
+            "what the log held from {start} to {end}, {messages} whole messages, is set aside in "
+            "{folder}: {why}",
+            why=why,
+            **aside._asdict(),
+        )
+        return aside
+
+    async def _cut(self, end: int, why: str) -> TailAside:
+        store, log, worker = self._store, self._log, self._store.host.worker
+        for start in self._touched(end):
+            log.row.file(start)  # opened here: the worker finds it open
+        aside = await worker.call(
+            self._keeper.keep, "diverged", end, log.max_offset, why, store.host.now_ms()
+        )
+        await self._parts.flusher.hold()
+        await store.queue_flusher.hold()
+        times = await worker.call(self._set_back, end)
+        store.checkpoint.set(times)
+        store.queue_flusher.index_end = min(
+            store.queue_flusher.index_end, times.index_msg_timestamp
+        )
+        store.queues.truncate(end)
+        if store.index is not None:
+            store.index.truncate(end)
+        later = self._forget(end)
+        self._renumber(end)
+        try:
+            await worker.call(self._cut_files, end, later)
+        except (OSError, StoreError) as error:
+            log.refuse_writes(f"what lies behind {end} cannot be wiped: {error}")
+            raise
+        return aside
+
+    def _touched(self, end: int) -> list[int]:
+        """The files that are cut, and one that ends just there."""
+        log, size = self._log, self._log.file_size
+        return [start for start in log.row.starts if end - size <= start < log.max_offset]
+
+    def _set_back(self, end: int) -> CheckpointTimes:
+        """
+        Have the checkpoint vouch for nothing in the files that are cut; in the worker.
+
+        Neither may it vouch, by its time alone, for what will be written there instead.
+        """
+        row = self._log.row
+        recovery = LogRecovery(self._log, True)
+        firsts = [recovery.begun_at(start) for start in row.starts if start + row.file_size >= end]
+        most = max(0, min(firsts) - 1)
+        times = CheckpointTimes(*(min(time, most) for time in self._store.checkpoint.times))
+        self._store.checkpoint.write(times)
+        return times
+
+    def _forget(self, end: int) -> list[str]:
+        """The log ends there for everybody; paths of the files behind, the last one first."""
+        log, row = self._log, self._log.row
+        later = [row.forget(start) for start in sorted(row.starts, reverse=True) if start > end]
+        log.pending.clear()
+        log.recovered(end, min(log.flushed_offset, end))
+        self._parts.tail.forget()
+        dispatcher = self._store.dispatcher
+        dispatcher.position = min(dispatcher.position, end)
+        return later
+
+    def _renumber(self, end: int) -> None:
+        store = self._store
+        store.renumber()
+        store.schedule.correct()
+        last = store.queues.last_record()
+        head = self._log.read(last[0], _HEAD) if last is not None else b""
+        self._log.last_store_timestamp = store_timestamp_of(head)
+
+    def _cut_files(self, end: int, later: list[str]) -> None:
+        """In the worker; the last file first, as a row must have no hole."""
+        for path in later:
+            self._store.host.disk.remove(path)
+        row = self._log.row
+        start = row.start_of(end)
+        if start in row.starts:
+            file = row.file(start)
+            file.zero(end - start)
+            file.sync()
+        self._store.queues.sync()
+        if self._store.index is not None:
+            self._store.index.sync()

@@ -1,0 +1,245 @@
+"""A running slave gives up the end of its log. Spec: store.md, sections 3.5 and 5.6."""
+
+import json
+from random import Random
+
+import pytest
+
+from rmq_ha.errors import StoreError
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.testing.disk import Inode, SimDisk
+
+SLAVE = {
+    "broker_role": BrokerRole.SLAVE,
+    "mapped_file_size_commit_log": 16384,
+}
+FAR = 1 << 62
+
+
+class DyingDisk(SimDisk):
+    """The machine dies before one of its operations; those that only look count as well."""
+
+    def __init__(self, source, seed=0, last=1 << 30):
+        super().__init__(Random(seed), lambda: 0)
+        self.left = last
+        self._dirs = dict(source._dirs)
+        self._files = {
+            path: Inode.of(bytes(inode.cache), 0) for path, inode in source._files.items()
+        }
+
+    def check(self):
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "this machine has crashed")
+        super().check()
+
+
+def fill(machine, store, count, message):
+    """Messages of two topics, with keys."""
+    results = []
+    for number in range(count):
+        topic, queue_id = ("TopicA", 0) if number % 3 else ("TopicB", 1)
+        item = message(b"%04d" % number * 140, topic, queue_id, KEYS=f"k{number}")
+        store.put_many([item], results.extend)
+        machine.now_ms += 2000  # so that the checkpoint vouches for files
+        machine.turn()
+    return [result.append for result in results]
+
+
+def feed(store, master, end):
+    """What the master would send, up to there."""
+    while store.log.max_offset < end:
+        at = store.log.max_offset
+        store.log.append_raw(at, master.log.read(at, min(4096, end - at)))
+
+
+def piece(log, start, end):
+    """The bytes between two offsets, over any number of files."""
+    data = b""
+    while start + len(data) < end:
+        data += log.read(start + len(data), end - start - len(data))
+    return data
+
+
+@pytest.fixture
+def pair(machine, message):
+    """A master's records, and a slave on a simulated disk that has them all and was stopped."""
+    machine.disk, root = SimDisk(Random(1), lambda: 0), machine.root
+    machine.root = f"{root}-master"
+    master = machine.open(mapped_file_size_commit_log=16384)
+    appended = fill(machine, master, 60, message)
+    machine.root = root
+    slave = machine.open(**SLAVE)
+    feed(slave, master, appended[54].next_offset)
+    machine.turn(20)
+    machine.stop(slave)
+    return master, appended
+
+
+def units(store):
+    return {
+        key: queue.units(queue.min_offset, 1000)
+        for key, queue in store.queues.items()
+        if queue.max_offset
+    }
+
+
+def expect(store, appended, count, index_is_whole=True):
+    """The first `count` messages and no others, in log, queues and index."""
+    wanted = {}
+    for number, item in enumerate(appended[:count]):
+        key = ("TopicA", 0) if number % 3 else ("TopicB", 1)
+        wanted.setdefault(key, []).append((item.physical_offset, item.size))
+        record = decode_record(store.record_at(item.physical_offset), check_crc=True)
+        assert record.body == b"%04d" % number * 140
+    found = {key: [unit[:2] for unit in rows] for key, rows in units(store).items()}
+    assert found == wanted
+    for number in range(len(appended)):
+        topic = "TopicA" if number % 3 else "TopicB"
+        offsets = store.index.query(topic, f"k{number}", 64, 0, FAR)[0]
+        right = {appended[number].physical_offset} if number < count else set()
+        assert set(offsets) == right or (not index_is_whole and not offsets)
+
+
+def set_aside(machine, store, end):
+    return machine.finish(store.set_tail_aside(end, "the master has other bytes"))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 23, 27, 28, 45, 54])
+def test_the_tail_is_cut_kept_and_never_served(machine, pair, kept):
+    """Log, queues, index, numbering and checkpoint end there; the bytes are in a folder."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    end, old_end = appended[kept].physical_offset, appended[54].next_offset
+    before = store.checkpoint.times
+    aside = set_aside(machine, store, end)
+    assert aside[1:] == (end, old_end, 55 - kept)
+    assert aside.folder.startswith(f"{machine.root}/setaside/diverged-{end}-{old_end}-")
+    about = json.loads(machine.disk.read_bytes(f"{aside.folder}/about.json"))
+    assert about["why"] == "the master has other bytes"
+    assert (about["from"], about["to"], about["messages"]) == aside[1:]
+    assert sum(about["topics"].values()) == 55 - kept
+    pieces = [name for name in machine.disk.list_dir(aside.folder) if name != "about.json"]
+    assert int(pieces[0]) == end
+    data = b"".join(machine.disk.read_bytes(f"{aside.folder}/{name}") for name in pieces)
+    assert data == piece(master.log, end, old_end)
+    assert store.statistics.set_aside_bytes == old_end - end
+    assert store.statistics.set_aside_messages == 55 - kept
+    assert store.log.max_offset == end
+    assert store.log.flushed_offset <= end
+    assert all(now <= then for now, then in zip(store.checkpoint.times, before, strict=True))
+    expect(store, appended, kept)
+    numbers = store.log.encoder.queue_offsets
+    assert sum(numbers.values()) == kept
+    feed(store, master, appended[-1].next_offset)
+    machine.turn(20)
+    expect(store, appended, 60)
+    machine.clock.advance(5)
+    machine.stop(store)
+    assert not machine.disk.exists(f"{machine.root}/abort")
+    expect(machine.open(**SLAVE), appended, 60)
+    master.close()
+
+
+def test_what_comes_instead_is_indexed_and_numbered(machine, pair, message):
+    """Other records take the place: none of the old ones shines through."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    set_aside(machine, store, appended[20].physical_offset)
+    machine.stop(store)
+    promoted = machine.open(mapped_file_size_commit_log=16384)
+    results = []
+    for number in range(30):
+        put = message(b"new", "TopicA", 0, KEYS=f"new{number}")
+        promoted.put_many([put], results.extend)
+        machine.turn()
+    assert [item.append.queue_offset for item in results] == list(range(13, 43))
+    for number in range(55):
+        topic = "TopicA" if number % 3 else "TopicB"
+        found = promoted.query(topic, f"k{number}", 64, 0, FAR).records
+        assert len(found) == (number < 20)
+    assert len(promoted.query("TopicA", "new7", 64, 0, FAR).records) == 1
+    master.close()
+
+
+def test_a_crash_at_any_operation_leaves_it_cut_or_uncut(machine, pair):
+    """The store starts, with all of its records or with those before the cut; more can come."""
+    master, appended = pair
+    source, end = machine.disk, appended[25].physical_offset
+    last, seed = appended[54].next_offset, 0
+    outcomes = set()
+    while True:
+        seed += 1
+        machine.disk = disk = DyingDisk(source, seed)
+        store = machine.open(**SLAVE)
+        feed(store, master, appended[57].next_offset)
+        machine.turn(20)
+        disk.left = seed
+        done = []
+        store.set_tail_aside(end, "test").addCallbacks(done.append, lambda failure: None)
+        machine.turn(5)
+        machine.stores.remove(store)
+        survived = bool(done)
+        disk.left = 1 << 30
+        machine.crash(store)
+        machine.disk = disk.crash(power=bool(seed % 2))
+        again = machine.open(**SLAVE)
+        records = next(
+            (n for n in range(25, 59) if again.log.max_offset <= appended[n].physical_offset), None
+        )
+        assert records is not None
+        expect(again, appended, records, index_is_whole=False)
+        outcomes.add(records)
+        feed(again, master, last)
+        machine.turn(20)
+        expect(again, appended, max(records, 55), index_is_whole=False)
+        machine.stores.remove(again)
+        machine.crash(again)
+        if survived:
+            break
+    assert {25, 58} <= outcomes
+
+    master.close()
+
+
+def test_what_cannot_be_set_aside(machine, pair):
+    """A place outside the log, two at once, a full disk: refused, and nothing is changed."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    end = appended[54].next_offset
+    for place in (end, end + 1, -1):
+        with pytest.raises(StoreError, match="not inside the log"):
+            set_aside(machine, store, place)
+    machine.worker.later = True
+    first = store.set_tail_aside(appended[30].physical_offset, "test")
+    with pytest.raises(StoreError, match="just being set aside"):
+        set_aside(machine, store, appended[30].physical_offset)
+    machine.worker.later = False
+    machine.disk.is_full = True
+    machine.worker.work()
+    with pytest.raises(StoreError, match="No space left"):
+        machine.finish(first)
+    expect(store, appended, 55)
+    machine.disk.is_full = False
+    set_aside(machine, store, appended[30].physical_offset)
+    expect(store, appended, 30)
+    master.close()
+
+
+def test_a_stop_waits_for_the_cut(machine, pair):
+    """A store that is stopped meanwhile is closed cleanly, and cut."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    machine.worker.later = True
+    aside = store.set_tail_aside(appended[30].physical_offset, "test")
+    stopped = store.stop()
+    for _ in range(20):
+        machine.worker.work()
+        machine.turn()
+    machine.worker.later = False
+    machine.finish(aside)
+    machine.finish(stopped)
+    assert not machine.disk.exists(f"{machine.root}/abort")
+    expect(machine.open(**SLAVE), appended, 30)
+    master.close()
