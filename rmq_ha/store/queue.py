@@ -273,19 +273,18 @@ class ConsumeQueue:
         """
         Find the end of the valid units in the last three files; what is behind it goes.
 
+        If these hold no message, as lost power may leave them, the files before have the end.
+
         :param last_exit_ok: False: leave nothing but zeros behind the end, however far away.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 3.4.
         """
-        self.max_physical_offset = -1
-        for start in self._starts[-3:]:
-            valid, reached = valid_part(partial(self._files.read, self._path(start)), self._size)
-            self._end = start + valid
-            if reached >= 0:
-                self.max_physical_offset = reached
-            if valid < self._size:
-                break
+        first = max(0, len(self._starts) - 3)
+        self._walk(first)
+        while self.max_physical_offset < 0 and first > 0:
+            first -= 1
+            self._walk(first)
         for start in [start for start in self._starts if start > self._end]:
             self._files.remove(self._path(start))
             self._starts.remove(start)
@@ -298,6 +297,17 @@ class ConsumeQueue:
             if not last_exit_ok or rest != bytes(len(rest)):
                 self._files.zero(self._path(start), self._end - start)
         self._settle_extension()
+
+    def _walk(self, first: int) -> None:
+        """Find the end of the valid units from a file on."""
+        self.max_physical_offset = -1
+        for start in self._starts[first:]:
+            valid, reached = valid_part(partial(self._files.read, self._path(start)), self._size)
+            self._end = start + valid
+            if reached >= 0:
+                self.max_physical_offset = reached
+            if valid < self._size:
+                break
 
     def _settle_extension(self) -> None:
         """The queue was cut, or found as it is: its extension goes on behind its last address."""

@@ -291,6 +291,20 @@ def test_recovery_looks_at_the_last_three_files() -> None:
     assert files_of(disk) == ["0", "800", "1600"]
 
 
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+def test_lost_files_do_not_take_the_ones_before_along(last_exit_ok: bool) -> None:
+    """The last three files lost their units with the power: the end is in an older one."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(5 * UNITS))
+    table.close()
+    for start in files_of(disk)[2:]:
+        disk.open(f"/store/consumequeue/T/0/{int(start):020d}", FILE).zero(0)
+    queue = reopened(disk, last_exit_ok).queue("T", 0)
+    assert (queue.max_offset, queue.max_physical_offset) == (2 * UNITS, 200 * UNITS)
+    assert queue.units(0, 1) == [(0, 100, 7)]
+
+
 @pytest.mark.parametrize("cut", [0, 1, 39, 40, 41, 79, 80, 81, 99])
 def test_truncation(cut: int) -> None:
     """Records at and behind the end of the log go, with the files that held nothing else."""
