@@ -32,6 +32,9 @@ class Registration:
     """
     Registers with all name servers: at start, in time, and when a topic comes into being.
 
+    Before `start` nobody is told anything, whatever comes into being: a broker that cannot serve
+    would take the address of the one that does out of the routes, with the end of its connection.
+
     A registration that carries one topic goes only to a name server that has all the others: one
     that missed an earlier change, or restarted, would else never hear of them, since it looks at
     no body whose data version it has already seen.
@@ -66,7 +69,7 @@ class Registration:
         self._ha_address_learned = ha_address_learned
         self._master_address_learned = master_address_learned
         self._unreachable: set[str] = set()
-        self._is_stopped = False
+        self._is_started = self._is_stopped = False
         self._soon: IDelayedCall | None = None
         self._soon_at = 0.0
         period_ms = min(max(config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
@@ -82,15 +85,16 @@ class Registration:
 
     @property
     def _targets(self) -> list[str]:
-        """Whom to tell: nobody while an election has not said what this broker is."""
-        return self.name_servers if self.identity.broker_id >= 0 else []
+        """Whom to tell: nobody while this broker does not serve, or no election said what it is."""
+        return self.name_servers if self._is_started and self.identity.broker_id >= 0 else []
 
     def start(self) -> "Deferred[None]":
         """
-        Register everywhere, and go on in time.
+        Register everywhere, and go on in time; call it when everything listens.
 
         :returns: fires when every name server answered, failed or timed out; never fails.
         """
+        self._is_started = True
         self._periodic.start()
         return Deferred.fromCoroutine(self._register_all())
 

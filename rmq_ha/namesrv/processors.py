@@ -123,14 +123,24 @@ class RouteProcessor:
         answer = None if order is None else fastjson.encode({"table": order})
         return request.response(ext=answer_ext, body=answer)
 
-    def unregister_broker(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
+    def unregister_broker(
+        self, channel: ClosingChannel, request: RemotingCommand
+    ) -> RemotingCommand:
         """104."""
         broker = _identity(request)
-        self._routes.unregister(broker)
-        self.log.info(
-            "{broker.broker_name} {broker.broker_id} at {broker.address} unregistered",
-            broker=broker,
-        )
+        if self._routes.unregister(broker, channel):
+            self.log.info(
+                "{broker.broker_name} {broker.broker_id} at {broker.address} unregistered",
+                broker=broker,
+            )
+        else:
+            self.log.warn(
+                "{peer} says good-bye for {broker.broker_name} {broker.broker_id} at "
+                "{broker.address}, which registered over another connection: it stays; are there "
+                "two brokers with one configuration?",
+                peer=channel.remote_text,
+                broker=broker,
+            )
         return request.response()
 
     def query_data_version(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:

@@ -111,19 +111,26 @@ class RouteInfoManager:
             return RegisterResult(is_first)
         return RegisterResult(is_first, live.ha_server_address, master)
 
-    def unregister(self, broker: BrokerIdentity) -> None:
+    def unregister(self, broker: BrokerIdentity, channel: BrokerChannel) -> bool:
         """
         UNREGISTER_BROKER.
 
         An id that another address took over in the meantime stays: after a role switch the old
-        master's late good-bye must not remove the new one (Java removes it).
+        master's late good-bye must not remove the new one (Java removes it). So does an address
+        that registered over another connection: whoever says good-bye for it is not it.
+
+        :returns: false when it changed nothing for that reason.
         """
+        live = self._live.get(broker.address)
+        if live is not None and live.channel is not channel:
+            return False
         self._live.pop(broker.address, None)
         self._filter_servers.pop(broker.address, None)
         data = self._brokers.get(broker.broker_name)
         if data is not None and data.addresses.get(broker.broker_id) == broker.address:
             del data.addresses[broker.broker_id]
             self._drop_if_empty(data)
+        return True
 
     def connection_lost(self, channel: BrokerChannel) -> list[str]:
         """

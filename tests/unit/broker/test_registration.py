@@ -125,6 +125,17 @@ class RegistrationTests(SynchronousTestCase):
         )
         self.assertEqual(timeout_ms, 6000)
 
+    def test_nobody_hears_of_a_broker_that_does_not_serve_yet(self) -> None:
+        """Topics that come into being, operators and the end of a start that failed."""
+        self.make()
+        self.topics.on_change(lambda _: self.registration.register_soon())
+        self.topics.create_in_send_back("%RETRY%g", 1, 6, 0)
+        self.successResultOf(self.registration.register_topic(TopicConfig("T", 1, 1)))
+        self.successResultOf(self.registration.register_all())
+        self.clock.advance(30)
+        self.successResultOf(self.registration.stop())
+        self.assertEqual(self.client.take(), [])
+
     def test_compressed(self) -> None:
         """A.6: `compressedRegister` sends a zlib stream."""
         self.make("n1:9876", compressed_register=True)
@@ -265,6 +276,8 @@ class RegistrationTests(SynchronousTestCase):
         name server that missed a change (or restarted) would never hear of the others."""
         for known, is_partial in ((0, True), (-1, False), (1, False), (None, False)):
             self.make("n1:9876")
+            self.start()
+            self.client.take()
             self.answer_versions(known)
             config = TopicConfig("T", 4, 4)
             self.topics.update(config)
@@ -276,6 +289,8 @@ class RegistrationTests(SynchronousTestCase):
     def test_register_topic_with_a_name_server_down(self) -> None:
         """The others hear of it, and the operator is answered."""
         self.make()
+        self.start()
+        self.client.take()
         self.client.answers["n1:9876"] = broken
         config = TopicConfig("T", 4, 4)
         self.topics.update(config)

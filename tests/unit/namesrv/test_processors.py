@@ -191,6 +191,14 @@ class ProcessorTests(SynchronousTestCase):
         self.assertEqual(self.ask(105, topic="T").code, 17)
         self.assertEqual(self.ask(104, **self.broker()).code, 0)
 
+    def test_a_strangers_good_bye(self) -> None:
+        """It is answered, and changes nothing."""
+        self.register("T")
+        own, self.channel = self.channel, FakeChannel()
+        self.assertEqual(self.ask(104, **self.broker()).code, 0)
+        self.assertEqual(self.ask(105, topic="T").code, 0)
+        self.channel = own
+
     def test_data_version(self) -> None:
         query = b'{"counter":1,"timestamp":1}'
         answer = self.ask(322, query, **self.broker())

@@ -126,11 +126,11 @@ class TestLeave:
         routes = Routes()
         routes.put(MASTER, topic("T"))
         routes.put(OTHER, topic("T"))
-        routes.unregister(MASTER)
+        routes.unregister(MASTER, routes.channel)
         found = routes.route("T")
         assert found is not None
         assert [queue.broker_name for queue in found.queues] == ["b"]
-        routes.unregister(OTHER)
+        routes.unregister(OTHER, routes.channel)
         assert routes.route("T") is None
         assert routes.topics() == []
         assert routes.cluster_info().encode() == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
@@ -139,7 +139,7 @@ class TestLeave:
         routes = Routes()
         routes.put(MASTER, topic("T"))
         routes.put(SLAVE)
-        routes.unregister(MASTER)
+        routes.unregister(MASTER, routes.channel)
         found = routes.route("T")
         assert found is not None
         assert found.brokers[0].addresses == {1: "s:10911"}
@@ -148,13 +148,23 @@ class TestLeave:
         routes = Routes()
         routes.put(MASTER, topic("T"))
         routes.put(SLAVE._replace(broker_id=0), topic("T"))
-        routes.unregister(MASTER)
+        routes.unregister(MASTER, routes.channel)
         found = routes.route("T")
         assert found is not None
         assert found.brokers[0].addresses == {0: "s:10911"}
 
+    def test_a_good_bye_over_another_connection_is_not_the_brokers(self) -> None:
+        """Of a second process with its configuration, which never served."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        assert not routes.unregister(MASTER, FakeChannel())
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "m:10911"}
+        assert routes.unregister(MASTER, routes.channel)
+
     def test_unregister_nobody(self) -> None:
-        Routes().unregister(MASTER)
+        assert Routes().unregister(MASTER, FakeChannel())
 
     def test_connection_lost(self) -> None:
         routes = Routes()
