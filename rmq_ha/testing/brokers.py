@@ -1,6 +1,6 @@
 """Whole brokers and a name server on simulated machines, and clients that talk to them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -117,7 +117,7 @@ class RemoteProducer:
     """
     Sends messages over remoting and notes every response.
 
-    :param target: the master.
+    :param target: tells who the master is at the moment.
     :param pause: seconds between sends, on average.
     """
 
@@ -126,7 +126,7 @@ class RemoteProducer:
         name: str,
         host: SimHost,
         random: Random,
-        target: StoreNode,
+        target: Callable[[], StoreNode],
         audience: Audience,
         pause: float,
     ) -> None:
@@ -162,13 +162,13 @@ class RemoteProducer:
             self._send()
 
     def _send(self) -> None:
-        random = self._random
+        random, node = self._random, self._target()
         self._count += 1
         attempt = Attempt(
             f"{self._name}-{self._count:06d}",
             random.choice(TOPICS),
             random.randrange(QUEUES),
-            self._target.boots,
+            node.life,
             self._host.clock.seconds(),
         )
         self.attempts[attempt.unique_id] = attempt
@@ -179,11 +179,11 @@ class RemoteProducer:
         request = send_request(
             GROUP, attempt.topic, attempt.queue_id, body, properties, self._host.now_ms()
         )
-        address = f"{self._target.host.ip}:{LISTEN_PORT}"
+        address = f"{node.host.ip}:{LISTEN_PORT}"
         asked = self._client.invoke(address, request, SEND_TIMEOUT_MS)
-        asked.addCallbacks(self._answered, self._no_answer, (attempt,), {}, (attempt,))
+        asked.addCallbacks(self._answered, self._no_answer, (attempt, node), {}, (attempt,))
 
-    def _answered(self, response: RemotingCommand, attempt: Attempt) -> None:
+    def _answered(self, response: RemotingCommand, attempt: Attempt, node: StoreNode) -> None:
         attempt.fired += 1
         attempt.answered_at = self._host.clock.seconds()
         attempt.status = status_of(response)
@@ -191,15 +191,16 @@ class RemoteProducer:
         if attempt.status.is_stored and "msgId" in ext:
             attempt.offset = int(ext["msgId"][-16:], 16)
             attempt.queue_offset = int(ext["queueOffset"])
-            record = self._record(attempt.offset)
+            record = self._record(node, attempt.offset)
             attempt.end = attempt.offset + (0 if record is None else record.size)
         self._audience.answered(attempt)
 
-    def _record(self, offset: int) -> Seen | None:
+    @staticmethod
+    def _record(node: StoreNode, offset: int) -> Seen | None:
         """What the master has there, if it is there at all at the moment."""
-        if self._target.state == "down":
+        if node.state == "down":
             return None
-        data = self._target.store.log.record_at(offset)
+        data = node.store.log.record_at(offset)
         return None if data is None else parse_record(data, 0, len(data))
 
     def _no_answer(self, failure: Failure, attempt: Attempt) -> None:
@@ -220,7 +221,7 @@ class RemoteConsumer:
     def __init__(
         self,
         host: SimHost,
-        target: StoreNode,
+        target: Callable[[], StoreNode],
         group: str = GROUP,
         start_at: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
@@ -253,7 +254,7 @@ class RemoteConsumer:
             return
         offset = self._next[topic, queue_id]
         request = pull_request(self._group, topic, queue_id, offset)
-        address = f"{self._target.host.ip}:{LISTEN_PORT}"
+        address = f"{self._target().host.ip}:{LISTEN_PORT}"
         asked = self._client.invoke(address, request, PULL_TIMEOUT_MS)
         asked.addCallbacks(self._pulled, self._not_pulled, (topic, queue_id))
         asked.addBoth(self._again, topic, queue_id)
@@ -287,7 +288,7 @@ class RemoteConsumer:
             "queueId": str(queue_id),
             "commitOffset": str(self._next[topic, queue_id]),
         }
-        address = f"{self._target.host.ip}:{LISTEN_PORT}"
+        address = f"{self._target().host.ip}:{LISTEN_PORT}"
         committed = self._client.oneway(address, RemotingCommand(UPDATE_CONSUMER_OFFSET, ext))
         committed.addErrback(_expect_remoting_error)
 

@@ -19,6 +19,8 @@ LISTEN_PORT = 10911
 HA_PORT = 10912
 ROOT = "/store"
 
+Life = tuple[str, int]
+
 
 def small_configuration(
     ip: str, role: BrokerRole, flush: FlushDiskType, broker_id: int = 0, file_size: int = 32768
@@ -53,7 +55,7 @@ class StoreNode:
     A message store and its HA service on a simulated machine.
 
     :ivar boots: lives so far; the present or last one's number.
-    :ivar crashed: the numbers of lives that ended in a crash.
+    :ivar crashed: the lives that ended in a crash.
     :ivar state: down, starting, running or stopping.
     """
 
@@ -69,13 +71,28 @@ class StoreNode:
         self.host = host
         self.configuration = configuration
         self.boots = 0
-        self.crashed: set[int] = set()
+        self.crashed: set[Life] = set()
         self.state = "down"
         self.store: Any = None
         self.replication: Any = None
         self._findings = findings
         self._master_address = master_address
         self._now = host.clock.seconds
+
+    @property
+    def life(self) -> Life:
+        """Which machine this is, and for the how manieth time it runs."""
+        return self.host.name, self.boots
+
+    def take_part(self, role: BrokerRole, master_address: str | None) -> None:
+        """
+        What it is from its next life on.
+
+        :param master_address: host and replication port of its master; None: it is one itself.
+        """
+        self.configuration.store.broker_role = role
+        self.configuration.broker.broker_id = 1 if role is BrokerRole.SLAVE else 0
+        self._master_address = master_address
 
     @property
     def open_store(self) -> Any:
@@ -155,7 +172,7 @@ class StoreNode:
 
     def crash(self, power: bool) -> None:
         """End this life at once."""
-        self.crashed.add(self.boots)
+        self.crashed.add(self.life)
         self.state = "down"
         self.host.crash(power=power)
 

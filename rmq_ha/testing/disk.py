@@ -214,6 +214,20 @@ class SimDisk:
                 self._files[path + ".tmp"] = Inode.of(torn, self.now_ms())
         return sum(self._files[path].lose_power(self._random) for path in sorted(self._files))
 
+    # What happens to it while nobody looks
+
+    def paths(self, prefix: str) -> list[str]:
+        """All files at or below a path, sorted."""
+        inside = prefix + "/"
+        return sorted(path for path in self._files if path == prefix or path.startswith(inside))
+
+    def damage(self, path: str, data: bytes | None) -> None:
+        """A file's bytes, in the cache and on the disk, are others now; None: it is gone."""
+        if data is None:
+            del self._files[path]
+        else:
+            self._files[path] = Inode.of(data, self._files[path].mtime_ms)
+
     # What files ask
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ class Fault(NamedTuple):
 
     :ivar at: seconds after the plan's start.
     :ivar seconds: how long it lasts, where it lasts.
-    :ivar machine: the one that it hits first.
+    :ivar machine: the part of the one that it hits first; who has it is seen when it happens.
     """
 
     at: float
@@ -36,12 +36,18 @@ KINDS = {
     "slow": 2,
     "kill": 3,
     "power": 4,
-    "blackout": 1,
+    "blackout": 2,
     "restart": 1,
     "disk_full": 1,
     "slow_disk": 2,
+    "fail_over": 6,
+    "clock": 2,
+    "topic": 2,
+    "damage": 2,
 }
 """Every kind of fault, and how often it comes compared with the others."""
+
+CLOCK_STEPS_MS = (-3_600_000, 3_600_000)
 
 
 def plan_faults(random: Random, seconds: float, kinds: dict[str, int] | None = None) -> list[Fault]:
@@ -67,8 +73,14 @@ class Victims(Protocol):
 
     world: World
 
+    def machine(self, part: str) -> str:
+        """The name of the machine that has a part at the moment."""
+
+    def machines(self) -> list[str]:
+        """All names."""
+
     def host(self, machine: str) -> SimHost:
-        """A machine by its part."""
+        """A machine by its name."""
 
     def crash(self, machine: str, power: bool) -> None:
         """It stops at once; harmless when it is down."""
@@ -78,6 +90,15 @@ class Victims(Protocol):
 
     def stop_and_restart(self, machine: str) -> None:
         """An operator restarts it in an orderly way."""
+
+    def fail_over(self, seconds: float) -> None:
+        """The slave becomes the master; the old one returns as its slave that much later."""
+
+    def make_again(self) -> None:
+        """A topic is deleted; who puts to it makes it again."""
+
+    def damage(self, machine: str, seconds: float) -> None:
+        """It is stopped, something in its store is spoilt, and that much later it is started."""
 
 
 class FaultPlan:
@@ -104,7 +125,7 @@ class FaultPlan:
         """Heal everything: what is cut, slow, full or down works again."""
         self._over = True
         self._network.heal()
-        for machine in (MASTER, SLAVE):
+        for machine in self._victims.machines():
             self._fill(machine, False)
             self._slow_disk(machine, False)
             self._victims.restart(machine)
@@ -116,10 +137,11 @@ class FaultPlan:
         if self._over:
             return
         self.done.append(fault)
+        machine = self._victims.machine(fault.machine)
         self._victims.world.trace.add(
-            FAULT, 0, self._clock_now(), 0, f"{fault.kind} {fault.machine}".encode()
+            FAULT, 0, self._clock_now(), 0, f"{fault.kind} {fault.machine} {machine}".encode()
         )
-        getattr(self, "_do_" + fault.kind)(fault)
+        getattr(self, "_do_" + fault.kind)(fault, machine)
 
     def _later(self, fault: Fault, function: Callable[..., None], *args: object) -> None:
         def undo() -> None:
@@ -128,61 +150,75 @@ class FaultPlan:
 
         self._victims.world.clock.at(self._clock_now() + fault.seconds, undo)
 
-    def _others(self, fault: Fault) -> tuple[str, str]:
+    def _others(self, machine: str) -> tuple[str, str]:
         """Host names of the machine that is hit and of the other one."""
-        other = SLAVE if fault.machine == MASTER else MASTER
-        return self._victims.host(fault.machine).name, self._victims.host(other).name
+        other = next(name for name in self._victims.machines() if name != machine)
+        return self._victims.host(machine).name, self._victims.host(other).name
 
-    def _do_drop(self, fault: Fault) -> None:
-        for end in self._network.between(*self._others(fault)):
+    def _do_drop(self, fault: Fault, machine: str) -> None:
+        for end in self._network.between(*self._others(machine)):
             self._network.drop(end)
 
-    def _do_half_open(self, fault: Fault) -> None:
+    def _do_half_open(self, fault: Fault, machine: str) -> None:
         """The machine's ends vanish; cut off, its kernel cannot say so either."""
-        here, there = self._others(fault)
+        here, there = self._others(machine)
         for end in self._network.between(here, there):
             self._network.half_open(end)
         self._network.cut(here, there)
         self._later(fault, self._network.heal)
 
-    def _do_partition(self, fault: Fault) -> None:
-        self._network.partition(*self._others(fault))
+    def _do_partition(self, fault: Fault, machine: str) -> None:
+        self._network.partition(*self._others(machine))
         self._later(fault, self._network.heal)
 
-    def _do_one_way(self, fault: Fault) -> None:
-        self._network.cut(*self._others(fault))
+    def _do_one_way(self, fault: Fault, machine: str) -> None:
+        self._network.cut(*self._others(machine))
         self._later(fault, self._network.heal)
 
-    def _do_slow(self, fault: Fault) -> None:
-        self._network.slow(*self._others(fault), 0.5)
+    def _do_slow(self, fault: Fault, machine: str) -> None:
+        self._network.slow(*self._others(machine), 0.5)
         self._later(fault, self._network.heal)
 
-    def _do_kill(self, fault: Fault) -> None:
-        self._victims.crash(fault.machine, False)
-        self._later(fault, self._victims.restart, fault.machine)
+    def _do_kill(self, fault: Fault, machine: str) -> None:
+        self._victims.crash(machine, False)
+        self._later(fault, self._victims.restart, machine)
 
-    def _do_power(self, fault: Fault) -> None:
-        self._victims.crash(fault.machine, True)
-        self._later(fault, self._victims.restart, fault.machine)
+    def _do_power(self, fault: Fault, machine: str) -> None:
+        self._victims.crash(machine, True)
+        self._later(fault, self._victims.restart, machine)
 
-    def _do_blackout(self, fault: Fault) -> None:
-        for machine in (MASTER, SLAVE):
-            self._victims.crash(machine, True)
-            self._later(fault, self._victims.restart, machine)
+    def _do_blackout(self, fault: Fault, machine: str) -> None:
+        for name in self._victims.machines():
+            self._victims.crash(name, True)
+            self._later(fault, self._victims.restart, name)
 
-    def _do_restart(self, fault: Fault) -> None:
-        self._victims.stop_and_restart(fault.machine)
+    def _do_restart(self, fault: Fault, machine: str) -> None:
+        self._victims.stop_and_restart(machine)
 
-    def _do_disk_full(self, fault: Fault) -> None:
-        self._fill(fault.machine, True)
-        self._later(fault, self._fill, fault.machine, False)
+    def _do_fail_over(self, fault: Fault, machine: str) -> None:
+        self._victims.fail_over(fault.seconds)
+
+    def _do_topic(self, fault: Fault, machine: str) -> None:
+        self._victims.make_again()
+
+    def _do_damage(self, fault: Fault, machine: str) -> None:
+        self._victims.damage(machine, fault.seconds)
+
+    def _do_clock(self, fault: Fault, machine: str) -> None:
+        """Somebody sets the wall clock; the monotonic one goes on."""
+        step = CLOCK_STEPS_MS[int(fault.seconds * 1000) % 2]
+        self._victims.host(machine).step_clock(step)
+
+    def _do_disk_full(self, fault: Fault, machine: str) -> None:
+        self._fill(machine, True)
+        self._later(fault, self._fill, machine, False)
 
     def _fill(self, machine: str, full: bool) -> None:
         self._victims.host(machine).disk.is_full = full
 
-    def _do_slow_disk(self, fault: Fault) -> None:
-        self._slow_disk(fault.machine, True)
-        self._later(fault, self._slow_disk, fault.machine, False)
+    def _do_slow_disk(self, fault: Fault, machine: str) -> None:
+        self._slow_disk(machine, True)
+        self._later(fault, self._slow_disk, machine, False)
 
     def _slow_disk(self, machine: str, slow: bool) -> None:
         worker = self._victims.host(machine).worker

@@ -66,10 +66,14 @@ class LogImage:
             yield found
             position += found.size
 
-    def readable_end(self) -> int:
-        """Where reading records stops."""
+    def readable_end(self, records: list[Seen] | None = None) -> int:
+        """
+        Where reading records stops.
+
+        :param records: those of this log, when they are known.
+        """
         position = self.start
-        for record in self.records():
+        for record in self.records() if records is None else records[-1:]:
             position = record.offset + record.size
         while position + 8 <= self.end and self._is_blank(position):
             position += self.file_size - position % self.file_size
@@ -125,7 +129,10 @@ def read_log(disk: Disk, directory: str, file_size: int, end: int | None = None)
     """
     names = disk.list_dir(directory)
     start = int(names[0]) if names else 0
-    data = b"".join(disk.read_bytes(f"{directory}/{name}") for name in names)
+    data = b""
+    for name in names:
+        hole = int(name) - start - len(data)  # a file was lost, or cut short
+        data += bytes(hole) + disk.read_bytes(f"{directory}/{name}")
     image = LogImage(start, data, start + len(data), file_size)
     image.end = image.readable_end() if end is None else end
     return image

@@ -1,28 +1,27 @@
 """A master and a slave under faults: the smallest cluster that can lose something."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
-from rmq_ha.testing.checkers import (
-    Findings,
-    check_attempts,
-    check_index,
-    check_numbering,
-    check_queues,
-    check_reading,
-    compare_logs,
-)
-from rmq_ha.testing.cluster import HA_PORT, ROOT, StoreNode, small_configuration
-from rmq_ha.testing.faults import MASTER, SLAVE
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.cluster import HA_PORT, ROOT, Life, StoreNode, small_configuration
+from rmq_ha.testing.damage import spoil
+from rmq_ha.testing.ending import Ending
+from rmq_ha.testing.faults import MASTER
 from rmq_ha.testing.host import SimHost, World
-from rmq_ha.testing.images import LogImage, read_queues
+from rmq_ha.testing.judge import Judge
 from rmq_ha.testing.trace import Trace
-from rmq_ha.testing.workload import Attempt, DirectProducer, Producer
+from rmq_ha.testing.workload import TOPICS, Attempt, DirectProducer, Producer
 
 PROBE_SECONDS = 0.25
 RETRY_START_SECONDS = 2.0
+AWAY_AT_MOST_SECONDS = 10.0
+"""How long a master that was replaced stays away, so that there is time to heal."""
+MADE_AGAIN = TOPICS[1]
+MACHINES = ("a", "b")
 
 
 @dataclass
@@ -63,7 +62,7 @@ class HAPair:
     Two stores, their HA services, and one who watches both.
 
     :ivar findings: what the watching found.
-    :ivar is_ahead: since when the slave has bytes that the master lost; None: it has not.
+    :ivar judge: who remembers what was promised.
     """
 
     def __init__(
@@ -72,40 +71,68 @@ class HAPair:
         self.world = World(seed, trace)
         self.options = options or PairOptions()
         self.findings = Findings()
-        self.attempts: dict[str, Attempt] = {}
-        self.is_ahead: float | None = None
-        self._lost_power: dict[str, float] = {}
+        self.fail_overs = 0
+        self._random = self.world.random("operator")
+        self._leader = MACHINES[0]
+        self._is_moving = False
+        self._was_damaged = False
+        self._nodes: dict[str, StoreNode] = {}
         self._make_machines()
-        self._nodes = {MASTER: self.master, SLAVE: self.slave}
+        self.judge = Judge(
+            self.findings,
+            self._nodes,
+            self.options.role,
+            self.options.flush,
+            lambda: self._leader,
+            self.world.clock.seconds,
+            self.world.random("judge"),
+        )
 
     def _make_machines(self) -> None:
         random = self.world.random("pair")
-        master_host = self.world.add("master-host", random.randint(-2000, 2000))
-        slave_host = self.world.add("slave-host", random.randint(-2000, 2000))
-        self.master = self._node(master_host, self.options.role, None)
-        self.slave = self._node(slave_host, BrokerRole.SLAVE, f"{master_host.ip}:{HA_PORT}")
+        for name in MACHINES:
+            host = self.world.add(name, random.randint(-2000, 2000))
+            self._nodes[name] = self._node(host)
 
-    def _node(self, host: SimHost, role: BrokerRole, address: str | None) -> StoreNode:
+    def _node(self, host: SimHost) -> StoreNode:
         configuration = small_configuration(
             host.ip,
-            role,
+            self.options.role,
             self.options.flush,
-            broker_id=0 if address is None else 1,
             file_size=self.options.file_size,
         )
         configuration.store.ha_transfer_batch_size = self.options.transfer_size
         configuration.ours.ha_transfer_batch_max = self.options.transfer_size
-        return self._make_node(host, configuration, address)
+        return self._make_node(host, configuration)
 
-    def _make_node(
-        self, host: SimHost, configuration: BrokerConfiguration, address: str | None
-    ) -> StoreNode:
-        return StoreNode(host, configuration, self.findings, address)
+    def _make_node(self, host: SimHost, configuration: BrokerConfiguration) -> StoreNode:
+        return StoreNode(host, configuration, self.findings)
 
     def producer(self, number: int, pause: float) -> Producer:
         """One more who puts messages; its attempts are to be watched."""
         random = self.world.random(f"producer {number}")
-        return DirectProducer(f"p{number}", self.world.clock, random, self.master, self, pause)
+        return DirectProducer(
+            f"p{number}", self.world.clock, random, lambda: self.master, self, pause
+        )
+
+    @property
+    def attempts(self) -> dict[str, Attempt]:
+        """Everything that was tried, by unique id."""
+        return self.judge.attempts
+
+    @property
+    def master(self) -> StoreNode:
+        """Whoever leads at the moment, or will when it comes back."""
+        return self._nodes[self._leader]
+
+    @property
+    def slave(self) -> StoreNode:
+        """The other one."""
+        return self._nodes[self._follower]
+
+    @property
+    def _follower(self) -> str:
+        return next(name for name in MACHINES if name != self._leader)
 
     @property
     def now(self) -> float:
@@ -114,14 +141,26 @@ class HAPair:
 
     def start(self) -> None:
         """Start both, and the watching."""
-        self.restart(MASTER)
-        self.restart(SLAVE)
+        self.restart(self._leader)
+        self.restart(self._follower)
         self._probe()
+
+    def answered(self, attempt: Attempt) -> None:
+        """A result came just now."""
+        self.judge.answered(attempt)
 
     # Victims
 
+    def machine(self, part: str) -> str:
+        """The name of the machine that has a part at the moment."""
+        return self._leader if part == MASTER else self._follower
+
+    def machines(self) -> list[str]:
+        """All names, the master's first."""
+        return [self._leader, self._follower]
+
     def host(self, machine: str) -> SimHost:
-        """A machine by its part."""
+        """A machine by its name."""
         return self._nodes[machine].host
 
     def crash(self, machine: str, power: bool) -> None:
@@ -129,129 +168,148 @@ class HAPair:
         node = self._nodes[machine]
         if node.state == "down":
             return
+        self.judge.crashes(machine, power)
         node.crash(power)
-        if power:
-            self._lost_power[machine] = self.now
 
     def restart(self, machine: str) -> None:
         """It comes back; harmless when it is up."""
         node = self._nodes[machine]
         if node.state != "down":
             return
+        part = self._give_part(machine)
         before = node.log_image()
         try:
             node.load()
         except Exception as error:
-            text = f"{machine} cannot load its store: {type(error).__name__}: {error}"
-            if node.host.disk.is_full:
-                self.findings.hazard(self.now, "full-disk", text)
-            else:
-                self.findings.violation(self.now, "load", text)
+            needs_hands = self.judge.refused(machine, error)
             node.crash(False)
-            self.world.clock.at(self.now + RETRY_START_SECONDS, self.restart, machine)
+            if needs_hands:
+                self._replace(machine)
+            self._at(RETRY_START_SECONDS, self.restart, machine)
             return
-        self._check_recovery(machine, before)
+        self.judge.recovered(machine, part, before)
         node.start()
+
+    def _at(self, seconds: float, function: Callable[..., None], *args: object) -> None:
+        self.world.clock.at(self.now + seconds, function, *args)
+
+    def _give_part(self, machine: str) -> BrokerRole:
+        if machine == self._leader:
+            self._nodes[machine].take_part(self.options.role, None)
+            return self.options.role
+        self._nodes[machine].take_part(BrokerRole.SLAVE, f"{self.master.host.ip}:{HA_PORT}")
+        return BrokerRole.SLAVE
 
     def stop_and_restart(self, machine: str) -> None:
         """An operator restarts it in an orderly way."""
+        self._stop_then(machine, self.restart)
+
+    def _stop_then(self, machine: str, then: Callable[[str], None]) -> None:
         node = self._nodes[machine]
         if node.state == "running":
-            node.stop().addCallback(self._restart_if, machine, node.boots)
+            node.stop().addCallback(self._stopped, machine, node.life, then)
 
-    def _restart_if(self, _: object, machine: str, boot: int) -> None:
-        """It may have crashed meanwhile."""
-        if self._nodes[machine].boots == boot:
+    def _stopped(self, _: object, machine: str, life: Life, then: Callable[[str], None]) -> None:
+        """It may have crashed meanwhile, and be back."""
+        if self._nodes[machine].life == life and self._nodes[machine].state == "down":
+            then(machine)
+
+    # An operator's hands
+
+    def fail_over(self, seconds: float) -> None:
+        """
+        The master dies, its slave is started as the master, the old one returns as its slave.
+
+        Before that, the link may be cut while the master goes on: its tail parts from the slave's.
+        An operator promotes no slave that came with nothing and has only the end of the log.
+
+        :param seconds: until the old one returns.
+        """
+        if self._is_moving or self.slave.state != "running" or not self._is_whole(self.slave):
+            return
+        self._is_moving = True
+        self.fail_overs += 1
+        cut = self._random.choice((0.0, 0.0, 0.3, 1.5))
+        if cut:
+            self.world.network.partition(*MACHINES)
+        self._at(cut, self._depose, min(seconds, AWAY_AT_MOST_SECONDS))
+
+    def _is_whole(self, node: StoreNode) -> bool:
+        """It has the log from where the master's begins; or the master has nothing."""
+        return node.log_image().start <= self.master.log_image().start
+
+    def _depose(self, away: float) -> None:
+        old, new = self._leader, self._follower
+        how = self._random.random()
+        if how < 0.2:
+            self._stop_then(old, lambda machine: None)
+        else:
+            self.crash(old, power=how < 0.5)
+        self._leader = new
+        self.world.network.heal()
+        self._at(self._random.random() * 1.5, self._promote, new, old)
+        self._at(away + 2.0, self._return, old)
+
+    def _promote(self, machine: str, old: str) -> None:
+        """
+        It runs as a slave still, unless something has killed it meanwhile.
+
+        The old master is seen to be down before: two masters at once are an operator's fault.
+        """
+        if self._nodes[old].state not in ("down", "failed"):
+            self._at(0.1, self._promote, machine, old)
+        elif self._nodes[machine].state == "running" and self._random.random() < 0.5:
+            self._stop_then(machine, self.restart)
+        else:
+            self.crash(machine, False)
             self.restart(machine)
+
+    def _return(self, machine: str) -> None:
+        self._is_moving = False
+        self.restart(machine)
+
+    def make_again(self) -> None:
+        """A topic is deleted on the master; whoever puts to it makes it again."""
+        store = self.master.open_store
+        if store is not None and self._leader not in self.judge.damages:
+            self.judge.deleted(MADE_AGAIN, store.log.max_offset)
+            store.clean_unused_topics(set(TOPICS) - {MADE_AGAIN})
+
+    def damage(self, machine: str, seconds: float) -> None:
+        """It is stopped, something in its store is spoilt, and that much later it is started."""
+        if self._was_damaged or self._is_moving or self._nodes[machine].state != "running":
+            return
+        self._was_damaged = True
+        if self._random.random() < 0.5:
+            self._stop_then(machine, lambda _: self._spoil(machine, seconds))
+        else:
+            self.crash(machine, False)
+            self._spoil(machine, seconds)
+
+    def _spoil(self, machine: str, seconds: float) -> None:
+        done = spoil(self.host(machine).disk, ROOT, self._random)
+        if done is not None:
+            self.judge.damages[machine] = done
+            self.findings.hazard(self.now, "damage", f"{machine}: {done}")
+        self._at(seconds, self.restart, machine)
+
+    def _replace(self, machine: str) -> None:
+        """A damaged store is moved away: the other machine leads, this one begins with nothing."""
+        if machine == self._leader:
+            self._leader = self._follower
+            self.judge.forced = self._leader
+            self._promote(self._leader, machine)
+        disk = self.host(machine).disk
+        for path in disk.paths(ROOT):
+            disk.damage(path, None)
+        self.judge.wiped(machine)
 
     # Watching
 
-    def _check_recovery(self, machine: str, before: LogImage) -> None:
-        """A machine came back: what did it lose, and was it allowed to?"""
-        node = self._nodes[machine]
-        end = node.store.log.max_offset
-        whole = 0
-        for record in before.records():
-            whole = record.offset + record.size
-        if end < whole:
-            text = f"{machine} came back with {end}, but its records were whole up to {whole}"
-            self.findings.violation(self.now, "recovery", text)
-        power = self._lost_power.get(machine, -1.0)
-        for attempt in self.attempts.values():
-            if attempt.status is None or not attempt.status.is_stored or attempt.end <= end:
-                continue
-            if machine == SLAVE or MASTER in attempt.lost_on:
-                continue
-            attempt.lost_on[machine] = self.now
-            text = f"{machine} lost {attempt.unique_id}, which ended {attempt.status.name}"
-            if power < attempt.asked_at:
-                self.findings.violation(self.now, "lost-by-kill", text)
-            elif (
-                attempt.status is PutMessageStatus.PUT_OK
-                and self.options.flush is FlushDiskType.SYNC_FLUSH
-            ):
-                self.findings.violation(self.now, "lost-after-flush", text)
-            else:
-                self._check_other_copy(attempt)
-        if machine == MASTER:
-            self._check_ahead(end)
-
-    def _check_other_copy(self, attempt: Attempt) -> None:
-        """The master lost a message: with PUT_OK of a SYNC_MASTER the slave must have it."""
-        if (
-            self.options.role is not BrokerRole.SYNC_MASTER
-            or attempt.status is not PutMessageStatus.PUT_OK
-            or self._lost_power.get(SLAVE, -1.0) >= attempt.asked_at
-        ):
-            return
-        if attempt.unique_id.encode() not in self.slave.log_image().data:
-            text = f"{attempt.unique_id} was acknowledged, and the loss of one machine lost it"
-            self._blame(self.now, "lost-with-one-machine", text)
-
-    def _check_ahead(self, end: int) -> None:
-        slave_end = self.slave.log_image().end
-        if slave_end > end and self.slave.boots:
-            self.is_ahead = self.now
-            text = f"the master came back with {end}, the slave has {slave_end}"
-            self.findings.hazard(self.now, "slave-ahead", text)
-
-    def _blame(self, time: float, kind: str, text: str) -> None:
-        """A violation, unless the logs had parted before."""
-        if self.is_ahead is None:
-            self.findings.violation(time, kind, text)
-        else:
-            self.findings.hazard(time, kind, text)
-
-    def answered(self, attempt: Attempt) -> None:
-        """PUT_OK of a SYNC_MASTER: the slave has the same bytes now."""
-        if (
-            attempt.status is not PutMessageStatus.PUT_OK
-            or self.options.role is not BrokerRole.SYNC_MASTER
-            or self._lost_power.get(SLAVE, -1.0) > attempt.asked_at
-        ):
-            return
-        if self.slave.state == "down":
-            held = self.slave.log_image()
-            same = held.slice(attempt.offset, attempt.end)
-        else:
-            same = self._read(self.slave, attempt.offset, attempt.end)
-        if same != self._read(self.master, attempt.offset, attempt.end):
-            text = f"{attempt.unique_id} ({attempt.offset} to {attempt.end}) ended PUT_OK"
-            self._blame(self.now, "acknowledged-without-replica", text)
-
-    def _read(self, node: StoreNode, start: int, end: int) -> bytes:
-        data = b""
-        while start < end:
-            piece = node.store.log.read(start, end - start)
-            if not piece:
-                break
-            data += piece
-            start += len(piece)
-        return data
-
     def _probe(self) -> None:
         """Now and then: nobody is believed to have more than there is."""
-        self.world.clock.at(self.now + PROBE_SECONDS, self._probe)
+        self._at(PROBE_SECONDS, self._probe)
+        self.judge.look()
         if self.master.state != "running":
             return
         end = self.master.store.log.max_offset
@@ -267,47 +325,9 @@ class HAPair:
 
     def check_end(self) -> None:
         """After a quiet time, with both running: do they agree, and is all in place?"""
+        Ending(self.findings, self.judge, self.now).check(self.master, self.slave)
         for failure in self.world.clock.failures:
-            text = failure.getTraceback()
-            self.findings.violation(self.now, "exception", text)
-        for machine, node in self._nodes.items():
-            if node.state != "running":
-                self.findings.violation(self.now, "not running", f"{machine} is {node.state}")
-        if self.findings.violations and any(n.state != "running" for n in self._nodes.values()):
-            return
-        master, slave = self.master.log_image(), self.slave.log_image()
-        difference = compare_logs(master, slave)
-        if difference is not None:
-            self._blame(self.now, "diverged", f"the logs differ from {difference} on")
-        if slave.end != master.end:
-            text = f"the master's log ends at {master.end}, the slave's at {slave.end}"
-            self._blame(self.now, "not caught up", text)
-        parted = difference is not None or slave.end != master.end
-        self._check_node(MASTER, master)
-        if not parted:
-            self._check_node(SLAVE, slave)
-        logs = {MASTER: {record.unique_id: record for record in master.records()}}
-        check_attempts(self.attempts.values(), self.findings, self.now, logs, self.master.crashed)
-
-    def _check_node(self, machine: str, image: LogImage) -> None:
-        node = self._nodes[machine]
-        records = list(image.records())
-        readable = image.readable_end()
-        problems = {
-            "unreadable": (
-                None if readable == image.end else f"readable to {readable}, ends at {image.end}"
-            ),
-            "numbering": check_numbering(records),
-            "queues": check_queues(
-                records, read_queues(node.host.disk, f"{ROOT}/consumequeue"), image.start
-            ),
-        }
-        problems["reading"] = check_reading(node.store, records)
-        if not node.crashed:
-            problems["index"] = check_index(node.store, records)
-        for kind, problem in problems.items():
-            if problem is not None:
-                self.findings.violation(self.now, kind, f"{machine}: {problem}")
+            self.findings.violation(self.now, "exception", failure.getTraceback())
 
     def stop(self) -> None:
         """Stop both in an orderly way, the slave first; nothing may be left."""

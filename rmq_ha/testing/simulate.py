@@ -22,6 +22,7 @@ from zope.interface import implementer, provider
 
 from rmq_ha.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
+from rmq_ha.testing.faults import KINDS as FAULT_KINDS
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
 from rmq_ha.testing.pair import HAPair, PairOptions
 from rmq_ha.testing.raft import RaftGroup, RaftOptions
@@ -29,7 +30,7 @@ from rmq_ha.testing.raft_faults import RaftFault
 from rmq_ha.testing.simcluster import SimCluster
 from rmq_ha.testing.trace import Trace
 
-BUSY_SECONDS = 12.0
+BUSY_SECONDS = (3.0, 5.0, 8.0)
 PAIR, CLUSTER, RAFT = "pair", "cluster", "raft"
 KINDS = (PAIR, CLUSTER, RAFT)
 SETTLE_SECONDS = {PAIR: 45.0, CLUSTER: 75.0}
@@ -87,8 +88,9 @@ def run_pair(
     options: PairOptions | None = None,
     faults: list[Fault] | None = None,
     trace: Trace | None = None,
-    busy: float = BUSY_SECONDS,
+    busy: float | None = None,
     kind: str = PAIR,
+    without: Sequence[str] = (),
 ) -> Result:
     """
     One master and one slave, from nothing to the end.
@@ -96,13 +98,18 @@ def run_pair(
     :param kind: `PAIR`: two stores; `CLUSTER`: two brokers, a name server and clients.
     :param options: None: drawn from the seed.
     :param faults: None: drawn from the seed.
-    :param busy: seconds in which things are put and go wrong.
+    :param busy: seconds in which things are put and go wrong; None: drawn from the seed.
+    :param without: kinds of faults that are not drawn.
     """
     make = SimCluster if kind == CLUSTER else HAPair
     pair = make(seed, options or PairOptions.draw(Random(f"{seed}/options")), trace)
     world = pair.world
     random = world.random("workload")
-    plan = FaultPlan(pair, plan_faults(world.random("faults"), busy) if faults is None else faults)
+    busy = random.choice(BUSY_SECONDS) if busy is None else busy
+    if faults is None:
+        weights = {name: n for name, n in FAULT_KINDS.items() if name not in without}
+        faults = plan_faults(world.random("faults"), busy, weights)
+    plan = FaultPlan(pair, faults)
     pauses = random.choice(((0.05,), (0.1, 0.1), (0.02, 0.5)))
     producers = [pair.producer(number, pause) for number, pause in enumerate(pauses)]
     with _Complaints(pair):
@@ -191,16 +198,17 @@ class _Complaints:
             self._pair.findings.violation(self._pair.now, "logged failure", text)
 
 
-def run_safely(seed: int, kind: str = PAIR, nodes: int = 0) -> Result:
+def run_safely(seed: int, kind: str = PAIR, nodes: int = 0, without: Sequence[str] = ()) -> Result:
     """
     One seed; a simulation that breaks down is a violation of it.
 
     :param nodes: of a group; 0: 3, and now and then 5.
+    :param without: kinds of faults that are not drawn, of a pair or cluster.
     """
     try:
         if kind == RAFT:
             return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3))
-        return run_pair(seed, kind=kind)
+        return run_pair(seed, kind=kind, without=without)
     except Exception:
         broken = Finding(0.0, "broke down", format_exc())
         return Result(kind, seed, "", 0, "", [], {}, [broken], [], nodes)
@@ -216,9 +224,11 @@ def _forget(event: LogEvent) -> None:
     """Nobody reads it."""
 
 
-def run_seeds(seeds: range, jobs: int, kind: str = PAIR, nodes: int = 0) -> Iterator[Result]:
+def run_seeds(
+    seeds: range, jobs: int, kind: str = PAIR, nodes: int = 0, without: Sequence[str] = ()
+) -> Iterator[Result]:
     """Many seeds, in several processes."""
-    run = partial(run_safely, kind=kind, nodes=nodes)
+    run = partial(run_safely, kind=kind, nodes=nodes, without=without)
     if jobs <= 1:
         yield from map(run, seeds)
         return
@@ -226,10 +236,10 @@ def run_seeds(seeds: range, jobs: int, kind: str = PAIR, nodes: int = 0) -> Iter
         yield from pool.map(run, seeds, chunksize=8)
 
 
-def _traced(seed: int, kind: str, nodes: int) -> Result:
+def _traced(seed: int, kind: str, nodes: int, without: Sequence[str]) -> Result:
     if kind == RAFT:
         return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3), write=print)
-    return run_pair(seed, trace=Trace(print), kind=kind)
+    return run_pair(seed, trace=Trace(print), kind=kind, without=without)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -241,13 +251,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kind", choices=KINDS, default=PAIR, help="what is simulated")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=0, help="of a raft group")
     parser.add_argument("--trace", action="store_true", help="print every event of one seed")
+    parser.add_argument("--without", default="", help="kinds of faults to leave out, with commas")
     chosen = parser.parse_args(arguments)
+    without = chosen.without.split(",") if chosen.without else []
     be_quiet()
     if chosen.trace:
-        results = iter([_traced(chosen.seed, chosen.kind, chosen.nodes)])
+        results = iter([_traced(chosen.seed, chosen.kind, chosen.nodes, without)])
     else:
         seeds = range(chosen.seed, chosen.seed + chosen.seeds)
-        results = run_seeds(seeds, chosen.jobs, chosen.kind, chosen.nodes)
+        results = run_seeds(seeds, chosen.jobs, chosen.kind, chosen.nodes, without)
     failed, hazards = 0, 0
     for result in results:
         failed += not result.ok

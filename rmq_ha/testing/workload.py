@@ -1,5 +1,6 @@
 """Who sends in a simulation, and what became of each attempt."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -18,16 +19,17 @@ class Attempt:
     """
     One message that somebody tried to put.
 
-    :ivar boot: which life of the master took it.
+    :ivar life: which life of which machine took it.
     :ivar fired: how often a result came; 1 in the end, 0 only if that life ended in a crash.
     :ivar end: of its record (of the whole batch: what was waited for), physical offset.
-    :ivar lost_on: machines that came back without it.
+    :ivar held_by: machines that have it, as far as somebody was told so.
+    :ivar excused: why nobody owes it any more; empty: it has to be there.
     """
 
     unique_id: str
     topic: str
     queue_id: int
-    boot: int
+    life: tuple[str, int]
     asked_at: float
     fired: int = 0
     status: PutMessageStatus | None = None
@@ -35,7 +37,8 @@ class Attempt:
     offset: int = -1
     end: int = -1
     queue_offset: int = -1
-    lost_on: dict[str, float] = field(default_factory=dict)
+    held_by: set[str] = field(default_factory=set)
+    excused: str = ""
 
     def settle(self, status: PutMessageStatus, append: AppendResult | None, now: float) -> None:
         """A result came."""
@@ -49,9 +52,11 @@ class Attempt:
 
 
 class Target(Protocol):
-    """Where a producer puts: the master of a pair, as it is at the moment."""
+    """Where a producer puts: the master of a pair."""
 
-    boots: int
+    @property
+    def life(self) -> tuple[str, int]:
+        """Which life of which machine it is."""
 
     @property
     def open_store(self) -> Any:
@@ -89,6 +94,7 @@ class DirectProducer:
     """
     Puts messages straight into a store: single ones, batches, and many at a time.
 
+    :param target: tells who the master is at the moment.
     :param pause: seconds between puts, on average.
     :ivar attempts: everything that it tried, by unique id.
     """
@@ -98,7 +104,7 @@ class DirectProducer:
         name: str,
         clock: SimClock,
         random: Random,
-        target: Target,
+        target: Callable[[], Target],
         audience: Audience,
         pause: float,
     ) -> None:
@@ -126,7 +132,7 @@ class DirectProducer:
             return
         pause = self._random.expovariate(1 / self._pause)
         self._clock.at(self._clock.seconds() + pause, self._tick)
-        store = self._target.open_store
+        store = self._target().open_store
         if store is not None:
             kind = self._random.random()
             if kind < 0.6:
@@ -139,7 +145,7 @@ class DirectProducer:
     def _attempt(self, topic: str, queue_id: int) -> Attempt:
         self._count += 1
         unique_id = f"{self._name}-{self._count:06d}"
-        attempt = Attempt(unique_id, topic, queue_id, self._target.boots, self._clock.seconds())
+        attempt = Attempt(unique_id, topic, queue_id, self._target().life, self._clock.seconds())
         self.attempts[unique_id] = attempt
         return attempt
 
@@ -152,7 +158,7 @@ class DirectProducer:
             queue_id=attempt.queue_id,
             body=self._body(),
             born_host=_BORN,
-            store_host=self._target.store_host,
+            store_host=self._target().store_host,
             born_timestamp=1,
             properties=properties,
             properties_string="\x02".join(f"{k}\x01{v}" for k, v in properties.items()),
@@ -183,7 +189,7 @@ class DirectProducer:
         topic, queue_id = self._random.choice(TOPICS), self._random.randrange(QUEUES)
         attempts = [self._attempt(topic, queue_id) for _ in range(self._random.randint(2, 5))]
         members = [(0, self._body(), f"UNIQ_KEY\x01{attempt.unique_id}") for attempt in attempts]
-        batch = MessageBatch(topic, queue_id, _BORN, self._target.store_host, members)
+        batch = MessageBatch(topic, queue_id, _BORN, self._target().store_host, members)
         store.put_batch(batch).addCallback(self._batch_done, attempts)
 
     def _batch_done(self, result: PutMessageResult, attempts: list[Attempt]) -> None:

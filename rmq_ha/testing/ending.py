@@ -1,0 +1,143 @@
+"""After a quiet time: do both members of a pair agree, and is everything in place?"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rmq_ha.testing.checkers import (
+    Findings,
+    check_attempts,
+    check_index,
+    check_numbering,
+    check_queues,
+    check_reading,
+    compare_logs,
+    last_lives,
+)
+from rmq_ha.testing.cluster import ROOT, StoreNode
+from rmq_ha.testing.damage import INDEX, Damage
+from rmq_ha.testing.images import LogImage, Seen, read_queues
+from rmq_ha.testing.judge import Judge
+
+
+class Ending:
+    """
+    Judges both members when all faults are over.
+
+    :param judge: knows what was promised, damaged and deleted.
+    :ivar is_parted: the slave stays out, for a reason that the rules accept or not.
+    """
+
+    def __init__(self, findings: Findings, judge: Judge, now: float) -> None:
+        self.is_parted = False
+        self._findings = findings
+        self._judge = judge
+        self._now = now
+
+    def _violation(self, kind: str, text: str) -> None:
+        self._findings.violation(self._now, kind, text)
+
+    def check(self, master: StoreNode, slave: StoreNode) -> None:
+        """All of it."""
+        down = [node for node in (master, slave) if node.state != "running"]
+        for node in down:
+            self._violation("not running", f"{node.host.name} is {node.state}")
+        if down:
+            return
+        one, other = self._image(master), self._image(slave)
+        one, other = self._mend(master, one, other), self._mend(slave, other, one)
+        self._compare(master, one, slave, other)
+        records = list(one.records())
+        self._check_node(master, one, records)
+        if not self.is_parted:
+            self._check_node(slave, other, records if other.start == one.start else None)
+        logs = {"master": {record.unique_id: record for record in records}}
+        crashed = master.crashed | slave.crashed
+        check_attempts(self._judge.attempts.values(), self._findings, self._now, logs, crashed)
+
+    def _image(self, node: StoreNode) -> LogImage:
+        return node.log_image()
+
+    def _mend(self, node: StoreNode, image: LogImage, other: LogImage) -> LogImage:
+        """
+        The log as it would be without the damage that nobody has noticed.
+
+        Where bytes were spoilt while the machine was stopped, the other's are put in their place.
+        """
+        damage = self._judge.damages.get(node.host.name)
+        start, end = damage.log_range if damage is not None else (0, 0)
+        start, end = max(start, image.start, other.start), min(end, image.end, other.end)
+        if start >= end:
+            return image
+        data = bytearray(image.data)
+        data[start - image.start : end - image.start] = other.slice(start, end)
+        return replace(image, data=bytes(data))
+
+    def _compare(self, master: StoreNode, one: LogImage, slave: StoreNode, other: LogImage) -> None:
+        difference = compare_logs(one, other)
+        if difference is None and one.end == other.end:
+            return
+        self.is_parted = True
+        reason = self._why_out(master, one, slave, other, difference)
+        if reason:
+            self._findings.hazard(self._now, "stays-out", reason)
+        elif difference is not None:
+            self._violation("diverged", f"the logs differ from {difference} on")
+        else:
+            text = f"the master's log ends at {one.end}, the slave's at {other.end}"
+            self._violation("not caught up", text)
+
+    def _why_out(
+        self,
+        master: StoreNode,
+        one: LogImage,
+        slave: StoreNode,
+        other: LogImage,
+        difference: int | None,
+    ) -> str:
+        """The reason that the rules accept; empty: there is none."""
+        if slave.replication.statistics()["slaves"]:
+            return ""
+        if master.host.name in self._judge.damages:
+            return f"the master's log is damaged: {self._judge.damages[master.host.name]}"
+        start, end = max(one.start, other.start), min(one.end, other.end)
+        parted = end if difference is None else difference
+        first = next((r for r in one.records() if r.offset >= start), None)
+        if other.end > start and (first is None or first.offset + first.size > parted):
+            return f"the two logs have not one whole record in common from {start} on"
+        return ""
+
+    def _check_node(
+        self, node: StoreNode, image: LogImage, records: list[Seen] | None = None
+    ) -> None:
+        name = node.host.name
+        records = list(image.records()) if records is None else records
+        readable = image.readable_end(records)
+        lives = last_lives(records, self._judge.deletions)
+        may_lack = self._may_lack(self._judge.damages.get(name))
+        queues = read_queues(node.host.disk, f"{ROOT}/consumequeue")
+        problems = {
+            "unreadable": (
+                None if readable == image.end else f"readable to {readable}, ends at {image.end}"
+            ),
+            "numbering": check_numbering(records, self._judge.deletions),
+            "queues": check_queues(records, lives, queues, image.start, may_lack),
+            "reading": check_reading(node.store, lives, image, may_lack),
+        }
+        if not node.crashed and name not in self._judge.damages:
+            problems["index"] = check_index(node.store, records)
+        for kind, problem in problems.items():
+            if problem is not None:
+                self._violation(kind, f"{name}: {problem}")
+
+    def _may_lack(self, damage: Damage | None) -> Callable[[Seen], bool]:
+        """Which records a machine need not serve, because they or their units are spoilt."""
+        if damage is None or damage.part == INDEX:
+            return lambda record: False
+        start, end = damage.log_range
+
+        def is_spoilt(record: Seen) -> bool:
+            return (record.offset < end and start < record.offset + record.size) or (
+                damage.spoils_unit(record.topic, record.queue_id, record.queue_offset)
+            )
+
+        return is_spoilt

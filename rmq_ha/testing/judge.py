@@ -1,0 +1,292 @@
+"""
+Who remembers what was promised in a pair, and looks whether it is kept.
+
+What an operator of a pair may lose, and nothing else:
+
+- A message whose put did not end with PUT_OK, and with ASYNC_MASTER any: when the slave is made the
+  master and has not got it, or when the master comes back without it.
+- A message of a SYNC_MASTER that ended with PUT_OK: when the power of both machines failed since,
+  under ASYNC_FLUSH; or when a master that lost its unsynced tail (ASYNC_FLUSH) is started as the
+  master again, while its slave has the message: whoever wants it makes the slave the master.
+- With SYNC_FLUSH, PUT_OK and a master that stays the master: nothing.
+- What stood where somebody's disk was damaged, on that machine.
+
+A member stays out, loudly, where the two logs have not one whole record in common.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
+from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.cluster import Life, StoreNode
+from rmq_ha.testing.damage import Damage
+from rmq_ha.testing.images import LogImage, parse_record
+from rmq_ha.testing.workload import Attempt
+
+SERVED_WITHIN_SECONDS = 1.0
+READ_EVERY = 8
+"""One in so many acknowledged messages is read on the slave as a consumer does."""
+
+
+class Judge:
+    """
+    Takes what happens to two machines and their messages.
+
+    :param nodes: by name.
+    :param role: of whoever is the master.
+    :param leader: tells who is, or is about to be, the master.
+    :ivar attempts: by unique id; whoever sends adds to it.
+    :ivar damages: by machine.
+    :ivar deletions: by topic: where the master's log ended when it was deleted last.
+    :ivar lost_power: by machine: when its power failed last.
+    :ivar forced: the machine that was made master because the other one's store is damaged.
+    """
+
+    def __init__(
+        self,
+        findings: Findings,
+        nodes: dict[str, StoreNode],
+        role: BrokerRole,
+        flush: FlushDiskType,
+        leader: Callable[[], str],
+        now: Callable[[], float],
+        random: Random,
+    ) -> None:
+        self.attempts: dict[str, Attempt] = {}
+        self.damages: dict[str, Damage] = {}
+        self.deletions: dict[str, int] = {}
+        self.lost_power: dict[str, float] = {}
+        self.forced: str | None = None
+        self._findings = findings
+        self._nodes = nodes
+        self._is_sync = role is BrokerRole.SYNC_MASTER
+        self._flush = flush
+        self._leader = leader
+        self._now = now
+        self._random = random
+        self._flushed: dict[str, int] = {}
+        self._parts: dict[str, BrokerRole] = {}
+        self._to_serve: list[tuple[float, Attempt, Life]] = []
+
+    def _violation(self, kind: str, text: str) -> None:
+        self._findings.violation(self._now(), kind, text)
+
+    def _hazard(self, kind: str, text: str) -> None:
+        self._findings.hazard(self._now(), kind, text)
+
+    def _other(self, machine: str) -> str:
+        return next(name for name in self._nodes if name != machine)
+
+    # Answers
+
+    def answered(self, attempt: Attempt) -> None:
+        """PUT_OK of a SYNC_MASTER: the slave has the same bytes now, and can serve them soon."""
+        if attempt.status is None or not attempt.status.is_stored:
+            return
+        machine = attempt.life[0]
+        attempt.held_by.add(machine)
+        if attempt.offset < self.deletions.get(attempt.topic, 0):
+            attempt.excused = "the topic was deleted"
+        if attempt.status is not PutMessageStatus.PUT_OK or not self._is_sync:
+            self._see_late(machine, attempt)
+            return
+        other = self._other(machine)
+        if self.lost_power.get(other, -1.0) > attempt.asked_at:
+            return
+        attempt.held_by.add(other)
+        slave = self._nodes[other]
+        held = _read(slave, attempt.offset, attempt.end)
+        master = self._nodes[machine]
+        if master.life == attempt.life and master.state == "running":
+            same = held == _read(master, attempt.offset, attempt.end)
+        else:
+            same = attempt.unique_id.encode() in held
+        if not same or len(held) < attempt.end - attempt.offset:
+            text = f"{attempt.unique_id} ({attempt.offset} to {attempt.end}) ended PUT_OK"
+            self._violation("acknowledged-without-replica", text)
+        elif slave.state == "running":
+            due = self._now() + SERVED_WITHIN_SECONDS
+            self._to_serve.append((due, attempt, slave.life))
+
+    def _see_late(self, machine: str, attempt: Attempt) -> None:
+        """The answer of a former master, which promised nothing for its slave."""
+        leader = self._leader()
+        held = self._nodes[leader].log_image().data if machine != leader else b""
+        if machine != leader and attempt.unique_id.encode() not in held:
+            attempt.excused = f"{leader} leads without it"
+
+    def look(self) -> None:
+        """Now and then: can the slave serve what was acknowledged a while ago?"""
+        now, waiting = self._now(), self._to_serve
+        done = 0
+        for due, attempt, life in waiting:
+            if due > now:
+                break
+            done += 1
+            node = self._nodes[life[0]]
+            if attempt.excused or node.life != life or node.state != "running":
+                continue
+            if node.host.disk.is_full or node.host.worker.delay != node.host.worker.usual_delay:
+                continue
+            problem = self._not_served(node, attempt)
+            if problem:
+                self._violation("acknowledged-not-served", f"{attempt.unique_id}: {problem}")
+        del waiting[:done]
+
+    def _not_served(self, node: StoreNode, attempt: Attempt) -> str:
+        position = node.store.dispatcher.position
+        if position < attempt.end and node.store.log.max_offset >= attempt.end:
+            return f"{node.host.name} has it up to {attempt.end}, its queues up to {position}"
+        if self._random.randrange(READ_EVERY):
+            return ""
+        found = node.store.get_message(
+            "judge", attempt.topic, attempt.queue_id, attempt.queue_offset, 1, None
+        )
+        if found is None or not found.messages:
+            status = None if found is None else found.status
+            return f"{node.host.name} says {status} at queue offset {attempt.queue_offset}"
+        data = found.messages[0]
+        record = parse_record(data, 0, len(data))
+        if record is None or record.unique_id != attempt.unique_id:
+            return f"{node.host.name} gives {record} in its place"
+        return ""
+
+    # Machines
+
+    def crashes(self, machine: str, power: bool) -> None:
+        """A machine is about to stop at once: what does it call safe?"""
+        node = self._nodes[machine]
+        if power:
+            self.lost_power[machine] = self._now()
+            if node.store is not None and node.state != "down":
+                self._flushed[machine] = node.store.log.flushed_offset
+
+    def recovered(self, machine: str, part: BrokerRole, before: LogImage) -> None:
+        """
+        A machine came back: what did it lose, and was it allowed to?
+
+        :param part: what it is from now on.
+        :param before: its log as it was before it was opened.
+        """
+        node = self._nodes[machine]
+        end = node.store.log.max_offset
+        records = list(before.records())
+        whole = records[-1].offset + records[-1].size if records else 0
+        if end < whole and machine not in self.damages:
+            text = f"{machine} came back with {end}, but its records were whole up to {whole}"
+            self._violation("recovery", text)
+        flushed = self._flushed.pop(machine, 0)
+        if end < flushed and machine not in self.damages:
+            text = f"{machine} came back with {end}, but called {flushed} flushed"
+            self._violation("flushed-and-lost", text)
+        self._take_stock(machine, {r.unique_id for r in records if r.offset + r.size <= end})
+        was = self._parts.get(machine)
+        self._parts[machine] = part
+        if part is not BrokerRole.SLAVE:
+            self._see_ahead(machine, end)
+            self._leads(machine, "promoted" if was is BrokerRole.SLAVE else "came back")
+
+    def _take_stock(self, machine: str, there: set[str]) -> None:
+        """What a machine has after it came back, and what it should have."""
+        for attempt in self.attempts.values():
+            if attempt.unique_id in there:
+                attempt.held_by.add(machine)
+            elif machine in attempt.held_by:
+                attempt.held_by.discard(machine)
+                if not attempt.excused:
+                    self._blame_loss(machine, attempt)
+
+    def _blame_loss(self, machine: str, attempt: Attempt) -> None:
+        assert attempt.status is not None
+        text = f"{machine} lost {attempt.unique_id}, which ended {attempt.status.name}"
+        if machine in self.damages:
+            self._hazard("lost-by-damage", text)
+        elif self.lost_power.get(machine, -1.0) < attempt.asked_at:
+            self._violation("lost-by-kill", text)
+        elif (
+            machine == attempt.life[0]
+            and attempt.status is PutMessageStatus.PUT_OK
+            and self._flush is FlushDiskType.SYNC_FLUSH
+        ):
+            self._violation("lost-after-flush", text)
+
+    def _leads(self, machine: str, how: str) -> None:
+        """From now on nobody owes what this master has not; what must it have?"""
+        other = self._other(machine)
+        for attempt in self.attempts.values():
+            if attempt.status is None or not attempt.status.is_stored or attempt.excused:
+                continue
+            if machine in attempt.held_by:
+                continue
+            attempt.excused = f"{machine} {how} without it"
+            if attempt.status is not PutMessageStatus.PUT_OK or not self._is_sync:
+                continue
+            text = f"{attempt.unique_id}: {attempt.excused}"
+            if how == "promoted":
+                if self.lost_power.get(machine, -1.0) < attempt.asked_at and not (
+                    machine in self.damages or machine == self.forced
+                ):
+                    self._violation("promoted-without", text)
+            elif self.lost_power.get(other, -1.0) < attempt.asked_at and other not in self.damages:
+                self._check_other_copy(other, attempt)
+
+    def _check_other_copy(self, other: str, attempt: Attempt) -> None:
+        """The master lost a message with PUT_OK: its slave must have it."""
+        if other in attempt.held_by:
+            image = self._nodes[other].log_image()
+            if attempt.unique_id.encode() in image.data:
+                return
+        text = f"{attempt.unique_id} was acknowledged, and the loss of one machine lost it"
+        self._violation("lost-with-one-machine", text)
+
+    def _see_ahead(self, machine: str, end: int) -> None:
+        other = self._nodes[self._other(machine)]
+        ahead = other.log_image().end
+        if ahead > end and other.boots:
+            text = f"the master {machine} leads with {end}, the slave has {ahead}"
+            self._hazard("slave-ahead", text)
+
+    def refused(self, machine: str, error: Exception) -> bool:
+        """
+        A machine does not start.
+
+        :returns: whether somebody has to do something about its store before it will.
+        """
+        text = f"{machine} cannot load its store: {type(error).__name__}: {error}"
+        if self._nodes[machine].host.disk.is_full:
+            self._hazard("full-disk", text)
+        elif machine in self.damages:
+            self._hazard("refused-damage", text)
+            return True
+        else:
+            self._violation("load", text)
+        return False
+
+    def wiped(self, machine: str) -> None:
+        """An operator moved its store away: it begins with nothing."""
+        for attempt in self.attempts.values():
+            attempt.held_by.discard(machine)
+        self._flushed.pop(machine, None)
+        self.damages.pop(machine, None)
+
+    def deleted(self, topic: str, end: int) -> None:
+        """A topic was deleted on the master, whose log ends there."""
+        self.deletions[topic] = end
+        for attempt in self.attempts.values():
+            if attempt.topic == topic and attempt.offset >= 0:
+                attempt.excused = attempt.excused or "the topic was deleted"
+
+
+def _read(node: StoreNode, start: int, end: int) -> bytes:
+    """Bytes of a log by physical offset; what is not there is left out."""
+    if node.state == "down":
+        return node.log_image().slice(start, end)
+    data = b""
+    while start < end:
+        piece = node.store.log.read(start, end - start)
+        if not piece:
+            break
+        data += piece
+        start += len(piece)
+    return data
