@@ -39,6 +39,7 @@ class Judge:
     :ivar attempts: by unique id; whoever sends adds to it.
     :ivar damages: by machine.
     :ivar deletions: by topic: where the master's log ended when it was deleted last.
+    :ivar parts: by machine: what it is, or was in its last life.
     :ivar lost_power: by machine: when its power failed last.
     :ivar forced: the machine that was made master because the other one's store is damaged.
     """
@@ -66,7 +67,7 @@ class Judge:
         self._now = now
         self._random = random
         self._flushed: dict[str, int] = {}
-        self._parts: dict[str, BrokerRole] = {}
+        self.parts: dict[str, BrokerRole] = {}
         self._to_serve: list[tuple[float, Attempt, Life]] = []
 
     def _violation(self, kind: str, text: str) -> None:
@@ -181,8 +182,8 @@ class Judge:
             text = f"{machine} came back with {end}, but called {flushed} flushed"
             self._violation("flushed-and-lost", text)
         self._take_stock(machine, {r.unique_id for r in records if r.offset + r.size <= end})
-        was = self._parts.get(machine)
-        self._parts[machine] = part
+        was = self.parts.get(machine)
+        self.parts[machine] = part
         if part is not BrokerRole.SLAVE:
             self._see_ahead(machine, end)
             self._leads(machine, "promoted" if was is BrokerRole.SLAVE else "came back")

@@ -254,9 +254,10 @@ class HAPair:
         """
         It runs as a slave still, unless something has killed it meanwhile.
 
-        The old master is seen to be down before: two masters at once are an operator's fault.
+        The old master is down by then, or back as a slave: two at once are an operator's fault.
         """
-        if self._nodes[old].state not in ("down", "failed"):
+        is_master = self.judge.parts[old] is not BrokerRole.SLAVE
+        if is_master and self._nodes[old].state not in ("down", "failed"):
             self._at(0.1, self._promote, machine, old)
         elif self._nodes[machine].state == "running" and self._random.random() < 0.5:
             self._stop_then(machine, self.restart)
