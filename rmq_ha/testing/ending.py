@@ -95,7 +95,8 @@ class Ending:
         difference: int | None,
     ) -> str:
         """The reason that the rules accept; empty: there is none."""
-        if slave.replication.statistics()["slaves"]:
+        link = slave.replication.statistics()["master"]
+        if link is None or link["state"] == "following":
             return ""
         if master.host.name in self._judge.damages:
             return f"the master's log is damaged: {self._judge.damages[master.host.name]}"

@@ -1,6 +1,6 @@
 """A master and a slave under faults: the smallest cluster that can lose something."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -14,7 +14,7 @@ from rmq_ha.testing.faults import MASTER
 from rmq_ha.testing.host import SimHost, World
 from rmq_ha.testing.judge import Judge
 from rmq_ha.testing.trace import Trace
-from rmq_ha.testing.workload import TOPICS, Attempt, DirectProducer, Producer
+from rmq_ha.testing.workload import TOPICS, Attempt, DirectProducer, Load, Producer
 
 PROBE_SECONDS = 0.25
 RETRY_START_SECONDS = 2.0
@@ -114,6 +114,10 @@ class HAPair:
         return DirectProducer(
             f"p{number}", self.world.clock, random, lambda: self.master, self, pause
         )
+
+    def others(self) -> Sequence[Load]:
+        """Who else works with the pair, beside the producers."""
+        return ()
 
     @property
     def attempts(self) -> dict[str, Attempt]:

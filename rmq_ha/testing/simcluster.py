@@ -3,15 +3,22 @@
 from twisted.internet.defer import Deferred
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.model.topics import DEFAULT_TOPIC
+from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.testing.brokers import GROUP, BrokerNode, NamesrvNode, RemoteConsumer, RemoteProducer
-from rmq_ha.testing.cluster import StoreNode
+from rmq_ha.testing.cluster import LISTEN_PORT, StoreNode
 from rmq_ha.testing.host import SimHost
-from rmq_ha.testing.pair import HAPair, PairOptions
+from rmq_ha.testing.pair import MADE_AGAIN, HAPair, PairOptions
 from rmq_ha.testing.trace import Trace
+from rmq_ha.testing.transacting import TIME_OUT_MS, TransactionClient, check_transactions
 from rmq_ha.testing.workload import TOPICS
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 DRAIN_SECONDS = 20.0
+TRANSACTION_PAUSE = 0.4
+ADMIN_TIMEOUT_MS = 3000
 
 
 class SimCluster(HAPair):
@@ -19,6 +26,7 @@ class SimCluster(HAPair):
     As `HAPair`, with whole brokers, a name server, producers and a consumer.
 
     :ivar consumer: reads from the master all the time.
+    :ivar transactions: a client whose decisions come late.
     """
 
     def __init__(
@@ -27,12 +35,19 @@ class SimCluster(HAPair):
         super().__init__(seed, options, trace)
         self.client_host = self.world.add("client-host")
         self.consumer = RemoteConsumer(self.client_host, lambda: self.master)
+        random = self.world.random("transactions")
+        self.transactions = TransactionClient(
+            self.client_host, random, lambda: self.master, TRANSACTION_PAUSE
+        )
+        self._admin = RemotingClient(self.client_host.seams, NettyClientConfig())
 
     def _make_machines(self) -> None:
         self.name_server = NamesrvNode(self.world.add("namesrv-host"))
         super()._make_machines()
 
     def _make_node(self, host: SimHost, configuration: BrokerConfiguration) -> StoreNode:
+        configuration.broker.transaction_time_out = TIME_OUT_MS
+        configuration.broker.transaction_check_interval = TIME_OUT_MS
         return BrokerNode(host, configuration, self.findings, self.name_server.address)
 
     def producer(self, number: int, pause: float) -> RemoteProducer:
@@ -47,11 +62,34 @@ class SimCluster(HAPair):
         super().start()
         self.consumer.start()
 
+    def others(self) -> list[TransactionClient]:
+        """Transactions, beside the producers."""
+        return [self.transactions]
+
+    def make_again(self) -> None:
+        """As an operator deletes a topic; who sends to it next makes it again."""
+        node = self.master
+        if node.open_store is None or node.host.name in self.judge.damages:
+            return
+        request = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": MADE_AGAIN})
+        asked = self._admin.invoke(f"{node.host.ip}:{LISTEN_PORT}", request, ADMIN_TIMEOUT_MS)
+        asked.addBoth(self._deleted, node, node.store.log.max_offset)
+
+    def _deleted(self, answer: object, node: StoreNode, end: int) -> None:
+        """Whatever the answer was, or whether one came: it may be gone."""
+        alive = node is self.master and node.open_store is not None
+        self.judge.deleted(MADE_AGAIN, node.store.log.max_offset if alive else end)
+
     def check_end(self) -> None:
         """Also: a consumer gets everything from both brokers, and the slave's tables agree."""
         super().check_end()
         self._check_tables()
         judge = self.judge
+        if not (judge.lost_power or judge.damages or self.fail_overs):
+            records = self.master.log_image().records()
+            problem = check_transactions(records, self.transactions.ended)
+            if problem is not None:
+                self.findings.violation(self.now, "transactions", problem)
         if not (judge.lost_power or judge.damages or judge.deletions or self.fail_overs):
             # else numbers may have been given twice
             for problem in self.consumer.problems:
@@ -112,5 +150,7 @@ class SimCluster(HAPair):
     def stop(self) -> None:
         """Stop clients, brokers and name server."""
         self._finish(self.consumer.stop())
+        self._finish(self.transactions.close())
+        self._finish(self._admin.stop())
         super().stop()
         self._finish(self.name_server.controller.stop())

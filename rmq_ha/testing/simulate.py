@@ -117,10 +117,12 @@ def run_pair(
             producer.attempts = pair.attempts
             producer.start()
         pair.start()
+        for other in pair.others():
+            other.start()
         plan.start()
         world.clock.run_for(busy)
-        for producer in producers:
-            producer.stop()
+        for load in (*producers, *pair.others()):
+            load.stop()
         plan.finish()
         world.clock.run_for(SETTLE_SECONDS[kind])
         pair.check_end()

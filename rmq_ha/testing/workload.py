@@ -74,7 +74,17 @@ class Audience(Protocol):
         """A result came just now."""
 
 
-class Producer(Protocol):
+class Load(Protocol):
+    """Someone who works with a pair."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Begin nothing more; results still come."""
+
+
+class Producer(Load, Protocol):
     """
     Someone who puts messages.
 
@@ -82,12 +92,6 @@ class Producer(Protocol):
     """
 
     attempts: dict[str, Attempt]
-
-    def start(self) -> None:
-        """Begin."""
-
-    def stop(self) -> None:
-        """Put nothing more; results still come."""
 
 
 class DirectProducer:

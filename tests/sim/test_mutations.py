@@ -113,8 +113,8 @@ def test_slave_damages_a_byte(monkeypatch):
         append_raw(self, offset, data)
 
     monkeypatch.setattr(CommitLog, "append_raw", damaging)
-    found_within(3, "acknowledged-without-replica", options=PairOptions(), faults=[])
-    found_within(3, "diverged", options=PairOptions(), faults=[])
+    found_within(10, "acknowledged-without-replica", options=PairOptions(), faults=[])
+    found_within(10, "diverged", options=PairOptions(), faults=[])
 
 
 def test_queue_unit_is_dropped(monkeypatch):

@@ -2,7 +2,7 @@
 
 import struct
 
-from rmq_ha.testing.checkers import check_numbering, check_queues, compare_logs
+from rmq_ha.testing.checkers import check_numbering, check_queues, compare_logs, last_lives
 from rmq_ha.testing.images import LogImage, QueueImage, Seen, parse_record
 
 # Recorded from a Java broker: empty body, no properties, TopicA, queue 3.
@@ -58,20 +58,41 @@ def test_first_difference():
 
 
 def test_numbering():
-    """A gap and a repetition are both seen."""
+    """A gap and a repetition are both seen; only a topic that was made again begins anew."""
     image = image_of(record_at(0, 5) + record_at(97, 6))
-    assert check_numbering(image.records()) is None
-    assert "7 after 5" in check_numbering(image_of(record_at(0, 5) + record_at(97, 7)).records())
-    assert "5 after 5" in check_numbering(image_of(record_at(0, 5) + record_at(97, 5)).records())
+    assert check_numbering(image.records(), {}) is None
+    again = list(image_of(record_at(0, 5) + record_at(97, 0)).records())
+    assert check_numbering(again, {"TopicA": 97}) is None
+    for number in (0, 5, 7):
+        records = list(image_of(record_at(0, 5) + record_at(97, number)).records())
+        assert f"{number} after 5" in check_numbering(records, {})
+        assert number == 0 or f"{number} after 5" in check_numbering(records, {"TopicA": 97})
 
 
 def test_queues():
-    """A unit that is missing, wrong or too many is seen."""
+    """A unit that is missing, wrong or too many is seen; one that was spoilt may be missing."""
     records = list(image_of(record_at(0, 5) + record_at(97, 6)).records())
     key = ("TopicA", 3)
+    lives = {key: records}
+
+    def problem(queues, may_lack=lambda record: False):
+        return check_queues(records, lives, queues, 0, may_lack)
+
     good = {5: (0, 97, 0), 6: (97, 97, 0)}
-    assert check_queues(records, {key: QueueImage(good, 7)}, 0) is None
-    assert "unit 6 is None" in check_queues(records, {key: QueueImage({5: good[5]}, 6)}, 0)
-    assert "unit 5 is None" in check_queues(records, {}, 0)
+    assert problem({key: QueueImage(good, 7)}) is None
+    assert "unit 6 is None" in problem({key: QueueImage({5: good[5]}, 6)})
+    assert "unit 5 is None" in problem({})
+    assert problem({key: QueueImage({5: good[5]}, 6)}, lambda r: r.queue_offset == 6) is None
     more = good | {7: (194, 97, 0)}
-    assert "no such record" in check_queues(records, {key: QueueImage(more, 8)}, 0)
+    assert "goes on to 8" in problem({key: QueueImage(more, 8)})
+    other = QueueImage({5: (0, 97, 0)}, 6)
+    assert "no such record" in problem({key: QueueImage(good, 7), ("TopicB", 3): other})
+
+
+def test_the_last_life_of_a_topic():
+    """Of a topic made again, what lies behind its deletion and the last beginning counts."""
+    records = list(image_of(b"".join(record_at(97 * n, n % 2) for n in range(4))).records())
+    key = ("TopicA", 3)
+    assert [r.offset for r in last_lives(records[:2], {})[key]] == [0, 97]
+    assert [r.offset for r in last_lives(records, {"TopicA": 97})[key]] == [194, 291]
+    assert last_lives(records, {"TopicA": 388}) == {}
