@@ -13,12 +13,14 @@ from rmq_ha.app.status.namesrv import NamesrvStatus
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.dledger import is_dledger
+from rmq_ha.config.dledger import dledger_port, is_dledger
 from rmq_ha.config.load import ANY_ADDRESS, PlannedPort, embeds_namesrv, port_plan
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.seams import Host
+
+_BUILT_IN = "default"
 
 
 class BrokerServer:
@@ -71,8 +73,11 @@ class BrokerServer:
             "brokerRole": configuration.store.broker_role.name,
             "listenPort": port,
             "fastPort": port - 2,
-            "haListenPort": configuration.store.ha_listen_port,
         }
+        if is_dledger(configuration):
+            facts["dledgerPort"] = dledger_port(configuration)
+        elif configuration.ours.ha_plug_in == _BUILT_IN:
+            facts["haListenPort"] = configuration.store.ha_listen_port
         if self._namesrv is not None:
             facts["namesrvPort"] = self._namesrv.port
         if self._status is not None:

@@ -9,7 +9,6 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.load import namesrv_port_plan, port_plan, render_changed
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.settings import Notice
-from rmq_ha.plugins import load_configured
 
 
 def check_report(
@@ -18,14 +17,14 @@ def check_report(
     """
     The lines to print: notices, what differs from the defaults, and the ports.
 
-    :raises PluginNotFound: a plugin that is named is not installed.
-    :raises ConfigurationError: a key, a certificate or an ACL file is missing, or of no use.
+    :raises ConfigurationError: a key, a certificate or an ACL file is missing, or of no use, or a
+        plugin is not installed, or cannot be made.
     """
     check_tls(configuration)
     known = [notice.text for notice in notices if not notice.is_unknown]
     if isinstance(configuration, BrokerConfiguration):
-        load_configured(configuration)
         known += check_acl(configuration)
+        known += _plugins(configuration)
         plan = port_plan(configuration)
     else:
         plan = namesrv_port_plan(configuration)
@@ -35,13 +34,22 @@ def check_report(
     return lines
 
 
+def _plugins(configuration: BrokerConfiguration) -> list[str]:
+    from twisted.internet import reactor
+
+    from rmq_ha.app.plugin_check import check_plugins
+    from rmq_ha.host.real import make_host
+
+    return check_plugins(make_host(reactor), configuration)
+
+
 def finish_check(
     configuration: BrokerConfiguration | NamesrvConfiguration, notices: Sequence[Notice]
 ) -> NoReturn:
     """
     Print the report and leave: 1 when a key is unknown, else 0.
 
-    :raises PluginNotFound: a plugin that is named is not installed.
+    :raises ConfigurationError: as `check_report`.
     """
     print("\n".join(check_report(configuration, notices)))
     unknown = [notice.text for notice in notices if notice.is_unknown]

@@ -66,6 +66,14 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
     ]
 
 
+def send_answers(broker: "BrokerController") -> SendAnswers:
+    """What producers are told; in a group, also who of its members does not answer."""
+    group = broker.replication
+    if isinstance(group, DLedgerService):
+        return SendAnswers(broker.configuration, broker.store, group.why_no_puts)
+    return SendAnswers(broker.configuration, broker.store)
+
+
 def transaction_checks(broker: "BrokerController") -> TransactionalMessageCheckService:
     """What looks after open transactions; to be started on a master only."""
     return TransactionalMessageCheckService(
@@ -166,7 +174,7 @@ def _client_processors(broker: "BrokerController") -> list[Processor]:
             front=broker.front,
             producers=broker.producers,
             checks=SendChecks(configuration.broker, topics, host.random),
-            answers=SendAnswers(configuration, store),
+            answers=broker.answers,
             hooks=SendHooks(broker.hooks),
             store_host=configuration.store_host,
             now_ms=host.now_ms,

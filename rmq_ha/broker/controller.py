@@ -20,7 +20,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.broker.assembly import admin_processors, role_switch, transaction_checks
+from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, transaction_checks
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
@@ -244,6 +244,7 @@ class BrokerController:
         self.access_controls = [item for item in validators if IAccessControl.providedBy(item)]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
+        self.answers = send_answers(self)
         self.hooks = hooks = [
             checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
             for plugin in self._plugins[IHookPlugin]
@@ -278,6 +279,7 @@ class BrokerController:
             self.stats,
             self.host.random,
             self.host.now_ms,
+            self.answers,
             hooks,
             self.front,
         )

@@ -38,6 +38,7 @@ from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
 from rmq_ha.dledger.values import Role
+from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import RemotingError, RequestRejected
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import IReplication
@@ -120,6 +121,7 @@ class DLedgerService:
         self._told_index = self._seen_end = -1
         self._rests_until = self._resigns_at = 0.0
         self._elections = 0
+        self._silent: dict[str, str] = {}
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Persist: self._persist,
             Send: self._send,
@@ -257,7 +259,10 @@ class DLedgerService:
         if self.node is None or self._is_stopped:
             return
         message = None
-        if isinstance(answer, RemotingCommand):
+        if isinstance(answer, Failure):
+            self._silent[send.peer] = answer.getErrorMessage()
+        else:
+            self._silent.pop(send.peer, None)
             try:
                 message = read_response(send.code, answer)
             except RemotingError as error:
@@ -458,6 +463,10 @@ class DLedgerService:
 
     def set_master_address(self, address: str | None) -> None:
         """The group finds its leader itself."""
+
+    def why_no_puts(self) -> str:
+        """Who answers, who does not and what to do, for those whose puts are not taken."""
+        return why_no_puts(self.settings, self.node, self._silent, len(self._puts))
 
     def statistics(self) -> dict[str, Any]:
         """What the member knows of itself and, if it leads, of its followers."""

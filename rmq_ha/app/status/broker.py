@@ -95,6 +95,8 @@ class BrokerStatus:
             return Health(False, f"{name}: no puts: {reason}")
         if not broker.configuration.broker.broker_permission & PERM_WRITE:
             return Health(True, f"{name}: serves reads; writing is off (brokerPermission)")
+        if "slaves" not in broker.replication.statistics():
+            return Health(True, f"{name}: its haPlugIn does not tell of slaves")
         slaves = len(self._serving())
         if not slaves and self._store_config.broker_role is BrokerRole.SYNC_MASTER:
             return Health(True, f"{name}: no slave is connected; puts get SLAVE_NOT_AVAILABLE")

@@ -84,6 +84,7 @@ class SendMessageProcessor:
         stats: BrokerStats,
         random: Random,
         now_ms: Callable[[], int],
+        answers: SendAnswers,
         hooks: Sequence[Any] = (),
         front: IMessageStore | None = None,
     ) -> None:
@@ -97,7 +98,7 @@ class SendMessageProcessor:
         self._now_ms = now_ms
         self._hooks = SendHooks(hooks)
         self._store_host = configuration.store_host
-        self._answers = SendAnswers(configuration, store)
+        self._answers = answers
         self._overload = SendOverload(self._broker, store)
         self._checks = SendChecks(self._broker, topics, random)
 

@@ -3,6 +3,8 @@
 Spec: remoting.md, section 4.2; store.md, section 2.7.
 """
 
+from collections.abc import Callable
+
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.message import AppendResult
 from rmq_ha.model.status import PutMessageStatus
@@ -23,11 +25,21 @@ CODES = {
 
 
 class SendAnswers:
-    """Makes responses of sends, with the two trace fields that Java's producer insists on."""
+    """
+    Makes responses of sends, with the two trace fields that Java's producer insists on.
 
-    def __init__(self, configuration: BrokerConfiguration, store: DefaultMessageStore) -> None:
+    :param why_busy: why a put was not decided in time, or not even begun.
+    """
+
+    def __init__(
+        self,
+        configuration: BrokerConfiguration,
+        store: DefaultMessageStore,
+        why_busy: Callable[[], str] = lambda: "the disk is slow",
+    ) -> None:
         self._configuration = configuration
         self._store = store
+        self._why_busy = why_busy
 
     @property
     def trace_ext(self) -> dict[str, str]:
@@ -63,11 +75,18 @@ class SendAnswers:
         code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
         return request.response(code, self._remark(status), self.trace_ext)
 
+    def _why_not(self) -> str:
+        """A member of a group is a slave for as long as it does not lead: why is what helps."""
+        reason = self._store.why_not_writable()
+        return self._why_busy() if not reason or self._is_unelected() else reason
+
+    def _is_unelected(self) -> bool:
+        return self._store.is_open and self._store.is_elected and self._store.is_slave
+
     def _remark(self, status: PutMessageStatus) -> str:
         largest = self._configuration.store.max_message_size
         remarks = {
-            PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: "
-            + self._store.why_not_writable(),
+            PutMessageStatus.SERVICE_NOT_AVAILABLE: "service not available now: " + self._why_not(),
             PutMessageStatus.MESSAGE_ILLEGAL: (
                 f"the message is illegal, maybe msg body or properties length not matched: the body"
                 f" may have {largest} bytes (maxMessageSize), the topic {MAX_TOPIC_LENGTH}"
@@ -76,11 +95,10 @@ class SendAnswers:
                 "the message's properties, CLUSTER included, take more than 32767 bytes"
             ),
             PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
-                "create mapped file failed, server is busy or broken: "
-                + self._store.why_not_writable()
+                "create mapped file failed, server is busy or broken: " + self._why_not()
             ),
             PutMessageStatus.OS_PAGECACHE_BUSY: (
-                "[PC_SYNCHRONIZED]broker busy, start flow control for a while: the disk is slow"
+                "[PC_SYNCHRONIZED]broker busy, start flow control for a while: " + self._why_busy()
             ),
         }
         return remarks.get(status, status.name)

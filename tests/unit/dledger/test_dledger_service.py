@@ -115,3 +115,48 @@ def test_a_member_that_cannot_keep_its_vote_leaves_and_says_so_without_a_traceba
     assert group.send(b"b") == 0
     with pytest.raises(RequestRejected):
         service_of(old)._serve(RequestCode.METADATA, MetadataRequest(), Deferred())
+
+
+def test_a_put_without_quorum_says_who_does_not_answer_and_what_to_do() -> None:
+    """It said that the disk is slow, and then nothing at all (SERVICE_NOT_AVAILABLE, empty)."""
+    group = BrokerGroup(6).start()
+    assert group.send(b"a") == 0
+    leader = group.wait_for_master()
+    gone = followers(group)
+    for member in gone:
+        group.kill(member)
+    in_time = group.call(leader, group.message(b"b"))
+    assert in_time.code == 1
+    remark = in_time.remark or ""
+    assert "disk" not in remark
+    assert "has no quorum (2 of 3 members)" in remark
+    for member in gone:
+        assert f"{member.host.name} at {member.host.ip}:" in remark
+    assert "1 more must answer: start it, or mend the network to it" in remark
+    group.run(15)
+    late = group.call(leader, group.message(b"c"))
+    assert late.code != 0
+    assert "has no quorum (2 of 3 members)" in (late.remark or ""), late.remark
+    group.boot(gone[0])
+    assert group.send(b"d") == 0
+
+
+def test_what_a_member_says_of_its_group() -> None:
+    """Each role in its words."""
+    group = BrokerGroup(7, size=5).start()
+    assert group.send(b"a") == 0
+    leader, follower = group.wait_for_master(), followers(group)[0]
+    text = service_of(follower).why_no_puts()
+    assert text == f"member {leader.host.name} leads group raft, and takes the messages"
+    group.run(3)
+    assert (
+        "a quorum of group raft is too slow (0 puts wait for it)"
+        in service_of(leader).why_no_puts()
+    )
+    for member in followers(group)[:3]:
+        group.kill(member)
+    group.run(30)
+    assert "1 more must answer" in service_of(leader).why_no_puts()
+    assert " answers, " in service_of(leader).why_no_puts()
+    service_of(leader).node = None
+    assert "does not take part yet" in service_of(leader).why_no_puts()

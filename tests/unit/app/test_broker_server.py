@@ -1,0 +1,44 @@
+"""What the READY line and the log say of a broker's ports."""
+
+from typing import Any
+
+import pytest
+
+from rmq_ha.app.broker_server import BrokerServer
+from rmq_ha.config.load import port_plan
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.testing.cluster import small_configuration
+from rmq_ha.testing.host import World
+
+
+def facts(**settings: Any) -> tuple[dict[str, Any], set[int]]:
+    """Of a broker that is not started; and the ports that it would take."""
+    configuration = small_configuration(
+        "10.0.0.1", BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, 0
+    )
+    for name, value in settings.items():
+        target = configuration.ours if hasattr(configuration.ours, name) else configuration.store
+        setattr(target, name, value)
+    server = BrokerServer(World(1).add("broker").seams, configuration)
+    return server.facts(), {item.port for item in port_plan(configuration)}
+
+
+GROUP = {
+    "enable_dleger_commit_log": True,
+    "dleger_group": "g",
+    "dleger_peers": "n0-10.0.0.1:40911;n1-10.0.0.2:40911;n2-10.0.0.3:40911",
+    "dleger_self_id": "n0",
+}
+
+
+@pytest.mark.parametrize("settings", [{}, GROUP], ids=["classic", "group"])
+def test_only_ports_that_listen_are_named(settings: dict[str, Any]) -> None:
+    """A member of a group has no HA port: the group's is named (haListenPort was, in vain)."""
+    told, planned = facts(**settings)
+    assert {told[name] for name in told if name.endswith("Port")} <= planned
+    assert ("haListenPort" in told) is (not settings)
+    assert told.get("dledgerPort") == (40911 if settings else None)
+
+
+def test_a_foreign_replication_has_ports_of_its_own() -> None:
+    assert "haListenPort" not in facts(ha_plug_in="acme")[0]
