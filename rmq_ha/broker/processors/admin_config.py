@@ -16,6 +16,7 @@ from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config import load, properties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.from_afar import refusal
+from rmq_ha.config.limits import NO_EFFECT, NOT_IMPLEMENTED
 from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.remoting.channel import Channel
@@ -26,6 +27,7 @@ from rmq_ha.wire.versions import version_name
 
 MUTABLE_KEYS = frozenset(
     {
+        "accessMessageInMemoryMaxRatio",
         "autoCreateSubscriptionGroup",
         "autoCreateTopicEnable",
         "brokerFastFailureEnable",
@@ -41,20 +43,32 @@ MUTABLE_KEYS = frozenset(
         "fileReservedTime",
         "filterDataCleanTimeSpan",
         "filterSupportRetry",
+        "flushCommitLogLeastPages",
+        "flushCommitLogThoroughInterval",
+        "flushConsumeQueueThoroughInterval",
+        "flushIntervalCommitLog",
+        "flushIntervalConsumeQueue",
         "forceRegister",
+        "haHousekeepingInterval",
+        "haSendHeartbeatInterval",
         "haSlaveFallbehindMax",
+        "haTransferBatchMax",
         "haTransferBatchSize",
         "longPollingEnable",
         "maxMessageSize",
+        "maxMsgsNumBatch",
         "maxTransferBytesOnMessageInDisk",
         "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInDisk",
         "maxTransferCountOnMessageInMemory",
         "notifyConsumerIdsChangedEnable",
+        "offsetCheckInSlave",
         "osPageCacheBusyTimeOutMills",
         "regionId",
+        "registerBrokerTimeoutMills",
         "rejectTransactionMessage",
         "sendThreadPoolQueueCapacity",
+        "serverChannelMaxIdleTimeSeconds",
         "shortPollingTimeMills",
         "slaveReadEnable",
         "slaveTimeout",
@@ -193,6 +207,16 @@ class AdminConfigProcessor:
         if fixed:
             raise RequestRejected(
                 ResponseCode.SYSTEM_ERROR,
-                f"{', '.join(fixed)} cannot change while the broker runs: edit its properties "
-                "file and restart it",
+                f"{', '.join(map(_why_fixed, fixed))}; nothing was changed",
             )
+
+
+def _why_fixed(key: str) -> str:
+    if key in NOT_IMPLEMENTED:
+        return f"{key} has no effect here ({NOT_IMPLEMENTED[key]})"
+    if key in NO_EFFECT:
+        return f"{key} has no effect here"
+    return (
+        f"{key} cannot change while the broker runs: it is read at the start; edit its properties "
+        "file and restart it"
+    )

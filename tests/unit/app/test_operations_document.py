@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rmq_ha.app.status.catalogue import CATALOGUE, FIVE, OURS, STORAGE
 from rmq_ha.app.status.exporter import RUNTIME_LABELS
+from rmq_ha.broker.processors.admin_config import MUTABLE_KEYS
 from rmq_ha.config.ours import RmqHaConfig
 
 TEXT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
@@ -42,3 +43,10 @@ def test_settings_that_are_named_exist_with_these_defaults() -> None:
     assert f"metricsAddress={defaults.metrics_address} " in TEXT
     assert f"metricsSeriesLimit={defaults.metrics_series_limit} " in TEXT
     assert defaults.metrics_port == 0
+
+
+def test_the_keys_that_change_at_run_time_are_listed() -> None:
+    """Those, and no others."""
+    section = TEXT[TEXT.index("## Settings while a broker runs") :]
+    listed = section[: section.index("Intervals hold")]
+    assert set(re.findall(r"`(\w+)`", listed)) - {"mqadmin"} == MUTABLE_KEYS

@@ -19,7 +19,7 @@ from rmq_ha.store.format.commitlog import (
     decode_record,
 )
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[4] / "shared"))
+SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 FIXTURES = SHARED / "fixtures" / "store"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -163,7 +163,7 @@ def message():
 @pytest.fixture
 def java():
     """Unpacks a store that the Java broker wrote, or skips the test."""
-    shared = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[4] / "shared"))
+    shared = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
     fixtures = shared / "fixtures" / "store"
 
     def unpack(name, root):

@@ -18,7 +18,7 @@ from rmq_ha.store.format.commitlog import BLANK, dispatch_request_at
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.reader import MessageReader
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[4] / "shared"))
+SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 FIXTURES = SHARED / "fixtures" / "store"
 LOG_FILE = 65536
 LEVELS = [1, 2, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]

@@ -29,7 +29,7 @@ from rmq_ha.store.format.consumequeue_ext import (
 from rmq_ha.store.reader import unit_matcher
 from rmq_ha.testing.disk import SimDisk
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[4] / "shared"))
+SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 FIXTURE = SHARED / "fixtures" / "store" / "ext.tar.gz"
 CQ_FILE, EXT_FILE = 800, 256
 EXT_DIR = "/store/consumequeue_ext/T/0"

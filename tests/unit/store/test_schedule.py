@@ -519,7 +519,7 @@ def test_a_damaged_file_is_replaced_by_its_backup(damage: bytes) -> None:
         an_offsets_table(disk).load()
 
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).parents[4] / "shared"))
+SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 JAVAS = SHARED / "fixtures" / "store" / "config" / "delayOffset.json"
 
 
