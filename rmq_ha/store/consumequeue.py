@@ -3,20 +3,21 @@
 Spec: store.md, sections 3 and 9.3.
 """
 
-from collections.abc import ItemsView, Sequence
+from collections.abc import ItemsView, Mapping, Sequence
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
-from rmq_ha.store.queue import ConsumeQueue
+from rmq_ha.store.queue import ConsumeQueue, Restarted
 from rmq_ha.store.queue_ext import BitMapOf, QueueExtension
 from rmq_ha.store.queue_files import QueueFiles
 
 __all__ = ["ConsumeQueue", "ConsumeQueueTable"]
 
 _NAME_DIGITS = 20
+_NOTHING: Mapping[tuple[str, int], int] = {}
 # Prepared and rolled-back records, and only they, have this bit of sysFlag.
 _NOT_FOR_CONSUMERS = 0x4
 
@@ -31,7 +32,11 @@ class ConsumeQueueTable:
     :param mapped_file_size: bytes of a file; rounded up to whole units.
     :param most_open: file descriptors that are kept open.
     :param extension_file_size: bytes of an extension file; None: none are written.
+    :param begins: by topic and queue id: records below that physical offset are none of the
+        queue's, because it was deleted since. It may change.
     :ivar bit_map_of: gives extensions their bit maps.
+    :ivar restarted: called with topic, queue id and queue offset when a queue that was deleted, or
+        whose numbering went back, begins anew.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class ConsumeQueueTable:
         mapped_file_size: int,
         most_open: int = 256,
         extension_file_size: int | None = None,
+        begins: Mapping[tuple[str, int], int] = _NOTHING,
     ) -> None:
         self._disk = disk
         self._root = f"{store_path}/consumequeue"
@@ -50,7 +56,9 @@ class ConsumeQueueTable:
         self._extension_files: QueueFiles | None = None
         if extension_file_size is not None:
             self._extension_files = QueueFiles(disk, extension_file_size, most_open)
+        self._begins = begins
         self.bit_map_of: BitMapOf = lambda request: None
+        self.restarted: Restarted = lambda topic, queue_id, queue_offset: None
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
 
     # Looking up
@@ -66,7 +74,12 @@ class ConsumeQueueTable:
         if queue is None:
             directory = f"{self._root}/{topic}/{queue_id}"
             self._queues[key] = queue = ConsumeQueue(
-                self._files, directory, topic, queue_id, self._extension(topic, queue_id)
+                self._files,
+                directory,
+                topic,
+                queue_id,
+                self._extension(topic, queue_id),
+                lambda *begin: self.restarted(*begin),
             )
         return queue
 
@@ -200,7 +213,20 @@ class ConsumeQueueTable:
                 group.append(request)
         queues = self._queues
         for key, group in groups.items():
-            (queues.get(key) or self.queue(*key)).append(group)
+            if key in self._begins:
+                self._put_deleted(key, group)
+            else:
+                (queues.get(key) or self.queue(*key)).append(group)
+
+    def _put_deleted(self, key: tuple[str, int], group: list[DispatchRequest]) -> None:
+        """Of a queue that was deleted the records since then, if there are any."""
+        begin = self._begins[key]
+        group = [request for request in group if request.physical_offset >= begin]
+        if group:
+            is_new = key not in self._queues
+            self.queue(*key).append(group)
+            if is_new:
+                self.restarted(*key, group[0].queue_offset)
 
     # Cleaning
 

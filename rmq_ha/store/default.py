@@ -25,6 +25,7 @@ from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host, Lock
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.flush import QueueFlusher
@@ -39,6 +40,7 @@ from rmq_ha.store.puts import (
     batch_result,
     redirect_delayed,
 )
+from rmq_ha.store.queue import Restarted
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
@@ -60,6 +62,8 @@ class DefaultMessageStore(StoreMaintenance):
 
     :param log: another commit log than the built-in one (from a plugin).
     :param memory_bytes: of this machine.
+    :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins anew:
+        no consumer can be behind that offset yet, whatever it committed before.
     :ivar is_elected: an election says whether this is a slave; else the configuration.
     :ivar parts: what is around the log.
     """
@@ -85,11 +89,13 @@ class DefaultMessageStore(StoreMaintenance):
         if log is None:
             log = make_commit_log(host.disk, config)
         extension_size = config.mapped_file_size_consume_queue_ext
+        self.deleted = DeletedQueues(host.disk, host.worker, root)
         queues = ConsumeQueueTable(
             host.disk,
             root,
             config.mapped_file_size_consume_queue,
             extension_file_size=extension_size if config.enable_consume_queue_ext else None,
+            begins=self.deleted.table,
         )
         index = None
         if config.message_index_enable:
@@ -155,6 +161,9 @@ class DefaultMessageStore(StoreMaintenance):
         )
         self.replication: IReplication | None = None
         self._dispatchers: list[ICommitLogDispatcher] = []
+        self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
+        self._new_lives: set[tuple[str, int]] = set()
+        queues.restarted = self._restarted
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
         self._service = StoreService(self)
         self._lock: Lock | None = None
@@ -299,6 +308,18 @@ class DefaultMessageStore(StoreMaintenance):
         for callback in self._arrivals:
             callback(requests)
 
+    def _restarted(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        if self.is_open:
+            self.on_new_life(topic, queue_id, queue_offset)
+        else:
+            self._new_lives.add((topic, queue_id))
+
+    def tell_new_lives(self) -> None:
+        """What recovery and catching up have found; by now consumers may have read all of it."""
+        for topic, queue_id in self._new_lives:
+            self.on_new_life(topic, queue_id, self.max_offset_in_queue(topic, queue_id))
+        self._new_lives.clear()
+
     def log_flushed(self) -> None:
         """More of the log is on the disk; the checkpoint says so in time."""
         self.queue_flusher.dispatched()
@@ -328,15 +349,25 @@ class DefaultMessageStore(StoreMaintenance):
         self.parts.load()
         self.queues.load()
         self.checkpoint.load()
+        self.deleted.load()
         if self.index is not None:
             self.index.load(last_exit_ok, self.checkpoint.index)
         self.queues.recover(last_exit_ok)
         self.parts.recover(last_exit_ok)
+        self._finish_deletions()
         self.renumber()
         self.schedule.load()
         abort = disk.open(f"{self.root}/abort", 0)
         abort.sync()  # before anything is written that a clean stop would have finished
         abort.close()
+
+    def _finish_deletions(self) -> None:
+        """A crash came between the note that queues are deleted and the deletion."""
+        self.deleted.cut(self.log.max_offset)
+        for key, begin in self.deleted.table.items():
+            queue = self.queues.get(*key)
+            if queue is not None and queue.max_physical_offset <= begin:
+                self.queues.remove_queue(*key)
 
     def sure_until_ms(self) -> int:
         """After a crash: what was stored up to then is on the disk, in log, queues and index."""

@@ -11,6 +11,7 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.topics import OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.seams import Host
 from rmq_ha.store.clean import disk_ratio
+from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.parts import Cleaner
 from rmq_ha.store.reads import StoreReads
@@ -30,6 +31,7 @@ class StoreMaintenance(StoreReads):
     cleaner: Cleaner
     dispatcher: Dispatcher
     schedule: ScheduleMessageService
+    deleted: DeletedQueues
     _tail_cut: TailCut | None
 
     def clean_unused_topics(self, known: Collection[str]) -> int:
@@ -58,7 +60,20 @@ class StoreMaintenance(StoreReads):
         """
         return self._remove_queues(self.queues.expired_queues(self.log.min_offset))
 
+    def remove_topics(self, topics: Collection[str]) -> int:
+        """
+        Delete the queues of topics that are gone; the log keeps their messages.
+
+        :returns: how many queues went.
+        :raises StoreError: the disk refuses.
+        """
+        return self._remove_queues(
+            [key for key in self.queues.topic_queue_table() if key[0] in topics]
+        )
+
     def _remove_queues(self, keys: list[tuple[str, int]]) -> int:
+        if keys:
+            self.deleted.add(keys, self.log.max_offset)
         for topic, queue_id in keys:
             self.queues.remove_queue(topic, queue_id)
             self.log.encoder.queue_offsets.pop((topic, queue_id), None)

@@ -26,6 +26,8 @@ from rmq_ha.store.queue_search import WALK_SIZE, Bounds, first_from, nearest_in_
 
 _MAX_POSITION = 1 << 62
 
+Restarted = Callable[[str, int, int], None]
+
 
 class ConsumeQueue:
     """
@@ -35,6 +37,7 @@ class ConsumeQueue:
     file size. Writing fails without a trace: the same requests may be put again.
 
     :param extension: where store times and bit maps go; None: nowhere.
+    :param restarted: called with topic, queue id and queue offset when a new life begins there.
     :ivar max_physical_offset: end of the last record that the queue knows; -1 for none.
     """
 
@@ -47,6 +50,7 @@ class ConsumeQueue:
         "_files",
         "_min",
         "_min_is_good_for",
+        "_restarted",
         "_size",
         "_starts",
         "max_physical_offset",
@@ -61,9 +65,11 @@ class ConsumeQueue:
         topic: str,
         queue_id: int,
         extension: QueueExtension | None = None,
+        restarted: Restarted = lambda topic, queue_id, queue_offset: None,
     ) -> None:
         self._files = files
         self._extension = extension
+        self._restarted = restarted
         self._size = files.file_size
         self._directory = directory
         self.topic = topic
@@ -177,6 +183,10 @@ class ConsumeQueue:
         """
         Add one unit for each record that is not there yet.
 
+        A record behind all that the queue knows, but with a number that is taken, begins a new
+        life: the topic was deleted and made again, or its master gave numbers anew. From there on
+        the old units are of no use, as the master does not have them either.
+
         :param requests: of this queue, in log order.
         :raises StoreError: the disk refuses.
 
@@ -200,9 +210,11 @@ class ConsumeQueue:
                     continue
                 if not units and self._is_empty():
                     first = end = self._begin_at(position)
+                elif position < end:
+                    self._put(units, first, reached)
+                    units = []
+                    first = end = self._begin_anew(request, position)
                 elif position:
-                    if position < end:
-                        continue  # built already
                     self._complain(request, end)
             try:
                 code = request[4] if extension is None else extension.stage(request)
@@ -211,12 +223,53 @@ class ConsumeQueue:
                 units.append(pack(request[2], request[3], 0))
             end += UNIT_SIZE
             reached = physical_end
+        self._put(units, first, reached)
+
+    def _put(self, units: list[bytes], first: int, reached: int) -> None:
+        """
+        Write units at the end of the queue.
+
+        :param first: position of the first one.
+        :param reached: end of the last one's record.
+        """
         if units:
-            if extension is not None:
-                extension.write()
+            if self._extension is not None:
+                self._extension.write()
             self._write(b"".join(units), first)
-            self._end = end
+            self._end = first + len(units) * UNIT_SIZE
             self.max_physical_offset = reached
+
+    def _begin_anew(self, request: DispatchRequest, position: int) -> int:
+        """A new life begins at this position, below the end; crash-safe, as the log has it all."""
+        self.log.warn(
+            "{topic} {queue_id} begins anew at queue offset {found}: the record at "
+            "{physical_offset} has that number, although the queue, built up to {reached} of the "
+            "log, ends at {end}; the topic was deleted and made again, and the old messages from "
+            "that number on are not served any more",
+            topic=self.topic,
+            queue_id=self.queue_id,
+            found=request.queue_offset,
+            physical_offset=request.physical_offset,
+            reached=self.max_physical_offset,
+            end=self._end // UNIT_SIZE,
+        )
+        if position <= self._min:
+            self._begin_at(position)
+        else:
+            self._cut(position)
+        self._restarted(self.topic, self.queue_id, request.queue_offset)
+        return position
+
+    def _cut(self, position: int) -> None:
+        """Forget the units from a position on; there are some before it."""
+        for start in [start for start in self._starts if start >= position]:
+            self._files.remove(self._path(start))
+            self._starts.remove(start)
+        start = self._starts[-1]
+        if position < start + self._size:
+            self._files.zero(self._path(start), position - start)
+        self._end = position
+        self._settle_extension()
 
     def _complain(self, request: DispatchRequest, end: int) -> None:
         self.log.warn(

@@ -76,6 +76,7 @@ class StoreService:
             self._has_replication = True
             await maybeDeferred(store.replication.start)
         self._check_wanted()
+        store.tell_new_lives()
         store.is_open = True
         if not store.is_slave and not store.is_elected:
             store.schedule.start()
@@ -158,6 +159,7 @@ class StoreService:
         self._cleaned_to = lowest
         store.queues.delete_expired(lowest)
         store.queues.correct_min_offsets(lowest)
+        store.deleted.expire(lowest)
         if store.index is not None:
             store.index.delete_expired(lowest)
 
@@ -188,6 +190,7 @@ class StoreService:
         store.dispatcher.stop()
         await store.flusher.stop()
         await store.queue_flusher.stop()
+        await store.deleted.persist_if_dirty()
         self._close(was_running)
 
     async def _drain(self) -> None:

@@ -69,8 +69,8 @@ class LogTail:
 
     def forget(self) -> None:
         """The log was cut: what stood in it is not waited for."""
-        self._needed_end = 0
         self._told_at = -1
+        self.unreadable_at = None
 
     def next_slice(self, position: int, waits: bool) -> Slice | None:
         """As `Tail` says."""

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
+from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.checkpoint import CheckpointTimes
@@ -29,6 +30,7 @@ class Running(Surroundings, Protocol):
     queue_flusher: QueueFlusher
     schedule: ScheduleMessageService
     statistics: StoreStatistics
+    deleted: DeletedQueues
 
     def renumber(self) -> None:
         """Take the numbering and the first offsets of all queues from what is on the disk."""
@@ -144,6 +146,7 @@ class TailCut:
         log.pending.clear()
         log.recovered(end, min(log.flushed_offset, end))
         self._parts.tail.forget()
+        self._store.deleted.cut(end)
         dispatcher = self._store.dispatcher
         dispatcher.position = min(dispatcher.position, end)
         return later
