@@ -62,8 +62,8 @@ class DefaultMessageStore(StoreMaintenance):
 
     :param log: another commit log than the built-in one (from a plugin).
     :param memory_bytes: of this machine.
-    :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins anew:
-        no consumer can be behind that offset yet, whatever it committed before.
+    :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins
+        anew: no consumer can be beyond that offset yet, whatever it committed before.
     :ivar is_elected: an election says whether this is a slave; else the configuration.
     :ivar parts: what is around the log.
     """

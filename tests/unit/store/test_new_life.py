@@ -3,12 +3,15 @@
 Spec: store.md, sections 3.2 and 9.3; the log itself does not tell of deletions.
 """
 
+from contextlib import suppress
+from itertools import pairwise
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.consumequeue import ConsumeQueueTable
@@ -89,7 +92,7 @@ def test_any_lives_any_slices_any_crash(lives, cuts, crashes, seed):
     requests = lives_of(_in_order(lives))
     table = ConsumeQueueTable(disk, "/store", FILE)
     bounds = [0, *sorted(cut for cut in cuts if cut < len(requests)), len(requests)]
-    for number, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for number, (start, end) in enumerate(pairwise(bounds)):
         table.put_requests(requests[start:end])
         if number in crashes:
             disk = disk.crash()
@@ -125,13 +128,10 @@ def test_a_disk_that_refuses_in_between():
             return 5 if left[0] == 0 else None
 
         disk.fault = fault
-        for _ in range(3):
-            try:
-                table.put_requests(requests[30:])
-                break
-            except Exception as error:
-                assert "cannot" in str(error), countdown
+        with suppress(StoreError):
+            table.put_requests(requests[30:])
         disk.fault = lambda operation, path: None
+        table.put_requests(requests[30:])
         assert units(table) == expected(requests), countdown
 
 
