@@ -6,6 +6,7 @@ requests in the sockets while a turn of the reactor lasts; both are measured.
 Spec: remoting.md, section 1.8.
 """
 
+from collections.abc import Hashable
 from typing import Protocol
 
 from rmq_ha.config.broker import BrokerConfig
@@ -23,8 +24,12 @@ class LoadedStore(Protocol):
     def is_page_cache_busy(self) -> bool:
         """Appends take too long."""
 
-    def waited_ms(self) -> int:
-        """How long a request that is handled now may have waited in its socket."""
+    def waited_ms(self, sender: Hashable, sends: int) -> int:
+        """
+        How long sends that are handled now may have waited in their socket.
+
+        :param sends: how many this sender brings, to be counted; 0 only asks.
+        """
 
 
 class SendOverload:
@@ -39,8 +44,13 @@ class SendOverload:
         self._config = config
         self._store = store
 
-    def reason(self) -> str | None:
-        """Why a send is refused now; None: it is not."""
+    def reason(self, sender: Hashable, sends: int = 1) -> str | None:
+        """
+        Why a send is refused now; None: it is not.
+
+        :param sender: its connection: one that waits for each answer has never waited too long.
+        :param sends: how many it brings; 0 only asks.
+        """
         store, config = self._store, self._config
         if store.is_page_cache_busy():
             return "[REJECTREQUEST]system busy, start flow control for a while: the disk is slow"
@@ -50,7 +60,7 @@ class SendOverload:
                 "messages wait for flush or replica (sendThreadPoolQueueCapacity)"
             )
         if config.broker_fast_failure_enable:
-            waited = store.waited_ms()
+            waited = store.waited_ms(sender, sends)
             if waited > config.wait_time_mills_in_send_queue:
                 return (
                     "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in "
@@ -58,8 +68,8 @@ class SendOverload:
                 )
         return None
 
-    def check(self) -> None:
-        """:raises RequestRejected: sends are refused now."""
-        reason = self.reason()
+    def check(self, sender: Hashable) -> None:
+        """:raises RequestRejected: sends of this connection are refused now."""
+        reason = self.reason(sender)
         if reason is not None:
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, reason)

@@ -3,7 +3,7 @@
 Spec: store.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -216,9 +216,17 @@ class DefaultMessageStore(StoreMaintenance):
         """Messages that are appended and wait for flush or replica."""
         return self.statistics.outcomes.waiting
 
-    def waited_ms(self) -> int:
-        """How long a request that is handled now may have waited in its socket."""
-        return self._service.turns.waiting_ms(self.host.clock.seconds())
+    def waited_ms(self, sender: Hashable, sends: int) -> int:
+        """
+        How long sends that are handled now may have waited in their socket.
+
+        :param sender: one connection; 0 while it waits for each answer.
+        :param sends: how many it brings, to be counted; 0 only asks.
+        """
+        turns = self._service.turns
+        if not turns.came(sender, sends):
+            return 0
+        return turns.waiting_ms(self.host.clock.seconds())
 
     def _refusal(self) -> PutMessageStatus | None:
         """Why nothing is put now."""

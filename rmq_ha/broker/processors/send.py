@@ -139,7 +139,7 @@ class SendMessageProcessor:
         began_ms = self._stats.steady_ms()
         try:
             header = decode_send_header(request)
-            self._overload.check()
+            self._overload.check(channel)
             topic = self._checks.check(header, self._now_ms())
             body = request.body or b""
             put: Deferred[PutMessageResult]

@@ -87,7 +87,7 @@ class SendBackProcessor:
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """CONSUMER_SEND_MSG_BACK."""
-        self._overload.check()
+        self._overload.check(channel)
         header = fields.header(request)
         offset, delay_level = fields.int64(header, "offset"), fields.int32(header, "delayLevel")
         limit = fields.optional_int32(header, "maxReconsumeTimes")

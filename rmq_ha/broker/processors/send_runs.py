@@ -106,7 +106,7 @@ class SendRuns:
         run = _Run(channel, self._stats.steady_ms())
         cluster = self._broker.broker_cluster_name
         born_host, store_host = channel.remote, self._store_host
-        accepting = self._is_accepting(self._now_ms())
+        accepting = self._is_accepting(channel, len(frames))
         topic, queues = None, 0
         for header_bytes, body in frames:
             try:
@@ -151,12 +151,13 @@ class SendRuns:
             run.opaques.append(-1 if frame.flag & FLAG_ONEWAY else frame.opaque)
         self._flush_run(run)
 
-    def _is_accepting(self, now_ms: int) -> bool:
+    def _is_accepting(self, channel: Channel, sends: int) -> bool:
         """Nothing about this broker takes sends out of runs at the moment."""
+        several = sends if sends > 1 else 0  # one alone is counted where it goes the general way
         return (
             bool(self._broker.broker_permission & PERM_WRITE)
-            and now_ms >= self._broker.start_accept_send_request_time_stamp
-            and self._overload.reason() is None
+            and self._now_ms() >= self._broker.start_accept_send_request_time_stamp
+            and self._overload.reason(channel, several) is None
         )
 
     def _ordinary_queues(self, name: str) -> int:

@@ -244,7 +244,7 @@ class FakeStore:
 
     waiting_puts = 0
 
-    def waited_ms(self) -> int:
+    def waited_ms(self, sender: object, sends: int) -> int:
         return 0
 
     def is_page_cache_busy(self) -> bool:

@@ -5,16 +5,23 @@ from dataclasses import replace
 import pytest
 from sim_broker import TOPIC, SimBroker
 from twisted.internet.defer import DeferredList
+from twisted.internet.endpoints import connectProtocol
+from twisted.internet.protocol import Protocol
 
 from rmq_ha.broker.overload import SendOverload
 from rmq_ha.client.requests import pull_request
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import RequestRejected
 from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.seams import DiskUsage
 from rmq_ha.store.turns import TurnWatch
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 
 
 class Loaded:
@@ -28,7 +35,7 @@ class Loaded:
     def is_page_cache_busy(self) -> bool:
         return self.is_busy
 
-    def waited_ms(self) -> int:
+    def waited_ms(self, sender: object, sends: int) -> int:
         return self.waited
 
 
@@ -37,31 +44,48 @@ def test_thresholds() -> None:
     config, store = BrokerConfig(), Loaded()
     overload = SendOverload(config, store)
     store.waiting_puts, store.waited = 9999, 200
-    assert overload.reason() is None
-    overload.check()
+    assert overload.reason("c") is None
+    overload.check("c")
     store.waited = 201
-    assert (overload.reason() or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
+    assert (overload.reason("c") or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
     config.broker_fast_failure_enable = False
-    assert overload.reason() is None
+    assert overload.reason("c") is None
     store.waiting_puts = 10_000
-    assert (overload.reason() or "").startswith("[OVERLOAD]system busy")
+    assert (overload.reason("c") or "").startswith("[OVERLOAD]system busy")
     store.is_busy = True
     with pytest.raises(RequestRejected, match=r"^\[REJECTREQUEST\]system busy") as caught:
-        overload.check()
+        overload.check("c")
     assert caught.value.code == ResponseCode.SYSTEM_BUSY
 
 
 def test_turns() -> None:
-    """Two long turns in a row count, for as long as they took; one alone is an accident."""
+    """Three long turns with a queue count, for as long as the last one took."""
     watch = TurnWatch()
     assert watch.waiting_ms(10.0) == 0
-    watch.took(0.5, 10.0)
-    assert watch.waiting_ms(10.0) == 0
-    watch.took(0.4, 10.4)
-    assert watch.waiting_ms(10.4) == 400
-    assert watch.waiting_ms(10.81) == 0
-    watch.took(0.01, 11.0)
-    assert watch.waiting_ms(11.0) == 10
+    for seconds, now in ((0.5, 10.0), (0.6, 10.6)):
+        watch.came("c", 2)
+        watch.took(seconds, now)
+        assert watch.waiting_ms(now) == 0
+    watch.came("c", 1)
+    assert watch.came("c", 1)
+    watch.took(0.4, 11.0)
+    assert watch.waiting_ms(11.0) == 400
+    assert watch.waiting_ms(11.41) == 0
+    watch.came("c", 2)
+    watch.took(0.01, 12.0)
+    assert watch.waiting_ms(12.0) == 10
+
+
+def test_turns_without_a_queue() -> None:
+    """However many they are: each sender waits for its answer, and the machine is slow."""
+    watch = TurnWatch()
+    for turn in range(10):
+        assert {watch.came(sender, 1) for sender in range(500)} == {False}
+        watch.took(0.9, float(turn))
+        assert watch.waiting_ms(float(turn)) == 0
+    assert not watch.came(0, 0)
+    assert not watch.came(0, 1)
+    assert watch.came(0, 1)
 
 
 def send_back(broker: SimBroker, offset: int) -> RemotingCommand:
@@ -111,16 +135,76 @@ def test_a_slow_disk() -> None:
     broker.stop()
 
 
-def test_long_turns() -> None:
-    """waitTimeMillsInSendQueue; pulls and heartbeats are served all the same."""
+def with_slow_turns() -> SimBroker:
+    """A broker whose machine gives it no more than a turn every 0.9 s."""
     broker = SimBroker().start()
-    assert broker.send().code == 0
     turns = broker.controller.store._service.turns
-    for _ in range(2):
-        turns.took(0.9, broker.host.clock.seconds())
-    refused = broker.send()
-    assert refused.code == ResponseCode.SYSTEM_BUSY
-    assert (refused.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]")
+    took = turns.took
+    turns.took = lambda seconds, now: took(0.9, now)
+    return broker
+
+
+def send_in_step(broker: SimBroker, requests: list[RemotingCommand]) -> list[RemotingCommand]:
+    """Each over a connection of its own, all at once; the answers."""
+    clients = [RemotingClient(broker.client_host.seams, NettyClientConfig()) for _ in requests]
+    address = f"{broker.host.ip}:{LISTEN_PORT}"
+    answers = []
+    for _ in range(12):
+        asked = [
+            client.invoke(address, request, 5000)
+            for client, request in zip(clients, requests, strict=True)
+        ]
+        answers += [answer for _, answer in broker.wait(DeferredList(asked))]
+    broker.wait(DeferredList([client.stop() for client in clients]))
+    return answers
+
+
+class Pipeline(Protocol):
+    """A producer that waits for no answer: what it sends together arrives together."""
+
+    def __init__(self) -> None:
+        self.answers: list[RemotingCommand] = []
+        self._reader = FrameReader()
+
+    def send(self, requests: list[RemotingCommand]) -> None:
+        self.transport.write(b"".join([encode_frame(item) for item in requests]))
+
+    def dataReceived(self, data: bytes) -> None:
+        self.answers += [decode_frame(*frame) for frame in self._reader.receive_data(data)]
+
+
+def test_long_turns_and_producers_that_wait_for_each_answer() -> None:
+    """None is refused, whatever it sends, as long as the machine is short of time."""
+    broker = with_slow_turns()
+    batch = broker.message(encode_batch([(0, b"one", ""), (0, b"two", "")]))
+    batch.code, batch.ext = RequestCode.SEND_BATCH_MESSAGE, {**(batch.ext or {}), "m": "true"}
+    kinds = [batch, broker.message(), broker.message(DELAY="1")]
+    answers = send_in_step(broker, kinds * 8)
+    assert {answer.code for answer in answers} == {0}
+    broker.stop()
+
+
+@pytest.mark.parametrize("properties", [{}, {"WAIT": "false"}])
+def test_long_turns_with_a_queue(properties: dict[str, str]) -> None:
+    """
+    waitTimeMillsInSendQueue: who has many in flight is refused, who waits for each answer is not;
+    pulls and heartbeats are served all the same.
+    """
+    broker = with_slow_turns()
+    many, other = Pipeline(), Pipeline()
+    for one in (many, other):
+        endpoint = broker.client_host.seams.network.client(broker.host.ip, LISTEN_PORT)
+        broker.wait(connectProtocol(endpoint, one))
+    for _ in range(8):
+        many.send([broker.message(**properties) for _ in range(20)])
+        broker.world.clock.run_for(0.1)
+    other.send([broker.message(**properties)])
+    broker.world.clock.run_for(0.1)
+    assert [answer.code for answer in other.answers] == [0]
+    refused = [answer for answer in many.answers if answer.code]
+    assert {answer.code for answer in refused} == {ResponseCode.SYSTEM_BUSY}
+    assert all((item.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]") for item in refused)
+    assert len(many.answers) == 160
     assert broker.pull().code == 0
     broker.world.clock.run_for(1)
     assert broker.send().code == 0
