@@ -29,6 +29,50 @@ class DivergedLog(ReplicationError):
     """The two commit logs do not continue each other."""
 
 
+class DivergedTail(DivergedLog):
+    """
+    The slave's log holds something that the master's does not; what lies before it is common.
+
+    :param end: physical offset at which the common part ends; a record begins there.
+    """
+
+    def __init__(self, end: int, message: str) -> None:
+        super().__init__(message)
+        self.end = end
+
+
+class NothingInCommon(DivergedLog):
+    """
+    No whole record was found to be equal, so where the logs part is not known.
+
+    :param start: physical offset from which on they were compared.
+    """
+
+    def __init__(self, start: int, message: str) -> None:
+        super().__init__(message)
+        self.start = start
+
+
+class DamagedMaster(DivergedLog):
+    """Where the two logs differ, what the master sends is no record."""
+
+
+class UnreadableLog(ReplicationError):
+    """A slave's own log holds bytes that can never become a record."""
+
+
+class AheadOfMaster(ReplicationError):
+    """
+    A slave claims bytes that the master does not have.
+
+    :param end: of the master's log.
+    """
+
+    def __init__(self, end: int, message: str) -> None:
+        super().__init__(message)
+        self.end = end
+
+
 class RequestRejected(RmqHaError):
     """
     A request that is answered with a response code other than success.

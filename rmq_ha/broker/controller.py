@@ -44,6 +44,7 @@ from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.client.signing import Credentials, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.interfaces import (
@@ -185,6 +186,10 @@ class BrokerController:
             self.host, self.configuration, self.commit_log, self.host.memory_bytes
         )
         self.store.attach_replication(self.replication)
+        if isinstance(self.replication, HAService):
+            store = self.store
+            tail = TailOfStore(store.set_tail_aside, lambda: store.parts.tail.unreadable_at)
+            self.replication.attach_tail(tail)
         if self.configuration.broker.enable_calc_filter_bit_map:
             self.store.queues.bit_map_of = self._bit_map_of
         self.store.schedule.on_delivered = self.stats.delivered

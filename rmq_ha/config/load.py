@@ -79,6 +79,7 @@ def load_broker(
     apply_dledger(configuration, settings, surroundings, notices)
     _apply_role(configuration, settings, notices)
     _apply_ports(configuration, settings, notices)
+    _apply_batch_size(configuration, settings, notices)
     _complete_acl(configuration, settings, surroundings)
     _check_plugin_options(configuration, settings, notices)
     return LoadedBroker(configuration, notices)
@@ -306,6 +307,25 @@ def _apply_ports(
                     f"set another, or namesrvAddr"
                 )
     _check_metrics_port(port_plan(configuration), settings)
+
+
+def _apply_batch_size(
+    configuration: BrokerConfiguration, settings: Mapping[str, Setting], notices: list[Notice]
+) -> None:
+    """A size that an operator names counts; only RocketMQ's default is raised to ours."""
+    store, own = configuration.store, configuration.ours
+    named, largest = settings.get("haTransferBatchSize"), settings.get("haTransferBatchMax")
+    if named is None:
+        return
+    if largest is None:
+        own.ha_transfer_batch_max = store.ha_transfer_batch_size
+    elif store.ha_transfer_batch_size != fields_by_key(type(store))["haTransferBatchSize"].default:
+        notices.append(
+            Notice(
+                f"{largest.where}: haTransferBatchMax={largest.value} does nothing: "
+                f"haTransferBatchSize={named.value} is set"
+            )
+        )
 
 
 def _check_dledger_port(

@@ -52,8 +52,15 @@ class RmqHaConfig:
     ha_transfer_batch_max: int = key(
         "haTransferBatchMax",
         262144,
-        "largest body of one HA frame when more than haTransferBatchSize is waiting; "
-        "a Java slave's receive buffer holds 4 MiB",
+        "largest body of one HA frame while haTransferBatchSize is not set; a Java slave's receive "
+        "buffer holds 4 MiB",
+    )
+    ha_set_aside_diverged_tail: bool = key(
+        "haSetAsideDivergedTail",
+        True,
+        "a slave whose log holds at its end what its master's does not moves that into "
+        "<storePathRootDir>/setaside and fetches the master's; false: it changes nothing and stays "
+        "away from the master",
     )
     embedded_namesrv_port: int = key(
         "embeddedNamesrvPort",

@@ -3,14 +3,35 @@
 Spec: ha.md, sections 4.2 to 4.4, 5 and 18.
 """
 
+from enum import Enum
+
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import ReplicationError
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.errors import AheadOfMaster, ReplicationError
 from rmq_ha.ha.frames import MAX_BODY_SIZE, ReportReader, encode_frame
+from rmq_ha.ha.greeting import Greeting, GreetingReader, Progress, log_checksum
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.status import BrokerRole
 
 GATHER_SECONDS = 0.1
 """How long two unacknowledged frames may hold back a third that is not full."""
+
+DOUBT_SECONDS = 1.0
+"""How long a first report that is too large may become a greeting: its words come in one write."""
+
+_END_BEATS = 2
+_JAVA_BATCH_SIZE = MessageStoreConfig().ha_transfer_batch_size
+
+
+class Common(Enum):
+    """What is known of the log of a slave and ours."""
+
+    UNKNOWN = "unknown"
+    """It did not say, or what it said of is deleted here."""
+    VERIFIED = "verified"
+    """The checksum below its first report is ours."""
+    DIFFERENT = "different"
+    """It is not, or its log is longer: it is sent what it has, and compares."""
 
 
 class Feed:
@@ -22,7 +43,12 @@ class Feed:
     and does not count (`is_stranded`): closing would make it come back every five seconds.
 
     Differs from 4.9.7 on purpose: a first report that is negative or beyond our log, and an
-    acknowledgement beyond what was sent here, are refused.
+    acknowledgement beyond what was sent here, are refused. The first report alone acknowledges
+    nothing: whoever says so has shown nothing. One beyond it has taken bytes that were sent here.
+
+    A slave of ours greets with a checksum (`greeting`). If that is ours it is believed; if not, or
+    if the slave is ahead, the log is sent from before that place, for the slave to find where the
+    two part; and two heartbeats at the end of our log tell it at once that there is no more.
 
     With two frames unacknowledged a SYNC_MASTER gathers what is put meanwhile, up to a full
     frame, and sends it at the next acknowledgement (group commit by itself). Two, so that one is
@@ -31,7 +57,10 @@ class Feed:
 
     :ivar requested: the first report; None before.
     :ivar sent: end of what was sent; the next frame starts here.
-    :ivar acked: the slave holds everything below, down to `base`.
+    :ivar acked: the slave says that it holds everything below, down to `base`.
+    :ivar vouched: as far as it has shown it; puts are acknowledged by this.
+    :ivar common: what its greeting proved.
+    :ivar ceiling: a first report above it is refused, unless the greeting proves it.
     :ivar base: where the log of a slave that came with nothing begins; else 0.
     """
 
@@ -39,7 +68,14 @@ class Feed:
         self.requested: int | None = None
         self.sent = 0
         self.acked = 0
+        self.vouched = 0
+        self.common = Common.UNKNOWN
+        self.ceiling: int | None = None
         self.base = 0
+        self._greeting = GreetingReader()
+        self._doubt: AheadOfMaster | None = None
+        self._doubted_until = 0.0
+        self._beats_left = 0
         self._log = log
         self._store = configuration.store
         self._ours = configuration.ours
@@ -73,31 +109,90 @@ class Feed:
         :raises ReplicationError: a report that cannot be true.
         """
         self._last_read = now
-        offset = self._reader.receive_data(data)
-        if offset is None:
+        if self._greeting.progress is not Progress.OPEN:
+            offset = self._reader.receive_data(data)
+            return offset is not None and self._reported(offset)
+        words = self._reader.receive_all(data)
+        return bool(words) and self._receive_first(words, now)
+
+    def _receive_first(self, words: list[int], now: float) -> bool:
+        """The words of a connection's beginning; true: they hold a report that counts."""
+        greeting = self._greeting
+        for word in words:
+            if greeting.progress is Progress.OPEN:
+                greeting.receive_word(word)
+                if greeting.greeting is not None:
+                    self._greeted(greeting.greeting)
+        if greeting.is_marked:
             return False
+        if greeting.progress is Progress.OPEN and words[-1] > self._log.max_offset:
+            self._doubt = self._ahead(words[-1])
+            self._doubted_until = now + DOUBT_SECONDS
+            return False
+        return self._reported(words[-1])
+
+    def _reported(self, offset: int) -> bool:
+        if self._doubt is not None:
+            raise self._doubt
         if self.requested is None:
             self._begin(offset)
-        elif not 0 <= offset <= self.sent:
+        elif not 0 <= offset <= max(self.sent, self.requested):
             raise ReplicationError(
                 f"the slave acknowledges {offset}, but was sent bytes up to {self.sent}"
             )
+        if offset > self.sent:
+            return True
         self.acked = max(self.acked, offset)
+        if self.requested is not None and offset > self.requested:
+            self.vouched = self.acked
         return True
 
     def _begin(self, offset: int) -> None:
-        end = self._log.max_offset
+        end = int(self._log.max_offset)
         if offset < 0:
             raise ReplicationError(f"the slave asks for {offset}; is it a RocketMQ slave?")
         if offset > end:
-            raise ReplicationError(
-                f"the slave's log ends at {offset}, ahead of ours at {end}: stop it and either "
-                "promote it, or move its commitlog, consumequeue and index away"
+            raise self._ahead(offset)
+        if self.ceiling is not None and offset > self.ceiling:
+            raise AheadOfMaster(
+                self.ceiling,
+                f"the slave's log ends at {offset}; before, it was ahead of ours, which ended at "
+                f"{self.ceiling} then: what it has from there on is not ours. Move its commitlog, "
+                "consumequeue and index away (or, if they are a copy of ours, restart this broker)",
             )
         self.requested = offset
         if offset == 0:
             self.base = end - end % self._log.file_size
         self.sent = offset or self.base
+
+    def _ahead(self, offset: int) -> AheadOfMaster:
+        end = int(self._log.max_offset)
+        return AheadOfMaster(
+            end,
+            f"the slave's log ends at {offset}, ahead of ours at {end}: stop it and either "
+            "promote it, or move its commitlog, consumequeue and index away; until it comes with "
+            f"{end} or less, it is refused",
+        )
+
+    def _greeted(self, greeting: Greeting) -> None:
+        """
+        A slave of ours told what it has: is it what we have?
+
+        :raises StoreError: our log cannot be read.
+        """
+        place, window = greeting.place, greeting.window
+        low, end = max(int(self._log.min_offset), 0), int(self._log.max_offset)
+        self._beats_left = _END_BEATS
+        if place <= end and place - window < low:
+            return
+        self.requested, self._doubt = place, None
+        if place <= end and log_checksum(self._log, place - window, place) == greeting.checksum:
+            self.common = Common.VERIFIED
+            self.sent = max(self.sent, place)
+            self.acked = self.vouched = place
+        else:
+            self.common = Common.DIFFERENT
+            self.sent = max(low, min(place, end) - window)
 
     def pause(self) -> None:
         """The transport is full: nothing leaves before `resume`."""
@@ -114,8 +209,7 @@ class Feed:
         if now >= self._heartbeat_time():
             self._last_write = now
             return encode_frame(self.sent)
-        limit = max(self._store.ha_transfer_batch_size, self._ours.ha_transfer_batch_max)
-        limit = min(limit, MAX_BODY_SIZE)
+        limit = min(self._batch_size(), MAX_BODY_SIZE)
         self._gathers = (
             self.acked < self._last_frame_start
             and 0 < self._log.max_offset - self.sent < limit
@@ -123,7 +217,7 @@ class Feed:
         )
         body = b"" if self._gathers else self._log.read(self.sent, limit)
         if not body:
-            return b""
+            return self._end_beat(now)
         if self._store.broker_role is BrokerRole.SYNC_MASTER:
             self._last_frame_start = self.sent
         frame = encode_frame(self.sent, body)
@@ -131,17 +225,35 @@ class Feed:
         self._last_write = now
         return frame
 
+    def _end_beat(self, now: float) -> bytes:
+        """A slave that compares learns at once that our log ends here."""
+        if not self._beats_left or self.sent != self._log.max_offset:
+            return b""
+        self._beats_left -= 1
+        self._last_write = now
+        return encode_frame(self.sent)
+
+    def _batch_size(self) -> int:
+        """haTransferBatchSize, if it was set to anything; else ours."""
+        size = self._store.ha_transfer_batch_size
+        return self._ours.ha_transfer_batch_max if size == _JAVA_BATCH_SIZE else size
+
     def on_time(self, now: float) -> None:
         """
         See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
 
+        :raises AheadOfMaster: its first report is no greeting.
         :raises ReplicationError: it said nothing for haHousekeepingInterval.
         """
+        if self._doubt is not None and now >= self._doubted_until:
+            raise self._doubt
         if now >= self._expiry_time():
             raise ReplicationError(f"the slave said nothing for {now - self._last_read:.0f} s")
 
     def deadline(self) -> float:
         """When to call `on_time` and `next_frame` if nothing else happens."""
+        if self._doubt is not None:
+            return min(self._doubted_until, self._expiry_time())
         if self.requested is None or self._paused:
             return self._expiry_time()
         soon = self._last_write + GATHER_SECONDS if self._gathers else self._heartbeat_time()

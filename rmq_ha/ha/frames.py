@@ -60,14 +60,22 @@ class ReportReader:
 
     def receive_data(self, data: bytes) -> int | None:
         """The last complete report, whose predecessors it makes obsolete; None if there is none."""
+        words = self._whole_words(data)
+        if not words:
+            return None
+        offset: int = _REPORT.unpack_from(words, len(words) - REPORT_SIZE)[0]
+        return offset
+
+    def receive_all(self, data: bytes) -> list[int]:
+        """Every complete report."""
+        return [offset for (offset,) in _REPORT.iter_unpack(self._whole_words(data))]
+
+    def _whole_words(self, data: bytes) -> bytes:
         if self._rest:
             data = self._rest + data
         whole = len(data) - len(data) % REPORT_SIZE
         self._rest = data[whole:]
-        if not whole:
-            return None
-        offset: int = _REPORT.unpack_from(data, whole - REPORT_SIZE)[0]
-        return offset
+        return data[:whole]
 
 
 class Piece(NamedTuple):

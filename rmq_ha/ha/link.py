@@ -3,6 +3,9 @@
 Spec: ha.md, sections 4.7, 9 and 18.
 """
 
+from collections.abc import Callable
+from enum import Enum
+from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -13,9 +16,17 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import StoreError, TlsRefused
+from rmq_ha.errors import (
+    DamagedMaster,
+    DivergedTail,
+    NothingInCommon,
+    StoreError,
+    TlsRefused,
+    UnreadableLog,
+)
+from rmq_ha.ha.comparing import Search
 from rmq_ha.ha.protocol import ReplicaProtocol
-from rmq_ha.ha.replica import Replica
+from rmq_ha.ha.replica import Replica, ReplicaStage
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.seams import Host
@@ -24,11 +35,49 @@ from rmq_ha.tls.ha import HaTls
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 RETRY_SECONDS = 5.0
-"""After a failed connect, and when our disk refuses."""
+"""When our disk refuses, or somebody has to mend something; the longest time between connects."""
+FIRST_RETRY_SECONDS = 0.5
+RETRY_GROWTH = 1.5
 REFUSED_SECONDS = (1.0, 3.0)
 """After a protocol error, and when the master closed without a frame: at random in this range."""
 REJOIN_SECONDS = (0.05, 0.3)
 """After the end of a connection that worked."""
+
+
+class Fault(Enum):
+    """Why a slave stays away from its master until somebody does something."""
+
+    DIVERGED = "diverged"
+    UNREADABLE = "unreadable"
+
+
+class TailOfStore:
+    """
+    What the link needs of the store besides the log.
+
+    :param set_aside: `DefaultMessageStore.set_tail_aside`.
+    :param unreadable_at: physical offset of what can never become a record; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        set_aside: Callable[[int, str], "Deferred[Any]"] | None = None,
+        unreadable_at: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.set_aside = set_aside
+        self.unreadable_at = unreadable_at
+
+
+def retry_seconds(failures: int, random: Random) -> float:
+    """
+    How long to wait after a connect that failed.
+
+    :param failures: in a row, this one not counted: after the first one, not at all.
+    """
+    if not failures:
+        return 0.0
+    seconds = min(RETRY_SECONDS, FIRST_RETRY_SECONDS * RETRY_GROWTH ** min(failures - 1, 20))
+    return seconds * random.uniform(0.8, 1.0)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -49,18 +98,40 @@ class MasterLink:
 
     One at a time; a changed address takes effect at the next connect. A reason for leaving that
     repeats itself is logged once.
+
+    Where our log and the master's part, what lies behind is set aside and fetched anew; where they
+    have nothing in common, and where our log cannot be read though the master has the same, the
+    link stays away and says so (`fault`).
+
+    :param was_cut: called after our log became shorter.
+    :ivar tail: of the store; without one nothing is set aside.
+    :ivar fault: why it stays away; None while it does not.
+    :ivar set_aside: how often a diverged tail was set aside in this run.
     """
 
     log = Logger()
 
     def __init__(
-        self, host: Host, configuration: BrokerConfiguration, log: ICommitLog, tls: HaTls
+        self,
+        host: Host,
+        configuration: BrokerConfiguration,
+        log: ICommitLog,
+        tls: HaTls,
+        was_cut: Callable[[], None],
     ) -> None:
         self._tls = tls
         self.address: str | None = None
-        self.state = "no address"
+        self.tail = TailOfStore()
+        self.fault: Fault | None = None
+        self.set_aside = 0
+        self._reason = ""
+        self._state = "no address"
+        self._was_cut = was_cut
+        self._search = Search(log)
+        self._failures = 0
+        self._cutting: Deferred[Any] | None = None
         self._host = host
-        self._config = configuration.store
+        self._configuration = configuration
         self._commit_log = log
         self._attempt: Deferred[Any] | None = None
         self._connection: ReplicaProtocol | None = None
@@ -68,6 +139,13 @@ class MasterLink:
         self._is_running = False
         self._gone: Deferred[None] | None = None
         self._last_reason = ""
+
+    @property
+    def state(self) -> str:
+        """For those who look at it: a fault, how far the connection is, or why there is none."""
+        if self.fault is not None:
+            return self.fault.value
+        return self._connection.replica.stage.value if self._connection else self._state
 
     def start(self) -> None:
         """Connect as soon as there is an address."""
@@ -84,23 +162,31 @@ class MasterLink:
         if address == self.address:
             return
         self.address = address
-        if self._is_running and self._attempt is None and self._connection is None:
+        self._failures = 0
+        if self._is_running and not (self._attempt or self._connection or self._cutting):
             self._later(0.0)
 
     def stop(self) -> "Deferred[None]":
-        """Leave the master; fires when the connection is closed."""
+        """Leave the master; fires when the connection is closed, and our log is whole."""
         self._is_running = False
-        self.state = "stopped"
+        self.fault = None
+        self._state = "stopped"
         self._timer = rearm(self._host.clock, self._timer, None, self._connect)
         if self._attempt is not None:
             self._attempt.cancel()
         done: Deferred[None] = Deferred()
-        if self._connection is None:
+        if self._connection is None and self._cutting is None:
             done.callback(None)
-        else:
-            self._gone = done
+            return done
+        self._gone = done
+        if self._connection is not None:
             self._connection.close()
         return done
+
+    def look(self) -> None:
+        """Our log grew or was read: may it still be vouched for?"""
+        if self._connection is not None:
+            self._connection.look()
 
     def statistics(self) -> dict[str, Any]:
         """Where the master is and how well we follow it."""
@@ -109,6 +195,8 @@ class MasterLink:
         return {
             "address": self.address,
             "state": self.state,
+            "fault": None if self.fault is None else self._reason,
+            "set_aside": self.set_aside,
             "reported": replica.reported if replica else None,
             "frames": replica.frames if replica else 0,
             "silent_ms": None if silent is None else round(silent * 1000),
@@ -122,7 +210,7 @@ class MasterLink:
     def _connect(self) -> None:
         if not self._is_running or self.address is None:
             return
-        self.state = "connecting"
+        self._state = "connecting"
         self._attempt = maybeDeferred(self._open, *split_address(self.address))
         self._attempt.addCallbacks(self._connected, self._failed)
 
@@ -136,8 +224,13 @@ class MasterLink:
         return endpoint.connect(factory)
 
     def _build(self) -> ReplicaProtocol:
-        clock = self._host.clock
-        replica = Replica(self._commit_log, self._config, clock.seconds())
+        clock, log, tail = self._host.clock, self._commit_log, self.tail
+        place = tail.unreadable_at()
+        if place is not None and place >= log.max_offset:
+            place = None
+        start = self._search.place(place)
+        config = self._configuration.store
+        replica = Replica(log, config, clock.seconds(), start, tail.unreadable_at)
         return ReplicaProtocol(replica, self, clock)
 
     def _connected(self, connection: ReplicaProtocol) -> None:
@@ -145,7 +238,6 @@ class MasterLink:
         if connection.is_lost:
             return
         self._connection = connection
-        self.state = "connected"
         if not self._is_running:
             connection.close()
 
@@ -153,16 +245,21 @@ class MasterLink:
         self._attempt = None
         if not self._is_running:
             return
-        self.state = "unreachable"
-        if not isinstance(failure.value, ConnectError | DNSLookupError | OSError | TlsRefused):
+        self._state = "unreachable"
+        if not isinstance(
+            failure.value, ConnectError | DNSLookupError | OSError | TlsRefused | StoreError
+        ):
             self.log.failure("connecting to the master at {peer}", failure, peer=self.address)
         self._tell(f"cannot connect: {failure.getErrorMessage()}")
-        self._later(RETRY_SECONDS)
+        self._later(retry_seconds(self._failures, self._host.random))
+        self._failures += 1
 
     def followed(self, connection: ReplicaProtocol) -> None:
-        """The first frame fits: all is well."""
-        self.state = "following"
+        """What the master has continues our log: all is well."""
+        self.fault = None
         self._last_reason = ""
+        self._failures = 0
+        self._search.reset()
         self.log.info(
             "following the master at {peer} from {physical_offset}",
             peer=self.address,
@@ -173,24 +270,111 @@ class MasterLink:
         """Come back: soon when it went well, later when somebody has to do something first."""
         self._connection = None
         if not self._is_running:
-            if self._gone is not None:
-                self._gone.callback(None)
+            self._ended()
             return
-        self.state = "disconnected"
+        self._state = "disconnected"
         random = self._host.random
-        if isinstance(error, StoreError):
+        if isinstance(error, DivergedTail):
+            self._parted(error)
+            return
+        if isinstance(error, NothingInCommon):
+            self._look_further_back(error)
+            return
+        seconds = random.uniform(*REJOIN_SECONDS)
+        if isinstance(error, UnreadableLog):
+            self._stay_away(Fault.UNREADABLE, why)
+            if connection.replica.stage is not ReplicaStage.FOLLOWING:
+                seconds = RETRY_SECONDS
+        elif isinstance(error, DamagedMaster):
+            self._stay_away(Fault.DIVERGED, why)
+            seconds = RETRY_SECONDS
+        elif isinstance(error, StoreError):
             seconds = RETRY_SECONDS
         elif error is not None or not connection.replica.frames:
             seconds = random.uniform(*REFUSED_SECONDS)
-        else:
-            seconds = random.uniform(*REJOIN_SECONDS)
         self._tell(why)
         self._later(seconds)
+
+    def _look_further_back(self, error: NothingInCommon) -> None:
+        if self._search.go_back(error.start):
+            self.log.info(
+                "{error}; comparing from further back with the master at {peer}",
+                error=error,
+                peer=self.address,
+            )
+            self._later(self._host.random.uniform(*REJOIN_SECONDS))
+            return
+        low = self._commit_log.min_offset
+        why = (
+            f"{error}; our log and the master's have nothing in common, down to our first byte at "
+            f"{low}. Is it another broker's store, or does the master's log begin behind it? Our "
+            "log is left as it is; to follow this master, move commitlog, consumequeue and index "
+            "away"
+        )
+        self._stay_away(Fault.DIVERGED, why)
+        self._tell(why)
+        self._later(RETRY_SECONDS)
+
+    def _stay_away(self, fault: Fault, why: str) -> None:
+        self.fault = fault
+        self._reason = why
+
+    def _parted(self, error: DivergedTail) -> None:
+        """Set aside what the master does not have, and go on from there."""
+        set_aside = self.tail.set_aside
+        if set_aside is None or not self._configuration.ours.ha_set_aside_diverged_tail:
+            why = (
+                f"{error}; what we hold from {error.end} on stays (haSetAsideDivergedTail=false), "
+                "and we stay away: promote this broker if its data are the better ones, else move "
+                "commitlog, consumequeue and index away, or set haSetAsideDivergedTail=true"
+            )
+            self._stay_away(Fault.DIVERGED, why)
+            self._tell(why)
+            self._later(RETRY_SECONDS)
+            return
+        self._state = "setting aside"
+        self.log.warn(
+            "{error}: what we hold from {physical_offset} to {end} is set aside, and fetched anew "
+            "from the master at {peer}",
+            error=error,
+            physical_offset=error.end,
+            end=self._commit_log.max_offset,
+            peer=self.address,
+        )
+        self._cutting = maybeDeferred(set_aside, error.end, str(error))
+        self._cutting.addCallbacks(self._cut, self._not_cut)
+
+    def _cut(self, _: object) -> None:
+        self._cutting = None
+        self.set_aside += 1
+        self._search.reset()
+        if not self._is_running:
+            self._ended()
+            return
+        self._was_cut()
+        self._later(0.0)
+
+    def _not_cut(self, failure: Failure) -> None:
+        self._cutting = None
+        if not self._is_running:
+            self._ended()
+            return
+        why = f"what the master does not have cannot be set aside: {failure.getErrorMessage()}"
+        if not isinstance(failure.value, StoreError | OSError):
+            self.log.failure("setting the end of our log aside", failure)
+        self._stay_away(Fault.DIVERGED, why)
+        self._tell(why)
+        self._later(RETRY_SECONDS)
+
+    def _ended(self) -> None:
+        if self._gone is not None:
+            self._gone.callback(None)
 
     def _tell(self, reason: str) -> None:
         if reason != self._last_reason:
             self._last_reason = reason
-            self.log.warn(
+            tell = self.log.warn if self.fault is None else self.log.error
+            tell(
                 "not following the master at {peer}: {error}; trying again and again",
                 peer=self.address,
                 error=reason,

@@ -22,7 +22,7 @@ from zope.interface import implementer
 
 from rmq_ha.errors import ReplicationError, StoreError
 from rmq_ha.ha.feed import Feed
-from rmq_ha.ha.replica import Replica
+from rmq_ha.ha.replica import Replica, ReplicaStage
 from rmq_ha.host.timer import rearm
 from rmq_ha.tls.transport import TlsTransport
 
@@ -75,6 +75,12 @@ class Stage(Enum):
 class FeedOwner(Interface):
     """What a FeedProtocol tells the service."""
 
+    def met(self, connection: "FeedProtocol") -> None:
+        """Somebody is there; nothing was said yet."""
+
+    def compared(self, connection: "FeedProtocol") -> None:
+        """A slave of ours said what it has: it is known what the two logs have in common."""
+
     def reported(self, connection: "FeedProtocol") -> None:
         """A complete report came and was believed."""
 
@@ -111,6 +117,7 @@ class FeedProtocol(Protocol):
         """The timer starts: a peer that says nothing is dropped."""
         self.peer = address_text(self.transport.getPeer())
         prepare(self.transport)
+        self._owner.met(self)
         self.transport.registerProducer(self, True)
         self.push()
 
@@ -118,11 +125,17 @@ class FeedProtocol(Protocol):
         """Reports; what they free for sending leaves before anybody hears of them."""
         if not self._is_open:
             return
+        before = self.feed.common
         try:
             is_report = self.feed.receive_data(data, self._clock.seconds())
         except ReplicationError as error:
             self.close(SPEAKS_TLS if data.startswith(TLS_HELLO) else str(error), error)
             return
+        except (OSError, StoreError) as error:
+            self._cannot_read(error)
+            return
+        if self.feed.common is not before:
+            self._owner.compared(self)
         self.push()
         if is_report:
             self._owner.reported(self)
@@ -138,9 +151,11 @@ class FeedProtocol(Protocol):
         return {
             "address": self.peer,
             "stage": self.stage.value,
+            "common": feed.common.value,
             "requested": feed.requested,
             "sent": feed.sent,
             "acked": feed.acked,
+            "vouched": feed.vouched,
             "lag": feed.lag,
             "since_ms": self._since_ms,
         }
@@ -153,11 +168,14 @@ class FeedProtocol(Protocol):
         try:
             deadline = self._send(now)
         except (OSError, StoreError) as error:
-            self.log.failure("cannot read the log for slave {peer}", peer=self.peer)
-            self.close(f"our log cannot be read: {error}")
+            self._cannot_read(error)
             return
         if self._is_open:
             self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
+
+    def _cannot_read(self, error: Exception) -> None:
+        self.log.failure("cannot read the log for slave {peer}", peer=self.peer)
+        self.close(f"our log cannot be read: {error}")
 
     def _send(self, now: float) -> float:
         """Write what may be written; returns when to look again."""
@@ -214,7 +232,7 @@ class ReplicaOwner(Interface):
     """What a ReplicaProtocol tells the link to the master."""
 
     def followed(self, connection: "ReplicaProtocol") -> None:
-        """The master's first frame came and fits."""
+        """What the master sends continues our log."""
 
     def lost(self, connection: "ReplicaProtocol", error: Exception | None, why: str) -> None:
         """The connection is closed; `error`: we closed it because of that."""
@@ -248,9 +266,14 @@ class ReplicaProtocol(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Transfer frames."""
         self._step(self.replica.receive_data, data)
-        if not self._follows and self.replica.frames:
+        is_following = self.replica.stage is ReplicaStage.FOLLOWING
+        if not self._follows and is_following and self._is_open:
             self._follows = True
             self._owner.followed(self)
+
+    def look(self) -> None:
+        """Leave if our log cannot be vouched for any more."""
+        self._step(self.replica.look)
 
     def _on_time(self) -> None:
         self._step(self.replica.on_time)

@@ -12,11 +12,12 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import ConfigurationError, ReplicationError
-from rmq_ha.ha.feed import Feed
+from rmq_ha.errors import AheadOfMaster, ConfigurationError, ReplicationError
+from rmq_ha.ha.feed import Common, Feed
 from rmq_ha.ha.lag import AppendTimes
-from rmq_ha.ha.link import MasterLink
+from rmq_ha.ha.link import MasterLink, TailOfStore
 from rmq_ha.ha.protocol import FeedProtocol, Stage
+from rmq_ha.ha.refused import RefusedSlaves
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog, IReplication
@@ -51,9 +52,11 @@ class HAService:
     Replication of one broker: the listener on listenPort + 1 for every role (a slave may feed
     further slaves), and on a slave the link to its master.
 
-    Differs from 4.9.7 on purpose: a connection counts as a slave after its first valid report;
-    the watermark knows live connections only, so it can fall; each put has its own deadline;
-    what was appended leaves at the end of the turn, whatever the role.
+    Differs from 4.9.7 on purpose: a connection counts as a slave after its first valid report, but
+    acknowledges only what it was sent; the watermark knows live connections only, so it can fall;
+    each put has its own deadline; what was appended leaves at the end of the turn, whatever the
+    role. What is not on our disk yet leaves as well: an answer under SYNC_FLUSH waits for both, and
+    a slave that is ahead after our loss of power is healed.
 
     :ivar tls: who may connect, and how the link connects.
     """
@@ -69,6 +72,9 @@ class HAService:
         self._feeds: list[FeedProtocol] = []
         self._times = AppendTimes()
         self._best_acked: int | None = None
+        self._ahead = RefusedSlaves()
+        self._verified = 0
+        self._different = 0
         self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
         self._refusals = Refusals(host.clock)
         self._doors: dict[TlsDoor, None] = {}
@@ -81,7 +87,7 @@ class HAService:
         self._link: MasterLink | None = None
         self._has_fixed_address = False
         if configuration.store.broker_role is BrokerRole.SLAVE:
-            self._link = MasterLink(host, configuration, log, self.tls)
+            self._link = MasterLink(host, configuration, log, self.tls, self._was_cut)
             self._fix_address(configuration.store.ha_master_address)
 
     def _fix_address(self, address: str | None) -> None:
@@ -92,6 +98,11 @@ class HAService:
         except ValueError as error:
             raise ConfigurationError(f"haMasterAddress: {error}") from error
         self._has_fixed_address = True
+
+    def attach_tail(self, tail: TailOfStore) -> None:
+        """What a slave needs of its store besides the log."""
+        if self._link is not None:
+            self._link.tail = tail
 
     @property
     def port(self) -> int | None:
@@ -166,6 +177,13 @@ class HAService:
         self._times.note(self._commit_log.max_offset, self._host.clock.seconds())
         for connection in self._feeds[:]:
             connection.push()
+        if self._link is not None:
+            self._link.look()
+
+    def _was_cut(self) -> None:
+        """Our log became shorter: slaves of ours begin anew, and compare."""
+        for connection in self._feeds[:]:
+            connection.close("our log was cut")
 
     def wait_replicated(
         self, next_offset: int, start_offset: int
@@ -176,7 +194,8 @@ class HAService:
         Spec: ha.md, section 7.2.
         """
         config = self._configuration.store
-        status = status_without_waiting(config, next_offset, self._watermark())
+        vouched = self.replicated_offset()
+        status = status_without_waiting(config, next_offset, self._claimed(), vouched)
         if status is not None:
             return status
         now = self._host.clock.seconds()
@@ -188,14 +207,10 @@ class HAService:
         self.appended()
         return waiter
 
-    def _watermark(self) -> int | None:
-        """The best acknowledgement of a live slave; None without one."""
-        watermark = None
-        for connection in self._feeds:
-            feed = connection.feed
-            if feed.is_serving and (watermark is None or feed.acked > watermark):
-                watermark = feed.acked
-        return watermark
+    def _claimed(self) -> int | None:
+        """The most that a live slave says it holds; None without one."""
+        serving = [c.feed.acked for c in self._feeds if c.feed.is_serving]
+        return max(serving, default=None)
 
     def _on_time(self) -> None:
         expired = self._waiting.on_time(self._host.clock.seconds())
@@ -210,13 +225,13 @@ class HAService:
         """A connected slave acknowledged that it holds the log between these offsets."""
         feeds = [connection.feed for connection in self._feeds]
         return any(
-            feed.is_serving and feed.base <= start_offset and next_offset <= feed.acked
+            feed.is_serving and feed.base <= start_offset and next_offset <= feed.vouched
             for feed in feeds
         )
 
     def replicated_offset(self) -> int:
         """The highest offset that a connected slave acknowledged; 0 with none."""
-        return self._watermark() or 0
+        return max((c.feed.vouched for c in self._feeds if c.feed.is_serving), default=0)
 
     def set_master_address(self, address: str | None) -> None:
         """What the name server says; a configured address stays, and None changes nothing."""
@@ -238,6 +253,9 @@ class HAService:
         return {
             "port": self.port,
             "waiting": len(self._waiting),
+            "verified": self._verified,
+            "different": self._different,
+            "refused_ahead": self._ahead.hosts,
             "replicated_offset": self.replicated_offset(),
             "unacknowledged": None if best is None else max(0, end - best),
             "unacknowledged_seconds": None if best is None else self._behind(best),
@@ -268,12 +286,35 @@ class HAService:
         self._open += 1
         return connection
 
+    def met(self, connection: FeedProtocol) -> None:
+        """Somebody connected: from a machine whose slave was ahead of us?"""
+        connection.feed.ceiling = self._ahead.ceiling(connection.peer_host)
+
+    def compared(self, connection: FeedProtocol) -> None:
+        """A slave of ours greeted; count how it was, and say so if the logs are not the same."""
+        feed = connection.feed
+        if feed.common is Common.VERIFIED:
+            self._verified += 1
+            return
+        self._different += 1
+        self.log.warn(
+            "slave {peer} has another log than ours below {place}; ours ends at {end}. It is sent "
+            "what we have from {physical_offset} on, to compare",
+            peer=connection.peer,
+            place=feed.requested,
+            end=self._commit_log.max_offset,
+            physical_offset=feed.sent,
+        )
+
     def reported(self, connection: FeedProtocol) -> None:
         """A report was believed: tell who waited for it."""
         feed = connection.feed
+        if feed.ceiling is not None and feed.common is Common.UNKNOWN:
+            feed.ceiling = None
+            self._ahead.forget(connection.peer_host)
         if feed.is_serving:
             self._best_acked = max(self._best_acked or 0, feed.acked)
-            self._fire(self._waiting.reached(feed.acked, feed.base), PutMessageStatus.PUT_OK)
+            self._fire(self._waiting.reached(feed.vouched, feed.base), PutMessageStatus.PUT_OK)
         if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
             self._progressed(connection)
         self._see_who_lags()
@@ -311,6 +352,8 @@ class HAService:
         """It does not count any more."""
         self._feeds.remove(connection)
         host = connection.peer_host
+        if isinstance(error, AheadOfMaster):
+            self._ahead.remember(host, error.end)
         if error is not None and self._told.get(host) != type(error).__name__:
             if len(self._told) >= KNOWN_COMPLAINTS:
                 self._told.clear()

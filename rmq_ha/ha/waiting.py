@@ -13,7 +13,7 @@ W = TypeVar("W")
 
 
 def status_without_waiting(
-    config: MessageStoreConfig, next_offset: int, watermark: int | None
+    config: MessageStoreConfig, next_offset: int, claimed: int | None, vouched: int
 ) -> PutMessageStatus | None:
     """
     How a put ends at once; None: it has to wait.
@@ -21,13 +21,14 @@ def status_without_waiting(
     The keys are read at each call: UPDATE_BROKER_CONFIG applies to the next message.
 
     :param next_offset: the end of the put's record(s).
-    :param watermark: the best acknowledgement among connected slaves; None without a slave.
+    :param claimed: the most that a connected slave says it holds; None without a slave.
+    :param vouched: the most that one has shown to hold.
     """
     if config.broker_role is not BrokerRole.SYNC_MASTER:
         return PutMessageStatus.PUT_OK
-    if watermark is None or next_offset - watermark >= config.ha_slave_fallbehind_max:
+    if claimed is None or next_offset - claimed >= config.ha_slave_fallbehind_max:
         return PutMessageStatus.SLAVE_NOT_AVAILABLE
-    return PutMessageStatus.PUT_OK if watermark >= next_offset else None
+    return PutMessageStatus.PUT_OK if vouched >= next_offset else None
 
 
 class _Entry(NamedTuple, Generic[W]):

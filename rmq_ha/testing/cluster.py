@@ -7,6 +7,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole, FlushDiskType
@@ -117,6 +118,9 @@ class StoreNode:
         self.store = DefaultMessageStore(seams, self.configuration)
         self.store.load()
         self.replication = HAService(seams, self.configuration, self.store.log)
+        self.replication.attach_tail(
+            TailOfStore(self.store.set_tail_aside, lambda: self.store.parts.tail.unreadable_at)
+        )
         self.store.attach_replication(self.replication)
 
     def start(self) -> "Deferred[None]":

@@ -70,10 +70,10 @@ def test_waiter_is_forgotten(monkeypatch):
 def test_report_ahead_of_the_log_is_believed(monkeypatch):
     """A slave that is ahead of a master that lost its tail counts as a replica."""
 
-    def believe(self, offset):
-        self.requested = self.sent = offset
+    def believe(self, greeting):
+        self.requested = self.sent = self.acked = self.vouched = greeting.place
 
-    monkeypatch.setattr(Feed, "_begin", believe)
+    monkeypatch.setattr(Feed, "_greeted", believe)
     found_within(20, "watermark", options=PairOptions(), faults=MASTER_LOSES_POWER)
 
 
@@ -88,7 +88,7 @@ def test_acknowledgement_beyond_what_was_sent_is_believed(monkeypatch):
         try:
             return receive(self, data, now)
         except ReplicationError:
-            self.acked = int.from_bytes(data[-8:], "big")
+            self.acked = self.vouched = int.from_bytes(data[-8:], "big")
             return True
 
     monkeypatch.setattr(Replica, "_report", boast)

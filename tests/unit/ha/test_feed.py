@@ -1,5 +1,6 @@
 """`rmq_ha.ha.feed`."""
 
+import itertools
 from contextlib import suppress
 
 import pytest
@@ -8,9 +9,10 @@ from hypothesis import strategies as st
 from memory_log import MemoryLog
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import ReplicationError
-from rmq_ha.ha.feed import GATHER_SECONDS, Feed
+from rmq_ha.errors import AheadOfMaster, ReplicationError
+from rmq_ha.ha.feed import DOUBT_SECONDS, GATHER_SECONDS, Common, Feed
 from rmq_ha.ha.frames import HEADER_SIZE, encode_frame, encode_report
+from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.model.status import BrokerRole
 
 DATA = bytes(range(256)) * 40
@@ -54,9 +56,13 @@ def test_frames_end_at_the_limit_and_at_the_end_of_a_file() -> None:
     ]
 
 
-def test_more_that_is_waiting_leaves_in_larger_frames() -> None:
-    feed = make_feed(MemoryLog(1 << 20, 0, bytes(100_000)))
-    feed._ours.ha_transfer_batch_max = 65536
+def test_a_frame_size_that_is_not_set_is_ours_and_one_that_is_counts() -> None:
+    configuration = BrokerConfiguration()
+    feed = Feed(MemoryLog(1 << 20, 0, bytes(300_000)), configuration, 0.0)
+    feed.receive_data(encode_report(1), 0.0)
+    assert drain(feed, 0.0) == [(1, 262144), (262145, 37855)]
+    configuration.store.ha_transfer_batch_size = 65536
+    feed = Feed(MemoryLog(1 << 20, 0, bytes(100_000)), configuration, 0.0)
     feed.receive_data(encode_report(1), 0.0)
     assert drain(feed, 0.0) == [(1, 65536), (65537, 34463)]
 
@@ -82,8 +88,14 @@ def test_a_report_in_the_middle_of_a_record_is_served() -> None:
 @pytest.mark.parametrize("offset", [-1, -5, 445, 944, 2**63 - 1, -(2**63)])
 def test_an_impossible_first_report_is_refused(offset: int) -> None:
     feed = make_feed(MemoryLog(4096, 0, DATA[:444]))
-    with pytest.raises(ReplicationError):
-        feed.receive_data(encode_report(offset), 0.0)
+    if offset < 0:
+        with pytest.raises(ReplicationError):
+            feed.receive_data(encode_report(offset), 0.0)
+    else:  # it may become a greeting
+        assert not feed.receive_data(encode_report(offset), 0.0)
+        assert feed.deadline() == DOUBT_SECONDS
+        with pytest.raises(AheadOfMaster):
+            feed.on_time(DOUBT_SECONDS)
     assert not feed.is_serving
     assert feed.acked == 0
 
@@ -286,3 +298,106 @@ def test_frames_are_the_log(start: int, steps: list[tuple[str, int]], role: Brok
             assert len(body) <= 1024
             copy += body
     assert copy == log.data[base:]
+
+
+def greeting_of(log: MemoryLog, place: int) -> bytes:
+    """What a slave of ours with this log says there."""
+    greeting = greet(log, place)
+    assert greeting is not None
+    return encode_greeting(greeting)
+
+
+def test_the_first_report_vouches_for_nothing_and_what_was_sent_here_does() -> None:
+    log = MemoryLog(4096, 0, DATA[:444])
+    feed = make_feed(log)
+    feed.receive_data(encode_report(444), 0.0)
+    feed.receive_data(encode_report(444), 5.0)
+    assert (feed.acked, feed.vouched, feed.lag) == (444, 0, 0)
+    log.put(b"x" * 10)
+    drain(feed, 5.0)
+    feed.receive_data(encode_report(444), 5.0)
+    assert feed.vouched == 0
+    feed.receive_data(encode_report(454), 5.0)
+    assert feed.vouched == 454
+
+
+def test_a_slave_that_proves_its_log_is_believed_and_sent_the_rest() -> None:
+    log = MemoryLog(4096, 0, DATA[:3000])
+    feed = make_feed(log)
+    assert feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA[:2500]), 2400), 0.0)
+    assert (feed.common, feed.acked, feed.vouched) == (Common.VERIFIED, 2400, 2400)
+    assert drain(feed, 0.0) == [(2400, 600), (3000, 0), (3000, 0)]
+    log.put(b"more")
+    assert drain(feed, 0.0) == [(3000, 4)]
+
+
+def test_a_slave_with_another_log_is_sent_what_it_compares() -> None:
+    other = MemoryLog(4096, 0, DATA[:1990] + b"!" * 600)
+    feed = make_feed(MemoryLog(4096, 0, DATA[:3000]))
+    feed.receive_data(greeting_of(other, 2400), 0.0)
+    assert (feed.common, feed.acked, feed.vouched) == (Common.DIFFERENT, 0, 0)
+    assert drain(feed, 0.0) == [(352, 1024), (1376, 1024), (2400, 600), (3000, 0), (3000, 0)]
+    feed.receive_data(encode_report(2400), 5.0)  # its own report in time
+    assert feed.vouched == 0
+
+
+def test_a_slave_of_ours_that_is_ahead_is_not_refused() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:1000]))
+    feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA), 6000), 0.0)
+    assert (feed.common, feed.sent) == (Common.DIFFERENT, 0)
+    feed = make_feed(MemoryLog(4096, 0, DATA[:5000]))
+    feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA), 6000), 0.0)
+    assert (feed.common, feed.sent) == (Common.DIFFERENT, 904)
+    feed.receive_data(encode_report(6000), 5.0)
+    assert (feed.acked, feed.lag) == (0, 5000)
+
+
+def test_a_checksum_of_what_is_deleted_here_proves_nothing() -> None:
+    log = MemoryLog(4096, 4096, DATA[4096:7000])
+    feed = make_feed(log)
+    feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA), 6000), 0.0)
+    assert (feed.common, feed.sent, feed.vouched) == (Common.UNKNOWN, 6000, 0)
+
+
+def test_the_end_is_not_told_while_something_is_held_back() -> None:
+    """Two heartbeats say that there is no more."""
+    log = MemoryLog(4096, 0, DATA[:3000])
+    feed = make_feed(log, BrokerRole.SYNC_MASTER)
+    feed.receive_data(greeting_of(log, 2000), 0.0)
+    assert drain(feed, 0.0) == [(2000, 1000), (3000, 0), (3000, 0)]
+    feed = make_feed(log, BrokerRole.SYNC_MASTER, limit=600)
+    feed.receive_data(greeting_of(log, 1900), 0.0)
+    assert drain(feed, 0.0) == [(1900, 600), (2500, 500), (3000, 0), (3000, 0)]
+    feed._beats_left = 2
+    log.put(b"x" * 10)
+    assert drain(feed, 0.05) == []
+    assert drain(feed, 0.2) == [(3000, 10), (3010, 0), (3010, 0)]
+
+
+def test_a_slave_that_was_ahead_stays_refused_unless_it_proves_its_log() -> None:
+    log = MemoryLog(4096, 0, DATA[:3000])
+    for data in (encode_report(2400), encode_report(2001)):
+        feed = make_feed(log)
+        feed.ceiling = 2000
+        with pytest.raises(AheadOfMaster, match="2000"):
+            feed.receive_data(data, 0.0)
+    for data in (encode_report(2000), greeting_of(log, 2400)):
+        feed = make_feed(log)
+        feed.ceiling = 2000
+        assert feed.receive_data(data, 0.0)
+
+
+@given(st.sets(st.integers(1, 95)), st.sampled_from([2400, 6000]), st.booleans())
+def test_a_greeting_is_understood_however_it_is_cut(cuts: set[int], place: int, same: bool) -> None:
+    """Also when its first word alone was a report that could be served, and was."""
+    slave = MemoryLog(4096, 0, DATA if same else DATA[:2000] + b"!" * 8240)
+    data = greeting_of(slave, place)
+    feed = make_feed(MemoryLog(4096, 0, DATA[:3000]))
+    edges = [0, *sorted(cuts), len(data)]
+    for start, end in itertools.pairwise(edges):
+        feed.receive_data(data[start:end], 0.0)
+        drain(feed, 0.0)
+    is_verified = same and place == 2400
+    assert feed.common is (Common.VERIFIED if is_verified else Common.DIFFERENT)
+    assert feed.sent == 3000
+    assert feed.vouched == (2400 if is_verified else 0)

@@ -1,11 +1,14 @@
 """`rmq_ha.ha.link`: a slave and its master."""
 
 from ha_fakes import Station, Wire
-from memory_log import MemoryLog
+from record_logs import copy_of, extend, record_log
+from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.errors import StoreError
 from rmq_ha.ha.frames import encode_frame, encode_report
+from rmq_ha.ha.greeting import encode_greeting, greet
+from rmq_ha.ha.link import TailOfStore
 from rmq_ha.model.status import BrokerRole
 
 MASTER = "10.0.0.1:10912"
@@ -15,7 +18,8 @@ class LinkCase(SynchronousTestCase):
     address: str | None = MASTER
 
     def setUp(self) -> None:
-        self.log = MemoryLog(4096, 0, bytes(444))
+        self.log, (*_, self.start) = record_log([b"a" * 60, b"b" * 60, b"c" * 60])
+        self.end = self.log.max_offset
         self.station = Station(BrokerRole.SLAVE, self.log, ha_master_address=self.address).start()
         self.service = self.station.service
         self.clock = self.station.clock
@@ -25,42 +29,57 @@ class LinkCase(SynchronousTestCase):
         return str(self.service.statistics()["master"]["state"])
 
     def follow(self) -> Wire:
-        """A master that accepts us and sends a heartbeat."""
+        """A master that accepts us and has what we have."""
         master = self.attempts[-1].accept()
-        master.send(encode_frame(self.log.max_offset))
+        master.send(encode_frame(self.start, bytes(self.log.data[self.start :])))
         return master
 
     def assert_returns(self, at_least: float, at_most: float) -> None:
         """The next attempt comes within this time."""
         count = len(self.attempts)
-        self.clock.advance(at_least - 0.001)
-        self.assertEqual(len(self.attempts), count)
+        self.clock.advance(max(0.0, at_least - 0.001))
+        self.assertEqual(len(self.attempts), count + (not at_least))
         self.clock.advance(at_most - at_least + 0.002)
         self.assertEqual(len(self.attempts), count + 1)
 
 
 class ConnectingTests(LinkCase):
     def test_reports_at_once(self) -> None:
-        """Our end is reported on connecting, and the address is the configured one."""
+        """Our last record is asked for on connecting, and the address is the configured one."""
         self.assertEqual(self.attempts[0].address, ("10.0.0.1", 10912))
-        self.assertEqual(self.attempts[0].accept().take(), encode_report(444))
+        greeting = greet(self.log, self.start)
+        assert greeting is not None
+        self.assertEqual(self.attempts[0].accept().take(), encode_greeting(greeting))
         self.assertEqual(self.state(), "connected")
 
     def test_follows(self) -> None:
         """What comes is appended and reported."""
         master = self.attempts[0].accept()
         master.clear()
-        master.send(encode_frame(444, b"abc"))
-        self.assertEqual(master.take(), encode_report(447))
+        master.send(encode_frame(self.start, self.log.read(self.start, 9)))
+        self.assertEqual((master.take(), self.state()), (b"", "comparing"))
+        master.send(encode_frame(self.start + 9, self.log.read(self.start + 9, 4096) + b"abc"))
+        self.assertEqual(master.take(), encode_report(self.end + 3))
         self.assertEqual(self.state(), "following")
 
     def test_refused(self) -> None:
-        """A failed connect is repeated after five seconds."""
+        """A failed connect is repeated at once, then less and less often, up to five seconds."""
         self.attempts[0].refuse()
         self.assertEqual(self.state(), "unreachable")
-        self.assert_returns(5.0, 5.0)
-        self.attempts[1].refuse()
-        self.assert_returns(5.0, 5.0)
+        self.assert_returns(0.0, 0.0)
+        for least in (0.4, 0.6, 0.9, 1.35, 2.0, 3.0, 4.0, 4.0):
+            self.attempts[-1].refuse()
+            self.assert_returns(least, min(5.0, least * 1.28))
+
+    def test_comes_back(self) -> None:
+        """A master that worked and restarts is found soon, however long it was away before."""
+        for _ in range(9):
+            self.attempts[-1].refuse()
+            self.clock.advance(5.0)
+        self.follow().lose()
+        self.assert_returns(0.05, 0.3)
+        self.attempts[-1].refuse()
+        self.assert_returns(0.0, 0.0)
 
     def test_master_stops(self) -> None:
         """After the end of a connection that worked we are back soon."""
@@ -75,10 +94,10 @@ class ConnectingTests(LinkCase):
     def test_diverged(self) -> None:
         """Another log is left, and tried again after a pause, as operators mend such things."""
         master = self.attempts[0].accept()
-        master.send(encode_frame(445))
+        master.send(encode_frame(self.end + 1))
         self.assertTrue(master.disconnecting)
-        master.send(encode_frame(444, b"late"))
-        self.assertEqual(self.log.max_offset, 444)
+        master.send(encode_frame(self.start, b"late"))
+        self.assertEqual(self.log.max_offset, self.end)
         master.lose()
         self.assert_returns(1.0, 3.0)
 
@@ -90,7 +109,7 @@ class ConnectingTests(LinkCase):
             raise StoreError("disk full")
 
         self.log.append_raw = append_raw  # type: ignore[method-assign]
-        master.send(encode_frame(444, b"x"))
+        master.send(encode_frame(self.end, b"x"))
         master.lose()
         self.assert_returns(5.0, 5.0)
 
@@ -99,7 +118,7 @@ class ConnectingTests(LinkCase):
         master = self.follow()
         master.clear()
         self.station.pass_time(19.9)
-        self.assertEqual(master.take(), encode_report(444) * 3)
+        self.assertEqual(master.take(), encode_report(self.end) * 3)
         self.assertFalse(master.disconnecting)
         self.station.pass_time(0.3)
         self.assertTrue(master.disconnecting)
@@ -110,7 +129,7 @@ class ConnectingTests(LinkCase):
         """A configured address is not changed by the name server."""
         self.service.set_master_address("10.0.0.9:10912")
         self.attempts[0].refuse()
-        self.clock.advance(5.0)
+        self.clock.advance(0)
         self.assertEqual(self.attempts[1].address, ("10.0.0.1", 10912))
 
     def test_stop(self) -> None:
@@ -157,7 +176,7 @@ class LearningTests(LinkCase):
         self.service.set_master_address(None)
         self.service.set_master_address("nonsense")
         self.attempts[0].refuse()
-        self.clock.advance(5.0)
+        self.clock.advance(0)
         self.assertEqual(self.attempts[1].address, ("10.0.0.1", 10912))
 
     def test_changed(self) -> None:
@@ -183,3 +202,141 @@ class LearningTests(LinkCase):
         self.assertEqual(self.attempts[1].address, ("10.0.0.2", 20912))
         self.clock.advance(10)
         self.assertEqual(len(self.attempts), 2)
+
+
+class DivergedTests(LinkCase):
+    """The master has something else at the end of our log."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.master_log = copy_of(self.log)
+        self.common = self.log.max_offset
+        extend(self.log, [b"only here"], stamp=5)
+        extend(self.master_log, [b"new master's", b"and more"], stamp=6)
+        self.cuts: list[tuple[int, Deferred[None]]] = []
+        self.unreadable: int | None = None
+        self.service.attach_tail(TailOfStore(self.set_aside, lambda: self.unreadable))
+        self.flushLoggedErrors()
+
+    def set_aside(self, end: int, why: str) -> Deferred[None]:
+        """What the store does, when the test lets it."""
+        self.cuts.append((end, Deferred()))
+        return self.cuts[-1][1]
+
+    def meet(self) -> Wire:
+        """Connect; the master sends all that it has from where we ask."""
+        self.clock.advance(5.0)
+        master = self.attempts[-1].accept()
+        place = int.from_bytes(master.take()[:8], "big")
+        master.send(encode_frame(place, bytes(self.master_log.data[place:])))
+        return master
+
+    def part(self) -> None:
+        """The last record differs, so we go back once, and find where they part."""
+        for _ in range(2):
+            master = self.meet()
+            self.assertTrue(master.disconnecting)
+            master.lose()
+
+    def test_set_aside(self) -> None:
+        """It is set aside, and we are back at once and follow."""
+        self.part()
+        ((end, done),) = self.cuts
+        self.assertEqual((end, self.state()), (self.common, "setting aside"))
+        attempts = len(self.attempts)
+        self.clock.advance(60)
+        self.assertEqual(len(self.attempts), attempts)
+        del self.log.data[end:]
+        done.callback(None)
+        self.meet()
+        self.assertEqual(self.state(), "following")
+        self.assertEqual(self.log.data, self.master_log.data)
+        self.assertEqual(self.service.statistics()["master"]["set_aside"], 1)
+
+    def test_our_slaves_begin_anew(self) -> None:
+        """They were sent what is not ours any more."""
+        slave = self.station.slave(self.log.max_offset)
+        self.part()
+        self.assertFalse(slave.disconnecting)
+        self.cuts[0][1].callback(None)
+        self.assertTrue(slave.disconnecting)
+
+    def test_told_not_to(self) -> None:
+        """haSetAsideDivergedTail=false: nothing is changed, and we say so."""
+        self.station.configuration.ours.ha_set_aside_diverged_tail = False
+        self.part()
+        self.assertEqual((self.cuts, self.state()), ([], "diverged"))
+        self.assertIn("haSetAsideDivergedTail", self.service.statistics()["master"]["fault"])
+        self.meet()
+        self.assertEqual(self.state(), "diverged")
+
+    def test_fails(self) -> None:
+        """A disk that refuses: out, loudly, and again in five seconds."""
+        self.service.attach_tail(TailOfStore(lambda end, why: fail(StoreError("no room"))))
+        self.part()
+        self.assertEqual(self.state(), "diverged")
+        self.assertIn("no room", self.service.statistics()["master"]["fault"])
+        self.assert_returns(5.0, 5.0)
+
+    def test_stop_meanwhile(self) -> None:
+        """The store is not stopped under it."""
+        self.part()
+        done = self.service.stop()
+        self.assertNoResult(done)
+        self.cuts[0][1].callback(None)
+        self.successResultOf(done)
+        self.assertFalse(self.clock.getDelayedCalls())
+
+    def test_nothing_in_common(self) -> None:
+        """Another broker's store is never cut; when it is put right, we follow."""
+        own = self.master_log
+        self.master_log, _ = record_log([b"another's"] * 9, stamp=9)
+        self.part()
+        self.assertEqual((self.cuts, self.state()), ([], "diverged"))
+        fault = self.service.statistics()["master"]["fault"]
+        self.assertIn("another broker's store", fault)
+        self.log.data[self.common :] = own.data[self.common :]
+        self.master_log = own
+        self.meet()
+        self.assertEqual(self.state(), "following")
+        self.assertIsNone(self.service.statistics()["master"]["fault"])
+
+    def test_unreadable(self) -> None:
+        """We leave at once, and fetch the place anew."""
+        self.log.data[:] = self.master_log.data
+        master = self.meet()
+        self.assertEqual(self.state(), "following")
+        self.log.data[self.start : self.start + 8] = bytes(8)
+        self.unreadable = self.start
+        self.service.appended()
+        self.assertTrue(master.disconnecting)
+        master.clear()
+        master.lose()
+        self.assertEqual(self.state(), "unreadable")
+        self.meet().lose()
+        self.assertEqual(self.cuts[0][0], self.start)
+        del self.log.data[self.start :]
+        self.cuts[0][1].callback(None)
+        self.meet()
+        self.assertEqual(self.state(), "following")
+
+    def test_unreadable_on_both(self) -> None:
+        """Then it is the master's: nothing is acknowledged, and we say so."""
+        self.log.data[:] = self.master_log.data
+        self.log.data[self.start : self.start + 8] = bytes(8)
+        self.master_log.data[:] = self.log.data
+        self.unreadable = self.start
+        for _ in range(3):
+            master = self.meet()
+            self.assertEqual(master.take(), b"")
+            master.lose()
+        self.assertEqual((self.cuts, self.state()), ([], "unreadable"))
+        self.assertIn("same bytes", self.service.statistics()["master"]["fault"])
+
+    def test_damaged_master(self) -> None:
+        """Our good copy stays."""
+        self.log.data[:] = self.master_log.data
+        self.master_log.data[-6] ^= 1
+        self.part()
+        self.assertEqual((self.cuts, self.state()), ([], "diverged"))
+        self.assertIn("master's disk", self.service.statistics()["master"]["fault"])

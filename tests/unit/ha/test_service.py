@@ -147,20 +147,47 @@ class StatusTests(ServiceCase):
         self.assertIs(self.successResultOf(put), TIMEOUT)
 
     def test_reconnected_slave(self) -> None:
-        """What a slave reports when it comes back completes what still waits."""
+        """What a slave reports when it comes back completes nothing; what it was sent then does."""
         self.station.slave(444).lose()
         self.station.slave(444)
         put = self.put()
-        self.station.slave(454, port=5001)
+        again = self.station.slave(454, port=5001)
+        again.report(454)
+        self.assertNoResult(put)
+        later = self.put()
+        again.report(464)
         self.assertIs(self.successResultOf(put), OK)
+        self.assertIs(self.successResultOf(later), OK)
+
+    def test_strangers(self) -> None:
+        """Whoever claims to hold the log acknowledges nothing (five did, and got four SEND_OK)."""
+        self.station.slave(444)
+        put = self.put()
+        for number in range(5):
+            self.station.slave(454, port=5001 + number)
+        self.clock.advance(2.9)
+        self.assertNoResult(put)
+        self.clock.advance(0.2)
+        self.assertIs(self.successResultOf(put), TIMEOUT)
+        self.assertFalse(self.service.is_replicated(444, 454))
+
+    def test_an_idle_slave_is_available(self) -> None:
+        """It has shown nothing yet, but puts wait for it."""
+        slave = self.station.slave(444)
+        self.assertEqual(self.service.replicated_offset(), 0)
+        put = self.put()
+        slave.report(454)
+        self.assertIs(self.successResultOf(put), OK)
+        self.assertEqual(self.service.replicated_offset(), 454)
 
     def test_watermark_falls(self) -> None:
         """It knows live connections only."""
-        self.station.slave(100, port=5001)
-        slave = self.station.slave(444)
+        self.station.slave(100, port=5001).report(110)
+        slave = self.station.slave(400)
+        slave.report(444)
         self.assertEqual(self.service.replicated_offset(), 444)
         slave.lose()
-        self.assertEqual(self.service.replicated_offset(), 100)
+        self.assertEqual(self.service.replicated_offset(), 110)
 
     def test_asynchronous_master(self) -> None:
         """The role is asked at each put."""
@@ -185,10 +212,26 @@ class RefusalTests(ServiceCase):
     def test_ahead(self) -> None:
         """A slave ahead of us is refused and no put is answered SEND_OK because of it."""
         slave = self.station.slave(365557)
+        self.assertIs(self.put_now(), NOT_AVAILABLE)
+        self.clock.advance(1.0)
         self.assertTrue(slave.disconnecting)
         self.assertEqual(slave.take(), b"")
         self.assertIs(self.put_now(), NOT_AVAILABLE)
         self.assertEqual(self.service.replicated_offset(), 0)
+
+    def test_ahead_once(self) -> None:
+        """Though our log outgrows it: its end is not ours. Until it comes with less."""
+        self.station.slave(500)
+        self.clock.advance(1.0)
+        self.assertEqual(self.service.statistics()["refused_ahead"], ["10.0.0.2"])
+        self.put_now(1000)
+        for first in (500, 600, 445):
+            self.assertTrue(self.station.slave(first).disconnecting)
+            self.assertIs(self.put_now(), NOT_AVAILABLE)
+        self.assertFalse(self.station.slave(500, peer="10.0.0.3").disconnecting)
+        self.assertFalse(self.station.slave(444).disconnecting)
+        self.assertEqual(self.service.statistics()["refused_ahead"], [])
+        self.assertFalse(self.station.slave(500).disconnecting)
 
     def test_negative(self) -> None:
         """So is a negative first report."""
@@ -282,15 +325,20 @@ class FlowTests(ServiceCase):
                 "port": 10912,
                 "waiting": 0,
                 "replicated_offset": 420,
+                "verified": 0,
+                "different": 0,
+                "refused_ahead": [],
                 "unacknowledged": 24,
                 "unacknowledged_seconds": 0.0,
                 "slaves": [
                     {
                         "address": "10.0.0.2:5000",
                         "stage": "catching up",
+                        "common": "unknown",
                         "requested": 400,
                         "sent": 444,
                         "acked": 420,
+                        "vouched": 420,
                         "lag": 24,
                         "lag_seconds": 0.0,
                         "since_ms": 1_700_000_000_000,

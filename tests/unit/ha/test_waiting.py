@@ -14,23 +14,23 @@ def config(role: BrokerRole = BrokerRole.SYNC_MASTER, fallbehind: int = 1000) ->
 
 def test_only_a_sync_master_waits() -> None:
     for role in (BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE):
-        assert status_without_waiting(config(role), 5000, None) is PutMessageStatus.PUT_OK
+        assert status_without_waiting(config(role), 5000, None, 0) is PutMessageStatus.PUT_OK
 
 
 def test_without_a_slave_nothing_waits() -> None:
-    status = status_without_waiting(config(), 1, None)
+    status = status_without_waiting(config(), 1, None, 0)
     assert status is PutMessageStatus.SLAVE_NOT_AVAILABLE
 
 
 def test_a_slave_counts_while_less_than_the_limit_behind() -> None:
-    assert status_without_waiting(config(), 1999, 1000) is None
-    status = status_without_waiting(config(), 2000, 1000)
+    assert status_without_waiting(config(), 1999, 1000, 0) is None
+    status = status_without_waiting(config(), 2000, 1000, 0)
     assert status is PutMessageStatus.SLAVE_NOT_AVAILABLE
 
 
 def test_what_is_acknowledged_already_is_ok() -> None:
-    assert status_without_waiting(config(), 1000, 1000) is PutMessageStatus.PUT_OK
-    assert status_without_waiting(config(), 1001, 1000) is None
+    assert status_without_waiting(config(), 1000, 1000, 1000) is PutMessageStatus.PUT_OK
+    assert status_without_waiting(config(), 1001, 1000, 1000) is None
 
 
 def test_an_acknowledgement_one_byte_short_completes_nothing() -> None:

@@ -1,0 +1,69 @@
+"""`rmq_ha.ha.places`."""
+
+import itertools
+
+from memory_log import MemoryLog
+from record_logs import extend, record, record_log
+
+from rmq_ha.ha.places import Chain, chain_to, stretch
+
+BODIES = [bytes([65 + number]) * (30 * number) for number in range(12)]
+
+
+def test_a_stretch_goes_over_the_ends_of_files() -> None:
+    log, _ = record_log(BODIES * 4, file_size=1024)
+    assert stretch(log, 100, 5000) == bytes(log.data[100:5000])
+
+
+def test_the_last_whole_record_is_found_from_the_end() -> None:
+    log, starts = record_log(BODIES)
+    assert chain_to(log, 0, log.max_offset) == Chain(starts[-1], log.max_offset)
+
+
+def test_a_torn_record_at_the_end_is_not_whole() -> None:
+    log, starts = record_log(BODIES)
+    for torn in range(starts[-1], log.max_offset):
+        assert chain_to(log, 0, torn) == Chain(starts[-2], starts[-1])
+
+
+def test_a_blank_is_passed_and_is_no_record() -> None:
+    log, starts = record_log(BODIES * 4, file_size=1024)
+    for start, following in itertools.pairwise(starts):
+        if following % 1024 == 0:
+            assert chain_to(log, 0, following) == Chain(start, following)
+
+
+def test_from_the_middle_of_a_record_the_next_ones_are_found() -> None:
+    log, starts = record_log(BODIES)
+    for low in range(starts[5] + 1, starts[6]):
+        assert chain_to(log, low, log.max_offset) == Chain(starts[-1], log.max_offset)
+    assert chain_to(log, starts[-1] + 1, log.max_offset) is None
+
+
+def test_a_record_within_a_body_is_none() -> None:
+    """A producer may send what looks like a record, with the right place in it."""
+    log, starts = record_log(BODIES[:3])
+    inner = record(log.max_offset + 88, b"forged")
+    starts += extend(log, [inner + b"x" * 50, b"last"])
+    assert bytes(log.data).find(inner) == starts[3] + 88
+    assert chain_to(log, 0, starts[4]) == Chain(starts[3], starts[4])
+    assert chain_to(log, starts[3] + 1, starts[4]) is None
+
+
+def test_bytes_that_are_no_records_hold_none() -> None:
+    assert chain_to(MemoryLog(4096, 0, bytes(range(256)) * 40), 0, 10240) is None
+    assert chain_to(MemoryLog(4096, 0, bytes(10240)), 0, 10240) is None
+
+
+def test_a_damaged_record_breaks_the_chain() -> None:
+    log, starts = record_log(BODIES)
+    log.data[starts[4] + 4] ^= 1
+    assert chain_to(log, 0, starts[4] + 20) is None
+    assert chain_to(log, 0, starts[4]) == Chain(starts[3], starts[4])
+    assert chain_to(log, 0, log.max_offset) == Chain(starts[-1], log.max_offset)
+
+
+def test_a_record_larger_than_the_first_window_is_found() -> None:
+    log, starts = record_log([b"a", bytes(200_000), b"b" * 100_000], file_size=1 << 20)
+    assert chain_to(log, 0, log.max_offset) == Chain(starts[2], log.max_offset)
+    assert chain_to(log, 0, log.max_offset - 1) == Chain(starts[1], starts[2])
