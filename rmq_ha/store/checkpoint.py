@@ -4,43 +4,63 @@ Spec: store.md, section 5.1.
 """
 
 from rmq_ha.errors import NotNow
+from twisted.logger import Logger
+
 from rmq_ha.seams import Disk, File
 from rmq_ha.store.flags import may_pass
-from rmq_ha.store.format.checkpoint import CHECKPOINT_SIZE, CheckpointTimes
+from rmq_ha.store.format.checkpoint import CHECKPOINT_BYTES, CHECKPOINT_SIZE, CheckpointTimes
 
 
 class Checkpoint:
     """
-    The three times in memory, and the file that they are written to.
+    What is known in memory, and the file that it is written to.
 
     :ivar physic: newest message of the flushed commit log, ms.
     :ivar logics: newest message that is in the queues, ms.
     :ivar index: end of the last full index file, ms.
+    :ivar flushed: up to this physical offset the commit log is on the disk; 0: not known.
+    :ivar written: what the file says.
     """
+
+    log = Logger()
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
         self._file: File | None = None
-        self.physic = self.logics = self.index = 0
+        self.physic = self.logics = self.index = self.flushed = 0
+        self.written = CheckpointTimes()
 
     @property
     def times(self) -> CheckpointTimes:
-        """All three."""
-        return CheckpointTimes(self.physic, self.logics, self.index)
+        """All of it."""
+        return CheckpointTimes(self.physic, self.logics, self.index, self.flushed)
 
     def set(self, times: CheckpointTimes) -> None:
-        """Replace all three, in memory."""
-        self.physic, self.logics, self.index = times
+        """Replace it, in memory."""
+        self.physic, self.logics, self.index, self.flushed = times
 
     def load(self) -> None:
         """
-        Open the file, a new one with three zeros if it is missing.
+        Open the file; a new one that knows nothing if it is missing, or of another size.
 
-        :raises StoreError: the file has another size.
+        :raises OSError: the disk refuses.
         """
+        if self._disk.exists(self._path) and self._disk.size(self._path) not in (
+            0,
+            CHECKPOINT_SIZE,
+        ):
+            self.log.warn(
+                "{path} has {size} bytes instead of {wanted}: removed; after a stop that was not "
+                "clean all of the commit log is read",
+                path=self._path,
+                size=self._disk.size(self._path),
+                wanted=CHECKPOINT_SIZE,
+            )
+            self._disk.remove(self._path)
         self._file = self._disk.open(self._path, CHECKPOINT_SIZE)
-        self.set(CheckpointTimes.decode(self._file.pread(24, 0)))
+        self.written = CheckpointTimes.decode(self._file.pread(CHECKPOINT_BYTES, 0))
+        self.set(self.written)
 
     def write(self, times: CheckpointTimes) -> None:
         """
@@ -57,6 +77,11 @@ class Checkpoint:
                     raise NotNow(f"cannot write {self._path}: {error}") from error
                 raise
             self._file.sync()
+            self.written = times
+
+    def write_flushed(self, physic: int, flushed: int) -> None:
+        """Put on the disk how far the commit log is; no more of the others. For the worker."""
+        self.write(self.written._replace(physic_msg_timestamp=physic, flushed_offset=flushed))
 
     def close(self) -> None:
         """Close the file."""

@@ -330,7 +330,7 @@ class DefaultMessageStore(StoreMaintenance):
 
     def log_flushed(self) -> None:
         """More of the log is on the disk; the checkpoint says so in time."""
-        self.queue_flusher.dispatched()
+        self.queue_flusher.log_flushed()
 
     # Beginning and end
 

@@ -167,6 +167,7 @@ class CommitLogFlusher:
     def _flushed(self, _: Any, target: int, newest: int) -> None:
         self._log.flushed_offset = target
         self._checkpoint.physic = max(self._checkpoint.physic, newest)
+        self._checkpoint.flushed = target
         self._tell_flushed()
 
     def _failed(self, failure: Failure) -> None:
@@ -261,6 +262,7 @@ class QueueFlusher:
         self.index_end = 0
         self._is_held = False
         self._timer: IDelayedCall | None = None
+        self._stamp: IDelayedCall | None = None
         self._running: Deferred[None] | None = None
         self._dirty = False
         self._last_thorough: float | None = None
@@ -273,6 +275,25 @@ class QueueFlusher:
         if self._timer is None and self._running is None and not self.is_broken:
             self._arm()
 
+    def log_flushed(self) -> None:
+        """More of the log is on the disk: the checkpoint says so soon, also between the rounds."""
+        self.dispatched()
+        if self._stamp is None and self._checkpoint.flushed and not self.is_broken:
+            delay = max(self._configuration.flush_interval_consume_queue, 1) / 1000
+            self._stamp = self._clock.callLater(delay, self._on_stamp)
+
+    def _on_stamp(self) -> None:
+        self._stamp = None
+        checkpoint = self._checkpoint
+        if self._running is not None:
+            self.log_flushed()
+        elif not self._is_held and checkpoint.flushed != checkpoint.written.flushed_offset:
+            self._running = Deferred()
+            written = self._worker.call(
+                checkpoint.write_flushed, checkpoint.physic, checkpoint.flushed
+            )
+            written.addErrback(self._failed).addBoth(self._done, self._running)
+
     async def hold(self) -> None:
         """No round begins until `release`; one that runs is over when this returns."""
         self._is_held = True
@@ -282,7 +303,7 @@ class QueueFlusher:
     def release(self) -> None:
         """Go on with the rounds."""
         self._is_held = False
-        self.dispatched()
+        self.log_flushed()
 
     def index_file_full(self, end_timestamp: int) -> None:
         """An index file is complete: with the next round it is on the disk up to this time, ms."""
@@ -297,7 +318,8 @@ class QueueFlusher:
 
     def _round(self) -> None:
         self._timer = None
-        if self._is_held:
+        if self._is_held or self._running is not None:
+            self._dirty = True
             return
         self._last_thorough = self._clock.seconds()
         self._dirty = False
@@ -341,9 +363,10 @@ class QueueFlusher:
         self._is_stopping = True
         while self._running is not None:
             await self._running
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._stamp):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._stamp = None
         if not self.is_broken:
             await self._worker.call(self._sync_index).addErrback(self._failed)
             written = self._worker.call(self._write, self._checkpoint.times, self.index_end)

@@ -135,7 +135,10 @@ class TailCut:
         recovery = LogRecovery(self._log, True)
         firsts = [recovery.begun_at(start) for start in row.starts if start + row.file_size >= end]
         most = max(0, min(firsts) - 1)
-        times = CheckpointTimes(*(min(time, most) for time in self._store.checkpoint.times))
+        physic, logics, index, flushed = self._store.checkpoint.times
+        times = CheckpointTimes(
+            min(physic, most), min(logics, most), min(index, most), min(flushed, end)
+        )
         self._store.checkpoint.write(times)
         return times
 

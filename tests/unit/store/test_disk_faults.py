@@ -237,7 +237,7 @@ def test_a_log_that_cannot_be_opened_to_flush_it(simulated, message, number):
 @pytest.mark.parametrize("number", [EMFILE, ENFILE, ENOMEM])
 @pytest.mark.parametrize("folder", ["/consumequeue/", "/index/"])
 def test_queues_that_cannot_be_opened_to_flush_them(simulated, message, number, folder):
-    """The checkpoint waits for them, and goes on."""
+    """What the checkpoint says of them waits, and goes on."""
     machine = simulated
     store = machine.open(max_index_num=8)
     machine.clock.advance(2)
@@ -246,14 +246,14 @@ def test_queues_that_cannot_be_opened_to_flush_them(simulated, message, number, 
     store.queues.close()
     store.index.close()
     fault = Fault(machine, "open", folder, number)
-    before = store.checkpoint._file.pread(24, 0)
+    before = store.checkpoint._file.pread(16, 8)
     machine.clock.pump([1] * 70)
     assert fault.times < -1
     assert not store.queue_flusher.is_broken
-    assert store.checkpoint._file.pread(24, 0) == before
+    assert store.checkpoint._file.pread(16, 8) == before
     fault.end()
     machine.clock.pump([1] * 70)
-    assert store.checkpoint._file.pread(24, 0) != before
+    assert store.checkpoint._file.pread(16, 8) != before
     machine.stop(store)
     assert not machine.disk.exists(f"{machine.root}/abort")
 

@@ -111,6 +111,21 @@ def test_nothing_runs_while_nothing_is_dirty(machine, message):
     assert store.log.flushed_offset == store.log.max_offset
 
 
+def test_the_checkpoint_knows_soon_how_far_the_log_is(machine, message):
+    """Queues are flushed once a minute; what is said of the log is never more than a second old."""
+    store = machine.open()
+    path = f"{machine.root}/checkpoint"
+    machine.clock.pump([1] * 5)
+    for number in range(1, 4):
+        put(store, message)
+        machine.clock.pump([1] * 12)
+        told = CheckpointTimes.decode(machine.disk.read_bytes(path))
+        assert told.flushed_offset == store.log.max_offset > 0
+        assert told.physic_msg_timestamp == store.log.last_store_timestamp
+        assert told.logics_msg_timestamp == store.checkpoint.written.logics_msg_timestamp
+    assert told.logics_msg_timestamp < store.checkpoint.logics, number
+
+
 def test_the_checkpoint_follows_the_flush(machine, message):
     """It never names a message that was not flushed before it."""
     store = machine.open()
@@ -119,10 +134,15 @@ def test_the_checkpoint_follows_the_flush(machine, message):
     stamp = result.append.store_timestamp
     path = f"{machine.root}/checkpoint"
     machine.clock.advance(1)
-    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (0, stamp, 0)
+    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (0, stamp, 0, 0)
     for _ in range(160):
         machine.clock.advance(0.5)
-    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (stamp, stamp, 0)
+    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (
+        stamp,
+        stamp,
+        0,
+        store.log.max_offset,
+    )
 
 
 def test_a_failed_flush_is_the_end_of_writing(machine, message, monkeypatch):
