@@ -43,8 +43,15 @@ class RmqHaConfig:
     verify_log_at_start: bool = key(
         "verifyLogAtStart",
         False,
-        "after a clean stop, read the last three commit-log files as RocketMQ does and cut the log "
-        "at the first damaged record; false: begin at the last message",
+        "after a clean stop, read the last three commit-log files as RocketMQ does, up to the "
+        "first damaged record (see keepDamagedLog); false: begin at the last message",
+    )
+    keep_damaged_log: bool = key(
+        "keepDamagedLog",
+        True,
+        "a master whose commit log is damaged with whole messages behind the damage does not "
+        "start; false, for one start: it is cut there, and the rest is set aside below "
+        "storePathRootDir/setaside. A slave does so by itself, and fetches it anew",
     )
     bind_address: str = key(
         "bindAddress", "", "interface to listen on; empty: all, as the Java broker does"

@@ -3,9 +3,9 @@
 Spec: store.md, section 5.1.
 """
 
-from rmq_ha.errors import NotNow
 from twisted.logger import Logger
 
+from rmq_ha.errors import NotNow
 from rmq_ha.seams import Disk, File
 from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.checkpoint import CHECKPOINT_BYTES, CHECKPOINT_SIZE, CheckpointTimes

@@ -11,19 +11,24 @@ from twisted.logger import Logger
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.message import AppendResult, DispatchRequest, Message
-from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.damage import DamagedLog, Promise
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.puts import MaybeLater
 from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.setaside import Keeper
+from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.tail import LogTail, Tail
+
+_FOR_EVER = 1 << 62
 
 
 class Surroundings(Protocol):
@@ -36,6 +41,7 @@ class Surroundings(Protocol):
     queues: ConsumeQueueTable
     index: IndexService | None
     checkpoint: Checkpoint
+    statistics: StoreStatistics
 
     def sure_until_ms(self) -> int:
         """After a crash: what was stored up to then is on the disk, in log, queues and index."""
@@ -228,6 +234,7 @@ class ClassicParts:
         store, log = self._store, self.log
         config, queues = store.configuration.store, store.queues
         recovery = LogRecovery(log, config.check_crcon_recover)
+        promise = self._promise(last_exit_ok)
         if last_exit_ok:
             verify = store.configuration.ours.verify_log_at_start
             found = recovery.normal(None if verify else queues.last_record())
@@ -243,12 +250,34 @@ class ClassicParts:
             how="a clean" if last_exit_ok else "an abnormal",
             records=found.records,
         )
+        self._settle(found.end, promise)
         recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
         if not log.row.starts:
             queues.remove_all()
         elif queues.max_physical_offset >= found.end:
             queues.truncate(found.end)
+
+    def _promise(self, last_exit_ok: bool) -> Promise:
+        """What of the log was surely on the disk."""
+        times = self._store.checkpoint.times
+        if last_exit_ok:
+            return Promise(0, _FOR_EVER, "the clean stop")
+        return Promise(times.flushed_offset, times.physic_msg_timestamp, "the checkpoint")
+
+    def _settle(self, end: int, promise: Promise) -> None:
+        """What lies behind the end, before it is cut."""
+        store = self._store
+        damaged = DamagedLog(
+            self.log,
+            Keeper(store.host.disk, store.root, self.log),
+            is_slave=store.configuration.store.broker_role is BrokerRole.SLAVE,
+            may_cut=not store.configuration.ours.keep_damaged_log,
+        )
+        aside = damaged.settle(end, promise, store.host.now_ms())
+        if aside is not None:
+            store.statistics.set_aside_bytes += aside.end - aside.start
+            store.statistics.set_aside_messages += aside.messages
 
     def _dispatch_again(self, requests: list[DispatchRequest]) -> None:
         store = self._store

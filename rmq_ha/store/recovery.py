@@ -163,8 +163,7 @@ class LogRecovery:
             file = self._row.file(start)
             if any(file.pread(8, end - start)):
                 self.log.warn(
-                    "the commit log ends at {end}: what {path} holds behind it is no whole record "
-                    "and is wiped",
+                    "the commit log ends at {end}: what {path} holds behind it is wiped",
                     end=end,
                     path=self._row.path(start),
                 )

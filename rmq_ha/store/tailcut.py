@@ -18,7 +18,6 @@ from rmq_ha.store.parts import ClassicParts, Surroundings
 from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.setaside import Keeper, TailAside
-from rmq_ha.store.statistics import StoreStatistics
 
 _HEAD = 96
 
@@ -29,7 +28,6 @@ class Running(Surroundings, Protocol):
     dispatcher: Dispatcher
     queue_flusher: QueueFlusher
     schedule: ScheduleMessageService
-    statistics: StoreStatistics
     deleted: DeletedQueues
 
     def renumber(self) -> None:

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
 
@@ -180,12 +181,15 @@ def test_stale_records_behind_the_end_stay_dead(machine, message):
         data = file.read(first.size)
         file.seek(third.physical_offset)
         file.write(data)
-    again = machine.open(verify_log_at_start=True)
+    with pytest.raises(StoreError, match="keepDamagedLog=false"):
+        machine.open(verify_log_at_start=True)
+    again = machine.open(verify_log_at_start=True, keep_damaged_log=False)
     assert again.log.max_offset == third.physical_offset
 
 
-def test_damage_in_a_body_cuts_a_cleanly_closed_log(machine, message):
-    """As in Java, when it is wanted: the CRC is checked in the last three files."""
+def test_damage_in_a_body_of_a_cleanly_closed_log(machine, message):
+    """When it is wanted, the CRC is checked in the last three files, as in Java; what is behind is
+    not given up as easily."""
     store = machine.open()
     results = fill(machine, store, 4, message)
     machine.stop(store)
@@ -197,7 +201,9 @@ def test_damage_in_a_body_cuts_a_cleanly_closed_log(machine, message):
         unchecked = machine.open(**settings)
         assert unchecked.log.max_offset == results[3].append.next_offset
         machine.stop(unchecked)
-    again = machine.open(verify_log_at_start=True)
+    with pytest.raises(StoreError, match="1 whole messages follow"):
+        machine.open(verify_log_at_start=True)
+    again = machine.open(verify_log_at_start=True, keep_damaged_log=False)
     assert again.log.max_offset == third.physical_offset
     assert again.max_offset_in_queue("TopicA", 0) == 1
 

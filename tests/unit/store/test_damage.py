@@ -1,0 +1,195 @@
+"""Damage with whole messages behind it, at a start. Spec: store.md, section 5.4."""
+
+import json
+import os
+from errno import ENOSPC
+from random import Random
+
+import pytest
+
+from rmq_ha.errors import StoreError
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.store.format.commitlog import decode_record
+
+SMALL = {"mapped_file_size_commit_log": 16384}
+SLAVE = {**SMALL, "broker_role": BrokerRole.SLAVE}
+
+
+def fill(machine, store, count, message, first=0):
+    results = []
+    for number in range(first, first + count):
+        store.put_many([message(b"%04d" % number * 140, KEYS=f"k{number}")], results.extend)
+        machine.now_ms += 10
+        machine.turn()
+    return [result.append for result in results]
+
+
+def killed(machine, message, synced=50, more=0):
+    """A store of three files that was killed; how much of it the checkpoint vouches for."""
+    store = machine.open(**SMALL)
+    appended = fill(machine, store, synced, message)
+    machine.clock.pump([1] * 13)
+    appended += fill(machine, store, more, message, synced)
+    machine.crash(store)
+    return appended
+
+
+def path_of(machine, offset):
+    return f"{machine.root}/commitlog/{offset // 16384 * 16384:020d}"
+
+
+def damage(machine, offset, data):
+    """Overwrite bytes of the log."""
+    with open(path_of(machine, offset), "r+b") as file:
+        file.seek(offset % 16384)
+        file.write(data)
+
+
+def image(machine):
+    """All of the log's bytes."""
+    folder = f"{machine.root}/commitlog"
+    return {name: machine.disk.read_bytes(f"{folder}/{name}") for name in os.listdir(folder)}
+
+
+def folders(machine):
+    return machine.disk.list_dir(f"{machine.root}/setaside")
+
+
+def check(store, appended, count):
+    """The first messages are there, and no more."""
+    assert store.log.max_offset == appended[count].physical_offset
+    assert store.max_offset_in_queue("TopicA", 0) == count
+    for number, item in enumerate(appended[:count]):
+        assert decode_record(store.record_at(item.physical_offset), check_crc=True).body == (
+            b"%04d" % number * 140
+        )
+
+
+DAMAGES = {
+    "a bit of the body": lambda item: (item.physical_offset + 200, b"\xff"),
+    "the magic": lambda item: (item.physical_offset + 4, bytes(4)),
+    "the size": lambda item: (item.physical_offset, b"\x7f\xff\xff\xff"),
+    "a page of zeros": lambda item: (item.physical_offset, bytes(4096)),
+    "a page of garbage": lambda item: (item.physical_offset - 99, Random(1).randbytes(4096)),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("number", [1, 5, 23, 30, 47])
+def test_a_master_keeps_what_lies_behind_the_damage(machine, message, kind, number):
+    """It says what would be lost and changes nothing; told to, it starts and sets that aside."""
+    appended = killed(machine, message)
+    offset, data = DAMAGES[kind](appended[number])
+    first = number - (kind == "a page of garbage")  # it begins in the message before
+    lost = next(n for n in range(number, 51) if n == 50 or appended[n].physical_offset >= offset)
+    if "page" in kind:
+        lost = next((n for n in range(50) if appended[n].physical_offset >= offset + 4096), 50)
+    else:
+        lost = number + 1
+    if offset // 16384 != (offset + len(data) - 1) // 16384:
+        data = data[: 16384 - offset % 16384]
+        lost = next((n for n in range(50) if appended[n].physical_offset >= offset + len(data)), 50)
+    damage(machine, offset, data)
+    before = image(machine)
+    with pytest.raises(StoreError) as caught:
+        machine.open(**SMALL)
+    text = str(caught.value)
+    at = appended[first].physical_offset
+    assert f"damaged at {at}, in {path_of(machine, at)}" in text
+    assert "keepDamagedLog=false" in text
+    assert (f": {50 - lost} whole messages follow" in text) or lost == 50
+    assert image(machine) == before
+    assert folders(machine) == []
+    store = machine.open(**SMALL, keep_damaged_log=False)
+    check(store, appended, first)
+    (folder,) = folders(machine)
+    about = json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))
+    assert folder.startswith(f"damaged-{at}-")
+    assert about["messages"] == 50 - lost == store.statistics.set_aside_messages
+    kept = b"".join(
+        machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/{name}")
+        for name in machine.disk.list_dir(f"{machine.root}/setaside/{folder}")
+        if name.isdigit()
+    )
+    assert kept == b"".join(before[name] for name in sorted(before))[at : at + len(kept)]
+    assert about["to"] == appended[-1].next_offset == at + len(kept)
+    assert fill(machine, store, 1, message)[0].queue_offset == first
+
+
+@pytest.mark.parametrize("number", [5, 30, 48])
+def test_a_slave_fetches_it_anew(machine, message, number):
+    """Without a hand: from the damage on everything is set aside."""
+    appended = killed(machine, message)
+    damage(machine, appended[number].physical_offset + 200, b"\xff")
+    store = machine.open(**SLAVE)
+    check(store, appended, number)
+    assert len(folders(machine)) == 1
+    assert store.statistics.set_aside_messages == 49 - number
+
+
+def test_the_end_that_was_there_is_missing(machine, message):
+    """Nothing whole follows, but the checkpoint knows that the log was longer."""
+    appended = killed(machine, message)
+    at = appended[49].physical_offset
+    damage(machine, at, bytes(appended[49].size))
+    with pytest.raises(StoreError, match=f"damaged at {at}.*: {appended[49].size} bytes are miss"):
+        machine.open(**SMALL)
+    check(machine.open(**SMALL, keep_damaged_log=False), appended, 49)
+
+
+@pytest.mark.parametrize("synced", [0, 20])
+def test_what_was_never_promised(machine, message, synced):
+    """A hole in what no flush has confirmed is a crash's: the store starts, nothing is wiped."""
+    appended = killed(machine, message, synced, 50 - synced)
+    damage(machine, appended[30].physical_offset, bytes(2 * appended[30].size))
+    store = machine.open(**SMALL)
+    check(store, appended, 30)
+    assert store.statistics.set_aside_messages == 18
+    assert len(folders(machine)) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 8, 36, 300])
+def test_a_torn_tail_is_cut(machine, message, cut):
+    """A record that the stop cut off: nothing whole follows, so nothing is set aside."""
+    appended = killed(machine, message, 20, 30)
+    damage(machine, appended[49].physical_offset + cut, bytes(appended[49].size - cut))
+    store = machine.open(**SMALL)
+    check(store, appended, 49)
+    assert folders(machine) == []
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 36, 300, 12000])
+def test_a_slave_that_was_sent_half_a_record(machine, message, cut):
+    """What is flushed ends inside a record, or with a blank: that is no damage."""
+    root, machine.root = machine.root, f"{machine.root}-master"
+    master = machine.open(**SMALL)
+    appended = fill(machine, master, 50, message)
+    machine.root = root
+    slave = machine.open(**SLAVE)
+    end = 16384 if cut == 12000 else appended[20].physical_offset + cut
+    while slave.log.max_offset < end:
+        at = slave.log.max_offset
+        slave.log.append_raw(at, master.log.read(at, end - at))
+        machine.turn()
+    machine.clock.pump([1] * 13)
+    assert slave.checkpoint.written.flushed_offset == end
+    machine.stores.remove(slave)
+    slave.close()
+    promoted = machine.open(**SMALL)
+    assert promoted.max_offset_in_queue("TopicA", 0) == (24 if cut == 12000 else 20)
+    assert folders(machine) == []
+    master.close()
+
+
+def test_a_full_disk_stops_no_start_after_a_crash(simulated, message):
+    """What was never promised is set aside if there is room; else it is said, and cut."""
+    machine = simulated
+    store = machine.open(**SMALL)
+    appended = fill(machine, store, 50, message)
+    item = appended[30]
+    store.log.row.file(16384).pwrite(bytes(item.size), item.physical_offset - 16384)
+    machine.crash(store)
+    machine.disk = machine.disk.crash(power=False)
+    machine.disk.fault = lambda operation, path: ENOSPC if "/setaside/" in path else None
+    store = machine.load(**SMALL)
+    check(store, appended, 30)
