@@ -1,10 +1,12 @@
 """A long mixed load over a SYNC_MASTER pair of ours, and what must be true of it.
 
     python bench/soak.py [--minutes 10] [--rate 40] [--churn 10] [--kill-every MINUTES]
+    python bench/soak.py --faults [--minutes 60] [--seed N] [--flush SYNC_FLUSH] [--only KIND ...]
 
-Java clients (`bench/java/Soak.java`) send normal, ordered, delayed, transactional, filtered and
-failing messages, each at `--rate` a second; members of three groups come and go every `--churn`
-seconds. With `--kill-every` the slave and the master are killed (-9) and restarted in turn.
+The first one: Java clients (`bench/java/Soak.java`) send normal, ordered, delayed, transactional,
+filtered and failing messages, each at `--rate` a second; members of three groups come and go every
+`--churn` seconds. With `--kill-every` the slave and the master are killed (-9) and restarted in
+turn.
 
 Prints a table; exits with 1 when a rule is violated:
 
@@ -16,7 +18,20 @@ Prints a table; exits with 1 when a rule is violated:
   was killed, and then only what the clients had not committed yet (they do every 5 s);
 - memory, descriptors and timers of the brokers do not grow.
 
-Needs the peer rig (`../shared/peer`, or RMQ_HA_PEER) with Java.
+It needs the peer rig (`../shared/peer`, or RMQ_HA_PEER) with Java.
+
+With `--faults` every kind of `soak_faults.py` happens in an order that `--seed` decides: kills and
+stops of both, freezes, a bad line between them, fail-overs with a tail that nobody else has, power
+lost with what was not synced, clocks an hour off, topics made again, damage at rest. Our own
+clients (`soak_load.py`, no Java) send, delay, end transactions late, and consume. The rules:
+
+- what was answered SEND_OK can be read at both members at the end, and at once at a slave that was
+  made master (with ASYNC_FLUSH not what a master lost that lost power and went on as master);
+- nothing is stored more often than it was sent; transactions that were committed are there once;
+- no group goes back by more than it committed in the last 20 s before a change;
+- after each fault SEND_OK comes again without a hand, and both logs are the same byte for byte; a
+  damaged slave may instead refuse to start and say why;
+- memory, descriptors and timers do not grow; there is no traceback.
 """
 
 from __future__ import annotations
@@ -280,31 +295,61 @@ def report(
         lines.append(f"| {broker.name} | worst reactor lag, s | | {broker.worst_lag:.3f} | |")
     lines.append("")
     lines += [f"VIOLATED: {fault}" for fault in faults] or ["All rules hold."]
-    text = "\n".join(lines)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(text + "\n")
-    print(text)
+    publish(lines, options.out)
     return 1 if faults else 0
 
 
+def run_faults(options: argparse.Namespace, rig: Rig) -> int:
+    """The soak with all faults; the exit code."""
+    from soak_faulty import Soak
+    from soak_pair import FaultyPair
+
+    pair = FaultyPair(rig, options.flush)
+    try:
+        soak = Soak(options, pair)
+        publish(soak.run(), options.out)
+    finally:
+        pair.close()
+    return 1 if soak.violations else 0
+
+
+def publish(lines: list[str], out: Path) -> None:
+    """Print the report, and keep it."""
+    text = "\n".join(lines)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text + "\n")
+    print(text)
+
+
 def main() -> None:
+    from soak_faults import FAULTS
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--rate", type=float, default=40, help="messages a second of each stream")
     parser.add_argument("--churn", type=float, default=10, help="seconds between joins and leaves")
     parser.add_argument("--kill-every", type=float, default=0, help="minutes; 0: never")
+    parser.add_argument("--faults", action="store_true", help="every kind of fault, our own load")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults")
+    parser.add_argument("--only", nargs="+", choices=sorted(FAULTS), help="kinds of faults")
+    parser.add_argument(
+        "--flush",
+        default="ASYNC_FLUSH",
+        choices=["ASYNC_FLUSH", "SYNC_FLUSH"],
+        help="with --faults",
+    )
     parser.add_argument("--keep", action="store_true", help="keep stores and logs")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "soak.md")
     options = parser.parse_args()
-    reason = missing()
+    reason = None if options.faults else missing()
     if reason:
-        sys.exit(f"soak: {reason}")
+        sys.exit(f"soak: {reason}; --faults needs no Java")
     directory = Path(tempfile.mkdtemp(prefix="soak-", dir=options.work))
     code = 1
     try:
         with rig_in(directory) as rig:
-            code = run(options, rig)
+            code = (run_faults if options.faults else run)(options, rig)
     finally:
         if options.keep or code:
             print(f"stores and logs: {directory}", file=sys.stderr)

@@ -150,9 +150,15 @@ class Rig:
         wait: bool = True,
         heap: str | None = None,
         jvm: Sequence[str] = (),
+        twistd: Sequence[str] = (),
         **settings: Any,
     ) -> Server:
-        """Start a broker from one of the rig's conf files; a second start reopens its store."""
+        """
+        Start a broker from one of the rig's conf files; a second start reopens its store.
+
+        :param conf: a name, or an absolute path.
+        :param twistd: what to run ours with; twistd itself when empty.
+        """
         java = java or ALL_JAVA
         directory = self.directory / name
         directory.mkdir(parents=True, exist_ok=True)
@@ -180,7 +186,7 @@ class Rig:
             text = "\n".join([*lines, *(f"{key}={value}" for key, value in settings.items())])
             (directory / "broker.properties").write_text(text + "\n")
             command = [
-                *TWISTD,
+                *(twistd or TWISTD),
                 "rmqha",
                 "--config",
                 str(directory / "broker.properties"),

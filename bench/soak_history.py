@@ -1,0 +1,148 @@
+"""What the clients of a soak were told and got, and what must be true of it at the end."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+STREAMS = ("normal", "delayed", "txn")
+BACK_S = 20.0
+"""What a group committed in this time before a fail-over may be unknown to the other member."""
+EXAMPLES = 4
+
+Stored = tuple[int, int, str]
+"""Queue id, queue offset and id of a message that can be read."""
+
+
+class History:
+    """
+    Collects lines of `soak_load.py`; may be called from several threads, a line each.
+
+    :ivar accepted: id to place in the log of what was answered SEND_OK.
+    :ivar excused: accepted, and lost as the documentation says that it may be.
+    """
+
+    def __init__(self) -> None:
+        self.attempts: Counter[str] = Counter()
+        self.statuses: Counter[str] = Counter()
+        self.accepted: dict[str, int] = {}
+        self.excused: set[str] = set()
+        self.consumed: dict[str, Counter[str]] = {stream: Counter() for stream in STREAMS}
+        self.events: Counter[str] = Counter()
+
+    def take(self, words: Sequence[str]) -> None:
+        """One line, cut at its tabs."""
+        kind, *rest = words
+        if kind == "A":
+            self.attempts[rest[0]] += 1
+        elif kind == "S":
+            self.statuses[f"{rest[0].partition('-')[0]} {rest[1]}"] += 1
+            if rest[1] == "SEND_OK":
+                self.accepted[rest[0]] = int(rest[3])
+        elif kind == "R":
+            self.consumed[rest[0]][rest[1]] += 1
+        elif kind == "E":
+            self.events[rest[0]] += 1
+
+    def excuse_from(self, place: int) -> int:
+        """A machine died that had not synced its log from here on, and goes on without it."""
+        lost = {id_ for id_, where in list(self.accepted.items()) if where >= place}
+        self.excused |= lost
+        return len(lost)
+
+    def must_be_there(self, stream: str) -> set[str]:
+        """What was promised to consumers."""
+        return {
+            id_
+            for id_ in list(self.accepted)
+            if id_.startswith(stream) and not id_.endswith("rollback") and id_ not in self.excused
+        }
+
+    # ------------------------------------------------------------ verdicts
+
+    def faults_of_store(self, stream: str, stored: Iterable[Stored], where: str) -> list[str]:
+        """Lost, doubled, or offsets with holes, in what one member has of a stream."""
+        stored = list(stored)
+        counts = Counter(id_ for _, _, id_ in stored)
+        faults = []
+        lost = sorted(self.must_be_there(stream) - counts.keys())
+        if lost:
+            faults.append(f"{where}: {len(lost)} SEND_OK of {stream} are lost: {some(lost)}")
+        most = (
+            (lambda id_: 0 if id_.endswith("rollback") else 1)
+            if stream == "txn"
+            else (lambda id_: self.attempts[id_])
+        )
+        many = sorted(id_ for id_, count in counts.items() if count > most(id_))
+        if many:
+            what = "stored more often than sent" if stream != "txn" else "not ended exactly once"
+            faults.append(f"{where}: {len(many)} of {stream} are {what}: {some(many)}")
+        offsets: dict[int, list[int]] = defaultdict(list)
+        for queue_id, offset, _ in stored:
+            offsets[queue_id].append(offset)
+        for queue_id, found in offsets.items():
+            if found != list(range(found[0], found[0] + len(found))):
+                faults.append(f"{where}: queue {queue_id} of {stream} has holes or repeats")
+        return faults
+
+    def faults_of_groups(self) -> list[str]:
+        """What no consumer ever got."""
+        faults = []
+        for stream in STREAMS:
+            missed = sorted(self.must_be_there(stream) - self.consumed[stream].keys())
+            if missed:
+                faults.append(f"{len(missed)} SEND_OK of {stream} never consumed: {some(missed)}")
+        unwanted = [id_ for id_ in self.consumed["txn"] if id_.endswith("rollback")]
+        if unwanted:
+            faults.append(f"{len(unwanted)} rolled back were consumed: {some(unwanted)}")
+        return faults
+
+    def table(self) -> list[str]:
+        """Numbers of each stream."""
+        lines = [
+            "| stream | attempts | SEND_OK | excused | other answers | consumed | again |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for stream in STREAMS:
+            ok = [id_ for id_ in self.accepted if id_.startswith(stream)]
+            others = ", ".join(
+                f"{count} {name.partition(' ')[2]}"
+                for name, count in sorted(self.statuses.items())
+                if name.startswith(stream) and not name.endswith("SEND_OK")
+            )
+            tries = sum(count for id_, count in self.attempts.items() if id_.startswith(stream))
+            consumed = self.consumed[stream]
+            again = sum(consumed.values()) - len(consumed)
+            excused = len([id_ for id_ in ok if id_ in self.excused])
+            lines.append(
+                f"| {stream} | {tries} | {len(ok)} | {excused} | {others or '-'} | "
+                f"{len(consumed)} | {again} |"
+            )
+        return lines
+
+
+class Progress:
+    """What groups have committed, as the master of the day says."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], list[tuple[float, int]]] = defaultdict(list)
+        self.faults: list[str] = []
+
+    def note(self, now: float, group: str, queue_id: int, offset: int) -> None:
+        """Back by more than what is in the last seconds is a fault, told once."""
+        known = self._known[group, queue_id]
+        old = max((value for when, value in known if when < now - BACK_S), default=-1)
+        if offset < old:
+            self.faults.append(f"{group} went back in queue {queue_id} from {old} to {offset}")
+            known.clear()
+        known[:] = [(when, value) for when, value in known[-600:]] + [(now, offset)]
+
+    def forget(self) -> None:
+        """A master lost the end of its log: groups may have to go back."""
+        self._known.clear()
+
+
+def some(ids: Sequence[str]) -> str:
+    """A few of them."""
+    more = ", ..." if len(ids) > EXAMPLES else ""
+    return ", ".join(ids[:EXAMPLES]) + more
