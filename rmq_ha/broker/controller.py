@@ -356,6 +356,8 @@ class BrokerController:
             self.topics.create_in_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
         self.store.load()
         self._undo.append(("configuration file", self.config_file.written))
+        self._undo.append(("topics", self.topics.persist_if_dirty))
+        self._undo.append(("groups", self.groups.persist_if_dirty))
         self._undo.append(("consumer offsets", self.consumer_offsets.persist_if_dirty))
         self._undo.append(("consumer filters", self._persist_filters))
         self._undo.append(("store", self.store.stop))

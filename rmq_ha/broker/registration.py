@@ -17,6 +17,7 @@ from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RemotingError
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.route_bodies import RegisterBrokerBody
 
@@ -26,6 +27,7 @@ FIRST_SECONDS = 10.0
 MIN_PERIOD_MS, MAX_PERIOD_MS = 10_000, 60_000
 UNREGISTER_TIMEOUT_MS = 3000
 SOON_SECONDS = 0.1
+MAX_CHANGES = 1000
 
 
 class Registration:
@@ -35,7 +37,7 @@ class Registration:
     Before `start` nobody is told anything, whatever comes into being: a broker that cannot serve
     would take the address of the one that does out of the routes, with the end of its connection.
 
-    A registration that carries one topic goes only to a name server that has all the others: one
+    A registration that carries some topics goes only to a name server that has all the others: one
     that missed an earlier change, or restarted, would else never hear of them, since it looks at
     no body whose data version it has already seen.
 
@@ -72,6 +74,9 @@ class Registration:
         self._is_started = self._is_stopped = False
         self._soon: IDelayedCall | None = None
         self._soon_at = 0.0
+        self._changes: dict[int, TopicConfig] = {}  # by the version's counter that each made
+        self._waiting: list[Deferred[None]] = []  # for the next round that carries changes
+        self._is_telling = False
         period_ms = min(max(config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
         self._periodic = Periodic(
             clock, "registration", self._in_time, period_ms / 1000, FIRST_SECONDS
@@ -133,11 +138,32 @@ class Registration:
 
     def register_topic(self, config: TopicConfig) -> "Deferred[None]":
         """
-        Make one changed topic known before an operator is answered.
+        Make one changed topic known before an operator is answered; call it with the change.
+
+        Changes that come during a round share the next one.
 
         :returns: as `register_all`.
         """
-        return Deferred.fromCoroutine(self._register_topic(config))
+        self._changes[self._topics.data_version.counter] = config
+        if len(self._changes) > MAX_CHANGES:
+            del self._changes[next(iter(self._changes))]
+        done: Deferred[None] = Deferred()
+        self._waiting.append(done)
+        if not self._is_telling:
+            self._tell_changes()
+        return done
+
+    def _tell_changes(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._is_telling = True
+        Deferred.fromCoroutine(self._register_changes()).addBoth(self._told, waiting)
+
+    def _told(self, _: object, waiting: "list[Deferred[None]]") -> None:
+        self._is_telling = False
+        if self._waiting:
+            self._tell_changes()
+        for done in waiting:
+            done.callback(None)
 
     async def _stop(self) -> None:
         await self._everywhere(
@@ -170,17 +196,25 @@ class Registration:
         body = self._body(self._topics.table.values())
         await self._register(lambda name_server: self._send(name_server, body))
 
-    async def _register_topic(self, config: TopicConfig) -> None:
+    async def _register_changes(self) -> None:
         async def register(name_server: str) -> RegisterBrokerResult:
             version = replace(self._topics.data_version)
             _, known = await self._api.known_version(
                 name_server, self.identity, version, self._timeout_ms
             )
-            is_next = known is not None and known.counter + 1 == self._topics.data_version.counter
-            body = self._body([config] if is_next else self._topics.table.values())
-            return await self._send(name_server, body)
+            return await self._send(name_server, self._body(self._changed_since(known)))
 
         await self._register(register)
+
+    def _changed_since(self, known: DataVersion | None) -> Iterable[TopicConfig]:
+        """All topics, unless each change since that version is known here."""
+        present = self._topics.data_version.counter
+        if known is not None and 0 < present - known.counter <= len(self._changes):
+            missing = [self._changes.get(count) for count in range(known.counter + 1, present + 1)]
+            changed = [config for config in missing if config is not None]
+            if len(changed) == len(missing):
+                return changed
+        return self._topics.table.values()
 
     async def _send(self, name_server: str, body: RegisterBody) -> RegisterBrokerResult:
         if self._is_stopped:

@@ -8,7 +8,7 @@ Spec: remoting.md, section 1.9; store.md, section 12.
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,11 +16,26 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.wire.fastjson_reader import ObjectKey, Reader, resolve_references
 from rmq_ha.wire.text import quote, quote_ascii, to_bytes
 
-__all__ = ["MAX_DEPTH", "ObjectKey", "encode", "encode_browser", "parse", "pretty"]
+__all__ = [
+    "MAX_DEPTH",
+    "ObjectKey",
+    "Written",
+    "encode",
+    "encode_browser",
+    "parse",
+    "pretty",
+    "pretty_part",
+]
 
 MAX_DEPTH = 64
 _decode = msgspec.json.Decoder().decode
 _REFERENCE = re.compile(rb"\$ref").search
+
+
+class Written(NamedTuple):
+    """A value that is text already; where it stands in another one, it is taken as it is."""
+
+    text: str
 
 
 def parse(data: bytes) -> Any:
@@ -62,6 +77,15 @@ def pretty(value: Any) -> bytes:
     return to_bytes(_PrettyWriter(quote, str).text(value))
 
 
+def pretty_part(value: Any, depth: int) -> Written:
+    """
+    A part of a file in the form of `pretty`, to be put into many versions of that file.
+
+    :param depth: how deep in the file it is going to stand.
+    """
+    return Written(_PrettyWriter(quote, str).text(value, depth))
+
+
 class _Writer:
     """Turns values into text."""
 
@@ -76,6 +100,9 @@ class _Writer:
             return self._string(value)
         if kind is int:
             return str(value)
+        if kind is Written:
+            text: str = value.text
+            return text
         if value is None:
             return "null"
         if kind is bool:

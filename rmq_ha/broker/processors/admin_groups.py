@@ -3,8 +3,10 @@
 Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 """
 
+from twisted.internet.defer import Deferred
+
 from rmq_ha.broker.processors import fields
-from rmq_ha.broker.processors.admin_topics import queue_nums, refuse_on_slave
+from rmq_ha.broker.processors.admin_topics import answer_when_written, queue_nums, refuse_on_slave
 from rmq_ha.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.stats import BrokerStats
@@ -61,7 +63,9 @@ class AdminGroupsProcessor:
             RequestCode.GET_CONSUME_STATS: self.consume_stats,
         }
 
-    def update_group(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def update_group(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "Deferred[RemotingCommand | None]":
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the whole configuration is replaced."""
         refuse_on_slave(self._configuration)
         config = fields.body(
@@ -70,23 +74,24 @@ class AdminGroupsProcessor:
         if not isinstance(config.group_name, str) or not config.group_name.strip():
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the body names no groupName")
         queue_nums(config.retry_queue_nums, "retryQueueNums")
-        self._groups.update(config)
-        return request.response()
+        return answer_when_written(self._groups.update(config), request)
 
     def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for a slave and for exports."""
         return request.response(body=self._groups.to_body())
 
-    def delete_group(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def delete_group(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "Deferred[RemotingCommand | None]":
         """DELETE_SUBSCRIPTIONGROUP, with its offsets where that is asked for."""
         refuse_on_slave(self._configuration)
         header = fields.header(request)
         group = fields.text(header, "groupName")
-        self._groups.delete(group)
+        written = self._groups.delete(group)
         self._stats.group_deleted(group)
         if fields.flag(header, "removeOffset"):
             self._consumer_offsets.remove_group(group)
-        return request.response()
+        return answer_when_written(written, request)
 
     def consumer_connections(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_CONSUMER_CONNECTION_LIST."""

@@ -6,7 +6,7 @@ Spec: remoting.md, sections 7.5 and 7.7, chapter 8.
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
@@ -60,6 +60,27 @@ def refuse_on_slave(configuration: BrokerConfiguration) -> None:
             "Can't modify topic or subscription group from slave broker, please execute it from "
             "master broker.",
         )
+
+
+def answer_when_written(
+    written: "Deferred[bool] | None", request: RemotingCommand
+) -> "Deferred[RemotingCommand | None]":
+    """
+    Success means that a change is on the disk, as in RocketMQ.
+
+    :param written: of a table; None: there was nothing to change.
+    """
+
+    def answer(is_written: bool) -> RemotingCommand:
+        if is_written:
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR,
+            "this is in force, but could not be written and is lost with a restart: the broker's "
+            "log says why; do it again when its disk is well",
+        )
+
+    return (succeed(True) if written is None else written).addCallback(answer)
 
 
 class AdminTopicsProcessor:
@@ -126,21 +147,22 @@ class AdminTopicsProcessor:
         )
         written = self._topics.update(config)
         registered: Deferred[Any] = self._register_topic(config)
-        registered.addBoth(lambda _: written)
-        return registered.addCallback(lambda _: request.response())
+        return registered.addBoth(lambda _: answer_when_written(written, request))
 
     def all_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_TOPIC_CONFIG, for a slave and for exports."""
         return request.response(ext={}, body=self._topics.to_body())
 
-    def delete_topic(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def delete_topic(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
         """DELETE_TOPIC_IN_BROKER: an unknown topic is fine; name servers keep theirs."""
         refuse_on_slave(self._configuration)
         topic = self._checked_name(fields.header(request).get("topic", ""))
-        self._topics.delete(topic)
+        written = self._topics.delete(topic)
         self._stats.topic_deleted(topic)
         self._store.clean_unused_topics(set(self._topics.table))
-        return request.response()
+        return answer_when_written(written, request)
 
     def topic_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_TOPIC_STATS_INFO: bounds and last store time of every write queue."""

@@ -3,7 +3,7 @@
 Spec: store.md, section 12.3; remoting.md, section 7.7.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +68,10 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
     def to_json(self) -> dict[str, Any]:
         """SubscriptionGroupWrapper: in `subscriptionGroup.json` and code 201."""
         return GroupTable(self.data_version, self._table).to_json()
+
+    def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """See `VersionedTable`."""
+        return {"dataVersion": self.data_version.to_json(), "subscriptionGroupTable": parts}
 
     def decode(self, data: bytes) -> None:
         """

@@ -3,7 +3,7 @@
 Spec: store.md, section 12.2; remoting.md, sections 4.4, 7.7 and 9.6.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -155,6 +155,10 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
     def to_json(self) -> dict[str, Any]:
         """TopicConfigSerializeWrapper: in `topics.json` and code 21."""
         return TopicTable(self.data_version, self._table).to_json()
+
+    def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """See `VersionedTable`."""
+        return {"dataVersion": self.data_version.to_json(), "topicConfigTable": parts}
 
     def decode(self, data: bytes) -> None:
         """

@@ -5,7 +5,7 @@ Spec: store.md, sections 12.2 and 12.3.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -14,7 +14,17 @@ from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
 
-T = TypeVar("T")
+PART_DEPTH = 2
+
+
+class Writable(Protocol):
+    """One configuration; replaced when it changes, and never changed itself."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Its members in the file."""
+
+
+T = TypeVar("T", bound=Writable)
 
 
 class VersionedTable(PersistedTable, Generic[T]):
@@ -37,6 +47,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         self.data_version = DataVersion(now_ms(), 0)
         self._now_ms = now_ms
         self._table = dict(built_in)
+        self._parts: dict[str, tuple[T, fastjson.Written]] = {}
 
     @property
     def table(self) -> Mapping[str, T]:
@@ -47,16 +58,15 @@ class VersionedTable(PersistedTable, Generic[T]):
         """The one with this name, if this broker has it; never creates it."""
         return self._table.get(name)
 
-    def delete(self, name: str) -> bool:
+    def delete(self, name: str) -> "Deferred[bool] | None":
         """
         Forget one; what hangs on it is the caller's to remove.
 
-        :returns: it was there.
+        :returns: as `persist`; None where there was none.
         """
         if self._table.pop(name, None) is None:
-            return False
-        self._bump()
-        return True
+            return None
+        return self._bump()
 
     def replace_all(self, version: DataVersion, table: Mapping[str, T]) -> "Deferred[bool]":
         """
@@ -72,13 +82,28 @@ class VersionedTable(PersistedTable, Generic[T]):
     def to_json(self) -> dict[str, Any]:
         """What the file and the body for slaves hold."""
 
+    @abstractmethod
+    def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """:param parts: what stands for each configuration, at depth `PART_DEPTH`."""
+
     def to_body(self) -> bytes:
         """What slaves and mqadmin get."""
         return fastjson.encode(self.to_json())
 
     def encode(self) -> bytes:
-        """The file."""
-        return fastjson.pretty(self.to_json())
+        """
+        The file.
+
+        Each change writes all of it, so what did not change is not laid out again: with 2,000
+        topics that took 40 ms of every turn that changed one.
+        """
+        known, self._parts = self._parts, {}
+        for name, config in self._table.items():
+            part = known.get(name)
+            if part is None or part[0] is not config:
+                part = (config, fastjson.pretty_part(config.to_json(), PART_DEPTH))
+            self._parts[name] = part
+        return fastjson.pretty(self.file_of({name: it[1] for name, it in self._parts.items()}))
 
     def _put(self, name: str, config: T) -> "Deferred[bool]":
         self._table[name] = config

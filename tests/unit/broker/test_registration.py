@@ -286,6 +286,36 @@ class RegistrationTests(SynchronousTestCase):
             expected = {"T"} if is_partial else set(self.topics.table)
             self.assertEqual(self.sent_topics(1), expected, known)
 
+    def test_topics_that_change_together_are_registered_together(self) -> None:
+        """One round for what came during the one before; only what each name server lacks."""
+        self.make("n1:9876")
+        self.start()
+        self.client.take()
+        held: list[Deferred[RemotingCommand]] = []
+        self.client.answers["n1:9876"] = lambda command: held.append(Deferred()) or held[-1]
+        done = []
+        for number in range(50):
+            config = TopicConfig(f"T{number}", 4, 4)
+            self.topics.update(config)
+            self.registration.register_topic(config).addCallback(done.append)
+        self.assertEqual(len(self.client.sent), 1)
+        self.answer_versions(0)
+        query = self.client.sent[0][1]
+        held[0].callback(query.response(ext={"changed": "true"}, body=b'{"counter":0}'))
+        self.assertEqual(len(done), 50)
+        self.assertEqual([item.code for _, item, _ in self.client.sent], [322, 103, 322, 103])
+        everything = {f"T{number}" for number in range(50)}
+        self.assertEqual([self.sent_topics(1), self.sent_topics(3)], [everything, everything])
+        self.client.take()
+        self.answer_versions(47)
+        self.registration.register_topic(config)
+        self.assertEqual(self.sent_topics(1), {"T47", "T48", "T49"})
+        self.client.take()
+        self.topics.create_in_send_back("%RETRY%g", 1, 6, 0)
+        self.topics.update(config)
+        self.registration.register_topic(config)
+        self.assertEqual(self.sent_topics(1), set(self.topics.table))
+
     def test_register_topic_with_a_name_server_down(self) -> None:
         """The others hear of it, and the operator is answered."""
         self.make()

@@ -66,8 +66,8 @@ class TestGroups:
         found = table.get("CG")
         assert found is not None
         assert not found.consume_enable
-        assert table.delete("CG") is True
-        assert table.delete("CG") is False
+        assert table.delete("CG") is not None
+        assert table.delete("CG") is None
         assert table.data_version.counter == 2
 
     def test_replace_all_and_load(self) -> None:

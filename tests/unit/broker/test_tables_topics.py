@@ -10,6 +10,7 @@ from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.wire import fastjson
 
 PATH = "/store/config/topics.json"
 
@@ -128,6 +129,22 @@ def test_create_in_send_back() -> None:
     assert topics.create_in_send_back("%DLQ%CG", 5, 2, 0) is created
 
 
+def test_the_file_is_the_same_whatever_was_laid_out_before() -> None:
+    """Parts that are kept: of topics that changed, went, or came under another name."""
+    topics = make()
+    topics.update(TopicConfig("T", 2, 2))
+    topics.update(TopicConfig("U", 2, 2))
+    for change in (
+        lambda: topics.update(TopicConfig("T", 3, 4, 4)),
+        lambda: topics.delete("U"),
+        lambda: topics.update_order({"T"}),
+        lambda: topics.replace_all(DataVersion(5, 5), {"V": TopicConfig("V", 1, 1)}),
+    ):
+        topics.encode()
+        change()
+        assert topics.encode() == fastjson.pretty(topics.to_json())
+
+
 def test_update_and_delete() -> None:
     """Updates replace the whole; both bump the version; neither calls back."""
     topics = make()
@@ -137,8 +154,8 @@ def test_update_and_delete() -> None:
     topics.update(TopicConfig("T", 3, 4, 4))
     assert topics.get("T") == TopicConfig("T", 3, 4, 4)
     assert topics.data_version.counter == 2
-    assert topics.delete("T") is True
-    assert topics.delete("T") is False
+    assert topics.delete("T") is not None
+    assert topics.delete("T") is None
     assert topics.data_version.counter == 3
     assert seen == []
 
