@@ -8,6 +8,7 @@ from rmq_ha.app.status.exporter import tell_runtime
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.traffic import OTHERS, Traffic
+from rmq_ha.ha.link import Fault
 from rmq_ha.model.flags import PERM_WRITE
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
@@ -89,6 +90,8 @@ class BrokerStatus:
             if link.get("state") == "following":
                 return Health(True, f"{name}: following {link['address']}")
             state = link.get("state", "unknown")
+            if link.get("fault"):
+                return Health(False, f"{name}: {state}: {link['fault']}")
             return Health(True, f"{name}: serves reads, but does not follow a master ({state})")
         reason = store.why_not_writable()
         if reason:
@@ -98,9 +101,12 @@ class BrokerStatus:
         if "slaves" not in broker.replication.statistics():
             return Health(True, f"{name}: its haPlugIn does not tell of slaves")
         slaves = len(self._serving())
+        refused = broker.replication.statistics().get("refused_ahead") or []
+        ahead = f"; refused as it was ahead: {', '.join(refused[:3])}" if refused else ""
         if not slaves and self._store_config.broker_role is BrokerRole.SYNC_MASTER:
-            return Health(True, f"{name}: no slave is connected; puts get SLAVE_NOT_AVAILABLE")
-        return Health(True, f"{name}: {slaves} slaves")
+            text = f"no slave is connected; puts get SLAVE_NOT_AVAILABLE{ahead}"
+            return Health(True, f"{name}: {text}")
+        return Health(True, f"{name}: {slaves} slaves{ahead}")
 
     def _serving(self) -> list[Mapping[str, Any]]:
         """Connections on the HA port that said where they are, and get what they lack."""
@@ -139,6 +145,8 @@ class BrokerStatus:
         )
         samples.add("rocketmq_storage_dispatch_behind_bytes", max(0, store.dispatcher.behind))
         samples.add("rmqha_store_writable", store.is_writable)
+        samples.add("rmqha_set_aside_bytes_total", store.statistics.set_aside_bytes)
+        samples.add("rmqha_set_aside_messages_total", store.statistics.set_aside_messages)
         samples.add("rmqha_queues", len(store.queues.items()))
         samples.add("rmqha_disk_used_ratio", store.cleaner.log_ratio(), of="commitlog")
         samples.add("rmqha_disk_used_ratio", store.cleaner.queue_ratio(), of="consumequeue")
@@ -177,6 +185,8 @@ class BrokerStatus:
         serving = self._serving()
         samples.add("rmqha_connections", len(connections), port="replication")
         samples.add("rmqha_replication_slaves", len(serving))
+        samples.add("rmqha_replication_diverged_total", found.get("different"))
+        samples.add("rmqha_replication_refused_ahead", len(found.get("refused_ahead") or []))
         for slave in serving[:_MOST_SLAVES]:
             address = slave["address"]
             samples.add("rmqha_replication_lag_bytes", slave["lag"], slave=address)
@@ -200,7 +210,10 @@ class BrokerStatus:
 
     def _tell_link(self, samples: Samples) -> None:
         link = self._broker.replication.statistics().get("master") or {}
-        samples.add("rmqha_slave_following", link.get("state") == "following")
+        state = link.get("state")
+        samples.add("rmqha_slave_following", state == "following")
+        samples.add("rmqha_slave_diverged", state == Fault.DIVERGED.value)
+        samples.add("rmqha_slave_log_unreadable", state == Fault.UNREADABLE.value)
         samples.add("rmqha_slave_reported_bytes", link.get("reported"))
         silent_ms = link.get("silent_ms")
         samples.add(
