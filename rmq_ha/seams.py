@@ -118,6 +118,13 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None:
         """Delete a directory and all in it; harmless when missing."""
 
+    def move(self, path: str, new_path: str) -> None:
+        """
+        Give a file or directory another name on the same partition, durably.
+
+        :param new_path: nothing is there yet; its directory is created.
+        """
+
     def lock(self, path: str) -> Lock:
         """
         Take RocketMQ's lock (a POSIX record lock on byte 0) and write `lock` into the file.

@@ -53,6 +53,12 @@ class RmqHaConfig:
         "start; false, for one start: it is cut there, and the rest is set aside below "
         "storePathRootDir/setaside. A slave does so by itself, and fetches it anew",
     )
+    start_without_commit_log: bool = key(
+        "startWithoutCommitLog",
+        False,
+        "true, for one start: begin with an empty commit log although queues or checkpoint know "
+        "of another one; queues and index are set aside below storePathRootDir/setaside",
+    )
     bind_address: str = key(
         "bindAddress", "", "interface to listen on; empty: all, as the Java broker does"
     )

@@ -216,6 +216,13 @@ class RealDisk:
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
 
+    def move(self, path: str, new_path: str) -> None:
+        """Rename a file or directory."""
+        changed = self._make_dirs(os.path.dirname(new_path))
+        os.rename(path, new_path)
+        for directory in (*reversed(changed), os.path.dirname(path)):
+            _sync_directory(directory)
+
     def lock(self, path: str) -> RealLock:
         """
         Take the record lock on byte 0 as one of the open file, not of the process.

@@ -102,6 +102,14 @@ class ConsumeQueueTable:
         """End of the last record that any queue knows; -1 for none."""
         return max((queue.max_physical_offset for queue in self._queues.values()), default=-1)
 
+    def first_file(self) -> str:
+        """The path of some queue's first file; empty without any."""
+        return next((path for queue in self._queues.values() if (path := queue.first_file)), "")
+
+    def forget(self) -> None:
+        """The files are somewhere else now: know no queue."""
+        self._queues.clear()
+
     def last_record(self) -> tuple[int, int] | None:
         """
         Physical offset and size of the last message that any queue knows; None without one.

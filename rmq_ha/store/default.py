@@ -358,6 +358,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.queues.load()
         self.checkpoint.load()
         self.deleted.load()
+        self.parts.look_for_it()
         if self.index is not None:
             self.index.load(last_exit_ok, self.checkpoint.index)
         self.queues.recover(last_exit_ok)

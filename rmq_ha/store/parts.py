@@ -22,6 +22,7 @@ from rmq_ha.store.damage import DamagedLog, Promise
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.index import IndexService
+from rmq_ha.store.presence import AbsentLog
 from rmq_ha.store.puts import MaybeLater
 from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.store.setaside import Keeper
@@ -172,6 +173,13 @@ class LogParts(Protocol):
         :raises StoreError: they are not as they must be.
         """
 
+    def look_for_it(self) -> None:
+        """
+        Nothing is changed yet, and files are all that is loaded of queues and checkpoint.
+
+        :raises StoreError: there is no log where there was one.
+        """
+
     def recover(self, last_exit_ok: bool) -> None:
         """
         Find the end of the log, and cut queues that reach behind it; they are loaded.
@@ -229,6 +237,17 @@ class ClassicParts:
         """As `LogParts` says."""
         self.log.row.load()
 
+    def look_for_it(self) -> None:
+        """As `LogParts` says."""
+        store = self._store
+        if not self.log.row.starts:
+            AbsentLog(store.host.disk, store.root, self.log).settle(
+                store.queues,
+                store.checkpoint,
+                may_start=store.configuration.ours.start_without_commit_log,
+                now_ms=store.host.now_ms(),
+            )
+
     def recover(self, last_exit_ok: bool) -> None:
         """As `LogParts` says; after a crash what was not surely written is dispatched again."""
         store, log = self._store, self.log
@@ -253,9 +272,7 @@ class ClassicParts:
         self._settle(found.end, promise)
         recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
-        if not log.row.starts:
-            queues.remove_all()
-        elif queues.max_physical_offset >= found.end:
+        if queues.max_physical_offset >= found.end:
             queues.truncate(found.end)
 
     def _promise(self, last_exit_ok: bool) -> Promise:

@@ -95,6 +95,11 @@ class ConsumeQueue:
         """The first queue offset that may be read."""
         return self._min // UNIT_SIZE
 
+    @property
+    def first_file(self) -> str:
+        """The path of its first file; empty without any."""
+        return self._path(self._starts[0]) if self._starts else ""
+
     def next_file_offset(self, queue_offset: int) -> int:
         """The first queue offset of the file after the one that holds this offset."""
         units = self._size // UNIT_SIZE

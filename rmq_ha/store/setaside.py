@@ -35,6 +35,17 @@ class TailAside(NamedTuple):
     messages: int
 
 
+def folder_for(disk: Disk, root: str, what: str, now_ms: int) -> str:
+    """A folder that is not there yet: what it is, and the local time."""
+    when = datetime.fromtimestamp(now_ms / 1000).strftime("%Y%m%d%H%M%S")
+    path = folder = f"{root}/{FOLDER}/{what}-{when}"
+    again = 1
+    while disk.exists(folder):  # an earlier attempt, in the same second
+        again += 1
+        folder = f"{path}-{again}"
+    return folder
+
+
 class Keeper:
     """
     Copies stretches of a log aside. Blocks: for the worker, or for a start.
@@ -58,12 +69,7 @@ class Keeper:
         :raises OSError: the disk refuses, or is full.
         :raises StoreError: a file is missing.
         """
-        when = datetime.fromtimestamp(now_ms / 1000).strftime("%Y%m%d%H%M%S")
-        path = folder = f"{self._root}/{FOLDER}/{kind}-{start}-{end}-{when}"
-        again = 1
-        while self._disk.exists(folder):  # an earlier attempt, in the same second
-            again += 1
-            folder = f"{path}-{again}"
+        folder = folder_for(self._disk, self._root, f"{kind}-{start}-{end}", now_ms)
         row = self._log.row
         topics: Counter[str] = Counter()
         for file_start in row.starts:

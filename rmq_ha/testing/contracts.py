@@ -266,6 +266,20 @@ class DiskContract(TestCase):
         self.assertFalse(self.disk.exists(f"{self.root}/d"))
         self.assertFalse(self.disk.exists(f"{self.root}/d/e/file"))
 
+    def test_moved(self) -> None:
+        """A file or a directory with all that is in it has another name; directories are made."""
+        file = self.disk.open(f"{self.root}/m/n/file", 10)
+        file.pwrite(b"content", 0)
+        file.close()
+        self.disk.move(f"{self.root}/m", f"{self.root}/new/place")
+        self.assertFalse(self.disk.exists(f"{self.root}/m"))
+        self.assertEqual(self.disk.list_dir(f"{self.root}/new/place/n"), ["file"])
+        self.disk.move(f"{self.root}/new/place/n/file", f"{self.root}/file")
+        self.assertEqual(self.disk.read_bytes(f"{self.root}/file"), b"content\0\0\0")
+        self.assertEqual(self.disk.list_dir(f"{self.root}/new/place/n"), [])
+        with self.assertRaises(FileNotFoundError):
+            self.disk.move(f"{self.root}/none", f"{self.root}/other")
+
     def test_removed_while_open(self) -> None:
         """An open file that is removed can be read on; a new one of its name is empty."""
         path = f"{self.root}/file"

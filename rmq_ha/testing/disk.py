@@ -367,6 +367,18 @@ class SimDisk:
         for name in [name for name in self._dirs if name == path or name.startswith(inside)]:
             del self._dirs[name]
 
+    def move(self, path: str, new_path: str) -> None:
+        """Rename a file or directory, durably."""
+        self.try_fault("move", path)
+        if not self.exists(path):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        self.make_dirs(os.path.dirname(new_path))
+        for names in (self._files, self._dirs):
+            for name in [name for name in names if name == path or name.startswith(path + "/")]:
+                names[new_path + name.removeprefix(path)] = names.pop(name)  # type: ignore[assignment]
+        self._journal.clear()
+        self._note(REPLACED, b"")
+
     def lock(self, path: str) -> _SimLock:
         """
         Take RocketMQ's lock and write `lock` into the file.

@@ -240,17 +240,3 @@ def test_a_log_that_ends_in_a_blank(machine, message):
         file.write(encode_blank(65536 - end))
     again = machine.open()
     assert again.log.max_offset == end
-
-
-def test_no_log_no_queues(machine, message):
-    """Queues that point into a log that is gone are removed."""
-    store = machine.open()
-    fill(machine, store, 3, message)
-    machine.turn()
-    machine.stop(store)
-    machine.disk.remove_tree(f"{machine.root}/commitlog")
-    again = machine.open()
-    assert again.log.max_offset == 0
-    assert again.log.min_offset == -1
-    assert again.max_offset_in_queue("TopicA", 0) == 0
-    assert not machine.disk.list_dir(f"{machine.root}/consumequeue/TopicA")

@@ -1,0 +1,91 @@
+"""A commit log that is not there. Spec: store.md, section 5.2."""
+
+import pytest
+
+from rmq_ha.errors import StoreError
+from rmq_ha.model.status import BrokerRole
+
+
+def put(machine, store, message, count=3):
+    results = []
+    for number in range(count):
+        store.put_many([message(b"x", KEYS=f"k{number}")], results.extend)
+        machine.turn()
+    return [result.append for result in results]
+
+
+def stopped(machine, message, clean):
+    store = machine.open()
+    put(machine, store, message)
+    machine.clock.pump([1] * 13)
+    if clean:
+        machine.stop(store)
+    else:
+        machine.crash(store)
+
+
+def files(machine):
+    disk, found = machine.disk, {}
+
+    def walk(path):
+        for name in disk.list_dir(path):
+            inner = f"{path}/{name}"
+            if disk.is_dir(inner):
+                walk(inner)
+            elif name != "lock":
+                found[inner.removeprefix(machine.root)] = disk.read_bytes(inner)
+
+    walk(machine.root)
+    return found
+
+
+@pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("lost", "evidence"),
+    [
+        (["commitlog"], "consumequeue/TopicA/0/0+ points into it"),
+        (["commitlog", "consumequeue"], "checkpoint says that it was written up to"),
+        (["commitlog/" + "0" * 20], "consumequeue/TopicA/0/0+ points into it"),
+    ],
+)
+def test_a_log_that_is_not_there_is_missed(machine, message, lost, evidence, clean, role):
+    """Not mounted, or lost: refused with the reason, and nothing is changed, on a slave as well."""
+    stopped(machine, message, clean)
+    for name in lost:
+        machine.disk.remove(f"{machine.root}/{name}") if "/" in name else machine.disk.remove_tree(
+            f"{machine.root}/{name}"
+        )
+    spare = f"{machine.root}/commitlog/{65536:020d}"
+    machine.disk.remove(spare)
+    before = files(machine)
+    with pytest.raises(StoreError, match=evidence) as caught:
+        machine.open(broker_role=role)
+    assert "startWithoutCommitLog=true" in str(caught.value)
+    assert files(machine) == before
+
+
+def test_told_to_it_begins_anew(machine, message):
+    """What was built on the old log is set aside; nothing of it is served."""
+    stopped(machine, message, True)
+    machine.disk.remove_tree(f"{machine.root}/commitlog")
+    before = files(machine)
+    store = machine.open(start_without_commit_log=True)
+    assert store.log.max_offset == 0
+    assert store.max_offset_in_queue("TopicA", 0) == 0
+    assert store.query("TopicA", "k1", 64, 0, 1 << 62).records == []
+    (folder,) = machine.disk.list_dir(f"{machine.root}/setaside")
+    after = files(machine)
+    for name, data in before.items():
+        if name.startswith(("/consumequeue", "/index")):
+            assert after[f"/setaside/{folder}{name}"] == data
+    assert put(machine, store, message)[0].queue_offset == 0
+    machine.clock.pump([1] * 13)
+    machine.stop(store)
+    assert machine.open().max_offset_in_queue("TopicA", 0) == 3
+
+
+def test_a_store_that_never_had_one(machine):
+    """A first start that was killed before the first message is none of these."""
+    machine.crash(machine.open())
+    assert machine.open().log.max_offset == 0
