@@ -74,8 +74,11 @@ async def check_queue(parts: CheckParts, queue_id: int, limits: CheckLimits) -> 
 
     :raises StoreError: the disk refuses; the next round begins where this one did.
     """
-    began_ms = parts.now_ms()
-    while await _Pass(parts, queue_id, limits, began_ms).run():
+    # What is there already is of an earlier round, whatever its stamp says: the log's stamps never
+    # go back, and after a clock was set back none would be looked at until it caught up with them.
+    began_ms = max(parts.now_ms(), parts.newest_ms() + 1)
+    until_ms = parts.steady_ms() + MAX_ROUND_MS
+    while await _Pass(parts, queue_id, limits, began_ms, until_ms).run():
         pass
 
 
@@ -85,12 +88,18 @@ class _Pass:
     log = Logger()
 
     def __init__(
-        self, parts: CheckParts, queue_id: int, limits: CheckLimits, began_ms: int
+        self,
+        parts: CheckParts,
+        queue_id: int,
+        limits: CheckLimits,
+        began_ms: int,
+        until_ms: int,
     ) -> None:
         self._parts = parts
         self._queue_id = queue_id
         self._limits = limits
         self._began_ms = began_ms
+        self._until_ms = until_ms
         self._head, self._op_next = self._starts()
         self._ledger = Ledger(self._head, self._op_next, self._may_have_resting_copy)
         self._head_stored_ms = 0
@@ -148,7 +157,7 @@ class _Pass:
     def _has_time(self) -> bool:
         if not self._parts.is_wanted():
             return False
-        if self._parts.now_ms() - self._began_ms <= MAX_ROUND_MS:
+        if self._parts.steady_ms() <= self._until_ms:
             return True
         self.log.info(
             "the transaction check of queue {queue_id} goes on in the next round",

@@ -51,6 +51,8 @@ class CheckParts:
     :ivar put: stores messages in order and together, as far as it can: none behind one that it
         refuses. Its Deferred fires when flush and replica are decided, with a result for each.
     :ivar is_storable: nothing about the message itself is against storing it.
+    :ivar newest_ms: the store time of the newest record: ahead of `now_ms` where that was set back.
+    :ivar steady_ms: of a clock that nobody sets.
     :ivar pause: fires in a later turn.
     :ivar is_dispatched: brings the queues up to the end of the log; whether they are.
     :ivar is_wanted: false: end the round soon.
@@ -65,6 +67,8 @@ class CheckParts:
     asker: Asker
     offsets: ConsumerOffsetManager
     now_ms: Callable[[], int]
+    newest_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
     pause: Callable[[], "Deferred[None]"]
     is_dispatched: Callable[[], bool]
     is_wanted: Callable[[], bool]

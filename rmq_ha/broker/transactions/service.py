@@ -75,6 +75,8 @@ class TransactionalMessageCheckService:
             asker=asker,
             offsets=offsets,
             now_ms=now_ms,
+            newest_ms=lambda: store.log.last_store_timestamp,
+            steady_ms=lambda: int(clock.seconds() * 1000),
             pause=self._pause,
             is_dispatched=self._is_dispatched,
             is_wanted=lambda: self._is_started,

@@ -3,6 +3,7 @@
 import pytest
 from sim_broker import TOPIC, SimBroker
 from sim_client import SimClient
+from transaction_kit import TransactionBroker
 
 from rmq_ha.client.requests import pull_request
 from rmq_ha.wire import fastjson
@@ -88,6 +89,20 @@ def test_a_delayed_message_keeps_its_promise(step_ms: int) -> None:
 
 
 @BOTH_WAYS
+def test_a_delayed_message_after_the_step(step_ms: int) -> None:
+    """The log's stamps do not go back with the clock; the delay is what was asked for."""
+    broker = SimBroker().start()
+    assert broker.call(broker.message(topic="Other")).code == 0
+    broker.host.step_clock(step_ms)
+    assert broker.call(broker.message(DELAY="3")).code == 0  # 10 s
+    pull = pull_request("consumers", TOPIC, 0, 0)
+    broker.world.clock.run_for(9.5)
+    assert broker.call(pull).code == ResponseCode.PULL_NOT_FOUND
+    broker.world.clock.run_for(1.5)
+    assert broker.call(pull).code == 0
+
+
+@BOTH_WAYS
 def test_what_is_periodic_goes_on(step_ms: int) -> None:
     """Offsets reach the file, and rates have a number."""
     broker = SimBroker().start()
@@ -99,3 +114,15 @@ def test_what_is_periodic_goes_on(step_ms: int) -> None:
     assert b"{0:7" in broker.host.disk.read_bytes(path)
     table = broker.controller.store.runtime_info()
     assert table["runtime"].startswith("[ 0 days, 0 hours, 0 minutes, 1")
+
+
+@BOTH_WAYS
+def test_open_transactions_are_asked_about(step_ms: int) -> None:
+    """Those from before the step, stamped an hour ahead perhaps, and those from after it."""
+    broker = TransactionBroker().start()
+    broker.connect()
+    broker.half("before")
+    broker.host.step_clock(step_ms)
+    broker.half("after")
+    broker.run(12)
+    assert {key for key, _ in broker.asked} == {"before", "after"}
