@@ -173,7 +173,7 @@ class Soak:
     def _deal(self, end: float) -> None:
         names = sorted(self._options.only or FAULTS)
         deck = Deck(self._random, names)
-        scene = Scene(self._pair, self._history, self._progress, self._random)
+        scene = Scene(self._pair, self._history, self._progress, self._random, set(), [])
         while time.monotonic() < end:
             time.sleep(self._random.uniform(*REST_S))
             name = deck.draw()
@@ -186,6 +186,7 @@ class Soak:
             self._done[name] += 1
             after = time.monotonic()
             found += self._heal()
+            scene.remember()
             healed = time.monotonic() - after
             self._healed[name] = max(self._healed.get(name, 0), healed)
             self._say(f"{name}: {after - began:.1f} s, healed after {healed:.1f} s")
@@ -207,8 +208,7 @@ class Soak:
         for member in pair.members:
             if not member.is_up:
                 faults.append(f"{member.name} ({member.role}) has left: {member.last_words()}")
-                member.start(member.role, wait=False)
-                time.sleep(5)
+                pair.revive(member)
         reason = pair.heals()
         if reason:
             faults.append(f"not healed: {reason}; {self._voices()}")

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from rig import REPO, Rig, Server
 from wire import Refused, Wire
 
 from rmq_ha.client.requests import send_request
-from rmq_ha.store.format.commitlog import Record
 from rmq_ha.wire.codes import RequestCode
 
 STEPPED = REPO / "tests" / "live" / "stepped_twistd.py"
@@ -170,20 +170,25 @@ class Member:
         """Whether its newest log has this."""
         return bool(re.search(pattern, self.outputs()[-1].read_text(errors="replace")))
 
-    def records(self, topic: str) -> list[Record]:
-        """All that can be read from all queues of a topic."""
+    def ends(self, stream: str) -> list[int]:
+        """Where the queues of a stream end."""
         with self.wire(30) as wire:
-            return [
-                record
-                for queue_id in range(QUEUES)
-                for record in wire.pull_all(topic, queue_id, wire.min_offset(topic, queue_id))
-            ]
+            return [wire.max_offset(f"soak-{stream}", queue_id) for queue_id in range(QUEUES)]
 
-    def stored(self, stream: str) -> list[tuple[int, int, str]]:
-        return [
-            (record.queue_id, record.queue_offset, record.body.decode(errors="replace"))
-            for record in self.records(f"soak-{stream}")
-        ]
+    def stored(self, stream: str, starts: Sequence[int] = ()) -> list[tuple[int, int, str]]:
+        """
+        Queue, offset and id of all that can be read.
+
+        :param starts: queue offsets to begin at; where the queues begin when there are none.
+        """
+        topic = f"soak-{stream}"
+        with self.wire(30) as wire:
+            starts = starts or [wire.min_offset(topic, number) for number in range(QUEUES)]
+            return [
+                (record.queue_id, record.queue_offset, record.body.decode(errors="replace"))
+                for queue_id, start in enumerate(starts)
+                for record in wire.pull_all(topic, queue_id, start)
+            ]
 
 
 class FaultyPair:
@@ -264,6 +269,25 @@ class FaultyPair:
         self.slave.kill()
         shutil.rmtree(self.slave.store)
         self.slave.start("SLAVE")
+
+    def revive(self, member: Member) -> None:
+        """What an operator does with one that does not run: start it, in the end without files."""
+        if self._starts(member):
+            return
+        if member is self.slave:
+            self.seed_again()
+            return
+        for name in ("consumequeue", "index", "checkpoint"):
+            path = member.store / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        self._starts(member)
+
+    def _starts(self, member: Member) -> bool:
+        try:
+            member.start(member.role)
+        except AssertionError:
+            member.kill()
+        return member.is_up
 
     def delete_topic(self, topic: str) -> None:
         with self.master.wire() as wire:

@@ -1,0 +1,98 @@
+"""What the soak's judges find: each rule is broken once here."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+
+from soak_history import History, Progress
+
+
+def told(*lines: str) -> History:
+    history = History()
+    for line in lines:
+        history.take(line.split(" "))
+    return history
+
+
+def well() -> History:
+    """Two messages, the first one sent twice, and a transaction of each fate."""
+    return told(
+        "A normal-1-x", "S normal-1-x ERROR -1 SendTimeout", "A normal-1-x",
+        "S normal-1-x SEND_OK 0 500", "A normal-2-x", "S normal-2-x SEND_OK 0 900",
+        "A txn-1-commit", "S txn-1-commit SEND_OK 0 100", "A txn-2-rollback",
+        "S txn-2-rollback SEND_OK 0 300", "R normal normal-1-x 0 0 0", "R normal normal-2-x 0 0 2",
+        "R txn txn-1-commit 0 0 0", "E ready",
+    )  # fmt: skip
+
+
+STORED = [(0, 0, "normal-1-x"), (0, 1, "normal-1-x"), (0, 2, "normal-2-x")]
+
+
+def test_what_is_well_is_well() -> None:
+    history = well()
+    assert history.faults_of_store("normal", STORED, "a") == []
+    assert history.faults_of_store("txn", [(0, 0, "txn-1-commit")], "a") == []
+    assert history.faults_of_groups() == []
+    assert "| normal | 3 | 2 | 0 | 1 ERROR | 2 | 0 |" in history.table()
+
+
+@pytest.mark.parametrize(
+    ("stored", "fault"),
+    [
+        (STORED[:2], "1 SEND_OK of normal are lost: normal-2-x"),
+        (
+            [*STORED, (0, 3, "normal-2-x")],
+            "1 of normal are stored more often than sent: normal-2-x",
+        ),
+        ([*STORED[:2], (0, 3, "normal-2-x")], "queue 0 of normal has holes or repeats"),
+        ([STORED[0], *STORED], "stored more often than sent"),
+    ],
+)
+def test_a_store_that_is_not(stored: list[tuple[int, int, str]], fault: str) -> None:
+    assert fault in " ".join(well().faults_of_store("normal", stored, "a"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "fault"),
+    [
+        ([], "lost"),
+        (["txn-1-commit", "txn-1-commit"], "not ended exactly once: txn-1-commit"),
+        (["txn-1-commit", "txn-2-rollback"], "not ended exactly once: txn-2-rollback"),
+    ],
+)
+def test_transactions_that_do_not_end_once(ids: list[str], fault: str) -> None:
+    stored = [(0, number, id_) for number, id_ in enumerate(ids)]
+    assert fault in " ".join(well().faults_of_store("txn", stored, "a"))
+
+
+def test_what_a_machine_lost_before_its_sync_is_excused() -> None:
+    history = well()
+    assert history.excuse_from(800) == 1
+    assert history.faults_of_store("normal", STORED[:2], "a") == []
+    assert history.excuse_from(500) == 2
+    assert "1 SEND_OK of txn" not in history.faults_of_store("txn", [], "a")
+
+
+def test_never_consumed_and_consumed_in_vain() -> None:
+    history = well()
+    del history.consumed["normal"]["normal-1-x"]
+    history.take(["R", "txn", "txn-2-rollback", "0", "0", "1"])
+    first, second = history.faults_of_groups()
+    assert first == "1 SEND_OK of normal never consumed: normal-1-x"
+    assert second == "1 rolled back were consumed: txn-2-rollback"
+
+
+def test_groups_go_back_by_what_was_committed_just_now_and_no_more() -> None:
+    progress = Progress()
+    for second in range(60):
+        progress.note(second, "g", 0, second * 10)
+    progress.note(60, "g", 0, 400)
+    assert progress.faults == []
+    progress.note(61, "g", 0, 380)
+    assert progress.faults == ["g went back in queue 0 from 400 to 380"]
+    progress.forget()
+    progress.note(90, "g", 0, 0)
+    assert len(progress.faults) == 1
