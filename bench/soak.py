@@ -23,7 +23,8 @@ It needs the peer rig (`../shared/peer`, or RMQ_HA_PEER) with Java.
 With `--faults` every kind of `soak_faults.py` happens in an order that `--seed` decides: kills and
 stops of both, freezes, a bad line between them, fail-overs with a tail that nobody else has, power
 lost with what was not synced, clocks an hour off, topics made again, damage at rest. Our own
-clients (`soak_load.py`, no Java) send, delay, end transactions late, and consume. The rules:
+clients (`soak_load.py`, no Java) send, delay, end transactions late, and consume; with `--load
+java` the Java clients come beside them, judged as above. The rules:
 
 - what was answered SEND_OK can be read at both members at the end, and at once at a slave that was
   made master (with ASYNC_FLUSH not what a master lost that lost power and went on as master);
@@ -42,22 +43,19 @@ import platform
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
+from soak_java import TOPICS, Clients, compiled
 from soak_rules import Judge
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
 
-from rig import PEER, Rig, Server, missing, rig_in
+from rig import Rig, Server, missing, rig_in
 from wire import Wire
 
-TOPICS = ("normal", "ordered", "delayed", "txn", "filtered", "retry")
 WATCHED = {
     "process_resident_memory_bytes": ("memory", 1 << 20, "MiB"),
     "process_open_fds": ("descriptors", 1, ""),
@@ -105,6 +103,8 @@ class Watched:
         self.start()
 
     def scrape(self) -> None:
+        from prometheus_client.parser import text_string_to_metric_families
+
         url = f"http://127.0.0.1:{self.metrics_port}/metrics"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
@@ -137,63 +137,6 @@ class Watched:
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-def compiled(folder: Path) -> list[str]:
-    """The command that runs the clients."""
-    done = subprocess.run([str(PEER), "classpath"], capture_output=True, text=True, check=True)
-    classpath = done.stdout.strip()
-    source = Path(__file__).parent / "java" / "Soak.java"
-    subprocess.run(["javac", "-d", str(folder), "-cp", classpath, str(source)], check=True)
-    return [
-        "java",
-        "-Xmx384m",
-        f"-Drocketmq.client.logRoot={folder}/logs",
-        "-Drocketmq.client.rebalance.waitInterval=2000",
-        "-cp",
-        f"{folder}:{classpath}",
-        "Soak",
-    ]
-
-
-class Clients:
-    """The Java process; its lines go to the judge as they come."""
-
-    def __init__(self, command: list[str], judge: Judge, log: Path) -> None:
-        self._judge = judge
-        self.events: Counter[str] = Counter()
-        with log.open("w") as errors:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            words = line.rstrip("\n").split("\t")
-            now = time.monotonic()
-            if words[0] == "S":
-                self._judge.sent(*words[1:4])
-            elif words[0] == "R":
-                self._judge.consumed(*words[1:8], now=now)
-            elif words[0] == "E":
-                self.events[words[1]] += 1
-                if words[1].startswith(("join", "leave")):
-                    self._judge.disturbed(now, words[1].split()[1])
-
-    def tell(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-
-    def wait_for(self, event: str, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not self.events[event]:
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise RuntimeError(f"the clients did not say {event!r}")
-            time.sleep(0.1)
 
 
 def run(options: argparse.Namespace, rig: Rig) -> int:
@@ -330,6 +273,9 @@ def main() -> None:
     parser.add_argument("--churn", type=float, default=10, help="seconds between joins and leaves")
     parser.add_argument("--kill-every", type=float, default=0, help="minutes; 0: never")
     parser.add_argument("--faults", action="store_true", help="every kind of fault, our own load")
+    parser.add_argument(
+        "--load", choices=["ours", "java"], help="java without --faults, ours with them"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     parser.add_argument("--only", nargs="+", choices=sorted(FAULTS), help="kinds of faults")
     parser.add_argument(
@@ -342,9 +288,12 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "soak.md")
     options = parser.parse_args()
-    reason = None if options.faults else missing()
+    options.load = options.load or ("ours" if options.faults else "java")
+    if options.load == "ours" and not options.faults:
+        parser.error("--load ours is the load of --faults; --only names the kinds that may happen")
+    reason = missing() if options.load == "java" else None
     if reason:
-        sys.exit(f"soak: {reason}; --faults needs no Java")
+        sys.exit(f"soak: {reason}; --faults --load ours needs no Java")
     directory = Path(tempfile.mkdtemp(prefix="soak-", dir=options.work))
     code = 1
     try:

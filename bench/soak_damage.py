@@ -100,9 +100,9 @@ def _damage_log(random: Random, store: Path, how: str, log_end: int) -> str:
 
 
 def _damage_queue(random: Random, store: Path, how: str) -> str:
-    queue = random.choice(sorted(store.glob("consumequeue/soak-normal/*")))
+    queue = random.choice(sorted(store.glob("consumequeue/own-normal/*")))
     path = max(queue.glob("*[0-9]"), key=lambda path: path.name)
-    name = f"consumequeue/soak-normal/{queue.name}"
+    name = f"consumequeue/own-normal/{queue.name}"
     if how == "gone":
         shutil.rmtree(queue)
         return f"{name} is gone"

@@ -258,10 +258,10 @@ def topic_again(scene: Scene) -> list[str]:
     """Deleted and created: both members have the new life, all of it, and nothing of the old."""
     pair = scene.pair
     _fill(pair, scene.random.randint(20, 60), "old")
-    pair.delete_topic("soak-again")
+    pair.delete_topic("own-again")
     time.sleep(scene.random.choice([0.5, 3.0, 12.0]))
     with pair.master.wire() as wire:
-        wire.create_topic("soak-again", 4)
+        wire.create_topic("own-again", 4)
     count = scene.random.randint(5, 19)
     _fill(pair, count, "new")
     wanted = [(0, number, f"new-{number}") for number in range(count)]
@@ -285,7 +285,7 @@ def _fill(pair: FaultyPair, count: int, life: str) -> None:
     with pair.master.wire() as wire:
         for number in range(count):
             body = f"{life}-{number}".encode()
-            request = send_request("soak", "soak-again", 0, body, "", int(time.time() * 1000))
+            request = send_request("soak", "own-again", 0, body, "", int(time.time() * 1000))
             (answer,) = wire.exchange([request])
             if answer.code not in (0, 11, 12):
                 raise Refused(answer)
@@ -350,6 +350,6 @@ def queue_files(store: Path) -> dict[str, bytes]:
     """The queues of the streams, by path, without what is not written yet."""
     return {
         str(path.relative_to(store)): path.read_bytes().rstrip(b"\0")
-        for path in sorted(store.glob("consumequeue/soak-*/*/*[0-9]"))
-        if "soak-again" not in path.parts
+        for path in sorted(store.glob("consumequeue/own-*/*/*[0-9]"))
+        if "own-again" not in path.parts
     }

@@ -15,7 +15,9 @@ from random import Random
 
 from soak_faults import FAULTS, Scene, queue_files
 from soak_history import STREAMS, History, Progress
+from soak_java import TOPICS, Clients, compiled
 from soak_pair import FaultyPair, difference
+from soak_rules import Judge
 from wire import Refused, Wire
 
 from rmq_ha.wire.codes import RequestCode
@@ -104,14 +106,14 @@ class Watch(threading.Thread):
             try:
                 answer = wire.call(
                     RequestCode.QUERY_CONSUMER_OFFSET,
-                    consumerGroup=f"g-{stream}",
-                    topic=f"soak-{stream}",
+                    consumerGroup=f"own-g-{stream}",
+                    topic=f"own-{stream}",
                     queueId=queue_id,
                 )
             except Refused:
                 continue  # it has none yet
             offset = int((answer.ext or {})["offset"])
-            self._progress.note(time.monotonic(), f"g-{stream}", queue_id, offset)
+            self._progress.note(time.monotonic(), f"own-g-{stream}", queue_id, offset)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -131,6 +133,32 @@ class Deck:
         return self._left.pop()
 
 
+class JavaClients:
+    """The Java clients of the other soak, beside ours, with rules of their own."""
+
+    def __init__(self, pair: FaultyPair, options: argparse.Namespace) -> None:
+        with pair.master.wire() as wire:
+            for topic in TOPICS:
+                wire.create_topic(f"soak-{topic}", 4)
+        directory = pair.rig.directory
+        arguments = [pair.namesrv, str(options.rate), str(options.churn)]
+        self.judge = Judge(options.rate)
+        command = [*compiled(directory), *arguments]
+        self._clients = Clients(command, self.judge, directory / "clients.log")
+        self._clients.wait_for("ready", 60)
+
+    def disturbed(self) -> None:
+        """Something happens to the brokers, or is over."""
+        self.judge.disturbed(time.monotonic(), "all", is_master=True)
+
+    def stop(self) -> None:
+        self._clients.tell("stop")
+        self._clients.wait_for("stopped", 120)
+
+    def quit(self) -> None:
+        self._clients.process.kill()
+
+
 class Soak:
     """One run."""
 
@@ -141,6 +169,7 @@ class Soak:
         self.violations: list[str] = []
         self._done: Counter[str] = Counter()
         self._healed: dict[str, float] = {}
+        self._java: JavaClients | None = None
 
     def run(self) -> list[str]:
         """Everything; the report."""
@@ -158,12 +187,18 @@ class Soak:
             for helper in helpers:
                 helper.wait_for("ready", 60)
             watch.start()
+            if options.load == "java":
+                self._java = JavaClients(pair, options)
             time.sleep(3)
             self._deal(began + options.minutes * 60)
             helpers[1].tell("stop")
             helpers[1].wait_for("stopped", 120)
+            if self._java is not None:
+                self._java.stop()
             self._settle()
         finally:
+            if self._java is not None:
+                self._java.quit()
             watch.stop()
             for helper in helpers:
                 helper.quit()
@@ -172,6 +207,8 @@ class Soak:
 
     def _deal(self, end: float) -> None:
         names = sorted(self._options.only or FAULTS)
+        if self._java is not None and "lost-tail" in names:
+            names.remove("lost-tail")  # it loses what the Java clients were promised
         deck = Deck(self._random, names)
         scene = Scene(self._pair, self._history, self._progress, self._random, set(), [])
         while time.monotonic() < end:
@@ -179,6 +216,7 @@ class Soak:
             name = deck.draw()
             began = time.monotonic()
             self._say(f"{name} ...")
+            self._disturbed()
             try:
                 found = FAULTS[name](scene)
             except (OSError, Refused, AssertionError) as error:
@@ -187,11 +225,16 @@ class Soak:
             after = time.monotonic()
             found += self._heal()
             scene.remember()
+            self._disturbed()
             healed = time.monotonic() - after
             self._healed[name] = max(self._healed.get(name, 0), healed)
             self._say(f"{name}: {after - began:.1f} s, healed after {healed:.1f} s")
             for text in found:
                 self._violated(f"{name}: {text}")
+
+    def _disturbed(self) -> None:
+        if self._java is not None:
+            self._java.disturbed()
 
     def _say(self, text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
@@ -243,11 +286,15 @@ class Soak:
         """Everything promised has arrived, or nothing comes any more."""
         self._say("the load has stopped; waiting for consumers and checks")
         deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline and self._history.faults_of_groups():
+        while time.monotonic() < deadline and self._is_expecting():
             time.sleep(1)
         time.sleep(8)  # what must not come gets its chance
         if reason := self._pair.heals():
             self._violated(f"at the end: {reason}")
+
+    def _is_expecting(self) -> bool:
+        is_java = self._java is not None and self._java.judge.missing_count() > 0
+        return is_java or bool(self._history.faults_of_groups())
 
     def _judge(self) -> None:
         pair, history = self._pair, self._history
@@ -257,7 +304,8 @@ class Soak:
                 where = f"{member.name} ({member.role})"
                 for text in history.faults_of_store(stream, stored, where):
                     self._violated(text)
-        for text in [*history.faults_of_groups(), *self._progress.faults]:
+        java = self._java.judge.faults() if self._java is not None else []
+        for text in [*history.faults_of_groups(), *self._progress.faults, *java]:
             self._violated(text)
         end = min(member.log_end() for member in pair.members)
         if len({member.log_end() for member in pair.members}) > 1:
@@ -306,6 +354,7 @@ class Soak:
             "",
             *self._history.table(),
             "",
+            *([*self._java.judge.table(), ""] if self._java is not None else []),
             "| fault | times | slowest to heal, s |",
             "|---|---|---|",
             *faults,

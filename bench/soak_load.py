@@ -119,8 +119,8 @@ class Producers:
         serial = self._serial
         fate = fate_of(serial)
         for each in (
-            self._message(f"normal-{serial}-x", "soak-normal", 0),
-            self._message(f"delayed-{serial}-x", "soak-delayed", DELAY_LEVEL),
+            self._message(f"normal-{serial}-x", "own-normal", 0),
+            self._message(f"delayed-{serial}-x", "own-delayed", DELAY_LEVEL),
             self._transaction(f"txn-{serial}-{fate}"),
         ):
             self._running += 1
@@ -142,7 +142,7 @@ class Producers:
 
     async def _transaction(self, id_: str) -> None:
         say("A", id_)
-        message = Message("soak-txn", id_.encode(), keys=id_)
+        message = Message("own-txn", id_.encode(), keys=id_)
         sent = self._transactions.send_in_transaction(message, None)
         await self._attempt(id_, sent.addCallback(lambda result: result.send_result))
 
@@ -190,8 +190,8 @@ class Consumers:
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, rebalance_interval=2000
         )
         instance = connect(reactor, self._namesrv, **CLIENT)
-        consumer = PushConsumer(instance, f"g-{stream}", config)
-        consumer.subscribe(f"soak-{stream}", "*")
+        consumer = PushConsumer(instance, f"own-g-{stream}", config)
+        consumer.subscribe(f"own-{stream}", "*")
 
         def listen(messages: Sequence[MessageExt], context: Any) -> None:
             for message in messages:

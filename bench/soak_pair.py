@@ -25,7 +25,7 @@ from rmq_ha.client.requests import send_request
 from rmq_ha.wire.codes import RequestCode
 
 STEPPED = REPO / "tests" / "live" / "stepped_twistd.py"
-TOPICS = ("soak-normal", "soak-delayed", "soak-txn", "soak-again", "soak-probe")
+TOPICS = ("own-normal", "own-delayed", "own-txn", "own-again", "own-probe")
 QUEUES = 4
 HEALED_S = 90.0
 SETTINGS: dict[str, Any] = {
@@ -173,7 +173,7 @@ class Member:
     def ends(self, stream: str) -> list[int]:
         """Where the queues of a stream end."""
         with self.wire(30) as wire:
-            return [wire.max_offset(f"soak-{stream}", queue_id) for queue_id in range(QUEUES)]
+            return [wire.max_offset(f"own-{stream}", queue_id) for queue_id in range(QUEUES)]
 
     def stored(self, stream: str, starts: Sequence[int] = ()) -> list[tuple[int, int, str]]:
         """
@@ -181,7 +181,7 @@ class Member:
 
         :param starts: queue offsets to begin at; where the queues begin when there are none.
         """
-        topic = f"soak-{stream}"
+        topic = f"own-{stream}"
         with self.wire(30) as wire:
             starts = starts or [wire.min_offset(topic, number) for number in range(QUEUES)]
             return [
@@ -211,7 +211,7 @@ class FaultyPair:
         with one.wire() as wire:
             for topic in TOPICS:
                 wire.create_topic(topic, QUEUES)
-            for group in ("g-normal", "g-delayed", "g-txn"):
+            for group in ("own-g-normal", "own-g-delayed", "own-g-txn"):
                 wire.create_group(group)
 
     @property
@@ -232,7 +232,7 @@ class FaultyPair:
         try:
             with self.master.wire(8) as wire:
                 now_ms = int(time.time() * 1000)
-                request = send_request("soak-probe", "soak-probe", 0, b"probe", "", now_ms)
+                request = send_request("own-probe", "own-probe", 0, b"probe", "", now_ms)
                 return int(wire.exchange([request])[0].code)
         except (OSError, Refused):
             return -1
