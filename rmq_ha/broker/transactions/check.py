@@ -82,6 +82,40 @@ async def check_queue(parts: CheckParts, queue_id: int, limits: CheckLimits) -> 
         pass
 
 
+def starts_of(parts: CheckParts, queue_id: int) -> tuple[int, int]:
+    """
+    Committed offsets of a half and its op queue, moved into them.
+
+    Progress beyond their ends is that of a log which was longer: it is set back for good, or new
+    half messages would come to lie before it, and nobody would ever be asked about them.
+    """
+    half, half_low, half_high = _committed(parts, HALF_TOPIC, queue_id)
+    op, op_low, op_high = _committed(parts, OP_HALF_TOPIC, queue_id)
+    if half <= half_high and op <= op_high:
+        return max(half, half_low), max(op, op_low)
+    _Pass.log.warn(
+        "the log has lost what the progress of the transaction checks is about "
+        "(half {half} of {half_high}, op {op} of {op_high}): every half message in it "
+        "is looked at again",
+        half=half,
+        half_high=half_high,
+        op=op,
+        op_high=op_high,
+    )
+    parts.offsets.commit(GROUP, HALF_TOPIC, queue_id, half_low)
+    parts.offsets.commit(GROUP, OP_HALF_TOPIC, queue_id, op_low)
+    return half_low, op_low
+
+
+def _committed(parts: CheckParts, topic: str, queue_id: int) -> tuple[int, int, int]:
+    store = parts.store
+    return (
+        parts.offsets.query(GROUP, topic, queue_id),
+        store.min_offset_in_queue(topic, queue_id),
+        store.max_offset_in_queue(topic, queue_id),
+    )
+
+
 class _Pass:
     """One pass over as many half messages as a ledger holds."""
 
@@ -100,38 +134,13 @@ class _Pass:
         self._limits = limits
         self._began_ms = began_ms
         self._until_ms = until_ms
-        self._head, self._op_next = self._starts()
+        self._head, self._op_next = starts_of(parts, queue_id)
         self._ledger = Ledger(self._head, self._op_next, self._may_have_resting_copy)
         self._head_stored_ms = 0
         self._ahead: list[Record] = []
         self._missed = self._is_refused = False
 
-    # ------------------------------------------------------------ where to begin, where to go on
-
-    def _starts(self) -> tuple[int, int]:
-        """Committed offsets, moved into their queues."""
-        half, half_low, half_high = self._committed(HALF_TOPIC)
-        op, op_low, op_high = self._committed(OP_HALF_TOPIC)
-        if half > half_high or op > op_high:
-            self.log.warn(
-                "the log has lost what the progress of the transaction checks is about "
-                "(half {half} of {half_high}, op {op} of {op_high}): every half message in it "
-                "is looked at again",
-                half=half,
-                half_high=half_high,
-                op=op,
-                op_high=op_high,
-            )
-            return half_low, op_low
-        return max(half, half_low), max(op, op_low)
-
-    def _committed(self, topic: str) -> tuple[int, int, int]:
-        store, queue_id = self._parts.store, self._queue_id
-        return (
-            self._parts.offsets.query(GROUP, topic, queue_id),
-            store.min_offset_in_queue(topic, queue_id),
-            store.max_offset_in_queue(topic, queue_id),
-        )
+    # ------------------------------------------------------------ where to go on
 
     def _commit(self) -> None:
         progress = {HALF_TOPIC: self._head}

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.broker.transactions.check import check_queue
+from rmq_ha.broker.transactions.check import check_queue, starts_of
 from rmq_ha.broker.transactions.fates import Fates
 from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.broker.transactions.parts import Asker, CheckParts
@@ -90,6 +90,9 @@ class TransactionalMessageCheckService:
         if not self._is_started:
             self._is_started = True
             self._fates.begin(self._store.log.max_offset)
+            if self._is_dispatched():
+                for queue_id in self._queues():
+                    starts_of(self._parts, queue_id)
             self._arm()
 
     def stop(self) -> "Deferred[None]":
@@ -129,15 +132,18 @@ class TransactionalMessageCheckService:
             running.callback(None)
 
     async def _round(self) -> None:
-        topic = self._topics.get(HALF_TOPIC)
         broker = self._configuration.broker
         limits = CheckLimits(
             broker.transaction_time_out,
             broker.transaction_check_max,
             self._configuration.store.file_reserved_time,
         )
-        for queue_id in range(topic.read_queue_nums if topic is not None else 1):
+        for queue_id in self._queues():
             await check_queue(self._parts, queue_id, limits)
+
+    def _queues(self) -> range:
+        topic = self._topics.get(HALF_TOPIC)
+        return range(topic.read_queue_nums if topic is not None else 1)
 
     def _pause(self) -> "Deferred[None]":
         later: Deferred[None] = Deferred()

@@ -196,17 +196,46 @@ def test_slave_that_lost_the_end_of_the_log(seed: int) -> None:
     end = broker.controller.store.log.max_offset
     broker.decide = lambda key: None
     broker.rounds(3)
+    stop_and_lose(broker, end)
+    assert broker.progress()[0] > len(keys)
+    broker.asked.clear()
+    broker.decide = decide
+    broker.restart()
+    broker.rounds(6)
+    assert_each_has_one_end(broker, keys)
+
+
+def stop_and_lose(broker: TransactionBroker, end: int) -> None:
+    """The log ends there now; the progress is what it was."""
     broker.stop()
-    half, _ = broker.progress()
-    assert half > len(keys)
     log = broker.configuration.store.store_path_commit_log
     size = broker.configuration.store.mapped_file_size_commit_log
     for name in broker.host.disk.list_dir(log):
         start = int(name)
         file = broker.host.disk.open(f"{log}/{name}", size)
         file.zero(max(0, end - start)) if start < end else broker.host.disk.remove(f"{log}/{name}")
+
+
+def test_what_comes_before_the_first_round_is_not_taken_for_dealt_with() -> None:
+    """The log has lost its end, and is as long as the progress again when the checks begin."""
+    broker = started()
+    broker.decide = lambda key: None
+    broker.half("k1")
+    end = broker.controller.store.log.max_offset
+    broker.rounds(4)
+    half, op = broker.progress()
+    assert min(half, op) >= 2
+    stop_and_lose(broker, end)
     broker.asked.clear()
     broker.decide = decide
+    broker.configuration.broker.transaction_check_interval = 10_000
     broker.restart()
-    broker.rounds(6)
-    assert_each_has_one_end(broker, keys)
+    left = ["k1", "k11", "k13", "k15"]
+    for key in left[1:]:
+        broker.half(key)
+    for number in range(op + 1):
+        broker.end(broker.half(f"k{20 + 2 * number}"), ROLLBACK)
+    assert min(*broker.ends()) > op
+    broker.rounds(4)
+    assert {key for key, _ in broker.asked} == set(left)
+    assert_each_has_one_end(broker, left)
