@@ -61,7 +61,8 @@ class Feed:
     :ivar vouched: as far as it has shown it; puts are acknowledged by this.
     :ivar common: what its greeting proved.
     :ivar ceiling: a first report above it is refused, unless the greeting proves it.
-    :ivar base: where the log of a slave that came with nothing begins; else 0.
+    :ivar base: for what lies below it this connection vouches never: a slave that came with nothing
+        once may lack it.
     """
 
     def __init__(self, log: ICommitLog, configuration: BrokerConfiguration, now: float) -> None:
@@ -161,9 +162,12 @@ class Feed:
                 "consumequeue and index away (or, if they are a copy of ours, restart this broker)",
             )
         self.requested = offset
-        if offset == 0:
-            self.base = end - end % self._log.file_size
+        self.base = self._first_byte(offset) if offset else end - end % self._log.file_size
         self.sent = offset or self.base
+
+    def _first_byte(self, place: int) -> int:
+        """Where begins what a slave has that asks for `place`; 0 cannot be asked for."""
+        return 0 if place == 1 else place
 
     def _ahead(self, offset: int) -> AheadOfMaster:
         end = int(self._log.max_offset)
@@ -185,11 +189,12 @@ class Feed:
         self._beats_left = _END_BEATS
         if place <= end and place - window < low:
             return
-        self.requested, self._doubt = place, None
+        self.requested, self._doubt, self.base = place, None, place
         if place <= end and log_checksum(self._log, place - window, place) == greeting.checksum:
             self.common = Common.VERIFIED
             self.sent = max(self.sent, place)
             self.acked = self.vouched = place
+            self.base = place - window
         else:
             self.common = Common.DIFFERENT
             self.sent = max(low, min(place, end) - window)

@@ -99,7 +99,8 @@ async def test_puts_through_a_chain_of_slaves_and_a_lost_connection() -> None:
 
     async def put(count: int) -> None:
         for number in range(count):
-            waiter = master.wait_replicated(logs[0].put(number.to_bytes(8, "big") * 128), 0)
+            start = logs[0].max_offset
+            waiter = master.wait_replicated(logs[0].put(number.to_bytes(8, "big") * 128), start)
             master.appended()
             status = await waiter if isinstance(waiter, Deferred) else waiter
             assert status is PutMessageStatus.PUT_OK

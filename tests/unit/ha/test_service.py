@@ -11,6 +11,7 @@ from zope.interface.verify import verifyObject
 
 from rmq_ha.errors import ConfigurationError, StoreError
 from rmq_ha.ha.frames import encode_frame
+from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import split_address
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
@@ -31,14 +32,16 @@ class ServiceCase(SynchronousTestCase):
 
     def put(self, size: int = 10) -> Deferred[PutMessageStatus]:
         """A put that has to wait."""
-        waiter = self.service.wait_replicated(self.log.put(bytes(size)), 0)
+        start = self.log.max_offset
+        waiter = self.service.wait_replicated(self.log.put(bytes(size)), start)
         assert isinstance(waiter, Deferred), waiter
         self.service.appended()
         return waiter
 
     def put_now(self, size: int = 10) -> PutMessageStatus:
         """A put that needs not wait."""
-        status = self.service.wait_replicated(self.log.put(bytes(size)), 0)
+        start = self.log.max_offset
+        status = self.service.wait_replicated(self.log.put(bytes(size)), start)
         assert isinstance(status, PutMessageStatus), status
         self.service.appended()
         return status
@@ -147,17 +150,34 @@ class StatusTests(ServiceCase):
         self.assertIs(self.successResultOf(put), TIMEOUT)
 
     def test_reconnected_slave(self) -> None:
-        """What a slave reports when it comes back completes nothing; what it was sent then does."""
+        """
+        What a slave reports when it comes back completes nothing, as it may have begun at a later
+        file. What it was sent then does.
+        """
         self.station.slave(444).lose()
         self.station.slave(444)
         put = self.put()
         again = self.station.slave(454, port=5001)
         again.report(454)
-        self.assertNoResult(put)
         later = self.put()
         again.report(464)
-        self.assertIs(self.successResultOf(put), OK)
+        self.assertNoResult(put)
         self.assertIs(self.successResultOf(later), OK)
+        self.assertFalse(self.service.is_replicated(444, 454))
+        self.assertTrue(self.service.is_replicated(454, 464))
+
+    def test_reconnected_slave_of_ours(self) -> None:
+        """What it proves to hold completes what still waits, as far down as the proof goes."""
+        self.station.slave(444)
+        put = self.put(1000)
+        greeting = greet(self.log, 1444)
+        assert greeting is not None
+        self.assertEqual(greeting.window, 1024)
+        older = self.service.wait_replicated(444, 419)
+        assert isinstance(older, Deferred)
+        self.station.slave(port=5001).send(encode_greeting(greeting))
+        self.assertIs(self.successResultOf(put), OK)
+        self.assertNoResult(older)
 
     def test_strangers(self) -> None:
         """Whoever claims to hold the log acknowledges nothing (five did, and got four SEND_OK)."""
