@@ -54,6 +54,8 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
     if options.get("logger") or options.get("syslog"):
         return None
     name = options.get("logfile") or ("-" if options.get("nodaemon") else DAEMON_LOG)
+    if name == "-":
+        _survive_sigusr1()
     if name == "-" and not options.get("nodaemon"):
         return None  # twistd refuses that itself
     observer: ILogObserver
@@ -65,6 +67,12 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
     else:
         return None
     return FilteringLogObserver(observer, [no_cache_message])
+
+
+def _survive_sigusr1() -> None:
+    """Who rotates logs sends it to all servers; one whose log is no file has nothing to do."""
+    if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def _rotated(path: str) -> Any:

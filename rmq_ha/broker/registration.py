@@ -27,6 +27,7 @@ FIRST_SECONDS = 10.0
 MIN_PERIOD_MS, MAX_PERIOD_MS = 10_000, 60_000
 UNREGISTER_TIMEOUT_MS = 3000
 SOON_SECONDS = 0.1
+AGAIN_SECONDS = 2.0
 MAX_CHANGES = 1000
 
 
@@ -40,6 +41,10 @@ class Registration:
     A registration that carries some topics goes only to a name server that has all the others: one
     that missed an earlier change, or restarted, would else never hear of them, since it looks at
     no body whose data version it has already seen.
+
+    Where a name server did not answer, or none could tell a slave where its master is, the next
+    round comes after 2 s, then after longer and longer pauses, and not only in time: until then
+    this broker is not found, or has no replica.
 
     :param ha_address_learned: called with the master's HA address, by a slave's registrations.
     :param master_address_learned: called with the master's address, None where no name server
@@ -77,7 +82,10 @@ class Registration:
         self._changes: dict[int, TopicConfig] = {}  # by the version's counter that each made
         self._waiting: list[Deferred[None]] = []  # for the next round that carries changes
         self._is_telling = False
+        self._again: IDelayedCall | None = None
+        self._pause_s = AGAIN_SECONDS
         period_ms = min(max(config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
+        self._longest_pause_s = period_ms / 1000
         self._periodic = Periodic(
             clock, "registration", self._in_time, period_ms / 1000, FIRST_SECONDS
         )
@@ -113,9 +121,10 @@ class Registration:
         """
         self._is_stopped = True
         self._periodic.stop()
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
+        for timer in (self._soon, self._again):
+            if timer is not None:
+                timer.cancel()
+        self._soon = self._again = None
         return Deferred.fromCoroutine(self._stop())
 
     def register_all(self) -> "Deferred[None]":
@@ -225,10 +234,28 @@ class Registration:
         self, register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]]
     ) -> None:
         """One round; a slave takes the answer that names a master over one that does not."""
-        answers = await self._everywhere(self._targets, register)
+        targets = self._targets
+        answers = await self._everywhere(targets, register)
         self.rounds += 1
+        named = next((item for item in answers if item.master_address), None)
         if answers:
-            self._learn(next((item for item in answers if item.master_address), answers[0]))
+            self._learn(named or answers[0])
+        is_alone = self.identity.broker_id > 0 and named is None
+        self._look_again(is_wanted=bool(targets) and (is_alone or len(answers) < len(targets)))
+
+    def _look_again(self, *, is_wanted: bool) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._is_stopped or not is_wanted:
+            self._pause_s = AGAIN_SECONDS
+            return
+        self._again = self._clock.callLater(self._pause_s, self._on_again)
+        self._pause_s = min(self._pause_s * 2, self._longest_pause_s)
+
+    def _on_again(self) -> None:
+        self._again = None
+        self.register_all()
 
     def _learn(self, result: RegisterBrokerResult) -> None:
         if result.ha_server_address:

@@ -114,6 +114,14 @@ class RouteProcessor:
                 broker=broker,
                 note=self._note_if_wiped(broker.broker_name),
             )
+        if result.displaced is not None:
+            self.log.warn(
+                "{broker.broker_name} {broker.broker_id} is at {broker.address} now; {before} had "
+                "this name and id, is connected still and not found any more: stop it, or "
+                "give one of the two another brokerName or brokerId",
+                broker=broker,
+                before=result.displaced,
+            )
         self._watch(channel)
         answer_ext = {}
         if result.master_address is not None:

