@@ -59,6 +59,12 @@ class RmqHaConfig:
         "true, for one start: begin with an empty commit log although queues or checkpoint know "
         "of another one; queues and index are set aside below storePathRootDir/setaside",
     )
+    check_crc_on_read: bool = key(
+        "checkCRCOnRead",
+        False,
+        "check the CRC of each body before it is handed out; false: size, place and parts of the "
+        "record only",
+    )
     bind_address: str = key(
         "bindAddress", "", "interface to listen on; empty: all, as the Java broker does"
     )

@@ -22,7 +22,7 @@ from rmq_ha.model.flags import TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
-from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
+from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_fits, record_size_at
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.parts import Surroundings
 
@@ -273,7 +273,7 @@ class DLedgerCommitLog:
         if size < RECORD_OVERHEAD:
             return None
         data = self.read(physical_offset, size)
-        return data if len(data) == size else None
+        return data if record_fits(data, physical_offset, size) else None
 
     def _size_at(self, physical_offset: int) -> int:
         """0 where no entry holds a record."""

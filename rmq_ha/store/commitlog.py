@@ -16,7 +16,12 @@ from rmq_ha.model.message import AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
 from rmq_ha.store.flags import may_pass
-from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
+from rmq_ha.store.format.commitlog import (
+    BLANK_SIZE,
+    RECORD_OVERHEAD,
+    record_fits,
+    record_size_at,
+)
 from rmq_ha.store.mapped_files import FileRow
 
 _MAX_PENDING = 16384
@@ -284,7 +289,7 @@ class CommitLog:
         if size < RECORD_OVERHEAD or physical_offset + size > self.max_offset:
             return None
         data = self.read(physical_offset, size)
-        return data if len(data) == size else None
+        return data if record_fits(data, physical_offset, size) else None
 
     def drop_oldest(self, count: int) -> list[str]:
         """Take files out of the log; their paths are returned, for deletion in this order."""

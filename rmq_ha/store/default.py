@@ -41,6 +41,7 @@ from rmq_ha.store.puts import (
     redirect_delayed,
 )
 from rmq_ha.store.queue import Restarted
+from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
@@ -102,12 +103,16 @@ class DefaultMessageStore(StoreMaintenance):
             index = IndexService(
                 host.disk, root, config.max_hash_slot_num, config.max_index_num, host.now_ms
             )
+        damage = ReadDamage(log, configuration.ours.check_crc_on_read)
         super().__init__(
             config,
             log,
             queues,
             index,
-            MessageReader(config, log, queues, memory_bytes, self.is_slave, host.clock.seconds),
+            MessageReader(
+                config, log, queues, damage, memory_bytes, self.is_slave, host.clock.seconds
+            ),
+            damage,
             flags,
             StoreStatistics(host.now_ms(), host.steady_ms()),
             memory_bytes,
@@ -155,6 +160,7 @@ class DefaultMessageStore(StoreMaintenance):
             self.delay_levels,
             queues,
             self.record_at,
+            damage.find,
             self.put_many,
             config.flush_delay_offset_interval,
             lambda: log.last_store_timestamp,

@@ -276,6 +276,17 @@ class ConsumeQueue:
         self._end = position
         self._settle_extension()
 
+    def mend(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
+        """
+        Write a unit within the bounds anew.
+
+        :param unit: physical offset, size and tag code.
+        :raises StoreError: the disk refuses.
+        """
+        position = queue_offset * UNIT_SIZE
+        start = self._start_of(position)
+        self._files.write(self._path(start), UNIT.pack(*unit), position - start, False)
+
     def _complain(self, request: DispatchRequest, end: int) -> None:
         self.log.warn(
             "the record at {physical_offset} of {topic} {queue_id} has queue offset {found}, but "

@@ -11,8 +11,10 @@ from rmq_ha.interfaces import ICommitLog, IMessageFilter
 from rmq_ha.model.message import GetMessageResult
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
-from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.format.commitlog import store_timestamp_of, topic_part
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
+from rmq_ha.store.read_damage import ReadDamage
+from rmq_ha.store.scan import MAX_RECORD_SIZE
 
 # At most so many bytes of units are looked at, unless more messages are asked for.
 _MAX_FILTER_SIZE = 16000
@@ -50,6 +52,7 @@ class MessageReader:
         config: MessageStoreConfig,
         log: ICommitLog,
         queues: ConsumeQueueTable,
+        damage: ReadDamage,
         memory_bytes: int,
         is_slave: bool,
         seconds: Callable[[], float] = lambda: 0.0,
@@ -57,6 +60,7 @@ class MessageReader:
         self._config = config
         self._log = log
         self._queues = queues
+        self._damage = damage
         self._memory = memory_bytes
         self._seconds = seconds
         self.is_slave = is_slave
@@ -92,8 +96,17 @@ class MessageReader:
         else:
             hot_from = self._hot_from()
             limits = self._limits(max_nums)
-            scan = _Scan(self._log, hot_from, limits, message_filter, self._seconds)
-            scan.run(queue, queue_offset, max(_MAX_FILTER_SIZE // UNIT_SIZE, max_nums))
+            scan = _Scan(
+                self._log,
+                self._damage,
+                queue,
+                queue_offset,
+                hot_from,
+                limits,
+                message_filter,
+                self._seconds,
+            )
+            scan.run(max(_MAX_FILTER_SIZE // UNIT_SIZE, max_nums))
             if scan.seen:
                 return GetMessageResult(
                     scan.status,
@@ -104,7 +117,7 @@ class MessageReader:
                     0 <= scan.last_physical < hot_from,
                 )
             status = GetMessageStatus.OFFSET_FOUND_NULL
-            next_offset = queue.next_file_offset(queue_offset)
+            next_offset = min(queue.next_file_offset(queue_offset), high)
         if self.is_slave and not self._config.offset_check_in_slave:
             next_offset = queue_offset
         return GetMessageResult(status, next_offset, low, high, [])
@@ -144,8 +157,10 @@ class _Scan:
     One walk along a queue.
 
     Records are read ahead: one read takes all that the pull is likely to want and that lies
-    close together, as the messages of few queues do.
+    close together, as the messages of few queues do. A unit that leads to no record is left out
+    alone, or mended; looking for its record takes time, so that the pull ends there.
 
+    :param queue_offset: where the walk begins.
     :param hot_from: physical offset.
     :ivar consumed: units that the next pull need not see again.
     :ivar seen: some unit could be read.
@@ -154,17 +169,22 @@ class _Scan:
 
     __slots__ = (
         "_cold",
+        "_damage",
         "_end",
         "_filter",
+        "_first",
+        "_fits",
         "_hot",
         "_hot_from",
         "_is_late",
         "_log",
         "_matches",
+        "_queue",
+        "_queue_id",
         "_seconds",
         "_size",
-        "_skip_to",
         "_start",
+        "_topic",
         "_until",
         "_window",
         "consumed",
@@ -177,12 +197,21 @@ class _Scan:
     def __init__(
         self,
         log: ICommitLog,
+        damage: ReadDamage,
+        queue: ConsumeQueue,
+        queue_offset: int,
         hot_from: int,
         limits: tuple[_Limits, _Limits],
         message_filter: IMessageFilter | None,
         seconds: Callable[[], float],
     ) -> None:
         self._log = log
+        self._damage = damage
+        self._fits = damage.fits
+        self._queue = queue
+        self._queue_id = queue.queue_id
+        self._topic = topic_part(queue.topic.encode())
+        self._first = queue_offset
         self._hot_from = hot_from
         self._hot, self._cold = limits
         self._filter = message_filter
@@ -193,56 +222,58 @@ class _Scan:
         self._window = b""
         self._start = self._end = 0
         self._size = 0
-        self._skip_to = -1
         self.messages: list[bytes] = []
         self.status = GetMessageStatus.NO_MATCHED_MESSAGE
         self.consumed = 0
         self.seen = False
         self.last_physical = -1
 
-    def run(self, queue: ConsumeQueue, queue_offset: int, most: int) -> None:
+    def run(self, most: int) -> None:
         """Take units until the pull is full, the file or the time ends or `most` were looked at."""
+        queue = self._queue
         if self._filter is not None:
             self._until = self._seconds() + _FILTER_BUDGET_S
             self._matches = unit_matcher(queue, self._filter)
         step = self._hot.most + 8
         while most > self.consumed:
             wanted = max(1, min(step, most - self.consumed))
-            units = queue.units(queue_offset + self.consumed, wanted)
+            units = queue.units(self._first + self.consumed, wanted)
             if not units:
                 return
             self.seen = True
-            if self._take(units) or len(units) < wanted or self._crosses(queue, queue_offset):
+            if self._take(units) or len(units) < wanted or self._crosses():
                 return
             step = 800  # a filter at work: few match
 
-    def _crosses(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+    def _crosses(self) -> bool:
         """The last unit that was taken is the last one of its file."""
-        offset = queue_offset + self.consumed
-        return queue.next_file_offset(offset - 1) == offset
+        offset = self._first + self.consumed
+        return self._queue.next_file_offset(offset - 1) == offset
 
     def _take(self, units: list[_Unit]) -> bool:
         """Go through some units; True: the pull is full, or its time is over."""
         matches = self._matches
         for index, (physical_offset, size, tags_code) in enumerate(units):
             if size == FILLER_SIZE:
-                if not self.messages:
-                    self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                self._left_out(GetMessageStatus.MESSAGE_WAS_REMOVING)
                 self.consumed += 1
                 continue
             self.last_physical = physical_offset
-            if physical_offset < self._skip_to:
-                pass
-            elif self._is_full(physical_offset, size):
+            if self._is_full(physical_offset, size):
                 return True
-            elif matches is None or matches(tags_code):
+            if matches is None or matches(tags_code):
                 self._fetch(units, index)
-            elif not self.messages:
-                self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+            else:
+                self._left_out(GetMessageStatus.NO_MATCHED_MESSAGE)
             self.consumed += 1
             if self._is_late:
                 return True
         return False
+
+    def _left_out(self, status: GetMessageStatus) -> None:
+        """The status of a pull that finds nothing but such units."""
+        if not self.messages:
+            self.status = status
 
     def _is_full(self, physical_offset: int, size: int) -> bool:
         if not self.messages:
@@ -258,25 +289,35 @@ class _Scan:
             self._read_ahead(units, index)
             start = 0
         record = self._window[start : start + size]
-        if len(record) < size:
-            if not self.messages:
-                self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-            file_size = self._log.file_size
-            self._skip_to = physical_offset - physical_offset % file_size + file_size
-            return
-        self._skip_to = -1
+        queue = self._queue
+        queue_offset = self._first + self.consumed
+        if not self._fits(record, physical_offset, size, queue.queue_id, queue_offset, self._topic):
+            found = self._find(units[index])
+            if found is None:
+                self._left_out(GetMessageStatus.MESSAGE_WAS_REMOVING)
+                return
+            record = found
         if self._filter is not None and not self._filter.matches_record(record):
-            self._is_late = self._seconds() > self._until
-            if not self.messages:
-                self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+            self._is_late = self._is_late or self._seconds() > self._until
+            self._left_out(GetMessageStatus.NO_MATCHED_MESSAGE)
             return
         self.messages.append(record)
-        self._size += size
+        self._size += len(record)
         self.status = GetMessageStatus.FOUND
+
+    def _find(self, unit: _Unit) -> bytes | None:
+        """The record of a unit that leads to none; None: it has expired, or it is damaged."""
+        lost = self._damage.lost
+        record = self._damage.find(self._queue, self._first + self.consumed, unit)
+        self._is_late = record is not None or self._damage.lost > lost
+        return record
 
     def _read_ahead(self, units: list[_Unit], index: int) -> None:
         """Read from this unit's record to the end of the last one that lies close behind it."""
         start, size, _ = units[index]
+        if not 0 < size <= MAX_RECORD_SIZE or start < self._log.min_offset:
+            self._window, self._start, self._end = b"", start, start
+            return
         end = start + size
         limits = self._hot if start >= self._hot_from else self._cold
         room = limits.size - self._size

@@ -14,6 +14,7 @@ from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.parts import StoreLog
+from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.statistics import StoreStatistics
 
@@ -39,6 +40,7 @@ class StoreReads:
     Everything that can be asked of a store.
 
     :param index: None with `messageIndexEnable=false`.
+    :ivar damage: what readers have found.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class StoreReads:
         queues: ConsumeQueueTable,
         index: IndexService | None,
         reader: MessageReader,
+        damage: ReadDamage,
         flags: RunningFlags,
         statistics: StoreStatistics,
         memory_bytes: int,
@@ -59,6 +62,7 @@ class StoreReads:
         self.flags = flags
         self.statistics = statistics
         self._reader = reader
+        self.damage = damage
         self._memory_bytes = memory_bytes
         self.is_open = False
 
@@ -96,11 +100,15 @@ class StoreReads:
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
         """
-        One record by its physical offset; None where none starts.
+        One record by its physical offset; None where none starts, or a damaged one.
 
+        :param size: from its queue entry; asked of the log when None.
         :raises StoreError: the disk refuses.
         """
-        return self.log.record_at(physical_offset, size)
+        record = self.log.record_at(physical_offset, size)
+        if record is None or not self.damage.is_sound(record, physical_offset):
+            return None
+        return record
 
     def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
         """
@@ -113,10 +121,14 @@ class StoreReads:
             return QueryResult([], 0, 0)
         wanted = min(max_nums, self._configuration.max_msgs_num_batch)
         offsets, timestamp, last_offset = self.index.query(topic, key, wanted, begin_ms, end_ms)
-        found = [self.log.record_at(offset) for offset in sorted(offsets)]
-        return QueryResult(
-            [record for record in found if record is not None], timestamp, last_offset
-        )
+        records: list[bytes] = []
+        for offset in sorted(offsets):
+            record = self.record_at(offset)
+            if record is not None:
+                records.append(record)
+            elif self.log.min_offset <= offset < self.log.max_offset:
+                self.damage.bad_record(offset)
+        return QueryResult(records, timestamp, last_offset)
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message gets; 0 for an unknown queue."""

@@ -42,6 +42,7 @@ class ScheduleMessageService:
     :param store_path: the store's root directory.
     :param levels_ms: delay of level 1, 2, ..., ms.
     :param record_at: the record at a physical offset with a size; None if the log has it not.
+    :param find: the record of a unit that does not lead to it; None if there is none.
     :param put: stores messages; calls back once, with one result for each.
     :param flush_interval_ms: from a delivery to the write of delayOffset.json.
     :param newest_ms: the store time of the newest record of the log; 0 for none.
@@ -60,6 +61,7 @@ class ScheduleMessageService:
         levels_ms: Sequence[int],
         queues: ConsumeQueueTable,
         record_at: Callable[[int, int], bytes | None],
+        find: Callable[[ConsumeQueue, int, Unit], bytes | None],
         put: Put,
         flush_interval_ms: int = 10000,
         newest_ms: Callable[[], int] = lambda: 0,
@@ -69,6 +71,7 @@ class ScheduleMessageService:
         self._levels_ms = tuple(levels_ms)
         self._queues = queues
         self._record_at = record_at
+        self._find = find
         self._put = put
         self._newest_ms = newest_ms
         self.on_delivered: Delivered = lambda level, messages, results: None
@@ -237,7 +240,7 @@ class ScheduleMessageService:
                 pause = min(wait / 1000, _LONGEST_SLEEP_S)
                 level.mark(queue.max_offset, self._clock.seconds())
                 break
-            record = None if end in level.stored_ahead else self._record(unit[0], unit[1])
+            record = None if end in level.stored_ahead else self._record(queue, end, unit)
             is_done = record is None or self._look_back.is_delivered(level, end, unit, record)
             if is_done is None:
                 break  # in the next turn it will be known
@@ -282,11 +285,14 @@ class ScheduleMessageService:
             return wait
         return level.longest_wait_ms(offset, queue.max_offset, self._clock.seconds())
 
-    def _record(self, physical_offset: int, size: int) -> Record | None:
+    def _record(self, queue: ConsumeQueue, offset: int, unit: Unit) -> Record | None:
         """The delayed message; None for one that must be left out."""
-        data = None if size == FILLER_SIZE else self._record_at(physical_offset, size)
+        physical_offset, size, _ = unit
+        if size == FILLER_SIZE:
+            return None
+        data = self._record_at(physical_offset, size) or self._find(queue, offset, unit)
         if data is None:
-            return None  # the log has lost it to age
+            return None  # the log has lost it to age, or to damage
         try:
             record = decode_record(data)
             check_deliverable(record)

@@ -16,6 +16,7 @@ from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import BLANK, dispatch_request_at
 from rmq_ha.store.index import IndexService
+from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 
 SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
@@ -33,6 +34,7 @@ class FileLog:
 
     file_size = LOG_FILE
     min_offset = 0
+    delay_levels = LEVELS
 
     def __init__(self, directory: Path, max_offset: int) -> None:
         self.max_offset = max_offset
@@ -207,7 +209,7 @@ def test_recovered_queues_of_a_torn_store(tmp_path: Path) -> None:
 def test_pulls_from_a_clean_store(clean: Path, log: FileLog, expected: dict[str, Any]) -> None:
     """Every message comes out whole and in order, in batches that end with a queue file."""
     table = loaded(clean)
-    reader = MessageReader(MessageStoreConfig(), log, table, 1 << 40, False)
+    reader = MessageReader(MessageStoreConfig(), log, table, ReadDamage(log, True), 1 << 40, False)
     sizes = {record["offset"]: record["size"] for record in expected["records"]}
     for name, queue in expected["queues"].items():
         topic, _, queue_id = name.rpartition("-")
@@ -228,7 +230,7 @@ def test_pulls_from_a_clean_store(clean: Path, log: FileLog, expected: dict[str,
 def test_offsets_by_time(clean: Path, log: FileLog, expected: dict[str, Any]) -> None:
     """An exact store time finds its message, or one of the same millisecond."""
     table = loaded(clean)
-    reader = MessageReader(MessageStoreConfig(), log, table, 1 << 40, False)
+    reader = MessageReader(MessageStoreConfig(), log, table, ReadDamage(log, True), 1 << 40, False)
     stamps = {record["offset"]: record["storeTimestamp"] for record in expected["records"]}
     for name, described in expected["queues"].items():
         topic, _, queue_id = name.rpartition("-")

@@ -8,11 +8,13 @@ from zope.interface import implementer
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.interfaces import IMessageFilter
-from rmq_ha.model.message import DispatchRequest, GetMessageResult
+from rmq_ha.model.message import Address, DispatchRequest, GetMessageResult
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.filters import TagFilter
+from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.testing.disk import SimDisk
 
@@ -21,9 +23,10 @@ COLD = 1000
 
 
 class FakeLog:
-    """Records are their own offset, repeated; counts reads."""
+    """Records of a wanted size that know their offset; counts reads."""
 
     file_size = CL_FILE
+    delay_levels = (1000,)
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -34,11 +37,15 @@ class FakeLog:
     def max_offset(self) -> int:
         return len(self.data)
 
-    def add(self, size: int) -> int:
+    def add(self, size: int, queue_offset: int = 0, topic: str = "T") -> int:
         if len(self.data) % CL_FILE + size > CL_FILE:
             self.data += bytes(CL_FILE - len(self.data) % CL_FILE)
         at = len(self.data)
-        self.data += (b"%08d" % at * (size // 8 + 1))[:size]
+        place = Address.parse("127.0.0.1", 1)
+        body = b"x" * (size - 92)
+        self.data += encode_record(
+            Record(0, 0, 0, 0, queue_offset, at, 0, 1, place, 1, place, 0, 0, body, topic, "")
+        )
         return at
 
     def read(self, physical_offset: int, limit: int) -> bytes:
@@ -54,13 +61,14 @@ class Rig:
         self.log = FakeLog()
         self.queues = ConsumeQueueTable(SimDisk(Random(1), lambda: 0), "/store", 800)
         self.config = MessageStoreConfig(**settings)  # type: ignore[arg-type]
+        self.damage = ReadDamage(self.log, False)
         self.memory = 1 << 40
         self.is_slave = is_slave
 
     def put(self, count: int, size: int = 100, tags_code: int = 0, topic: str = "T") -> None:
         for _ in range(count):
-            at = self.log.add(size)
             offset = self.queues.queue(topic, 0).max_offset
+            at = self.log.add(size, offset, topic)
             self.queues.put_requests(
                 [DispatchRequest(topic, 0, at, size, tags_code, 1, offset, "", "", 0, 0, {})]
             )
@@ -68,7 +76,9 @@ class Rig:
     def get(
         self, offset: int, most: int = 32, wanted: IMessageFilter | None = None, topic: str = "T"
     ) -> GetMessageResult:
-        reader = MessageReader(self.config, self.log, self.queues, self.memory, self.is_slave)
+        reader = MessageReader(
+            self.config, self.log, self.queues, self.damage, self.memory, self.is_slave
+        )
         return reader.get_message("g", topic, 0, offset, most, wanted)
 
 
@@ -82,7 +92,9 @@ def test_a_filter_that_takes_long_gives_the_turn_back() -> None:
             now[0] += 0.005
             return super().matches_record(record)
 
-    reader = MessageReader(rig.config, rig.log, rig.queues, rig.memory, False, lambda: now[0])
+    reader = MessageReader(
+        rig.config, rig.log, rig.queues, rig.damage, rig.memory, False, lambda: now[0]
+    )
     result = reader.get_message("g", "T", 0, 0, 32, Slow(9900))
     assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
     seen = result.next_begin_offset
@@ -93,7 +105,7 @@ def test_a_filter_that_takes_long_gives_the_turn_back() -> None:
 
 
 def offsets(result: GetMessageResult) -> list[int]:
-    return [int(message[:8]) for message in result.messages]
+    return [int.from_bytes(message[28:36], "big") for message in result.messages]
 
 
 @implementer(IMessageFilter)
@@ -110,7 +122,7 @@ class ByContent:
         return True
 
     def matches_record(self, record: bytes) -> bool:
-        return int(record[:8]) in self.accepted
+        return int.from_bytes(record[28:36], "big") in self.accepted
 
     def matches_properties(self, properties: dict[str, str]) -> bool:
         return True
@@ -219,8 +231,8 @@ def test_filter_by_content() -> None:
     assert found.next_begin_offset == 30
 
 
-def test_removed_records_are_skipped_by_the_file() -> None:
-    """The first miss skips to the next log file; what is found there is given out."""
+def test_removed_records_are_passed_over() -> None:
+    """What lies below the log's start, without a look at the log; the rest is given out."""
     rig = Rig()
     rig.put(30, 1000)
     rig.log.min_offset = 20_000
@@ -238,7 +250,7 @@ def test_removed_records_are_skipped_by_the_file() -> None:
 def test_fillers_hide_no_messages() -> None:
     """Java could skip real messages behind them."""
     rig = Rig()
-    at = rig.log.add(100)
+    at = rig.log.add(100, 10)
     rig.queues.put_requests([DispatchRequest("T", 0, at, 100, 0, 1, 10, "", "", 0, 0, {})])
     rig.queues.queue("T", 0)._min = 0
     found = rig.get(3)
@@ -287,7 +299,9 @@ def test_store_times() -> None:
     """-1 for what the log does not have, or what is no record."""
     rig = Rig()
     rig.put(1)
-    reader = MessageReader(rig.config, rig.log, rig.queues, 1 << 40, False)
+    reader = MessageReader(rig.config, rig.log, rig.queues, rig.damage, 1 << 40, False)
+    assert reader.store_timestamp_at(0, 100) == 1
+    rig.log.data[4:8] = bytes(4)
     assert reader.store_timestamp_at(0, 100) == -1  # no magic
     assert reader.store_timestamp_at(50, 100) == -1
     assert reader.store_timestamp_at(-1, 100) == -1

@@ -98,6 +98,7 @@ class ScheduleTests(SynchronousTestCase):
             LEVELS,
             self.queues,
             lambda offset, size: self.records.get(offset),
+            lambda queue, offset, unit: None,
             self.put,
         )
 

@@ -1,0 +1,232 @@
+"""What readers find damaged: left out, said once, and mended where the log allows it.
+
+Spec: store.md, sections 2.1, 3.1 and 8.1. RocketMQ hands out whatever a unit points at.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.logger import Logger
+
+from rmq_ha.store.format.commitlog import (
+    body_fits,
+    dispatch_request_at,
+    head_fits,
+    message_fits,
+    record_fits,
+)
+from rmq_ha.store.format.consumequeue import FILLER_SIZE
+from rmq_ha.store.queue import ConsumeQueue
+from rmq_ha.store.scan import IDENTITY_SIZE, MAX_RECORD_SIZE
+from rmq_ha.store.search import whole_records
+
+Unit = tuple[int, int, int]
+
+_MOST_PLACES = 4096
+_MOST_NEIGHBOURS = 16
+_MOST_SCANNED = 8 << 20
+"""Bytes of the log, some 50 ms, that are searched for one message."""
+
+
+class ReadLog(Protocol):
+    """What of a commit log is read."""
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of one file."""
+
+    @property
+    def delay_levels(self) -> list[int]:
+        """Ms of level 1, 2, ..."""
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the first file; -1 without files."""
+
+    @property
+    def max_offset(self) -> int:
+        """End of what may be read."""
+
+    def read(self, physical_offset: int, limit: int) -> bytes:
+        """Bytes from an offset on, up to the end of that file at most."""
+
+
+class ReadDamage:
+    """
+    Judges records before they are handed out, and looks for those that are not in their place.
+
+    :param checks_body: judge a record by the CRC of its body, too (`checkCRCOnRead`).
+    :ivar lost: messages that were left out, each place counted once.
+    :ivar mended: units of queues that were written anew from the log.
+    """
+
+    log = Logger()
+
+    def __init__(self, log: ReadLog, checks_body: bool) -> None:
+        self._log = log
+        self._checks_body = checks_body
+        self._places: dict[object, None] = {}
+        self.lost = 0
+        self.mended = 0
+
+    @property
+    def fits(self) -> Callable[[bytes, int, int, int, int, bytes], bool]:
+        """As `message_fits`; a property, so that whoever reads many messages looks once."""
+        return self._fits_with_body if self._checks_body else message_fits
+
+    def _fits_with_body(self, data: bytes, physical_offset: int, size: int, *place: Any) -> bool:
+        return message_fits(data, physical_offset, size, *place) and body_fits(data)
+
+    def is_sound(self, data: bytes, physical_offset: int) -> bool:
+        """The bytes are the record of that physical offset, of whatever queue."""
+        fits = record_fits(data, physical_offset, len(data))
+        return fits and (not self._checks_body or body_fits(data))
+
+    def find(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> bytes | None:
+        """
+        The record of a unit that does not lead to it: where its neighbours say that it must be.
+
+        :returns: None when it is not there: it has expired, or the message is left out.
+        :raises StoreError: the disk refuses.
+        """
+        place = self._place(queue, queue_offset, unit)
+        if place in self._places:
+            return None
+        has_expired, low = self._low(queue, queue_offset)
+        high = self._high(queue, queue_offset)
+        record = self._numbered_otherwise(queue, unit, low, high)
+        if record is not None:
+            return record
+        found = self._search(queue, queue_offset, low, high)
+        if found is not None:
+            return self._mend(queue, queue_offset, unit, found)
+        if not (has_expired and unit[0] < self._log.min_offset):
+            what = f"the message {queue_offset} of {queue.topic} {queue.queue_id}"
+            self._leave_out(place, what, unit[0])
+        return None
+
+    def _place(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> object:
+        """What counts once: the record in the log, or the unit that points to nowhere."""
+        if self._log.min_offset <= unit[0] < self._log.max_offset:
+            return unit[0]
+        return queue.topic, queue.queue_id, queue_offset
+
+    def _numbered_otherwise(
+        self, queue: ConsumeQueue, unit: Unit, low: int, high: int
+    ) -> bytes | None:
+        """
+        The record of a sound unit behind a gap in its queue's numbering.
+
+        Java's queues close such a gap, and so do ours: the next unit comes next.
+        """
+        physical_offset, size, _ = unit
+        if not (0 < size <= MAX_RECORD_SIZE and low <= physical_offset <= high - size):
+            return None
+        data = self._log.read(physical_offset, size)
+        if len(data) < size or not self.is_sound(data, physical_offset):
+            return None
+        request = dispatch_request_at(data, 0, size, self._log.delay_levels)
+        if isinstance(request, int) or (request.topic, request.queue_id) != (
+            queue.topic,
+            queue.queue_id,
+        ):
+            return None
+        return data
+
+    def _mend(
+        self, queue: ConsumeQueue, queue_offset: int, unit: Unit, found: Unit
+    ) -> bytes | None:
+        physical_offset, size, _ = found
+        self.mended += 1
+        self.log.error(
+            "{topic} {queue_id}: the consume queue was damaged at queue offset {queue_offset}: it "
+            "said {size} bytes at {physical_offset}; mended from the log: {right} bytes at {at}",
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=queue_offset,
+            physical_offset=unit[0],
+            size=unit[1],
+            at=physical_offset,
+            right=size,
+        )
+        queue.mend(queue_offset, found)
+        return self._log.read(physical_offset, size)
+
+    def bad_record(self, physical_offset: int) -> None:
+        """The index points to a record that is none."""
+        if physical_offset not in self._places:
+            self._leave_out(physical_offset, "a message", physical_offset)
+
+    def _leave_out(self, place: object, what: str, physical_offset: int) -> None:
+        self.lost += 1
+        if len(self._places) >= _MOST_PLACES:
+            del self._places[next(iter(self._places))]
+        self._places[place] = None
+        self.log.error(
+            "{what} is left out: the log has no whole record at {physical_offset}, where it should "
+            "be; another replica may have it",
+            what=what,
+            physical_offset=physical_offset,
+        )
+
+    def _low(self, queue: ConsumeQueue, queue_offset: int) -> tuple[bool, int]:
+        """
+        Where the record can begin at the earliest, by the units before.
+
+        :returns: with it, whether it may have expired: the log has none of them any more, either.
+        """
+        first = max(self._log.min_offset, 0)
+        for before in range(1, _MOST_NEIGHBOURS + 1):
+            unit = self._unit(queue, queue_offset - before)
+            if unit is None or unit[1] == FILLER_SIZE or _has_expired(unit, first):
+                return True, first
+            if self._is_good(unit):
+                return False, unit[0] + unit[1]
+        return False, first
+
+    def _high(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        """Where the record must have ended, by the units behind."""
+        first = max(self._log.min_offset, 0)
+        for behind in range(1, _MOST_NEIGHBOURS + 1):
+            unit = self._unit(queue, queue_offset + behind)
+            if unit is None:
+                break
+            if _has_expired(unit, first) or self._is_good(unit):
+                return unit[0]
+        return self._log.max_offset
+
+    def _unit(self, queue: ConsumeQueue, queue_offset: int) -> Unit | None:
+        if not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        units = queue.units(queue_offset, 1)
+        return units[0] if units else None
+
+    def _is_good(self, unit: Unit) -> bool:
+        """By the start of its record."""
+        physical_offset, size, _ = unit
+        if not 0 < size <= MAX_RECORD_SIZE or physical_offset < 0:
+            return False
+        head = self._log.read(physical_offset, IDENTITY_SIZE)
+        return head_fits(head, physical_offset, size)
+
+    def _search(self, queue: ConsumeQueue, queue_offset: int, low: int, high: int) -> Unit | None:
+        high = min(high, low + _MOST_SCANNED)
+        size = self._log.file_size
+        while low < high:
+            end = min(high, low - low % size + size)
+            for batch in whole_records(self._read, low, end, self._log.delay_levels):
+                for request in batch:
+                    if request.queue_offset == queue_offset and (
+                        (request.topic, request.queue_id) == (queue.topic, queue.queue_id)
+                    ):
+                        return request.physical_offset, request.size, request.tags_code
+            low = end
+        return None
+
+    def _read(self, size: int, physical_offset: int) -> bytes:
+        return self._log.read(physical_offset, size)
+
+
+def _has_expired(unit: Unit, min_offset: int) -> bool:
+    """The log lost the record to age; zeros, which nobody wrote, say nothing of the kind."""
+    return 0 < unit[0] + unit[1] <= min_offset

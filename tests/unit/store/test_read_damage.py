@@ -1,0 +1,261 @@
+"""Damage at rest: what readers hand out, mend and leave out.
+
+Spec: store.md, sections 2.1, 3.1 and 8.1; RocketMQ hands out whatever a unit points at.
+"""
+
+from contextlib import suppress
+from errno import EIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmq_ha.errors import CorruptRecord
+from rmq_ha.model.status import GetMessageStatus
+from rmq_ha.store.format.commitlog import decode_record, record_fits
+
+COUNT = 40
+LOG = "/store/commitlog/00000000000000000000"
+QUEUE = "/store/consumequeue/TopicA/0/00000000000000000000"
+
+
+def filled(machine, message, count=COUNT, **settings):
+    """An open store with messages in two queues, one after the other."""
+    store = machine.open(mapped_file_size_consume_queue=2000, **settings)
+    for number in range(count):
+        store.put_many(
+            [
+                message(b"body %d" % number * 5, TAGS="t", KEYS=f"k{number}"),
+                message(b"other", topic="Other"),
+            ],
+            lambda results: None,
+        )
+    machine.turn(5)
+    assert store.max_offset_in_queue("TopicA", 0) == count
+    return store
+
+
+def damage(machine, path, position, data):
+    """Put other bytes on the disk, behind the store's back."""
+    machine.disk.open(path, machine.disk.size(path)).pwrite(data, position)
+
+
+def pulled(store, topic="TopicA"):
+    """What a consumer gets from offset 0 to the end: records by queue offset, and its steps."""
+    offset, found, steps = 0, [], 0
+    while offset < store.max_offset_in_queue(topic, 0):
+        result = store.get_message("g", topic, 0, offset, 8, None)
+        assert offset < result.next_begin_offset <= offset + 8 + 32, "no pull jumps"
+        assert result.status in (GetMessageStatus.FOUND, GetMessageStatus.MESSAGE_WAS_REMOVING)
+        found += result.messages
+        offset = result.next_begin_offset
+        steps += 1
+        assert steps < 400
+    return found
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What is said at level error of damage."""
+    said = []
+    log = type("Log", (), {"error": lambda self, text, **fields: said.append(fields)})
+    monkeypatch.setattr("rmq_ha.store.read_damage.ReadDamage.log", log())
+    return said
+
+
+def test_a_unit_with_a_high_bit_hides_nothing(simulated, message, told):
+    """867 messages were jumped over: it is mended from the log, and the pull goes on behind it."""
+    store = filled(simulated, message)
+    before = pulled(store)
+    unit = simulated.disk.read_bytes(QUEUE)[200:220]
+    damage(simulated, QUEUE, 200, b"\x40")
+    assert pulled(store) == before
+    assert (store.damage.mended, store.damage.lost) == (1, 0)
+    assert len(told) == 1
+    assert simulated.disk.read_bytes(QUEUE)[200:220] == unit
+    assert pulled(store) == before
+    assert store.damage.mended == 1
+
+
+@pytest.mark.parametrize("first", [0, 17, COUNT - 5])
+def test_a_zeroed_stretch_of_a_queue(simulated, message, told, first):
+    """At its beginning, in its middle and at its end."""
+    store = filled(simulated, message)
+    before = pulled(store)
+    damage(simulated, QUEUE, first * 20, bytes(100))
+    assert pulled(store) == before
+    assert (store.damage.mended, store.damage.lost) == (5, 0)
+
+
+@pytest.mark.parametrize("position", [0, 4, 28, 84, 90], ids=str)
+def test_a_record_that_is_none(simulated, message, told, position):
+    """It alone is left out, is said once and counted once; who asks for it by id gets nothing."""
+    store = filled(simulated, message)
+    before = pulled(store)
+    at = int.from_bytes(before[7][28:36], "big")
+    if position == 90:
+        position = len(before[7]) - 30
+    damage(simulated, LOG, at + position, bytes([store.log.read(at + position, 1)[0] ^ 0x55]))
+    fits = record_fits(store.log.read(at, len(before[7])), at, len(before[7]))
+    for _ in range(3):
+        left = before[:7] + before[8:]
+        assert pulled(store) == left or fits
+    if not fits:
+        assert (store.damage.mended, store.damage.lost) == (0, 1)
+        assert store.record_at(at) is None
+        assert not store.query("TopicA", "k7", 9, 0, 1 << 60).records
+        assert len(told) == 1
+
+
+def test_a_body_that_its_crc_does_not_fit(simulated, message, told):
+    """With `checkCRCOnRead` it is left out; without it is handed out as it is."""
+    for checks in (True, False):
+        store = filled(simulated, message, check_crc_on_read=checks)
+        before = pulled(store)
+        at = int.from_bytes(before[7][28:36], "big")
+        damage(simulated, LOG, at + 90, b"\xff")
+        assert len(pulled(store)) == COUNT - checks
+        assert (store.record_at(at) is None) is checks
+        assert store.damage.lost == checks
+        simulated.stop(store)
+        simulated.disk.remove_tree("/store")
+
+
+def test_a_delayed_message_whose_unit_is_damaged(simulated, message, told):
+    """It is delivered all the same; one whose record is damaged is said to be left out."""
+    machine = simulated
+    store = machine.open()
+    for number in range(4):
+        store.put_many([message(b"late %d" % number, DELAY="3")], lambda results: None)
+    machine.turn()
+    queue = "/store/consumequeue/SCHEDULE_TOPIC_XXXX/2/00000000000000000000"
+    damage(machine, queue, 20, b"\x40")
+    at = store.queues.get("SCHEDULE_TOPIC_XXXX", 2).units(2, 1)[0][0]
+    damage(machine, LOG, at + 30, b"\x40")
+    machine.clock.pump([1] * 15)
+    bodies = [decode_record(record).body for record in pulled(store)]
+    assert bodies == [b"late 0", b"late 1", b"late 3"]
+    assert (store.damage.mended, store.damage.lost) == (1, 1)
+
+
+def test_what_has_expired_is_no_damage(simulated, message, told):
+    """Units of deleted log files are passed over, without a word."""
+    machine = simulated
+    store = machine.open()
+    for number in range(5):
+        store.put_many([message(b"%d" % number * 40000)], lambda results: None)
+    machine.turn()
+    store.log.drop_oldest(3)
+    result = store.get_message("g", "TopicA", 0, 0, 32, None)
+    assert [decode_record(record).body[:1] for record in result.messages] == [b"3", b"4"]
+    assert result.next_begin_offset == 5
+    assert not told
+    assert store.damage.lost == 0
+
+
+def test_a_unit_that_points_to_another_whole_record(simulated, message, told):
+    """Of the same size, of the same queue or with the same number in another topic."""
+    machine = simulated
+    store = machine.open()
+    for _ in range(9):
+        store.put_many([message(b"x"), message(b"y", topic="TopicB")], lambda results: None)
+    machine.turn()
+    before, size = pulled(store), store.log.max_offset // 18
+    units = machine.disk.read_bytes(QUEUE)
+    for other in (3 * 2 * size, (4 * 2 + 1) * size):
+        damage(machine, QUEUE, 4 * 20, other.to_bytes(8, "big"))
+        assert pulled(store) == before
+        assert machine.disk.read_bytes(QUEUE) == units
+    assert (store.damage.mended, store.damage.lost) == (2, 0)
+
+
+def test_a_gap_in_the_numbering_is_no_damage(simulated, message, told):
+    """As a Java master may leave one: units come one after the other all the same."""
+    machine = simulated
+    store = machine.open()
+    store.put_many([message()] * 3, lambda results: None)
+    store.log.encoder.queue_offsets["TopicA", 0] += 2
+    store.put_many([message()] * 3, lambda results: None)
+    machine.turn()
+    assert len(pulled(store)) == 6
+    assert not told
+
+
+def test_a_disk_that_cannot_be_read_is_no_damage(simulated, message, told):
+    """The pull fails, and finds all of it later."""
+    store = filled(simulated, message)
+    damage(simulated, QUEUE, 200, b"\x40")
+    simulated.disk.fault = lambda operation, path: EIO if operation == "pread" else None
+    with pytest.raises(Exception, match="cannot read"):
+        store.get_message("g", "TopicA", 0, 8, 8, None)
+    simulated.disk.fault = lambda operation, path: None
+    assert len(pulled(store)) == COUNT
+    assert store.damage.lost == 0
+
+
+def test_places_are_bounded(simulated, message, told, monkeypatch):
+    """A log that is damaged everywhere costs no memory without end."""
+    monkeypatch.setattr("rmq_ha.store.read_damage._MOST_PLACES", 3)
+    store = filled(simulated, message)
+    end = store.log.max_offset
+    damage(simulated, LOG, 0, bytes(end))
+    assert pulled(store) == []
+    assert store.damage.lost == COUNT
+    assert len(store.damage._places) == 3
+
+
+# Of all bytes
+
+
+def whole(record):
+    """All that a consumer makes of it, but for what no checksum covers (see the docstring)."""
+    found = decode_record(record, check_crc=True)
+    return found.body, found.queue_id, found.physical_offset, found.size
+
+
+@given(data=st.data())
+def test_any_flipped_byte(make_simulated, message, data):
+    """
+    No pull answers another body than was put, none leaves out more than the damaged message, each
+    that is left out is said; other queues do not notice.
+
+    A record has a checksum of its body only: other fields are covered as far as they say where the
+    record is, how long it is, and where its parts are.
+    """
+    machine = make_simulated()
+    store = filled(machine, message, check_crc_on_read=True)
+    before, other = pulled(store), pulled(store, "Other")
+    at = [int.from_bytes(record[28:36], "big") for record in before]
+    path = data.draw(st.sampled_from([LOG, QUEUE]))
+    hit = data.draw(st.integers(0, COUNT - 1))
+    if path == LOG:
+        position = at[hit] + data.draw(st.integers(0, len(before[hit]) - 1))
+    else:
+        position = 20 * hit + data.draw(st.integers(0, 19))
+    flip = data.draw(st.integers(1, 255))
+    byte = machine.disk.read_bytes(path)[position]
+    damage(machine, path, position, bytes([byte ^ flip]))
+    after = pulled(store)
+    assert pulled(store, "Other") == other
+    if path == QUEUE:
+        assert after == before
+        assert store.damage.lost == 0
+    elif len(after) < COUNT:
+        assert after == before[:hit] + before[hit + 1 :]
+        assert store.damage.lost == 1
+    else:
+        assert [whole(record) for record in after] == [whole(record) for record in before]
+        assert all(
+            one == two for at, (one, two) in enumerate(zip(after, before, strict=True)) if at != hit
+        )
+    machine.crash(store)
+
+
+@given(st.binary(max_size=200), st.integers(-5, 300), st.integers(-5, 200))
+def test_any_bytes_are_judged(data, physical_offset, size):
+    """Whatever is called a record can be decoded as one."""
+    if record_fits(data, physical_offset, size):
+        with suppress(CorruptRecord):
+            decode_record(data)
+            return
+        raise AssertionError(data)
