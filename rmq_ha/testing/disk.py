@@ -221,6 +221,16 @@ class SimDisk:
         inside = prefix + "/"
         return sorted(path for path in self._files if path == prefix or path.startswith(inside))
 
+    def content(self, path: str) -> bytes:
+        """What a file says to everybody; b"" without one."""
+        inode = self._files.get(path)
+        return b"" if inode is None else bytes(inode.cache)
+
+    def is_safe(self, path: str, start: int = 0, end: int | None = None) -> bool:
+        """What a file says from `start` to `end` survives a power loss."""
+        inode = self._files[path]
+        return inode.cache[start:end] == inode.durable[start:end]
+
     def damage(self, path: str, data: bytes | None) -> None:
         """A file's bytes, in the cache and on the disk, are others now; None: it is gone."""
         if data is None:

@@ -47,6 +47,7 @@ class FakeMaster:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
+        self.held: dict[tuple[str, int], Deferred[RemotingCommand]] = {}
         self.bodies: dict[tuple[str, int], bytes | None] = {
             (FAST, 21): TOPICS,
             (MAIN, 43): OFFSETS,
@@ -59,6 +60,8 @@ class FakeMaster:
     ) -> Deferred[RemotingCommand]:
         assert timeout_ms == 3000
         self.asked.append((address, command.code))
+        if (address, command.code) in self.held:
+            return self.held[address, command.code]
         body = self.bodies.get((address, command.code))
         if body is None:
             return fail(RemotingTimeout("3000 ms"))
@@ -233,6 +236,32 @@ class SlaveTests(SynchronousTestCase):
         found = self.copy()
         self.assertEqual(found["topics"]["age_seconds"], 0)
         self.assertTrue(self.disk.exists("/c/topics.json"))
+
+    def test_the_late_answer_of_a_former_master_changes_nothing(self) -> None:
+        """By now this broker may be the master itself, and have newer offsets and topics."""
+        for late in ((FAST, 21), (MAIN, 43), (MAIN, 45), (MAIN, 201)):
+            for successor in (None, "other:10911"):
+                with self.subTest(late=late, successor=successor):
+                    self.setUp()
+                    self.slave.set_master_address(MAIN)
+                    held = self.master.held[late] = Deferred()
+                    passed = self.slave.synchronize()
+                    self.offsets.commit("CG", "TopicA", 0, 99)
+                    before = self.content()
+                    self.slave.set_master_address(successor)
+                    asked = len(self.master.asked)
+                    held.callback(RemotingCommand(0, body=self.master.bodies[late]))
+                    self.successResultOf(passed)
+                    self.assertEqual(self.content(), before)
+                    code = late[1]
+                    after = [address for address, _ in self.master.asked[asked:]]
+                    self.assertFalse({MAIN, FAST} & set(after), f"asked after {code}")
+
+    def content(self) -> tuple[object, ...]:
+        """Of all tables, in memory and on the disk."""
+        files = {name: self.disk.read_bytes(f"/c/{name}") for name in self.disk.list_dir("/c")}
+        offsets = {key: dict(queues) for key, queues in self.offsets.table.items()}
+        return dict(self.topics.table), dict(self.groups.table), offsets, files
 
 
 def test_fast_address() -> None:

@@ -1,5 +1,6 @@
 """SubscriptionGroupManager and ConsumerOffsetManager. Spec: store.md, sections 12.3 and 12.4."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -122,6 +123,28 @@ class TestOffsets:
         assert table.remove_group("G") == 2
         assert table.remove_group("G") == 0
         assert set(table.table) == {"T@H"}
+
+    def test_every_change_reaches_the_disk(self) -> None:
+        """Whatever alters the table: a crash after the next write has it."""
+        changes: list[Callable[[ConsumerOffsetManager], object]] = [
+            lambda table: table.commit("CG", "T", 0, 6),
+            lambda table: table.commit("New", "T", 0, 1),
+            lambda table: table.merge({"T@CG": {0: 9}, "U@CG": {1: 4}}),
+            lambda table: table.clone("CG", "Copy", "T"),
+            lambda table: table.remove_group("CG"),
+        ]
+        for change in changes:
+            disk = SimDisk(Random(1), lambda: 0)
+            table = offsets(disk)
+            table.commit("CG", "T", 0, 5)
+            table.persist()
+            before = table.to_body()
+            change(table)
+            assert table.to_body() != before
+            table.persist_if_dirty()
+            again = offsets(disk.crash())
+            again.load()
+            assert again.table == table.table
 
     def test_file(self) -> None:
         disk = SimDisk(Random(1), lambda: 0)

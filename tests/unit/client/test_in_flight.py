@@ -1,5 +1,6 @@
 """Places in flight."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,31 @@ def test_never_more_than_allowed(
         assert table.waiting == len(waiting) <= most_waiting
         if waiting:
             assert flying
+
+
+@pytest.mark.parametrize(
+    ("flying", "size", "admission"),
+    [
+        ([], 10, Admission.GO),
+        ([], 11, Admission.GO),  # larger than all, but alone
+        ([4], 6, Admission.GO),  # exactly full
+        ([4], 7, Admission.WAIT),
+        ([10], 0, Admission.GO),
+        ([11], 0, Admission.WAIT),
+        ([1, 1], 1, Admission.GO),
+        ([1, 1, 1], 1, Admission.WAIT),  # three is the most
+    ],
+)
+def test_the_edges(flying: list[int], size: int, admission: Admission) -> None:
+    """Limits may be reached, and not be passed; who waits goes as soon as it fits."""
+    table: InFlight[int] = InFlight(3, 10, 1)
+    for number, each in enumerate(flying):
+        assert table.admit(number, each) is Admission.GO
+    assert table.admit(9, size) is admission
+    if admission is Admission.WAIT:
+        assert table.next() is None
+        table.release(flying[0])
+        assert table.next() == 9
 
 
 def test_forget() -> None:

@@ -58,6 +58,14 @@ def test_javas_crash_between_delete_and_rename_forgets_nothing(disk: SimDisk) ->
     assert TermFile(disk, DIR).load() == TermVote(5, "n2")
 
 
+@pytest.mark.parametrize("names", [("bak", "tmp"), ("tmp", "bak")])
+def test_of_two_with_one_term_the_vote_counts(disk: SimDisk, names: tuple[str, str]) -> None:
+    """Whichever holds it: the other one is from before the vote."""
+    put(disk, f"currterm.{names[0]}", b"voteLeader=n2\ncurrTerm=5\n")
+    put(disk, f"currterm.{names[1]}", b"currTerm=5\n")
+    assert TermFile(disk, DIR).load() == TermVote(5, "n2")
+
+
 def test_a_torn_new_content_leaves_the_backup(disk: SimDisk) -> None:
     put(disk, "currterm.bak", b"voteLeader=n1\ncurrTerm=14\n")
     put(disk, "currterm.tmp", b"voteLeader=n2\ncurrTerm=1")

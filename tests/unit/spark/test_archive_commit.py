@@ -143,10 +143,15 @@ def operations(kind: dict[str, bool]) -> int:
     return (1 << 30) - files.left
 
 
-KINDS = [{"copies": False}, {"copies": True}, {"guarded": True}]
+KINDS = [
+    {"copies": False},
+    {"copies": True},
+    {"guarded": True},
+    {"copies": True, "guarded": True},
+]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=["rename", "copy", "no replacing"])
+@pytest.mark.parametrize("kind", KINDS, ids=["rename", "copy", "no replacing", "both"])
 def test_killed_anywhere_and_again_anywhere_every_message_is_there_once(
     kind: dict[str, bool],
 ) -> None:

@@ -1,7 +1,8 @@
-"""Stores on real files in a scratch directory, with a clock that tests move."""
+"""Stores on a disk that loses what was not synced, with a clock that tests move."""
 
 import os
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 from random import Random
@@ -19,6 +20,10 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.testing.disk import SimDisk
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import vouched
 
 HOST_ADDRESS = Address.parse("127.0.0.1", 10911)
 NOW_MS = 1_795_300_000_000
@@ -46,14 +51,18 @@ class ImmediateWorker:
 
 
 class Machine:
-    """A disk directory, a clock and a worker; stores can be opened on it again and again."""
+    """
+    A disk, a clock and a worker; stores can be opened on it again and again.
+
+    Whatever a test is about, `vouched` sees to it that nothing is said to be safe which is not.
+    """
 
     def __init__(self, root, disk=None):
         self.root = str(root)
         self.clock = Clock()
         self.worker = ImmediateWorker()
-        self.disk = disk or RealDisk()
         self.now_ms = NOW_MS
+        self.disk = disk or SimDisk(Random(1), lambda: self.host.now_ms())
         self.stores = []
 
     @property
@@ -84,6 +93,8 @@ class Machine:
         store = DefaultMessageStore(self.host, self.configuration(**settings))
         store.load()
         self.stores.append(store)
+        if isinstance(self.disk, SimDisk):
+            vouched.watch(self.disk, store)
         return store
 
     def open(self, **settings):
@@ -107,21 +118,39 @@ class Machine:
     def turn(self, times=3):
         for _ in range(times):
             self.clock.advance(0)
+        self.check()
 
     def stop(self, store):
+        self.check()
         self.finish(store.stop())
+        self.check()
 
     def crash(self, store):
         """The process is gone: nothing is flushed, files and lock are let go."""
+        self.check()
         for call in self.clock.getDelayedCalls():
             call.cancel()
         store.close()
 
+    def lose_power(self, store):
+        """The machine is gone, too, and with it what was not synced."""
+        self.crash(store)
+        self.disk = self.disk.crash()
+
+    def check(self):
+        """Nothing that the newest store vouches for would be lost with the power."""
+        newest = self.stores[-1] if self.stores else None
+        if newest is not None and newest.host.disk is self.disk and isinstance(self.disk, SimDisk):
+            vouched.check(self.disk, newest)
+
 
 @pytest.fixture
-def machine(tmp_path):
-    made = Machine(tmp_path / "store")
+def machine(request, tmp_path):
+    """On real files only where the test is marked `real_disk`."""
+    is_real = request.node.get_closest_marker("real_disk")
+    made = Machine(tmp_path / "store", RealDisk() if is_real else None)
     yield made
+    made.check()
     for store in made.stores:
         store.close()
 

@@ -1,7 +1,6 @@
 """Damage with whole messages behind it, at a start. Spec: store.md, section 5.4."""
 
 import json
-import os
 from errno import ENOSPC
 from random import Random
 
@@ -40,15 +39,17 @@ def path_of(machine, offset):
 
 def damage(machine, offset, data):
     """Overwrite bytes of the log."""
-    with open(path_of(machine, offset), "r+b") as file:
-        file.seek(offset % 16384)
-        file.write(data)
+    file = machine.disk.open(path_of(machine, offset), 16384)
+    file.pwrite(data, offset % 16384)
+    file.sync()
 
 
 def image(machine):
     """All of the log's bytes."""
     folder = f"{machine.root}/commitlog"
-    return {name: machine.disk.read_bytes(f"{folder}/{name}") for name in os.listdir(folder)}
+    return {
+        name: machine.disk.read_bytes(f"{folder}/{name}") for name in machine.disk.list_dir(folder)
+    }
 
 
 def folders(machine):

@@ -10,6 +10,7 @@ from rmq_ha.model.message import Address, MessageBatch
 from rmq_ha.model.status import BrokerRole, FlushDiskType, GetMessageStatus, PutMessageStatus
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.testing.disk import SimFile
 
 OK = PutMessageStatus.PUT_OK
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
@@ -327,6 +328,7 @@ def test_who_may_not_put(machine, message):
     assert "slave" in slave.why_not_writable()
 
 
+@pytest.mark.real_disk
 def test_one_store_at_a_time(machine):
     """A second one is refused, and does not harm the first."""
     machine.load()
@@ -356,10 +358,8 @@ class FullDisk:
     """Makes pwrite fail from some byte on."""
 
     def __init__(self, monkeypatch, error=errno.ENOSPC):
-        from rmq_ha.host.disk import RealFile
-
         self.room = None
-        write = RealFile.pwrite
+        write = SimFile.pwrite
 
         def pwrite(file, data, position):
             if self.room is not None and "commitlog" in file._path:
@@ -371,7 +371,7 @@ class FullDisk:
             else:
                 write(file, data, position)
 
-        monkeypatch.setattr(RealFile, "pwrite", pwrite)
+        monkeypatch.setattr(SimFile, "pwrite", pwrite)
 
 
 def test_a_full_disk(machine, message, monkeypatch):

@@ -49,6 +49,19 @@ def test_one_flush_for_all_who_wait(machine, message):
     machine.worker.later = False
 
 
+def test_a_flush_over_several_files(machine, message):
+    """All of them are on the disk before anybody hears of it: one write, three files."""
+    store = machine.open(**SYNC)
+    results = []
+    store.put_many([message(b"x" * 40000) for _ in range(3)], results.extend)
+    machine.turn()
+    assert [result.status for result in results] == [OK] * 3
+    assert store.log.flushed_offset == store.log.max_offset > 2 * 65536
+    machine.lose_power(store)
+    again = machine.open(**SYNC)
+    assert again.max_offset_in_queue("TopicA", 0) == 3
+
+
 def test_the_deadline(machine, message):
     """Each put has its own deadline, all of them one timer."""
     store = machine.open(**SYNC, sync_flush_timeout=500)
@@ -145,21 +158,16 @@ def test_the_checkpoint_follows_the_flush(machine, message):
     )
 
 
-def test_a_failed_flush_is_the_end_of_writing(machine, message, monkeypatch):
+def test_a_failed_flush_is_the_end_of_writing(machine, message):
     """Nobody knows what is on the disk then: waiters time out, puts are refused, no clean stop."""
-    from rmq_ha.host.disk import RealFile
-
     store = machine.open(**SYNC)
     put(store, message)
     machine.turn()
 
-    def sync(file):
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RealFile, "sync", sync)
-        results = put(store, message)
-        machine.turn()
+    machine.disk.sync_fails = True
+    results = put(store, message)
+    machine.turn()
+    machine.disk.sync_fails = False
     assert results[0].status is TIMEOUT
     assert "flush failed" in store.why_not_writable()
     assert put(store, message)[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE

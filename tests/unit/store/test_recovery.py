@@ -65,6 +65,7 @@ def compare(store, expected, queue_bounds=True):
         ("torn", "torn.recovered"),
     ],
 )
+@pytest.mark.real_disk
 def test_java_stores(machine, java, archive, expectation):
     """Bounds, records, queues and look-ups are what Java makes of the same store; so are the
     files that are left after a clean stop, and the checkpoint."""
@@ -85,6 +86,13 @@ def test_java_stores(machine, java, archive, expectation):
     compare(again, expected)
 
 
+def overwrite(machine, offset, data):
+    """Other bytes on the disk, in the first file of the log."""
+    file = machine.disk.open(f"{machine.root}/commitlog/{0:020d}", 65536)
+    file.pwrite(data, offset)
+    file.sync()
+
+
 def fill(machine, store, count, message, size=1000, **put):
     results = []
     for number in range(count):
@@ -100,13 +108,13 @@ def fill(machine, store, count, message, size=1000, **put):
 def test_ours_after_a_clean_stop(machine, message):
     """What was put is there, numbering goes on, the spare file is gone, `abort` as well."""
     store = machine.open()
-    assert os.path.exists(f"{machine.root}/abort")
+    assert machine.disk.exists(f"{machine.root}/abort")
     results = fill(machine, store, 150, message)
     machine.turn(10)
     end = store.log.max_offset
     assert len(store.log.row.starts) == end // 65536 + 2
     machine.stop(store)
-    assert not os.path.exists(f"{machine.root}/abort")
+    assert not machine.disk.exists(f"{machine.root}/abort")
     again = machine.open()
     assert again.log.max_offset == end
     assert len(again.log.row.starts) == end // 65536 + 1
@@ -157,15 +165,11 @@ def test_a_torn_record_goes_with_its_entries(machine, message):
     last = results[-1].append
     machine.crash(store)
     path = f"{machine.root}/commitlog/{0:020d}"
-    with open(path, "r+b") as file:
-        file.seek(last.physical_offset + last.size // 2)
-        file.write(bytes(last.size))
+    overwrite(machine, last.physical_offset + last.size // 2, bytes(last.size))
     again = machine.open()
     assert again.log.max_offset == last.physical_offset
     assert again.max_offset_in_queue("TopicA", 0) == 3
-    with open(path, "rb") as file:
-        file.seek(last.physical_offset)
-        assert not any(file.read())
+    assert not any(machine.disk.read_bytes(path)[last.physical_offset :])
     assert fill(machine, again, 1, message)[0].append == last._replace(
         store_timestamp=again.log.last_store_timestamp
     )
@@ -177,10 +181,8 @@ def test_stale_records_behind_the_end_stay_dead(machine, message):
     results = fill(machine, store, 4, message)
     machine.stop(store)
     first, third = results[0].append, results[2].append
-    with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
-        data = file.read(first.size)
-        file.seek(third.physical_offset)
-        file.write(data)
+    data = machine.disk.read_bytes(f"{machine.root}/commitlog/{0:020d}")[: first.size]
+    overwrite(machine, third.physical_offset, data)
     with pytest.raises(StoreError, match="keepDamagedLog=false"):
         machine.open(verify_log_at_start=True)
     again = machine.open(verify_log_at_start=True, keep_damaged_log=False)
@@ -194,9 +196,7 @@ def test_damage_in_a_body_of_a_cleanly_closed_log(machine, message):
     results = fill(machine, store, 4, message)
     machine.stop(store)
     third = results[2].append
-    with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
-        file.seek(third.physical_offset + 100)
-        file.write(b"\xff")
+    overwrite(machine, third.physical_offset + 100, b"\xff")
     for settings in ({}, {"verify_log_at_start": True, "check_crcon_recover": False}):
         unchecked = machine.open(**settings)
         assert unchecked.log.max_offset == results[3].append.next_offset
@@ -216,9 +216,7 @@ def test_a_clean_stop_after_which_something_vanished(machine, message, lost):
     machine.stop(store)
     last = results[-1].append
     if lost == "the log's last record":
-        with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
-            file.seek(last.physical_offset)
-            file.write(bytes(200))
+        overwrite(machine, last.physical_offset, bytes(200))
     else:
         path = "/TopicA/2" if lost == "one queue" else ""
         machine.disk.remove_tree(f"{machine.root}/consumequeue{path}")
@@ -235,8 +233,6 @@ def test_a_log_that_ends_in_a_blank(machine, message):
     results = fill(machine, store, 3, message)
     machine.stop(store)
     end = results[-1].append.next_offset
-    with open(f"{machine.root}/commitlog/{0:020d}", "r+b") as file:
-        file.seek(end)
-        file.write(encode_blank(65536 - end))
+    overwrite(machine, end, encode_blank(65536 - end))
     again = machine.open()
     assert again.log.max_offset == end

@@ -65,7 +65,13 @@ def test_malformed_frames_are_violations(data, reason):
 
 
 def test_largest_length_is_accepted():
+    """The limit counts the length word; one byte more is refused as soon as it is announced."""
     assert FrameReader().receive_data(struct.pack(">i", 16777212)) == []
+    largest = struct.pack(">iI", 64 - 4, 0) + b"x" * 56
+    assert FrameReader(64).receive_data(largest) == [(0, b"", b"x" * 56)]
+    for data in (struct.pack(">i", 64 - 3), struct.pack(">iI", 64 - 3, 0)):
+        with pytest.raises(ProtocolViolation):
+            FrameReader(64).receive_data(data)
 
 
 def test_frames_before_a_malformed_one_are_returned():

@@ -1,0 +1,407 @@
+"""Plants one-line faults into rmq_ha and says which ones the unit tests catch: `tox -e mutants`.
+
+One pytest a package collects its tests once and is then forked for each fault: the child puts the
+faulty code into the functions that are already imported and runs the tests that come to the changed
+function, the quickest first, until one fails. No file is touched, and a fault costs what its first
+failing test costs. Neither mutmut nor cosmic-ray fits: the one works on a copy of the tree, the
+other starts the tests anew for each fault, and neither leaves out a statement, which is what
+weakens a disk: a `sync`, a mark "dirty", a place in a list of waiters.
+
+    python tests/mutants/run.py --package store --package ha/ --sample 300 --seed 1
+    python tests/mutants/run.py --since main --jobs 2
+    python tests/mutants/run.py --named tests/mutants/planted.txt
+
+The exit code is 1 when a fault survives, 2 when a list names one that no longer fits.
+"""
+
+import argparse
+import gc
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, FunctionType
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from rules import PACKAGE, Fault, modules
+
+ROOT = PACKAGE.parent
+EQUIVALENT = Path(__file__).parent / "equivalent.txt"
+CAUGHT, SURVIVED, NOT_REACHED = "caught", "SURVIVED", "NOT REACHED"
+
+# Where the tests of a module are; the longest prefix wins.
+TESTS = {
+    "acl/": ["acl"],
+    "admin/": ["admin"],
+    "app/": ["app"],
+    "broker/": ["broker"],
+    "client/": ["client"],
+    "config/": ["config"],
+    "dledger/": ["dledger"],
+    "filter/": ["filter"],
+    "ha/": ["ha"],
+    "host/": ["host", "../contract"],
+    "model/": ["model"],
+    "namesrv/": ["namesrv"],
+    "persisted.py": ["test_persisted.py"],
+    "plugins.py": ["app"],
+    "properties_file.py": ["config"],
+    "remoting/": ["remoting"],
+    "spark/": ["spark"],
+    "store/": ["store"],
+    "tls/": ["tls", "remoting", "ha"],
+    "wire/": ["wire"],
+}
+GIB = 1 << 30
+_INNER = re.compile(r"(\.<locals>)?\.<(?!locals)\w+>.*")  # lambdas and comprehensions
+
+
+def tests_of(module: str) -> tuple[str, ...]:
+    """The folders and files of a module's unit tests; none for a module that has no room."""
+    prefixes = [prefix for prefix in TESTS if module.startswith(prefix)]
+    found = TESTS[max(prefixes, key=len)] if prefixes else []
+    return tuple(os.path.normpath(f"tests/unit/{name}") for name in found)
+
+
+def read_names(path: Path) -> Iterator[tuple[str, str, str]]:
+    """
+    What a list names: the tests of its section (`[tests/unit/...]`), the fault, and why.
+
+    The reason stands behind `  # `.
+    """
+    section = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            name, _, reason = line.partition("  # ")
+            yield section, name.strip(), reason
+
+
+def changed_lines(revision: str) -> dict[str, set[int]]:
+    """Module to the lines that differ from a revision."""
+    command = ["git", "diff", "-U0", revision, "--", "rmq_ha"]
+    diff = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    found: dict[str, set[int]] = defaultdict(set)
+    module = ""
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            module = line.removeprefix("+++ b/rmq_ha/")
+        elif match := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, size = int(match[1]), int(match[2] or 1)
+            found[module].update(range(first, first + size))
+    return found
+
+
+class Patches:
+    """Functions that exist now, by the code that they have; and another code for them."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, dict[tuple[str, int], list[FunctionType]]] = {}
+        for function in gc.get_objects():
+            if isinstance(function, FunctionType):
+                code = function.__code__
+                here = self._functions.setdefault(code.co_filename, {})
+                here.setdefault((code.co_qualname, code.co_firstlineno), []).append(function)
+
+    def apply(self, code: CodeType) -> None:
+        """All functions of a module get what a new code of it says."""
+        here = self._functions.get(code.co_filename, {})
+        waiting = [code]
+        while waiting:
+            new = waiting.pop()
+            waiting += [part for part in new.co_consts if isinstance(part, CodeType)]
+            for function in here.get((new.co_qualname, new.co_firstlineno), []):
+                if new.co_freevars == function.__code__.co_freevars:
+                    function.__code__ = new
+
+
+class Forks:
+    """
+    Runs in the place of a pytest session's loop: one child for each fault.
+
+    :param faults: with their modules and, if somebody names them, their tests.
+    :param tell: gets a fault, its verdict and the test that caught it.
+    """
+
+    def __init__(self, faults, jobs, tell) -> None:
+        self._faults = faults
+        self._jobs = jobs
+        self._tell = tell
+        self._running = {}
+
+    def pytest_sessionstart(self) -> None:
+        """Before the tests are imported: what hypothesis draws is the same each time."""
+        from hypothesis import Phase, settings
+
+        settings.register_profile(
+            "mutants",
+            settings.get_profile("rmq-ha"),
+            database=None,
+            derandomize=True,
+            phases=(Phase.explicit, Phase.generate),
+        )
+        settings.load_profile("mutants")
+
+    def pytest_runtestloop(self, session) -> bool:
+        """All tests are collected."""
+        if session.testsfailed:
+            raise SystemExit("the tests cannot be collected")
+        with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
+            self._scratch = Path(scratch)
+            self._session = session
+            reached, seconds = self._survey()
+            self._patches = Patches()
+            for fault, module, section in self._faults:
+                chosen = [
+                    item
+                    for item in session.items
+                    if (
+                        item.nodeid.startswith(section)
+                        if section
+                        else (module.path.as_posix(), fault.function) in reached[item.nodeid]
+                    )
+                ]
+                chosen.sort(key=lambda item: seconds[item.nodeid])
+                if not chosen:
+                    self._tell(fault, NOT_REACHED, "")
+                    continue
+                while len(self._running) >= self._jobs:
+                    self._reap()
+                work = [(item, seconds[item.nodeid]) for item in chosen]
+                self._fork(fault, module.compile(fault), work)
+            while self._running:
+                self._reap()
+        return True
+
+    def _survey(self):
+        """One run of all tests without a fault: what each one reaches, and how long it takes."""
+        found = self._scratch / "survey"
+        if all(section for _, _, section in self._faults):
+            return defaultdict(set), defaultdict(float)
+        child = os.fork()
+        if not child:
+            self._in_child(lambda: self._write_survey(found))
+        if os.waitpid(child, 0)[1]:
+            raise SystemExit("the tests fail without any fault")
+        lines = json.loads(found.read_text(encoding="utf-8"))
+        reached = {test: {tuple(place) for place in places} for test, places, _ in lines}
+        return reached, {test: seconds for test, _, seconds in lines}
+
+    def _write_survey(self, found: Path) -> bool:
+        lines = []
+        package = str(PACKAGE)
+        for item in self._session.items:
+            places = set()
+
+            def trace(frame, event, arg, add=places.add):
+                add(frame.f_code)
+
+            began = time.perf_counter()
+            sys.settrace(trace)
+            is_good = self._passes(item)
+            sys.settrace(None)
+            took = time.perf_counter() - began
+            if not is_good:
+                return False
+            ours = {
+                (code.co_filename, _INNER.sub("", code.co_qualname))
+                for code in places
+                if code.co_filename.startswith(package)
+            }
+            lines.append((item.nodeid, sorted(ours), took))
+        found.write_text(json.dumps(lines), encoding="utf-8")
+        return True
+
+    def _passes(self, item) -> bool:
+        from _pytest.runner import runtestprotocol
+
+        reports = runtestprotocol(item, nextitem=None, log=False)
+        return not any(report.failed for report in reports)
+
+    def _fork(self, fault: Fault, code: CodeType, items) -> None:
+        place = Path(tempfile.mkdtemp(dir=self._scratch))
+        child = os.fork()
+        if not child:
+            self._in_child(lambda: self._survives(code, items, place), place)
+        self._running[child] = (fault, place)
+
+    def _survives(self, code: CodeType, items, place: Path) -> bool:
+        self._patches.apply(code)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + GIB, used + GIB))
+        for item, seconds in items:
+            (place / "test").write_text(item.nodeid, encoding="utf-8")
+            # nobody handles these signals: a test that hangs, busy or asleep, ends the child
+            signal.setitimer(signal.ITIMER_VIRTUAL, 1 + 3 * seconds)
+            signal.setitimer(signal.ITIMER_REAL, 20 + 30 * seconds)
+            if not self._passes(item):
+                return False
+        return True
+
+    def _in_child(self, work, place: Path | None = None) -> None:
+        """Never returns: the exit code is 0 when the work says yes."""
+        code = 1
+        try:
+            silent = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(silent, stream)
+            os.setpgid(0, 0)
+            if place is not None:
+                self._session.config._tmp_path_factory._basetemp = place / "tmp"
+                (place / "tmp").mkdir()
+                os.chdir(place)
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+
+    def _reap(self) -> None:
+        """Wait for one child."""
+        child, status = os.wait()
+        fault, place = self._running.pop(child)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what the tests themselves started
+        with suppress(OSError):
+            test = (place / "test").read_text(encoding="utf-8")
+        if os.WIFSIGNALED(status):
+            test += " (by hanging)" if os.WTERMSIG(status) != signal.SIGSEGV else " (it crashed)"
+        self._tell(fault, CAUGHT if status else SURVIVED, test if status else "")
+        shutil.rmtree(place, ignore_errors=True)
+
+
+class Table:
+    """What was found, told as it comes, and by package at the end."""
+
+    def __init__(self, is_terse: bool) -> None:
+        self._is_terse = is_terse
+        self.figures: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def tell(self, fault: Fault, verdict: str, test: str) -> None:
+        """One line a fault; of those that were caught only if somebody wants them."""
+        self.figures[fault.module.partition("/")[0]][verdict] += 1
+        if verdict != CAUGHT or not self._is_terse:
+            what = f"{verdict:11} {fault.rule:8} {fault.line:4} {fault.name}"
+            print(f"{what}  <- {test}" if test else what, flush=True)
+
+    def __str__(self) -> str:
+        lines = [f"{'package':14} planted  caught  survived  not reached"]
+        total = sum(self.figures.values(), Counter[str]())
+        for package, found in [*sorted(self.figures.items()), ("all", total)]:
+            planted = found.total()
+            share = f"{found[CAUGHT] / planted:7.1%}" if planted else f"{'-':>7}"
+            lines.append(
+                f"{package:14} {planted:7} {share} {found[SURVIVED]:9} {found[NOT_REACHED]:12}"
+            )
+        return "\n".join(lines)
+
+
+def run_group(paths: tuple[str, ...], faults, jobs: int, table: Table) -> None:
+    """One session in a child of its own, so that the next one starts clean."""
+    receive, send = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(receive)
+        os.environ["PYTHONHASHSEED"] = "0"
+        out = os.fdopen(send, "w", encoding="utf-8")
+
+        def tell(fault: Fault, verdict: str, test: str) -> None:
+            number = next(i for i, known in enumerate(faults) if known[0] is fault)
+            print(json.dumps((number, verdict, test)), file=out, flush=True)
+
+        import pytest
+
+        os.chdir(ROOT)
+        options = ["-q", "-n", "0", "--capture=sys", "-p", "no:cacheprovider"]
+        options += ["-p", "no:twisted", "-p", "no:pytest_twisted"]
+        sys.stdout.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 3
+        try:
+            code = pytest.main([*options, *paths], plugins=[Forks(faults, jobs, tell)])
+        finally:
+            out.close()
+            os._exit(int(code))
+    os.close(send)
+    with os.fdopen(receive, encoding="utf-8") as results:
+        for line in results:
+            number, verdict, test = json.loads(line)
+            table.tell(faults[number][0], verdict, test)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"pytest could not run {' '.join(paths)}")
+
+
+def choose(options, equivalent: set[str]):
+    """The faults to plant: each with its module and the tests that somebody names for it."""
+    if options.named:
+        return named(options.named)
+    lines = changed_lines(options.since) if options.since else None
+    every = [
+        (fault, module, "")
+        for module in modules(options.package)
+        for fault in module.faults
+        if tests_of(module.name)
+        and fault.name not in equivalent
+        and (lines is None or fault.line in lines[module.name])
+    ]
+    if options.sample is not None and options.sample < len(every):
+        return random.Random(options.seed).sample(every, options.sample)
+    return every
+
+
+def named(path: Path):
+    """What a list names; it must fit."""
+    wanted = list(read_names(path))
+    parsed = {module.name: module for module in modules([name.split()[0] for _, name, _ in wanted])}
+    chosen = []
+    for section, name, _ in wanted:
+        module = parsed.get(name.split()[0])
+        fault = next((it for it in module.faults if it.name == name), None) if module else None
+        if fault is None:
+            print(f"{path}: nothing fits {name!r}: the code has changed, so name the fault anew")
+            sys.exit(2)
+        chosen.append((fault, module, section))
+    return chosen
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--package", action="append", help="path below rmq_ha; again for more")
+    parser.add_argument("--sample", type=int, help="so many, drawn at random (default: all)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--since", metavar="REV", help="only lines that differ from it")
+    parser.add_argument("--named", type=Path, metavar="FILE", help="only those that a file names")
+    parser.add_argument("--list", action="store_true", help="only name them")
+    parser.add_argument("--terse", action="store_true", help="say nothing of those caught")
+    options = parser.parse_args(arguments)
+    options.package = options.package or list(TESTS)
+    table = Table(options.terse)
+    groups = defaultdict(list)
+    for fault, module, section in choose(options, {name for _, name, _ in read_names(EQUIVALENT)}):
+        paths = (section,) if section else tests_of(module.name)
+        groups[("",) if options.named else paths].append((fault, module, section))
+        if options.list:
+            print(fault.name)
+    if options.list:
+        return 0
+    for paths, faults in sorted(groups.items()):
+        sections = tuple(sorted({section for _, _, section in faults if section}))
+        run_group(sections if options.named else paths, faults, options.jobs, table)
+    print(table)
+    return int(any(found[SURVIVED] + found[NOT_REACHED] for found in table.figures.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The tests are tested: faults that were missed once are caught, and the planting plants."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import rules  # noqa: E402
+import run  # noqa: E402
+
+
+def found(tmp_path, monkeypatch, text):
+    """What the rules find in a module with this text."""
+    monkeypatch.setattr(rules, "PACKAGE", tmp_path)
+    (tmp_path / "it.py").write_text(text, encoding="utf-8")
+    return rules.Module(tmp_path / "it.py")
+
+
+def test_every_fault_of_the_list_is_caught():
+    """By the tests under whose name it stands; each runs in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, HERE / "run.py", "--named", HERE / "planted.txt", "--terse"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_equivalent_ones_exist_have_a_reason_and_are_few():
+    """A name that no longer fits hides nothing, but would hide the next fault of that name."""
+    listed = list(run.read_names(run.EQUIVALENT))
+    assert len(listed) <= 120
+    assert all(reason for _, _, reason in listed)
+    known = {
+        fault.name
+        for module in rules.modules(sorted({name.split()[0] for _, name, _ in listed}))
+        for fault in module.faults
+    }
+    assert [name for _, name, _ in listed if name not in known] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "changes"),
+    [
+        ("return a < b", {"a < b => a <= b"}),
+        ("return a is None", {"a is None => a is not None"}),
+        ("return a and b", {"a and b => a or b"}),
+        ("return max(a, b)", {"max(a, b) => min(a, b)"}),
+        ("return a[b:]", {"a[b:] => a[b + 1:]"}),
+        ("return a + b", {"a + b => a - b"}),
+        ("return a + 'b'", set()),
+        ("return b(a, 3)", {"3 => 4 (b(a, 3))"}),
+        ("return b(c=True)", {"True => False (c=)"}),
+        ("a.sync()", {"a.sync() => pass"}),
+        ("a.b = True", {"a.b = True => pass"}),
+        ("a.log.info('b', 1)", set()),
+        ("raise ValueError(1)", {"raise ValueError(1) => pass"}),
+        ("for c in a: c.sync()", {"c.sync() => pass", "for c in a => once"}),
+        ("if a: return b", {"if a: return b => pass", "a => not a"}),
+        ("if not a: b()", {"not a => a", "b() => pass"}),
+    ],
+)
+def test_rules(tmp_path, monkeypatch, body, changes):
+    module = found(tmp_path, monkeypatch, f"def f(a, b):\n    {body}\n")
+    assert {fault.change for fault in module.faults} == changes
+    for fault in module.faults:
+        module.compile(fault)
+
+
+def test_what_is_planted_is_taken_out_again(tmp_path, monkeypatch):
+    """Each code has its own fault and no other; the file is not touched."""
+    text = "def f(a):\n    b = a[0]\n    return (b + 1, a[1] < 5)\n"
+    module = found(tmp_path, monkeypatch, text)
+    sound = ast.dump(module._tree)
+    outcomes = {}
+    for fault in module.faults:
+        names = {}
+        exec(module.compile(fault), names)
+        outcomes[fault.change] = names["f"]([3, 5, 9])
+    assert outcomes == {
+        "a[0] => a[-1]": (10, False),
+        "b + 1 => b - 1": (2, False),
+        "1 => 2 (b + 1)": (5, False),
+        "a[1] < 5 => a[1] <= 5": (4, True),
+        "1 => 2 (a[1])": (4, False),
+        "5 => 6 (a[1] < 5)": (4, True),
+    }
+    assert ast.dump(module._tree) == sound
+    assert (tmp_path / "it.py").read_text(encoding="utf-8") == text
+
+
+def test_a_function_that_exists_gets_the_faulty_code(tmp_path, monkeypatch):
+    """Also one that was decorated before."""
+    text = "class A:\n    @property\n    def edge(self):\n        return 5 < 5\n"
+    module = found(tmp_path, monkeypatch, text)
+    names = {}
+    exec(compile(text, str(module.path), "exec"), names)
+    it = names["A"]()
+    assert not it.edge
+    (fault,) = (fault for fault in module.faults if fault.rule == "edge")
+    run.Patches().apply(module.compile(fault))
+    assert it.edge

@@ -1,0 +1,161 @@
+"""What the real disk asks of the kernel, and in which order: a crash cannot be tried out here."""
+
+import os
+
+import pytest
+
+from rmq_ha.errors import StoreError, StoreLocked
+from rmq_ha.host.disk import RealDisk
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """
+    Files and directories that were synced, and names that were put in place, in order.
+
+    A file that has nothing yet is not worth a sync.
+    """
+    found = []
+
+    def note(name):
+        real = getattr(os, name)
+
+        def called(fd):
+            assert os.fstat(fd).st_size, "its content is still in this process"
+            found.append(("sync", os.readlink(f"/proc/self/fd/{fd}")))
+            return real(fd)
+
+        monkeypatch.setattr(os, name, called)
+
+    note("fsync")
+    note("fdatasync")
+    replace = os.replace
+
+    def replaced(source, target):
+        found.append(("named", target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    return found
+
+
+def test_a_sync_takes_the_data_and_the_names_that_lead_to_it(tmp_path, calls):
+    """A new file in new directories: each entry that was added, once; then only the data."""
+    path = str(tmp_path / "a" / "b" / "file")
+    file = RealDisk().open(path, 4096)
+    file.pwrite(b"x", 0)
+    assert calls == []
+    file.sync()
+    assert calls[0] == ("sync", path)
+    directories = [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    assert sorted(calls[1:]) == [("sync", directory) for directory in directories]
+    calls.clear()
+    file.sync()
+    assert calls == [("sync", path)]
+    file.close()
+
+
+def test_a_directory_that_could_not_be_synced_is_synced_by_the_next_call(
+    tmp_path, calls, monkeypatch
+):
+    path = str(tmp_path / "a" / "file")
+    file = RealDisk().open(path, 4096)
+
+    def refuse(fd):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+    calls.clear()
+    file.sync()
+    assert sorted(calls) == [("sync", str(tmp_path)), ("sync", str(tmp_path / "a")), ("sync", path)]
+    file.close()
+
+
+@pytest.mark.parametrize("backup", [False, True])
+def test_a_replaced_file_is_whole_before_it_has_its_name(tmp_path, calls, backup):
+    """Content, backup, name, directory: whatever the crash leaves is old or new, and not empty."""
+    path = str(tmp_path / "table")
+    RealDisk().replace(path, b"old")
+    calls.clear()
+    RealDisk().replace(path, b"new", backup=backup)
+    kept = [("named", f"{path}.bak")] if backup else []
+    assert calls == [
+        ("sync", f"{path}.tmp"),
+        *kept,
+        ("named", path),
+        ("sync", str(tmp_path)),
+    ]
+    assert RealDisk().read_bytes(path) == b"new"
+
+
+def test_what_was_left_of_a_backup_is_in_nobodys_way(tmp_path):
+    path = tmp_path / "table"
+    path.write_bytes(b"old")
+    (tmp_path / "table.bak.tmp").write_bytes(b"a crash left this")
+    RealDisk().replace(str(path), b"new", backup=True)
+    assert (tmp_path / "table.bak").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7, 100])
+def test_a_kernel_that_does_it_in_parts(tmp_path, monkeypatch, at_once):
+    """Reads and writes go on until all is done, or the file ends."""
+    read, write = os.pread, os.pwrite
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: read(fd, min(size, at_once), at))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, data[:at_once], at))
+    file = RealDisk().open(str(tmp_path / "file"), 16)
+    file.pwrite(b"0123456789", 6)
+    file.pwrite(b"abc", 0)
+    assert file.pread(16, 0) == b"abc\0\0\0" + b"0123456789"
+    assert file.pread(9, 6) == b"012345678"
+    assert file.pread(9, 12) == b"6789"
+    assert file.pread(4, 16) == b""
+    file.close()
+
+
+def test_reserved_blocks_are_there(tmp_path):
+    """Writing them through the map cannot run out of disk."""
+    path = str(tmp_path / "file")
+    file = RealDisk().open(path, 1 << 20)
+    assert os.stat(path).st_blocks == 0
+    file.reserve(0, 1 << 19)
+    assert os.stat(path).st_blocks * 512 >= 1 << 19
+    file.close()
+
+
+def test_no_descriptor_stays(tmp_path):
+    """Neither of what was closed (twice is harmless) nor of what was refused."""
+    disk, path = RealDisk(), str(tmp_path / "file")
+    before = len(os.listdir("/proc/self/fd"))
+    file = disk.open(path, 4096)
+    view = file.map()
+    assert file.map() is view
+    file.sync()
+    file.close()
+    file.close()
+    assert view.closed
+    disk.replace(str(tmp_path / "table"), b"x", backup=True)
+    with pytest.raises(StoreError, match="4096 bytes"):
+        disk.open(path, 8192)
+    with pytest.raises(FileNotFoundError):
+        disk.read_bytes(str(tmp_path / "none"))
+    lock = disk.lock(str(tmp_path / "lock"))
+    with pytest.raises(StoreLocked):
+        disk.lock(str(tmp_path / "lock"))
+    lock.release()
+    lock.release()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_pages_that_are_let_go_come_back_as_they_were(tmp_path):
+    """Wherever the range begins and ends; also without a map, and behind the end."""
+    file = RealDisk().open(str(tmp_path / "file"), 4 * 4096)
+    file.forget(0, 4096)
+    view = file.map()
+    view[:] = b"x" * len(view)
+    for start, size in ((0, 1), (5000, 100), (4096, 3 * 4096), (16383, 1), (16384, 4096)):
+        file.forget(start, size)
+        assert bytes(view) == b"x" * len(view)
+    file.close()
