@@ -194,6 +194,8 @@ class BrokerController:
         if self.configuration.broker.enable_calc_filter_bit_map:
             self.store.queues.bit_map_of = self._bit_map_of
         self.store.schedule.on_delivered = self.stats.delivered
+        if not self.configuration.ours.keep_offsets_of_deleted_topics:
+            self.store.on_new_life = self.consumer_offsets.begin_anew
         for plugin in plugins[IDispatcherPlugin]:
             self.store.add_dispatcher(
                 checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
@@ -229,6 +231,7 @@ class BrokerController:
             self.consumer_offsets,
             self.delay_offsets,
             self.identity.address,
+            self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
         )
         self.registration = Registration(
             host.clock,
@@ -308,6 +311,11 @@ class BrokerController:
             RemotingServer(self.host, configuration.server, item, self._server_tls)
             for item in (self.dispatcher, self.fast_dispatcher)
         )
+
+    def _drop_topic(self, topic: str) -> None:
+        self.store.remove_topics({topic})
+        if not self.configuration.ours.keep_offsets_of_deleted_topics:
+            self.consumer_offsets.remove_topic(topic)
 
     def _pulls(self, hooks: list[Any]) -> PullMessageProcessor:
         configuration = self.configuration

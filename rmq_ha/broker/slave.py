@@ -18,6 +18,7 @@ from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.broker.vanished_topics import VanishedTopics
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.interfaces import ICommitLogDispatcher
@@ -50,6 +51,7 @@ class SlaveSynchronize:
     replaced only by one that came whole and could be read.
 
     :param address: this broker's own; a "master" at it is not asked.
+    :param drop_topic: deletes the queues of a topic that the master has deleted; None: they stay.
     """
 
     log = Logger()
@@ -63,8 +65,10 @@ class SlaveSynchronize:
         consumer_offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetCopy,
         address: str,
+        drop_topic: Callable[[str], None] | None = None,
     ) -> None:
         self._clock = clock
+        self._vanished = VanishedTopics(clock.seconds, drop_topic)
         self._api = api
         self._topics = topics
         self._groups = groups
@@ -109,6 +113,7 @@ class SlaveSynchronize:
         if address != self._master:
             self.log.info("synchronizing tables with master {peer}", peer=address)
             self._master = address
+            self._vanished.forget()
 
     def synchronize(self) -> "Deferred[None]":
         """
@@ -140,6 +145,7 @@ class SlaveSynchronize:
         died before that. Each topic asks once between two passes.
         """
         known = self._topics.table
+        self._vanished.seen(requests)
         news = {item.topic for item in requests if item.topic not in known}
         news -= self._asked_for | SYSTEM_TOPICS
         if news and self._master is not None and self._soon is None and self._is_started:
@@ -217,6 +223,9 @@ class SlaveSynchronize:
             # A master without that port (a firewall, or none of Java's) has it on the main one.
             snapshot = await self._api.topic_configs(master)
         self._check(master)
+        ours = self._topics
+        known = [topic for topic in ours.table if not ours.is_system(topic)]
+        self._vanished.copied(ours.data_version, known, snapshot)
         if snapshot.version != self._topics.data_version:
             self.log.info("topics replaced by those of master {peer}", peer=master)
             return await self._topics.replace_all(snapshot.version, snapshot.topics)

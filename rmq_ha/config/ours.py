@@ -65,6 +65,18 @@ class RmqHaConfig:
         "check the CRC of each body before it is handed out; false: size, place and parts of the "
         "record only",
     )
+    keep_offsets_of_deleted_topics: bool = key(
+        "keepOffsetsOfDeletedTopics",
+        False,
+        "consumer groups keep their offsets on a topic that is deleted, as with RocketMQ, and skip "
+        "what is put into it when it is made again",
+    )
+    slave_drops_deleted_topics: bool = key(
+        "slaveDropsDeletedTopics",
+        True,
+        "a slave deletes the queues of a topic a minute after its master has deleted it; the log "
+        "keeps the messages",
+    )
     bind_address: str = key(
         "bindAddress", "", "interface to listen on; empty: all, as the Java broker does"
     )

@@ -62,18 +62,20 @@ class StoreMaintenance(StoreReads):
 
     def remove_topics(self, topics: Collection[str]) -> int:
         """
-        Delete the queues of topics that are gone; the log keeps their messages.
+        On a slave: delete the queues of topics that its master has deleted.
+
+        Records that are not dispatched yet may be of the topic's next life.
 
         :returns: how many queues went.
         :raises StoreError: the disk refuses.
         """
-        return self._remove_queues(
-            [key for key in self.queues.topic_queue_table() if key[0] in topics]
-        )
+        keys = [key for key in self.queues.topic_queue_table() if key[0] in topics]
+        return self._remove_queues(keys, self.dispatcher.position)
 
-    def _remove_queues(self, keys: list[tuple[str, int]]) -> int:
+    def _remove_queues(self, keys: list[tuple[str, int]], below: int | None = None) -> int:
+        """:param below: records of the log below that are none of theirs any more; None: all."""
         if keys:
-            self.deleted.add(keys, self.log.max_offset)
+            self.deleted.add(keys, self.log.max_offset if below is None else below)
         for topic, queue_id in keys:
             self.queues.remove_queue(topic, queue_id)
             self.log.encoder.queue_offsets.pop((topic, queue_id), None)

@@ -11,6 +11,7 @@ from struct import error as struct_error
 from twisted.logger import Logger
 
 from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.format.commitlog import RECORD_OVERHEAD
 from rmq_ha.store.format.consumequeue import (
     FILLER,
     FILLER_SIZE,
@@ -26,7 +27,7 @@ from rmq_ha.store.queue_search import WALK_SIZE, Bounds, first_from, nearest_in_
 
 _MAX_POSITION = 1 << 62
 
-Restarted = Callable[[str, int, int], None]
+Restarted = Callable[[str, int, int], object]
 
 
 class ConsumeQueue:
@@ -190,7 +191,10 @@ class ConsumeQueue:
 
         A record behind all that the queue knows, but with a number that is taken, begins a new
         life: the topic was deleted and made again, or its master gave numbers anew. From there on
-        the old units are of no use, as the master does not have them either.
+        the old units are of no use, as the master does not have them either. Numbers that are left
+        out stay left out, where the log has the room in which their records were lost: every later
+        message keeps its number. Where it has none the unit comes next, as with RocketMQ, and so
+        it does when only one record has a strange number.
 
         :param requests: of this queue, in log order.
         :raises StoreError: the disk refuses.
@@ -204,23 +208,30 @@ class ConsumeQueue:
         extension = self._extension
         if extension is not None:
             extension.begin()
-        for request in requests:
+        for index, request in enumerate(requests):
             physical_end = request[2] + request[3]
             if physical_end <= reached:
                 continue  # built already
             position = request[6] * UNIT_SIZE
             if position != end:
-                if not 0 <= position < _MAX_POSITION:
+                is_new = not units and self._is_empty()
+                if not is_new and _is_slip(requests, index, end // UNIT_SIZE):
+                    self._complain(request, end)
+                elif not 0 <= position < _MAX_POSITION:
                     self._complain(request, end)
                     continue
-                if not units and self._is_empty():
+                elif is_new:
                     first = end = self._begin_at(position)
                 elif position < end:
                     self._put(units, first, reached)
                     units = []
                     first = end = self._begin_anew(request, position)
-                elif position:
+                else:
                     self._complain(request, end)
+                    missing = (position - end) // UNIT_SIZE
+                    if missing * RECORD_OVERHEAD <= request[2] - reached:
+                        units.append(FILLER * missing)
+                        end = position
             try:
                 code = request[4] if extension is None else extension.stage(request)
                 units.append(pack(request[2], request[3], code))
@@ -240,8 +251,9 @@ class ConsumeQueue:
         if units:
             if self._extension is not None:
                 self._extension.write()
-            self._write(b"".join(units), first)
-            self._end = first + len(units) * UNIT_SIZE
+            data = b"".join(units)
+            self._write(data, first)
+            self._end = first + len(data)
             self.max_physical_offset = reached
 
     def _begin_anew(self, request: DispatchRequest, position: int) -> int:
@@ -501,3 +513,8 @@ class ConsumeQueue:
         self._clear(-1)
         if self._extension is not None:
             self._extension.destroy()
+
+
+def _is_slip(requests: Sequence[DispatchRequest], index: int, expected: int) -> bool:
+    """Only this record has another number than the expected one: the next one goes on behind it."""
+    return index + 1 < len(requests) and requests[index + 1][6] == expected + 1

@@ -11,6 +11,7 @@ from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import BLANK
 from rmq_ha.store.scan import IDENTITY_SIZE, MORE, READ_SIZE, scan
+from rmq_ha.store.search import whole_records
 
 SLICE = 256
 
@@ -113,8 +114,17 @@ class LogTail:
             self.unreadable_at = position
             self._tell(position, "what is there can never become a record; waiting in front of it")
             return None
-        self._tell(position, "unreadable; skipping to the next file or the end of the log")
-        return Slice([], min(next_file, log.max_offset), True)
+        end = self._next_record(position + 1, min(next_file, log.max_offset))
+        self._tell(position, f"{end - position} bytes that are no record; skipped")
+        return Slice([], end, True)
+
+    def _next_record(self, begin: int, end: int) -> int:
+        """The physical offset of the next whole record in a stretch of one file; else its end."""
+        log = self._log
+        records = whole_records(
+            lambda size, position: log.read(position, size), begin, end, log.delay_levels
+        )
+        return next((batch[0].physical_offset for batch in records), end)
 
     def _tell(self, offset: int, what: str) -> None:
         if offset != self._told_at:

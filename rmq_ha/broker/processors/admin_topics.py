@@ -156,11 +156,17 @@ class AdminTopicsProcessor:
     def delete_topic(
         self, channel: Channel, request: RemotingCommand
     ) -> "RemotingCommand | Deferred[RemotingCommand | None]":
-        """DELETE_TOPIC_IN_BROKER: an unknown topic is fine; name servers keep theirs."""
+        """
+        DELETE_TOPIC_IN_BROKER: an unknown topic is fine; name servers keep theirs.
+
+        Differs from 4.9.7 on purpose: groups lose their offsets on it.
+        """
         refuse_on_slave(self._configuration)
         topic = self._checked_name(fields.header(request).get("topic", ""))
         written = self._topics.delete(topic)
         self._stats.topic_deleted(topic)
+        if not self._configuration.ours.keep_offsets_of_deleted_topics:
+            self._consumer_offsets.remove_topic(topic)
         self._store.clean_unused_topics(set(self._topics.table))
         return answer_when_written(written, request)
 

@@ -89,6 +89,40 @@ class ConsumerOffsetManager(PersistedTable):
             self.is_dirty = True
         return len(keys)
 
+    def remove_topic(self, topic: str) -> int:
+        """
+        Forget all groups' offsets on a topic that is deleted.
+
+        :returns: of how many groups.
+        """
+        keys = [key for key, name, _ in self._split() if name == topic]
+        for key in keys:
+            del self.table[key]
+        if keys:
+            self.is_dirty = True
+        return len(keys)
+
+    def begin_anew(self, topic: str, queue_id: int, queue_offset: int) -> list[str]:
+        """
+        A queue that was deleted has a new life: forget offsets beyond what it can be consumed to.
+
+        A group that kept one would be told that it is beyond the end, and go on behind all that has
+        come since.
+
+        :param queue_offset: nobody can have consumed more.
+        :returns: the groups that had one.
+        """
+        groups = []
+        for key, name, group in list(self._split()):
+            if name == topic and self.table[key].get(queue_id, -1) > queue_offset:
+                del self.table[key][queue_id]
+                groups.append(group)
+                if not self.table[key]:
+                    del self.table[key]
+        if groups:
+            self.is_dirty = True
+        return groups
+
     def which_groups(self, topic: str) -> set[str]:
         """Groups with committed offsets on the topic."""
         return {group for _, name, group in self._split() if name == topic}

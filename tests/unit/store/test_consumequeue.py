@@ -127,7 +127,10 @@ def test_prepared_and_rolled_back_records_are_not_for_consumers() -> None:
     """Only types none and commit get a unit."""
     table = a_table(a_disk())
     table.put_requests(
-        [request(i, 100 * i, sys_flag=flag) for i, flag in enumerate((0, 4, 0xC, 8, 0x301))]
+        [
+            request(number, 100 * i, sys_flag=flag)
+            for i, (number, flag) in enumerate(((0, 0), (0, 4), (0, 0xC), (1, 8), (2, 0x301)))
+        ]
     )
     assert [unit[0] for unit in table.queue("T", 0).units(0, 9)] == [0, 300, 400]
 

@@ -17,6 +17,7 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.format.consumequeue import FILLER_SIZE
 from rmq_ha.testing.disk import SimDisk
 
 FILE = 800
@@ -78,6 +79,29 @@ def test_numbers_given_again_in_the_middle():
     table.put_requests(requests)
     assert units(table) == expected(requests)
     assert len(units(table)[1]) == 42
+
+
+def test_a_lost_record_shifts_nothing():
+    """What a damaged stretch of the log leaves out is left out in the queue, too."""
+    table = ConsumeQueueTable(SimDisk(Random(1), lambda: 1000), "/store", FILE)
+    requests = lives_of([(0, 120)])
+    table.put_requests(requests[:10] + requests[11:20] + requests[100:])
+    queue = table.queue("T", 0)
+    assert queue.max_offset == 120
+    for number in (0, 9, 11, 19, 100, 119):
+        assert queue.units(number, 1)[0][0] == 100 * number
+    for number in (10, 20, 99):
+        assert queue.units(number, 1)[0][1] == FILLER_SIZE
+
+
+@pytest.mark.parametrize("strange", [0, 3, 11, 500, 1 << 40, -1, (1 << 63) - 1])
+def test_one_record_with_a_strange_number(strange):
+    """One damaged field is no new life and no gap: the unit comes next, and all others as well."""
+    table = ConsumeQueueTable(SimDisk(Random(1), lambda: 1000), "/store", FILE)
+    requests = lives_of([(0, 30)])
+    requests[10] = requests[10]._replace(queue_offset=strange)
+    table.put_requests(requests)
+    assert units(table) == (0, [100 * number for number in range(30)])
 
 
 @given(
