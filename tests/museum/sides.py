@@ -26,6 +26,7 @@ from rig import Rig, Server, rig_in
 from wire import PULL_FOUND, Refused, Wire
 
 from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.errors import RmqHaError
 from rmq_ha.store.format.commitlog import Record, decode_records
 from rmq_ha.wire.command import RemotingCommand
 
@@ -117,6 +118,9 @@ class MuseumPair(Pair):
         return self.side.start(
             SLAVE, name, port=port, namesrv=self.namesrv, haMasterAddress=address, **self._settings
         )
+
+    def _again(self, server: Server, conf: str) -> Server:
+        return self.side.again(server, conf, **self._settings)
 
     def restart_master(self) -> None:
         self.master = self.side.again(self.master, MASTER, **self._settings)
@@ -233,6 +237,25 @@ def serves(server: Server, topic: str, queue_offset: int, queue_id: int = 0) -> 
             for record in decode_records(answer.body or b""):
                 return record.body if record.queue_offset == queue_offset else None
     return None
+
+
+def missing_on(server: Server, topic: str, wanted: dict[int, bytes]) -> int:
+    """How many of these bodies, by queue offset, a broker does not serve, also after a while."""
+    deadline = time.monotonic() + 5
+    left = dict(wanted)
+    while left and time.monotonic() < deadline:
+        left = {
+            offset: body for offset, body in left.items() if not _has(server, topic, offset, body)
+        }
+        time.sleep(0.2)
+    return len(left)
+
+
+def _has(server: Server, topic: str, queue_offset: int, body: bytes) -> bool:
+    try:
+        return serves(server, topic, queue_offset) == body
+    except RmqHaError:  # what it serves there is no message
+        return False
 
 
 def fill(server: Server, topic: str, size: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from . import acks
+from . import acks, catch_up, damage
 
 ROOMS = {
     "acks": acks.room,
+    "catch_up": catch_up.room,
+    "damage": damage.room,
 }
