@@ -1,0 +1,234 @@
+"""Damage on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from pathlib import Path
+
+from exhibit import Fact, Room
+from rig import Server
+from sides import Side, create, lines_with, readable, send, serves
+from wire import Refused, Wire
+
+from rmq_ha.errors import RmqHaError
+
+room = Room("Damage on the disk")
+MASTER = "master-async.conf"
+UNIT_SIZE = 20
+
+
+def stored(server: Server, topic: str, count: int, size: int = 100) -> list[int]:
+    """Send different messages; where in the log each begins."""
+    places = []
+    for number in range(count):
+        (answer,) = send(server, topic, 1, body=(b"%06d" % number).ljust(size, b"."))
+        places.append(int((answer.ext or {})["msgId"][-16:], 16))
+    return places
+
+
+def bodies(server: Server, topic: str, count: int) -> int:
+    """How many of `count` offsets give a message."""
+    found = 0
+    for number in range(count):
+        with contextlib.suppress(RmqHaError):
+            body = serves(server, topic, number)
+            found += body is not None and body.startswith(b"%06d" % number)
+    return found
+
+
+def flip(path: Path, position: int, bits: int = 1) -> None:
+    """Damage one byte."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ bits]))
+
+
+def log_file(server: Server, offset: int) -> tuple[Path, int]:
+    """The file of the log that holds an offset, and the position in it."""
+    size = 1 << 20
+    return server.store / "commitlog" / f"{offset - offset % size:020d}", offset % size
+
+
+def starts(side: Side, server: Server, **settings: object) -> tuple[Server, str]:
+    """Start it again; the last line of its log if it refuses, else an empty text."""
+    again = side.again(server, MASTER, wait=False, **settings)
+    side.until(
+        lambda: again.process.poll() is not None or "READY {" in again.output.read_text(),
+        60,
+        "it starts or ends",
+    )
+    if again.process.poll() is None:
+        return again, ""
+    lines = lines_with(again.output.read_text(), r"cannot start|#error|#critical|Exception")
+    return again, (lines or ["without a word"])[0].partition("] ")[2][:160]
+
+
+@room.exhibit("F3")
+def flipped_bit_and_a_crash(side: Side) -> Fact:
+    """One flipped bit and an unclean stop: every good message behind it is wiped."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    places = stored(server, "T", 300, 4000)
+    server.kill()
+    flip(*(lambda path, at: (path, at + 300))(*log_file(server, places[280])))
+    server, refusal = starts(side, server)
+    if refusal:
+        kept = [serves_after_all(server, places[number]) for number in range(281, 300)]
+        return Fact(not all(kept), f"refused, nothing wiped: {refusal}")
+    found = bodies(server, "T", 300)
+    return Fact(found < 299, f"{299 - found} of 299 good messages are gone")
+
+
+def serves_after_all(server: Server, place: int) -> bool:
+    """A broker that did not start has left the record where it was."""
+    path, position = log_file(server, place)
+    with path.open("rb") as file:
+        file.seek(position + 4)
+        return file.read(4) == bytes.fromhex("daa320a7")
+
+
+@room.exhibit("F6")
+def queue_file_is_lost(side: Side) -> Fact:
+    """A queue that lost its files while the broker was down: its offsets are given out again."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    create(server, "Later")
+    send(server, "T", 100)
+    send(server, "Later", 1)
+    side.until(lambda: len(readable(server, "T")) == 100, 10, "dispatch")
+    server.stop()
+    shutil.rmtree(server.store / "consumequeue" / "T")
+    server, refusal = starts(side, server)
+    if refusal:
+        return Fact(False, f"refused: {refusal}")
+    found = len(readable(server, "T"))
+    (answer,) = send(server, "T", 1)
+    offset = (answer.ext or {})["queueOffset"]
+    return Fact(found < 100, f"{found} of 100 readable, the next message got offset {offset}")
+
+
+@room.exhibit("F6")
+def flipped_bit_in_a_queue(side: Side) -> Fact:
+    """One flipped bit in a queue: consumers jump over hundreds of good messages, code FOUND."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    send(server, "T", 300)
+    side.until(lambda: len(readable(server, "T")) == 300, 10, "dispatch")
+    server.stop()
+    (path,) = (server.store / "consumequeue" / "T" / "0").iterdir()
+    flip(path, 20 * UNIT_SIZE + 2, 0x40)
+    server, refusal = starts(side, server)
+    found = len(readable(server, "T"))
+    return Fact(found < 299, refusal or f"{found} of 300 reach a consumer")
+
+
+@room.exhibit("F6")
+def record_that_is_none(side: Side) -> Fact:
+    """Garbage in the log is handed to consumers as a message: they drop the batch and go on."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    places = stored(server, "T", 60)
+    server.stop()
+    flip(*log_file(server, places[10] + 4), 0xFF)
+    server, refusal = starts(side, server)
+    if refusal:
+        return Fact(False, f"refused: {refusal}")
+    try:
+        found = len(readable(server, "T"))
+    except RmqHaError as error:
+        return Fact(True, f"a pull gives what is no message: {error}")
+    return Fact(found < 59, f"{found} of 59 good messages reach a consumer")
+
+
+@room.exhibit("F6", kept="verifyLogAtStart or the CRC check of reads finds it, at a price")
+def body_with_a_wrong_crc(side: Side) -> Fact:
+    """A flipped bit in a body, after a clean stop: consumers get the wrong body."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    places = stored(server, "T", 60)
+    server.stop()
+    flip(*log_file(server, places[10] + 100))
+    server, refusal = starts(side, server)
+    wrong = sum(
+        not record.body.startswith(b"%06d." % record.queue_offset)
+        or set(record.body[6:]) != set(b".")
+        for record in readable(server, "T")
+    )
+    return Fact(wrong > 0, refusal or f"{wrong} wrong bodies handed out")
+
+
+@room.exhibit("D3")
+def log_is_not_there(side: Side) -> Fact:
+    """The disk of the log is not mounted: an empty log is begun, and the queues are deleted."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    send(server, "T", 50)
+    side.until(lambda: len(readable(server, "T")) == 50, 10, "dispatch")
+    server.stop()
+    (server.store / "commitlog").rename(server.directory / "commitlog-not-mounted")
+    server, refusal = starts(side, server)
+    if refusal:
+        return Fact(False, f"refused: {refusal}")
+    with contextlib.suppress(Refused), Wire(server.address) as wire:
+        end = wire.max_offset("T", 0)
+        return Fact(end < 50, f"started; the queue of 50 ends at {end}")
+    return Fact(True, "started; the queue of 50 is gone")
+
+
+@room.exhibit("A37: RMQ#3401, RMQ#6096, RMQ#9328, RMQ#10258")
+def torn_tables(side: Side) -> Fact:
+    """A power cut leaves half a topics.json and consumerOffset.json: no start, or all forgotten."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    with Wire(server.address) as wire:
+        wire.create_group("g")
+        wire.commit("g", "T", 0, 7)
+        side.until((server.store / "config" / "consumerOffset.json").exists, 20, "offsets")
+        time.sleep(1.5)
+        wire.commit("g", "T", 0, 8)
+        time.sleep(1.5)
+    create(server, "Newest")
+    server.kill()
+    for name in ("topics.json", "consumerOffset.json"):
+        path = server.store / "config" / name
+        path.write_bytes(path.read_bytes()[:-40])
+    server, refusal = starts(side, server)
+    if refusal:
+        return Fact(True, f"does not start: {refusal}")
+    with Wire(server.address) as wire:
+        topics = wire.table(21)["topicConfigTable"]
+        offsets = wire.table(43)["offsetTable"]
+    known, offset = "T" in topics, offsets.get("T@g", {})
+    return Fact(not known or not offset, f"topic known: {known}, offset of the group: {offset}")
+
+
+@room.exhibit("issue 11.8")
+def torn_checkpoint(side: Side) -> Fact:
+    """A checkpoint of ten bytes, which could be made anew, keeps the broker from starting."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    send(server, "T", 50)
+    server.stop()
+    path = server.store / "checkpoint"
+    path.write_bytes(path.read_bytes()[:10])
+    server, refusal = starts(side, server)
+    found = len(readable(server, "T"))
+    return Fact(found < 50, f"refused: {refusal}" if refusal else f"{found} of 50 readable")
+
+
+@room.exhibit("issue 11.8")
+def short_queue_file(side: Side) -> Fact:
+    """A queue file that is cut short, which the log could restore, keeps the broker from starting."""
+    server = side.broker(MASTER)
+    create(server, "T")
+    send(server, "T", 50)
+    server.stop()
+    (path,) = (server.store / "consumequeue" / "T" / "0").iterdir()
+    path.write_bytes(path.read_bytes()[: 20 * UNIT_SIZE])
+    server, refusal = starts(side, server)
+    found = len(readable(server, "T"))
+    return Fact(found < 50, f"refused: {refusal}" if refusal else f"{found} of 50 readable")
