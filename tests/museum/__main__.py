@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from gallery import SIDES, exhibits, measured, provoke, record
+from gallery import SIDES, exhibits, provoke, record
 from rig import missing
 
 
@@ -28,7 +28,6 @@ def main() -> int:
     if reason:
         print(f"Nothing is measured: {reason}", file=sys.stderr)
         return 2
-    found = measured()
     failed = 0
     for exhibit in exhibits():
         for java, side in SIDES.items():
@@ -43,11 +42,10 @@ def main() -> int:
                 traceback.print_exc()
                 failed += 1
                 continue
-            found.setdefault(exhibit.name, {})[side] = fact
+            record(exhibit.name, side, fact)
             verdict = "has it " if fact.has else "has not"
             seconds = time.monotonic() - began
             print(f"{exhibit.name:42} {side} {verdict} {seconds:5.1f} s  {fact.seen}", flush=True)
-            record(found)
     return 1 if failed else 0
 
 

@@ -29,7 +29,8 @@ def provoke(exhibit: Exhibit, java: bool) -> Fact:
         tempfile.TemporaryDirectory(prefix="museum-") as folder,
         side_in(Path(folder) / exhibit.name, java) as side,
     ):
-        return exhibit.provoke(side)
+        fact = exhibit.provoke(side)
+        return fact._replace(seen=fact.seen.replace(f"{side.rig.directory}/", ""))
 
 
 def measured() -> Measured:
@@ -42,8 +43,10 @@ def measured() -> Measured:
     }
 
 
-def record(found: Measured) -> None:
-    """Keep what was measured, and write the table of it; exhibits that are gone go from both."""
+def record(name: str, side: str, fact: Fact) -> None:
+    """Keep what was measured, and write the table of all; exhibits that are gone go from both."""
+    found = measured()
+    found.setdefault(name, {})[side] = fact
     found = {exhibit.name: found.get(exhibit.name, {}) for exhibit in exhibits()}
     table = {
         name: {side: fact._asdict() for side, fact in sorted(facts.items())}

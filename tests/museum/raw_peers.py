@@ -95,11 +95,14 @@ class RawMaster:
     Takes slaves and gives them what a scenario wants.
 
     :ivar connections: how many came.
+    :ivar lost: how many of them ended.
+    :ivar received: bytes of reports.
     """
 
     def __init__(self, port: int) -> None:
         self.connections = 0
         self.lost = 0
+        self.received = 0
         self._listener = socket.create_server(("127.0.0.1", port))
         self._slaves: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -122,8 +125,8 @@ class RawMaster:
 
     def _watch(self, slave: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while slave.recv(1 << 16):
-                pass
+            while data := slave.recv(1 << 16):
+                self.received += len(data)
         self.lost += 1
 
     def send(self, offset: int, body: bytes = b"") -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from . import acks, catch_up, damage
+from . import acks, catch_up, clock, damage
 
 ROOMS = {
     "acks": acks.room,
     "catch_up": catch_up.room,
+    "clock": clock.room,
     "damage": damage.room,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 from pathlib import Path
 
 from exhibit import Fact, Room
@@ -13,6 +12,7 @@ from sides import Side, create, lines_with, readable, send, serves
 from wire import Refused, Wire
 
 from rmq_ha.errors import RmqHaError
+from rmq_ha.wire.codes import RequestCode
 
 room = Room("Damage on the disk")
 MASTER = "master-async.conf"
@@ -187,12 +187,12 @@ def torn_tables(side: Side) -> Fact:
     with Wire(server.address) as wire:
         wire.create_group("g")
         wire.commit("g", "T", 0, 7)
-        side.until((server.store / "config" / "consumerOffset.json").exists, 20, "offsets")
-        time.sleep(1.5)
+    server.stop()
+    server = side.again(server, MASTER)
+    with Wire(server.address) as wire:
         wire.commit("g", "T", 0, 8)
-        time.sleep(1.5)
     create(server, "Newest")
-    server.kill()
+    server.stop()
     for name in ("topics.json", "consumerOffset.json"):
         path = server.store / "config" / name
         path.write_bytes(path.read_bytes()[:-40])
@@ -200,8 +200,8 @@ def torn_tables(side: Side) -> Fact:
     if refusal:
         return Fact(True, f"does not start: {refusal}")
     with Wire(server.address) as wire:
-        topics = wire.table(21)["topicConfigTable"]
-        offsets = wire.table(43)["offsetTable"]
+        topics = wire.table(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]
+        offsets = wire.table(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"]
     known, offset = "T" in topics, offsets.get("T@g", {})
     return Fact(not known or not offset, f"topic known: {known}, offset of the group: {offset}")
 
@@ -222,7 +222,7 @@ def torn_checkpoint(side: Side) -> Fact:
 
 @room.exhibit("issue 11.8")
 def short_queue_file(side: Side) -> Fact:
-    """A queue file that is cut short, which the log could restore, keeps the broker from starting."""
+    """A queue file cut short, which the log could restore, keeps the broker from starting."""
     server = side.broker(MASTER)
     create(server, "T")
     send(server, "T", 50)
