@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from accounts import ADMIN, FILE, USER
 from conversation import Conversation, compiled_java
 from rig import ALL_JAVA, Rig, Server
 from wire import Refused, Wire
@@ -25,28 +26,6 @@ from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 
-FILE = """globalWhiteRemoteAddresses: []
-accounts:
-- accessKey: adminadmin
-  secretKey: adminsecret
-  whiteRemoteAddress:
-  admin: true
-- accessKey: useruser
-  secretKey: usersecret
-  admin: false
-  defaultTopicPerm: DENY
-  defaultGroupPerm: DENY
-  topicPerms:
-  - Pub=PUB
-  - Sub=SUB
-  - Both=PUB|SUB
-  groupPerms:
-  - g-Both=SUB
-  - p=PUB
-- accessKey: slaveslave
-  secretKey: slavesecret
-"""
-ADMIN, USER = "adminadmin adminsecret", "useruser usersecret"
 TOPICS = ["Pub", "Sub", "Both"]
 BROKER = "broker-a"
 QUICK = {"waitTimeMillsInSendQueue": 10000, "registerNameServerPeriod": 10000}

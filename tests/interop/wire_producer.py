@@ -28,11 +28,16 @@ class WireProducer(Wire):
         body = {"clientID": f"{group}@wire", "producerDataSet": [{"groupName": group}]}
         self.call(RequestCode.HEART_BEAT, fastjson.encode(body))
 
-    def leave_open(self, topic: str, *serials: str) -> list[dict[str, str]]:
-        """Send half messages with these unique keys; what END_TRANSACTION has to say of each."""
+    def leave_open(self, topic: str, *serials: str, **more: str) -> list[dict[str, str]]:
+        """
+        Send half messages with these unique keys.
+
+        :param more: other properties of all.
+        :returns: what END_TRANSACTION has to say of each.
+        """
         places = []
         for serial in serials:
-            properties = {"TRAN_MSG": "true", "PGROUP": self._group, "UNIQ_KEY": serial}
+            properties = {"TRAN_MSG": "true", "PGROUP": self._group, "UNIQ_KEY": serial, **more}
             text = encode_properties(properties)
             now = int(time.time() * 1000)
             request = send_request(self._group, topic, 0, serial.encode(), text, now)

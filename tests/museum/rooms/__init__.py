@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from . import acks, catch_up, clock, damage
+from . import (
+    acks,
+    catch_up,
+    clock,
+    connections,
+    damage,
+    delay_tx,
+    dledger,
+    offsets,
+    operations,
+    security,
+)
 
 ROOMS = {
     "acks": acks.room,
     "catch_up": catch_up.room,
-    "clock": clock.room,
     "damage": damage.room,
+    "connections": connections.room,
+    "clock": clock.room,
+    "offsets": offsets.room,
+    "delay_tx": delay_tx.room,
+    "dledger": dledger.room,
+    "security": security.room,
+    "operations": operations.room,
 }

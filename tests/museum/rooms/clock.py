@@ -30,7 +30,7 @@ def kept_offset(server: Server) -> int:
 
 @room.exhibit("F2")
 def set_back_stops_what_is_periodic(side: Side) -> Fact:
-    """The clock is set back: offsets are not written, name servers not told, for as long as that."""
+    """The clock is set back: offsets are not written, nor are name servers told."""
     clock = SteppedClock(side.rig.directory)
     with clock.under():
         master = side.broker()
@@ -48,9 +48,7 @@ def set_back_stops_what_is_periodic(side: Side) -> Fact:
     seconds = time.monotonic() - deadline + 6
     lost = kept_offset(master) != 6
     after = "not written in" if lost else "written after"
-    return Fact(
-        lost, f"not written in {seconds:.0f} s" if lost else f"written after {seconds:.1f} s"
-    )
+    return Fact(lost, f"{after} {seconds:.1f} s")
 
 
 @room.exhibit("F2")

@@ -153,12 +153,12 @@ def body_with_a_wrong_crc(side: Side) -> Fact:
     server.stop()
     flip(*log_file(server, places[10] + 100))
     server, refusal = starts(side, server)
-    wrong = sum(
-        not record.body.startswith(b"%06d." % record.queue_offset)
-        or set(record.body[6:]) != set(b".")
-        for record in readable(server, "T")
-    )
-    return Fact(wrong > 0, refusal or f"{wrong} wrong bodies handed out")
+    sent = [(b"%06d" % number).ljust(100, b".") for number in range(60)]
+    found = [record.body for record in readable(server, "T")]
+    good = len(set(found) & set(sent))
+    wrong = len(found) - good
+    seen = f"{wrong} wrong bodies handed out, {good} of 59 good messages readable"
+    return Fact(wrong > 0 or good < 59, refusal or seen)
 
 
 @room.exhibit("D3")

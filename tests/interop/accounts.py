@@ -1,0 +1,24 @@
+"""Accounts for brokers with ACL."""
+
+FILE = """globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: adminadmin
+  secretKey: adminsecret
+  whiteRemoteAddress:
+  admin: true
+- accessKey: useruser
+  secretKey: usersecret
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms:
+  - Pub=PUB
+  - Sub=SUB
+  - Both=PUB|SUB
+  groupPerms:
+  - g-Both=SUB
+  - p=PUB
+- accessKey: slaveslave
+  secretKey: slavesecret
+"""
+ADMIN, USER = "adminadmin adminsecret", "useruser usersecret"

@@ -1,0 +1,188 @@
+"""Offsets, topics and groups."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import psutil
+from exhibit import Fact, Room
+from pairs import max_offsets
+from rig import Server
+from sides import Side, create, readable, requests, send
+from wire import Refused, Wire
+
+from rmq_ha.client.requests import pull_request
+from rmq_ha.wire.codes import RequestCode
+
+from .connections import masters_in_route
+
+room = Room("Offsets, topics and groups")
+OFFSET_MOVED = 21
+
+
+def committed(server: Server, group: str = "g") -> int:
+    """What a broker answers a group that asks where to go on."""
+    with Wire(server.address) as wire:
+        try:
+            answer = wire.call(
+                RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group, topic="T", queueId=0
+            )
+        except Refused:
+            return -1
+    return int((answer.ext or {})["offset"])
+
+
+@room.exhibit("A30: RMQ#1094, RMQ#1440, RMQ#2513, ali#28, ali#373")
+def old_offsets_come_back(side: Side) -> Fact:
+    """The master comes back and its old offsets overwrite the slave's: all is consumed again."""
+    pair = side.pair()
+    create(pair.master, "T")
+    send(pair.master, "T", 20)
+    with Wire(pair.master.address) as wire:
+        wire.create_group("g")
+        wire.commit("g", "T", 0, 5)
+    pair.copy_tables()
+    pair.master.stop()
+    with Wire(pair.slave.address) as wire:
+        wire.commit("g", "T", 0, 15)
+    pair.restart_master()
+    pair.wait_ok()
+    pair.copy_tables()
+    time.sleep(1)
+    found = committed(pair.slave), committed(pair.master)
+    return Fact(
+        found[0] < 15, f"committed 15 on the slave; then slave {found[0]}, master {found[1]}"
+    )
+
+
+@room.exhibit("A32: ali#395, ali#210, RMQ#2181")
+def lagging_slave_moves_offsets(side: Side) -> Fact:
+    """A slave that has not got so far answers OFFSET_MOVED: consumers go back to the beginning."""
+    pair = side.pair()
+    create(pair.master, "T")
+    send(pair.master, "T", 20)
+    pair.copy_tables()
+    pair.wait_same()
+    with Wire(pair.slave.address) as wire:
+        (answer,) = wire.exchange([pull_request("museum", "T", 0, 5000)])
+    following = (answer.ext or {}).get("nextBeginOffset")
+    moved = answer.code == OFFSET_MOVED or following != "5000"
+    return Fact(moved, f"code {answer.code}, 5000 was asked for, {following} is to be asked next")
+
+
+@room.exhibit("A33: RMQ#8539, RMQ#6344, RMQ#6345")
+def promoted_slave_numbers_wrongly(side: Side) -> Fact:
+    """A promoted slave numbers queues from elsewhere: messages in the gap cannot be read."""
+    pair = side.pair()
+    with pair.load("before", rate=500) as load:
+        side.until(lambda: len(load.accepted) > 200, 20, "SEND_OK")
+        pair.copy_tables()
+        pair.master.kill()
+    pair.slave.stop()
+    pair.master = pair._again(pair.slave, "master-sync.conf")
+    before = max_offsets(pair.master, load.topic)
+    answers = [send(pair.master, load.topic, 1, queue_id=number)[0] for number in range(8)]
+    after = [int((answer.ext or {})["queueOffset"]) for answer in answers]
+    known = {sent.queue_id: 0 for sent in load.accepted}
+    for sent in load.accepted:
+        known[sent.queue_id] = max(known[sent.queue_id], sent.queue_offset + 1)
+    wrong = sum(after[queue] != before[queue] or after[queue] < end for queue, end in known.items())
+    return Fact(wrong > 0, f"{wrong} of {len(known)} queues numbered from elsewhere")
+
+
+@room.exhibit("A25: RMQ#7263, RMQ#7264, RMQ#7273")
+def deleted_group_stays_on_the_slave(side: Side) -> Fact:
+    """A group that is deleted on the master stays on its slave."""
+    pair = side.pair()
+    with Wire(pair.master.address) as wire:
+        wire.create_group("g")
+        pair.copy_tables()
+        wire.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g")
+    pair.copy_tables()
+    return still_there(pair.slave_config("subscriptionGroup.json")["subscriptionGroupTable"], "g")
+
+
+@room.exhibit("A25: RMQ#7263")
+def deleted_topic_stays_on_the_slave(side: Side) -> Fact:
+    """A topic that is deleted on the master stays on its slave."""
+    pair = side.pair()
+    create(pair.master, "T")
+    pair.copy_tables()
+    with Wire(pair.master.address) as wire:
+        wire.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+    pair.copy_tables()
+    return still_there(pair.slave_config("topics.json")["topicConfigTable"], "T")
+
+
+def still_there(table: dict[str, object], name: str) -> Fact:
+    told = "still there" if name in table else "gone"
+    return Fact(name in table, f"{told} on the slave after its next copy")
+
+
+@room.exhibit("A35: RMQ#9984, RMQ#9804, RMQ#9826, RMQ#9879")
+def master_without_tables_empties_its_slave(side: Side) -> Fact:
+    """A master that lost its tables takes them away from its slave: no copy is left."""
+    pair = side.pair()
+    create(pair.master, "T")
+    send(pair.master, "T", 20)
+    pair.copy_tables()
+    pair.master.stop()
+    for path in (pair.master.store / "config").glob("topics.json*"):
+        path.unlink()
+    pair.restart_master()
+    pair.wait_ok()
+    pair.copy_tables()
+    found = len(readable(pair.slave, "T"))
+    return Fact(found < 20, f"{found} of 20 messages can be read from the slave")
+
+
+@room.exhibit("A36: RMQ#5296, RMQ#9467")
+def tables_above_the_frame_limit(side: Side) -> Fact:
+    """60,000 topics with long names exceed the frame of 16 MiB: the broker cannot register."""
+    namesrv = side.namesrv()
+    folder = side.rig.directory / "many" / "store" / "config"
+    folder.mkdir(parents=True)
+    names = [f"topic-{number}".ljust(120, "x") for number in range(60000)]
+    row = {
+        "order": False, "perm": 6, "readQueueNums": 1, "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0, "writeQueueNums": 1,
+    }  # fmt: skip
+    table = {name: {**row, "topicName": name} for name in names}
+    data = {"dataVersion": {"counter": 1, "timestamp": 1}, "topicConfigTable": table}
+    (folder / "topics.json").write_text(json.dumps(data))
+    side.start("master-async.conf", "many", namesrv=namesrv)
+    deadline = time.monotonic() + 12
+    while not masters_in_route(namesrv, names[-1]) and time.monotonic() < deadline:
+        time.sleep(0.3)
+    known = bool(masters_in_route(namesrv, names[-1]))
+    size = (folder / "topics.json").stat().st_size >> 20
+    told = "has" if known else "has no"
+    return Fact(not known, f"topics.json of {size} MiB: the last topic {told} route after 12 s")
+
+
+@room.exhibit("N5")
+def many_topics_take_minutes(side: Side) -> Fact:
+    """Each topic that is created writes the whole table: 2,000 take minutes."""
+    server = side.broker("master-async.conf")
+    request = {
+        "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+    }  # fmt: skip
+    makes = requests("T", 300)
+    for number, make in enumerate(makes):
+        make.code, make.body = RequestCode.UPDATE_AND_CREATE_TOPIC, None
+        make.ext = {**request, "topic": f"many-{number}"}
+    before = written(server)
+    with Wire(server.address, 120) as wire:
+        began = time.monotonic()
+        refused = sum(answer.code != 0 for answer in wire.exchange(makes))
+        seconds = time.monotonic() - began
+    megabytes = (written(server) - before) / 1e6
+    seen = f"300 in one write: {seconds:.1f} s, {megabytes:.1f} MB written, {refused} refused"
+    return Fact(megabytes > 3, seen)
+
+
+def written(server: Server) -> int:
+    """Bytes that a process gave to write calls."""
+    return int(psutil.Process(server.process.pid).io_counters().write_chars)
