@@ -14,7 +14,7 @@ from gallery import ROOMS, SIDES, measured, provoke
 from rig import PEER, missing
 
 ALL_OF_JAVA = bool(os.environ.get("RMQ_HA_MUSEUM_JAVA"))
-RETRY = "run `tox -e museum` and look at what changed in docs/museum.md"
+WHAT_TO_DO = "run `tox -e museum` and look at what changed in docs/museum.md"
 
 
 def hang(name: str) -> Callable[..., None]:
@@ -34,6 +34,6 @@ def hang(name: str) -> Callable[..., None]:
             pytest.skip(reason or f"no RocketMQ peer rig at {PEER}")
         fact = provoke(exhibit, java)
         told = measured()[exhibit.name][SIDES[java]]
-        assert fact.has == told.has, f"{fact} but the table says {told}: {RETRY}"
+        assert fact.has == told.has, f"{fact}, the table says {told}: {WHAT_TO_DO}"
 
     return test_exhibit

@@ -1,0 +1,5 @@
+"""The museum's room of damage on the disk."""
+
+from hanging import hang
+
+test_exhibit = hang("damage")

@@ -1,0 +1,5 @@
+"""The museum's room of delayed messages and transactions."""
+
+from hanging import hang
+
+test_exhibit = hang("delay_tx")

@@ -1,0 +1,5 @@
+"""The museum's room of operations."""
+
+from hanging import hang
+
+test_exhibit = hang("operations")
