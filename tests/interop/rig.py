@@ -105,6 +105,7 @@ class Rig:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.servers: list[Server] = []
+        self.environment: dict[str, str] = {}  # what servers have beside ours from now on
 
     def ports(self, count: int = 4) -> int:
         """Neighbouring free ports; the first."""
@@ -202,7 +203,12 @@ class Rig:
         output = directory / f"output-{len(self.servers)}.log"
         with output.open("w") as sink:
             process = subprocess.Popen(
-                command, stdout=sink, stderr=subprocess.STDOUT, cwd=directory, text=True
+                command,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                text=True,
+                env={**os.environ, **self.environment},
             )
         server = Server(process, address, directory, java, output)
         self.servers.append(server)

@@ -1,7 +1,33 @@
-"""Lets these tests import what lies beside them and beside the interop tests."""
+"""What the museum's tests share."""
+
+from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
 sys.path.insert(0, str(Path(__file__).parent))
+
+from exhibit import Exhibit, Fact
+from gallery import provoke
+
+AT_A_TIME = 2
+"""Most of their time they wait; more at a time would measure the machine."""
+
+
+@pytest.fixture(scope="module")
+def facts(request: pytest.FixtureRequest) -> Iterator[Callable[[Exhibit, bool], Fact]]:
+    """What is seen of an exhibit; those of a room are provoked side by side."""
+    here = [item for item in request.session.items if item.path == request.path]
+    wanted = [item.callspec.params for item in here if isinstance(item, pytest.Function)]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        begun: dict[tuple[str, bool], Future[Fact]] = {
+            (one["exhibit"].name, one["java"]): pool.submit(provoke, one["exhibit"], one["java"])
+            for one in wanted
+        }
+        yield lambda exhibit, java: begun[exhibit.name, java].result()
+        pool.shutdown(cancel_futures=True)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from gallery import ROOMS, SIDES, measured, provoke
+from gallery import ROOMS, SIDES, measured
 from rig import PEER, missing
 
 ALL_OF_JAVA = bool(os.environ.get("RMQ_HA_MUSEUM_JAVA"))
@@ -28,11 +28,11 @@ def hang(name: str) -> Callable[..., None]:
 
     @pytest.mark.interop
     @pytest.mark.parametrize(("exhibit", "java"), cases)
-    def test_exhibit(exhibit, java):
+    def test_exhibit(exhibit, java, facts):
         reason = missing() if java else None
         if reason or not PEER.exists():
             pytest.skip(reason or f"no RocketMQ peer rig at {PEER}")
-        fact = provoke(exhibit, java)
+        fact = facts(exhibit, java)
         told = measured()[exhibit.name][SIDES[java]]
         assert fact.has == told.has, f"{fact}, the table says {told}: {WHAT_TO_DO}"
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+
+from rig import Rig
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -52,39 +50,23 @@ COMPILER = shutil.which("cc")
 
 class SteppedClock:
     """
-    What is started `under` it has the wall clock of the machine, plus what was said last.
+    What a rig starts from now on has the wall clock of the machine, plus what was said last.
 
-    :param folder: of the library and of the step.
+    :raises AssertionError: there is no C compiler.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, rig: Rig) -> None:
         assert COMPILER is not None, "no C compiler on this machine"
-        self._library = folder / "clock.so"
-        self._step = folder / "clock.step"
-        self.set(0)
-        source = folder / "clock.c"
+        library = rig.directory / "clock.so"
+        self._step = rig.directory / "clock.step"
+        self._step.write_bytes(bytes(8))
+        source = rig.directory / "clock.c"
         source.write_text(SOURCE)
-        command = [COMPILER, "-shared", "-fPIC", "-O1", "-o", self._library, source, "-ldl"]
+        command = [COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"]
         subprocess.run(list(map(str, command)), check=True)
+        rig.environment = {"LD_PRELOAD": str(library), "MUSEUM_CLOCK": str(self._step)}
 
     def set(self, seconds: int) -> None:
         """Set it so many seconds off."""
-        if not self._step.exists():
-            self._step.write_bytes(bytes(8))
         with self._step.open("r+b") as file:
             file.write(seconds.to_bytes(8, "little", signed=True))
-
-    @contextlib.contextmanager
-    def under(self) -> Iterator[None]:
-        """Processes that are started meanwhile have this clock for their life."""
-        ours = {"LD_PRELOAD": str(self._library), "MUSEUM_CLOCK": str(self._step)}
-        before = {name: os.environ.get(name) for name in ours}
-        os.environ.update(ours)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value

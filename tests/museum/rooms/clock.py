@@ -31,9 +31,8 @@ def kept_offset(server: Server) -> int:
 @room.exhibit("F2")
 def set_back_stops_what_is_periodic(side: Side) -> Fact:
     """The clock is set back: offsets are not written, nor are name servers told."""
-    clock = SteppedClock(side.rig.directory)
-    with clock.under():
-        master = side.broker()
+    clock = SteppedClock(side.rig)
+    master = side.broker()
     create(master, "T")
     with Wire(master.address) as wire:
         wire.create_group("g")
@@ -54,11 +53,10 @@ def set_back_stops_what_is_periodic(side: Side) -> Fact:
 @room.exhibit("F2")
 def set_back_silences_a_slave(side: Side) -> Fact:
     """A slave's clock is set back: it reports nothing for as long as that, its master drops it."""
-    clock = SteppedClock(side.rig.directory)
+    clock = SteppedClock(side.rig)
     port = side.rig.ports(1)
     with RawMaster(port) as master:
-        with clock.under():
-            side.broker(SLAVE, haMasterAddress=f"127.0.0.1:{port}", haHousekeepingInterval=20000)
+        side.broker(SLAVE, haMasterAddress=f"127.0.0.1:{port}", haHousekeepingInterval=20000)
         side.until(lambda: master.received >= 8, 20, "the first report")
         master.send(0)
         clock.set(-HOUR)
@@ -72,9 +70,8 @@ def set_back_silences_a_slave(side: Side) -> Fact:
 @room.exhibit("F2")
 def set_forward_drops_the_slave(side: Side) -> Fact:
     """The clock is set forward an hour: the slave counts as silent for an hour, no SEND_OK."""
-    clock = SteppedClock(side.rig.directory)
-    with clock.under():
-        pair = side.pair()
+    clock = SteppedClock(side.rig)
+    pair = side.pair()
     create(pair.master, "T")
     clock.set(HOUR)
     refused = 0
@@ -87,9 +84,8 @@ def set_forward_drops_the_slave(side: Side) -> Fact:
 @room.exhibit("found in 4.9.7 by our spec")
 def set_back_releases_what_is_delayed(side: Side) -> Fact:
     """The clock is set back: all that waits in a level of delay is delivered at once."""
-    clock = SteppedClock(side.rig.directory)
-    with clock.under():
-        master = side.broker("master-async.conf")
+    clock = SteppedClock(side.rig)
+    master = side.broker("master-async.conf")
     create(master, "T")
     send(master, "T", 10, properties="DELAY\x014")  # 30 s
     time.sleep(1)

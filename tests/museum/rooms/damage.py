@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import textwrap
 import time
 from pathlib import Path
 
@@ -66,10 +67,10 @@ def starts(side: Side, server: Server, **settings: object) -> tuple[Server, str]
     code = again.process.poll()
     if code is None:
         return again, ""
-    text = again.output.read_text() if not side.java else side.log_of(again)
+    text = side.log_of(again).replace(f"{side.rig.directory}/", "")
     lines = lines_with(text, r"cannot start|#error|#critical|not matched") or ["- without a word"]
     told = re.split(r"\] | - |cannot start: ", lines[0])[-1]
-    return again, f"exit code {code}: {told[:200]}"
+    return again, f"exit code {code}: {textwrap.shorten(told, 150)}"
 
 
 @room.exhibit("F3")

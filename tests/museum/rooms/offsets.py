@@ -34,7 +34,10 @@ def committed(server: Server, group: str = "g") -> int:
     return int((answer.ext or {})["offset"])
 
 
-@room.exhibit("A30: RMQ#1094, RMQ#1440, RMQ#2513, ali#28, ali#373")
+@room.exhibit(
+    "A30: RMQ#1094, RMQ#1440, RMQ#2513, ali#28, ali#373",
+    kept="a slave copies its master; clients commit what they hold again",
+)
 def old_offsets_come_back(side: Side) -> Fact:
     """The master comes back and its old offsets overwrite the slave's: all is consumed again."""
     pair = side.pair()
@@ -121,7 +124,9 @@ def still_there(table: dict[str, object], name: str) -> Fact:
     return Fact(name in table, f"{told} on the slave after its next copy")
 
 
-@room.exhibit("A35: RMQ#9984, RMQ#9804, RMQ#9826, RMQ#9879")
+@room.exhibit(
+    "A35: RMQ#9984, RMQ#9804, RMQ#9826, RMQ#9879", kept="a slave copies its master; the log stays"
+)
 def master_without_tables_empties_its_slave(side: Side) -> Fact:
     """A master that lost its tables takes them away from its slave: no copy is left."""
     pair = side.pair()
@@ -151,7 +156,9 @@ def know_topics(side: Side, name: str, topics: list[str]) -> int:
     return (folder / "topics.json").write_text(json.dumps(data))
 
 
-@room.exhibit("A36: RMQ#5296, RMQ#9467")
+@room.exhibit(
+    "A36: RMQ#5296, RMQ#9467", kept="one frame of 4.9 has 16 MiB; `compressedRegister=true` fits"
+)
 def tables_above_the_frame_limit(side: Side) -> Fact:
     """60,000 topics with long names exceed the frame of 16 MiB: the broker cannot register."""
     namesrv = side.namesrv()
