@@ -28,6 +28,7 @@ MIN_PERIOD_MS, MAX_PERIOD_MS = 10_000, 60_000
 UNREGISTER_TIMEOUT_MS = 3000
 SOON_SECONDS = 0.1
 AGAIN_SECONDS = 2.0
+ALONE_ROUNDS = 3
 MAX_CHANGES = 1000
 
 
@@ -84,6 +85,7 @@ class Registration:
         self._is_telling = False
         self._again: IDelayedCall | None = None
         self._pause_s = AGAIN_SECONDS
+        self._rounds_alone = 0
         period_ms = min(max(config.register_name_server_period, MIN_PERIOD_MS), MAX_PERIOD_MS)
         self._longest_pause_s = period_ms / 1000
         self._periodic = Periodic(
@@ -241,7 +243,19 @@ class Registration:
         if answers:
             self._learn(named or answers[0])
         is_alone = self.identity.broker_id > 0 and named is None
+        self._tell_alone(is_alone and bool(answers))
         self._look_again(is_wanted=bool(targets) and (is_alone or len(answers) < len(targets)))
+
+    def _tell_alone(self, is_alone: bool) -> None:
+        """Not at the first round: pairs may start in any order."""
+        self._rounds_alone = self._rounds_alone + 1 if is_alone else 0
+        if self._rounds_alone == ALONE_ROUNDS:
+            self.log.warn(
+                "no name server knows a master named {name}: this slave copies no tables, and no "
+                "messages unless haMasterAddress is set, until one with this brokerName and "
+                "brokerId 0 registers there",
+                name=self.identity.broker_name,
+            )
 
     def _look_again(self, *, is_wanted: bool) -> None:
         if self._again is not None:

@@ -25,7 +25,8 @@ from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
 BASES = range(24800, 24900, 4)
-TWISTD = [sys.executable, str(Path(__file__).with_name("stepped_twistd.py"))]
+STEPPED = [sys.executable, str(Path(__file__).with_name("stepped.py"))]
+CLIENT = str(Path(__file__).with_name("stepped_client.py"))
 TOPIC, GROUP = "clock", "watchers"
 LONG_ENOUGH_S = 12.0  # a period of registration and of each look for what has expired
 COMMON = """\
@@ -60,15 +61,20 @@ class Machine:
         new.replace(self.directory / "offset")
 
     def run(self, name: str, plugin: str, settings: str) -> Path:
-        """Start one process, and wait until it serves."""
+        """Start a server, and wait until it serves."""
         directory = self.directory / name
         directory.mkdir()
         (directory / "p").write_text(settings)
-        output = directory / "output.log"
-        more = ["-n", "--pidfile=", plugin, "--ready", "--config", "p"]
+        more = ["twistd", "-n", "--pidfile=", plugin, "--ready", "--config", "p"]
+        self.start(directory, more)
+        return directory
+
+    def start(self, directory: Path, command: list[str]) -> Path:
+        """Start a process, and wait until it says READY; where it says it."""
+        output = directory / f"output-{len(self.processes)}.log"
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                [*TWISTD, str(self.directory / "offset"), *more],
+                [*STEPPED, str(self.directory / "offset"), *command],
                 cwd=directory,
                 stdout=sink,
                 stderr=sink,
@@ -80,7 +86,7 @@ class Machine:
             assert process.poll() is None, output.read_text()
             assert time.monotonic() < deadline, output.read_text()
             time.sleep(0.05)
-        return directory
+        return output
 
     def ask(self, port: int, request: RemotingCommand) -> RemotingCommand:
         return self.calls.invoke(f"127.0.0.1:{port}", request, 10_000)
@@ -150,8 +156,9 @@ def test_an_hour_back_and_an_hour_forward(machines: tuple[Machine, Machine]) -> 
         (forward, (master + 2, names + 2, names + 3)),
     ]
     _until_all_is_well(looks)
+    client = back.start(store, [CLIENT, f"127.0.0.1:{names}", TOPIC, GROUP])
     idle = [socket.create_connection(("127.0.0.1", where[0]), 5) for _, where in looks]
-    commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
+    commit = {"consumerGroup": "other", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
     request = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext=commit)
     assert back.ask(alone + 2, request).code == 0
 
@@ -170,7 +177,9 @@ def test_an_hour_back_and_an_hour_forward(machines: tuple[Machine, Machine]) -> 
         assert "is gone" not in text
         assert "dropped" not in text
         assert "Traceback" not in text
-    assert f'"{TOPIC}@{GROUP}":{{0:1' in (store / "store/config/consumerOffset.json").read_text()
+    assert f'"{TOPIC}@other":{{0:1' in (store / "store/config/consumerOffset.json").read_text()
+    assert client.read_text().count("consumed") >= 20
+    assert client.read_text().count("tick") >= 20
     for connection in idle:
         connection.setblocking(False)
         with pytest.raises(BlockingIOError):

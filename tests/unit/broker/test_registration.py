@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, execute, fail, succeed
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
@@ -302,6 +303,17 @@ class RegistrationTests(SynchronousTestCase):
         self.client.answers["n1:9876"] = with_ext(masterAddr="m:10911", haServerAddr="m:10912")
         self.clock.advance(30)
         self.assertEqual(self.registration._again, None)
+
+    def test_a_slave_that_stays_alone_says_so(self) -> None:
+        """Once, as long as it lasts: a wrong brokerName else shows nowhere."""
+        self.make("n1:9876", broker_id=1)
+        with capturedLogs() as events:
+            self.start()
+            self.clock.pump([0.5] * 6)
+            self.assertEqual([item for item in events if item["log_level"] is LogLevel.warn], [])
+            self.clock.pump([0.5] * 60)
+        (warning,) = [item for item in events if item["log_level"] is LogLevel.warn]
+        self.assertIn("no name server knows a master named broker-a", formatEvent(warning))
 
     def test_a_name_server_that_does_not_answer_is_asked_again(self) -> None:
         """A broker is found two seconds after its name server is there, not thirty."""
