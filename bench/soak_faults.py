@@ -13,13 +13,15 @@ from random import Random
 from typing import NamedTuple
 
 from soak_damage import damage, lose_tail
-from soak_history import History, Progress
+from soak_history import STREAMS, History, Progress
 from soak_pair import FaultyPair, Member
 from wire import Refused
 
 from rmq_ha.client.requests import send_request
 
 HOUR_S = 3600
+_SENT_MEANWHILE = 300
+"""Messages of a queue between a look at it and a kill, or a start and a look."""
 _ANSWERED_LATE = 2000
 """Messages of a queue that may be stored before `remember` and answered behind it."""
 
@@ -221,6 +223,7 @@ def fail_over_of_a_lost_tail(scene: Scene) -> list[str]:
 def lost_tail(scene: Scene) -> list[str]:
     """The same machine goes on as master: with ASYNC_FLUSH it has lost what it acknowledged."""
     pair = scene.pair
+    highs = {stream: pair.master.ends(stream) for stream in STREAMS}
     place = lose_tail(scene)
     count = scene.history.excuse_from(place)
     scene.progress.forget()
@@ -229,6 +232,10 @@ def lost_tail(scene: Scene) -> list[str]:
         "of ASYNC_FLUSH are excused"
     )
     pair.master.start("SYNC_MASTER")
+    for stream in STREAMS:
+        lows = pair.master.ends(stream)
+        ends = [high + _SENT_MEANWHILE for high in highs[stream]]
+        scene.history.use_again(stream, [max(0, low - _SENT_MEANWHILE) for low in lows], ends)
     return []
 
 

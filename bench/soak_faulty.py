@@ -301,6 +301,7 @@ class Soak:
         for member in pair.members:
             for stream in STREAMS:
                 stored = member.stored(stream)
+                history.look_for_skipped(stream, stored)
                 where = f"{member.name} ({member.role})"
                 for text in history.faults_of_store(stream, stored, where):
                     self._violated(text)

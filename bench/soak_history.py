@@ -20,6 +20,8 @@ class History:
 
     :ivar accepted: id to place in the log of what was answered SEND_OK.
     :ivar excused: accepted, and lost as the documentation says that it may be.
+    :ivar skipped: stored at queue offsets that were given a second time, after consumers had been
+        there: they do not look again.
     """
 
     def __init__(self) -> None:
@@ -27,6 +29,8 @@ class History:
         self.statuses: Counter[str] = Counter()
         self.accepted: dict[str, int] = {}
         self.excused: set[str] = set()
+        self.skipped: set[str] = set()
+        self._used_again: list[tuple[str, int, int, int]] = []
         self.consumed: dict[str, Counter[str]] = {stream: Counter() for stream in STREAMS}
         self.events: Counter[str] = Counter()
 
@@ -49,6 +53,20 @@ class History:
         lost = {id_ for id_, where in list(self.accepted.items()) if where >= place}
         self.excused |= lost
         return len(lost)
+
+    def use_again(self, stream: str, lows: Sequence[int], highs: Sequence[int]) -> None:
+        """Queues of a stream went back from their high ends to their low ones."""
+        for queue_id, (low, high) in enumerate(zip(lows, highs, strict=True)):
+            self._used_again.append((stream, queue_id, low, high))
+
+    def look_for_skipped(self, stream: str, stored: Iterable[Stored]) -> None:
+        """Which of the stored ones have such an offset."""
+        ranges = [rest for name, *rest in self._used_again if name == stream]
+        self.skipped.update(
+            id_
+            for queue_id, offset, id_ in stored
+            if any(queue == queue_id and low <= offset < high for queue, low, high in ranges)
+        )
 
     def must_be_there(self, stream: str) -> set[str]:
         """What was promised to consumers."""
@@ -89,7 +107,8 @@ class History:
         """What no consumer ever got."""
         faults = []
         for stream in STREAMS:
-            missed = sorted(self.must_be_there(stream) - self.consumed[stream].keys())
+            promised = self.must_be_there(stream) - self.skipped
+            missed = sorted(promised - self.consumed[stream].keys())
             if missed:
                 faults.append(f"{len(missed)} SEND_OK of {stream} never consumed: {some(missed)}")
         unwanted = [id_ for id_ in self.consumed["txn"] if id_.endswith("rollback")]
@@ -129,9 +148,12 @@ class Progress:
         self.faults: list[str] = []
 
     def note(self, now: float, group: str, queue_id: int, offset: int) -> None:
-        """Back by more than what is in the last seconds is a fault, told once."""
+        """
+        Back by more than what came in the seconds before it was last seen is a fault, told once.
+        """
         known = self._known[group, queue_id]
-        old = max((value for when, value in known if when < now - BACK_S), default=-1)
+        before = known[-1][0] - BACK_S if known else now
+        old = max((value for when, value in known if when < before), default=-1)
         if offset < old:
             self.faults.append(f"{group} went back in queue {queue_id} from {old} to {offset}")
             known.clear()
