@@ -20,7 +20,7 @@ from wire import Refused
 from rmq_ha.client.requests import send_request
 
 HOUR_S = 3600
-_SENT_MEANWHILE = 300
+_SENT_MEANWHILE = 100
 """Messages of a queue between a look at it and a kill, or a start and a look."""
 _ANSWERED_LATE = 2000
 """Messages of a queue that may be stored before `remember` and answered behind it."""

@@ -102,15 +102,14 @@ def starts_of(parts: CheckParts, queue_id: int) -> tuple[int, int]:
         op=op,
         op_high=op_high,
     )
-    parts.offsets.commit(GROUP, HALF_TOPIC, queue_id, half_low)
-    parts.offsets.commit(GROUP, OP_HALF_TOPIC, queue_id, op_low)
+    parts.progress.set_back(queue_id, {HALF_TOPIC: half_low, OP_HALF_TOPIC: op_low})
     return half_low, op_low
 
 
 def _committed(parts: CheckParts, topic: str, queue_id: int) -> tuple[int, int, int]:
     store = parts.store
     return (
-        parts.offsets.query(GROUP, topic, queue_id),
+        parts.progress.query(topic, queue_id),
         store.min_offset_in_queue(topic, queue_id),
         store.max_offset_in_queue(topic, queue_id),
     )
@@ -147,10 +146,7 @@ class _Pass:
         if not self._is_refused:  # what was planned behind the head may have used up op messages
             used = self._ledger.op_progress(self._head, self._head_stored_ms)
             progress[OP_HALF_TOPIC] = used
-        for topic, offset in progress.items():
-            known = self._parts.offsets.query(GROUP, topic, self._queue_id)
-            if offset != max(known, 0):
-                self._parts.offsets.commit(GROUP, topic, self._queue_id, offset)
+        self._parts.progress.commit(self._queue_id, progress, self._parts.log_end())
 
     # ------------------------------------------------------------ walking
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.transactions.fates import Fates
+from rmq_ha.broker.transactions.progress import CheckProgress
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import Address, AppendResult, GetMessageResult, Message, PutMessageResult
 
@@ -53,6 +53,7 @@ class CheckParts:
     :ivar is_storable: nothing about the message itself is against storing it.
     :ivar newest_ms: the store time of the newest record: ahead of `now_ms` where that was set back.
     :ivar steady_ms: of a clock that nobody sets.
+    :ivar log_end: of the commit log.
     :ivar pause: fires in a later turn.
     :ivar is_dispatched: brings the queues up to the end of the log; whether they are.
     :ivar is_wanted: false: end the round soon.
@@ -65,7 +66,8 @@ class CheckParts:
     put: Callable[[list[Message]], "Deferred[list[PutMessageResult]]"]
     is_storable: Callable[[Message], bool]
     asker: Asker
-    offsets: ConsumerOffsetManager
+    progress: CheckProgress
+    log_end: Callable[[], int]
     now_ms: Callable[[], int]
     newest_ms: Callable[[], int]
     steady_ms: Callable[[], int]

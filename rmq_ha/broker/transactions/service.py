@@ -17,11 +17,13 @@ from rmq_ha.broker.transactions.check import check_queue, starts_of
 from rmq_ha.broker.transactions.fates import Fates
 from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.broker.transactions.parts import Asker, CheckParts
+from rmq_ha.broker.transactions.progress import CheckProgress
 from rmq_ha.broker.transactions.verdict import CheckLimits
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import Message, PutMessageResult
+from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.store.default import DefaultMessageStore
 
@@ -64,6 +66,7 @@ class TransactionalMessageCheckService:
         self._running: Deferred[None] | None = None
         self.rounds = 0
         self._fates = Fates()
+        self._progress = CheckProgress(offsets, self._is_safe)
         self.halves = HalfMessages(
             self._fates, store, store.record_at, self._pause, self._is_dispatched
         )
@@ -73,7 +76,8 @@ class TransactionalMessageCheckService:
             put=self.put,
             is_storable=self._is_storable,
             asker=asker,
-            offsets=offsets,
+            progress=self._progress,
+            log_end=lambda: store.log.max_offset,
             now_ms=now_ms,
             newest_ms=lambda: store.log.last_store_timestamp,
             steady_ms=lambda: int(clock.seconds() * 1000),
@@ -90,6 +94,7 @@ class TransactionalMessageCheckService:
         if not self._is_started:
             self._is_started = True
             self._fates.begin(self._store.log.max_offset)
+            self._progress.begin()
             if self._is_dispatched():
                 for queue_id in self._queues():
                     starts_of(self._parts, queue_id)
@@ -178,6 +183,15 @@ class TransactionalMessageCheckService:
             if dispatcher.behind <= 0 or not dispatcher.run_slice():
                 break
         return dispatcher.behind <= 0
+
+    def _is_safe(self, log_end: int) -> bool:
+        """Neither this machine nor the slave that takes over can lose the log below this."""
+        store = self._store
+        if store.log.flushed_offset < log_end:
+            return False
+        replicated = store.replication.replicated_offset() if store.replication else log_end
+        is_sync = self._configuration.store.broker_role is BrokerRole.SYNC_MASTER
+        return replicated >= log_end or (replicated == 0 and not is_sync)
 
     def _make_discard_topic(self) -> None:
         self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, PERM_READ | PERM_WRITE, 0)

@@ -122,7 +122,12 @@ class TransactionBroker(SimBroker):
         return [record.properties["UNIQ_KEY"] for record in records]
 
     def progress(self) -> tuple[int, int]:
-        """Committed offsets of the half and of the op queue; -1 without."""
+        """How far the checks are with the half and the op queue; -1 without."""
+        progress = self.controller.transaction_checks._progress
+        return progress.query(HALF_TOPIC, 0), progress.query(OP_HALF_TOPIC, 0)
+
+    def kept_progress(self) -> tuple[int, int]:
+        """What the next life, or a slave, knows of that."""
         offsets = self.controller.consumer_offsets
         half, op = (
             offsets.query("CID_RMQ_SYS_TRANS", topic, 0) for topic in (HALF_TOPIC, OP_HALF_TOPIC)
