@@ -84,6 +84,7 @@ from rmq_ha.wire.bodies import decode_delay_offsets
 FIRST_PERSIST_S = 10.0
 CLIENT_SCAN_S = 10.0
 FILTERS_S = 10.0
+UNREAD_GROUPS = 10
 HELD_PULLS = 100_000
 
 
@@ -194,6 +195,7 @@ class BrokerController:
         if self.configuration.broker.enable_calc_filter_bit_map:
             self.store.queues.bit_map_of = self._bit_map_of
         self.store.schedule.on_delivered = self.stats.delivered
+        self.store.on_forced_deletion = self._tell_unread
         if not self.configuration.ours.keep_offsets_of_deleted_topics:
             self.store.on_new_life = self.consumer_offsets.begin_anew
         for plugin in plugins[IDispatcherPlugin]:
@@ -311,6 +313,16 @@ class BrokerController:
             RemotingServer(self.host, configuration.server, item, self._server_tls)
             for item in (self.dispatcher, self.fast_dispatcher)
         )
+
+    def _tell_unread(self) -> None:
+        """Messages were deleted before their time: name the groups that miss most."""
+        unread = self.consumer_offsets.unread(self.store.min_offset_in_queue)
+        for name in sorted(unread, key=lambda name: -unread[name])[:UNREAD_GROUPS]:
+            self.log.warn(
+                "{group} has not consumed {count} of the messages that are gone",
+                group=name,
+                count=unread[name],
+            )
 
     def _drop_topic(self, topic: str) -> None:
         self.store.remove_topics({topic})

@@ -66,6 +66,7 @@ class LogCleaner:
     :param full_ratio: of the disk, 0 to 1; above it puts are refused.
     :param force_ratio: above it files are deleted before they expire.
     :param extra_hours: that files are kept beyond `fileReservedTime`.
+    :ivar forced_deletions: files that were deleted before they expired.
     """
 
     log = Logger()
@@ -95,6 +96,7 @@ class LogCleaner:
         self._force_ratio = force_ratio
         self._extra_hours = extra_hours
         self._manual_rounds = 0
+        self.forced_deletions = 0
 
     def clean_manually(self) -> None:
         """The next 20 rounds delete what is expired, whatever the hour."""
@@ -138,10 +140,35 @@ class LogCleaner:
         force = self._configuration.clean_file_forcibly_enable and (
             log_ratio > self._force_ratio or queue_ratio > self._force_ratio
         )
-        due = self._log.drop_oldest(self._due(force))
-        for path in due:
+        reason = f"log {log_ratio:.0%}, queues {queue_ratio:.0%}, limit {self._force_ratio:.0%}"
+        count = self._due(force)
+        for start in self._log.row.starts[:count]:
+            self._tell(start, reason)
+        return self._worker.call(self._remove, self._log.drop_oldest(count))
+
+    def _tell(self, start: int, reason: str) -> None:
+        """Say what is deleted; louder where it has not expired."""
+        row, now = self._log.row, self._now_ms()
+        path = row.path(start)
+        written = self._disk.mtime_ms(path)
+        if now >= written + self._kept_ms():
             self.log.info("deleting {path}", path=path)
-        return self._worker.call(self._remove, due)
+            return
+        self.forced_deletions += 1
+        self.log.warn(
+            "deleting {path} before its time, because the disk is too full ({reason}): messages "
+            "from {start} to {end} of the log, the last of {hours:.1f} hours ago, are gone; "
+            "fileReservedTime asks for {kept} hours: free disk space, or ask for less",
+            path=path,
+            reason=reason,
+            start=start,
+            end=start + row.file_size,
+            hours=max(0, now - written) / _HOUR_MS,
+            kept=self._kept_ms() // _HOUR_MS,
+        )
+
+    def _kept_ms(self) -> int:
+        return (self._configuration.file_reserved_time + self._extra_hours) * _HOUR_MS
 
     def _remove(self, paths: list[str]) -> int:
         for path in paths:
@@ -150,8 +177,7 @@ class LogCleaner:
 
     def _due(self, force: bool) -> int:
         """How many of the oldest may go now; never one that holds the end or is not flushed."""
-        now = self._now_ms()
-        kept_ms = (self._configuration.file_reserved_time + self._extra_hours) * _HOUR_MS
+        now, kept_ms = self._now_ms(), self._kept_ms()
         row = self._log.row
         due = 0
         for start in row.starts[:_FILES_A_ROUND]:

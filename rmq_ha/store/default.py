@@ -65,6 +65,7 @@ class DefaultMessageStore(StoreMaintenance):
     :param memory_bytes: of this machine.
     :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins
         anew: no consumer can be beyond that offset yet, whatever it committed before.
+    :ivar on_forced_deletion: called when messages were deleted before their time.
     :ivar is_elected: an election says whether this is a slave; else the configuration.
     :ivar parts: what is around the log.
     """
@@ -168,6 +169,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.replication: IReplication | None = None
         self._dispatchers: list[ICommitLogDispatcher] = []
         self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
+        self.on_forced_deletion: Callable[[], None] = lambda: None
         self._new_lives: set[tuple[str, int]] = set()
         queues.restarted = self._restarted
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []

@@ -127,7 +127,13 @@ class Flusher(Protocol):
 
 
 class Cleaner(Protocol):
-    """Deletes what is old, and refuses puts while the disk is full."""
+    """
+    Deletes what is old, and refuses puts while the disk is full.
+
+    :ivar forced_deletions: files that were deleted before they expired.
+    """
+
+    forced_deletions: int
 
     def clean_manually(self) -> None:
         """The next rounds delete what is expired, whatever the hour."""

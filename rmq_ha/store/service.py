@@ -149,9 +149,10 @@ class StoreService:
 
     def clean(self) -> "Deferred[None]":
         """One round: log files first, then what pointed to them."""
-        return self._store.cleaner.clean().addCallback(self._clean_queues)
+        forced = self._store.cleaner.forced_deletions
+        return self._store.cleaner.clean().addCallback(self._clean_queues, forced)
 
-    def _clean_queues(self, _: int) -> None:
+    def _clean_queues(self, _: int, forced: int) -> None:
         store = self._store
         lowest = store.log.min_offset
         if lowest <= self._cleaned_to:
@@ -162,6 +163,8 @@ class StoreService:
         store.deleted.expire(lowest)
         if store.index is not None:
             store.index.delete_expired(lowest)
+        if store.cleaner.forced_deletions > forced:
+            store.on_forced_deletion()
 
     async def stop(self) -> None:
         """

@@ -148,6 +148,9 @@ class BrokerStatus:
         samples.add("rmqha_set_aside_bytes_total", store.statistics.set_aside_bytes)
         samples.add("rmqha_set_aside_messages_total", store.statistics.set_aside_messages)
         samples.add("rmqha_queues", len(store.queues.items()))
+        samples.add("rmqha_damaged_messages_total", store.damage.lost)
+        samples.add("rmqha_mended_units_total", store.damage.mended)
+        samples.add("rmqha_forced_deletions_total", store.cleaner.forced_deletions)
         samples.add("rmqha_disk_used_ratio", store.cleaner.log_ratio(), of="commitlog")
         samples.add("rmqha_disk_used_ratio", store.cleaner.queue_ratio(), of="consumequeue")
 

@@ -23,6 +23,21 @@ _BROKER = (
     _ours("broker_info", _GAUGE, "1", "Role and version, as labels", "role", "version"),
     _ours("broker_ready", _GAUGE, "0 or 1", "What /healthz says: clients can be served"),
     _ours("broker_uptime_seconds", _GAUGE, "seconds", "Since the broker was built"),
+    _ours(
+        "damaged_messages_total",
+        _COUNTER,
+        "messages",
+        "That pulls and queries left out, as the log has no whole record of them",
+    ),
+    _ours(
+        "mended_units_total", _COUNTER, "messages", "Damaged places of queues, mended from the log"
+    ),
+    _ours(
+        "forced_deletions_total",
+        _COUNTER,
+        "files",
+        "Of the commit log, before they expired, because the disk was too full",
+    ),
     _ours("set_aside_bytes_total", _COUNTER, "bytes", "Of the log, moved into the folder setaside"),
     _ours("set_aside_messages_total", _COUNTER, "messages", "Whole ones in them"),
     _ours("store_writable", _GAUGE, "0 or 1", "Puts are taken; 0 on a slave"),

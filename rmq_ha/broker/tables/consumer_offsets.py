@@ -3,7 +3,7 @@
 Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rmq_ha.persisted import PersistedTable
@@ -122,6 +122,21 @@ class ConsumerOffsetManager(PersistedTable):
         if groups:
             self.is_dirty = True
         return groups
+
+    def unread(self, min_offset: Callable[[str, int], int]) -> dict[str, int]:
+        """
+        How many messages are gone that a group has not consumed.
+
+        :param min_offset: of a queue: the first queue offset that can be read.
+        :returns: by `topic@group`; only those that miss some.
+        """
+        found: dict[str, int] = {}
+        for key, topic, _ in self._split():
+            for queue_id, offset in self.table[key].items():
+                missing = min_offset(topic, queue_id) - offset
+                if missing > 0:
+                    found[key] = found.get(key, 0) + missing
+        return found
 
     def which_groups(self, topic: str) -> set[str]:
         """Groups with committed offsets on the topic."""

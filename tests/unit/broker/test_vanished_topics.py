@@ -114,3 +114,12 @@ def test_offsets_of_another_life() -> None:
     assert offsets.remove_topic("T") == 2
     assert offsets.table == {"Other@g": {0: 40}}
     assert offsets.is_dirty
+
+
+def test_who_misses_messages_that_are_gone() -> None:
+    """After files were deleted before their time."""
+    offsets = ConsumerOffsetManager(None, None, "")  # type: ignore[arg-type]
+    offsets.commit("g", "T", 0, 40)
+    offsets.commit("g", "T", 1, 3)
+    offsets.commit("h", "T", 0, 90)
+    assert offsets.unread(lambda topic, queue_id: 50) == {"T@g": 57}

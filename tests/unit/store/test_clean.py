@@ -114,3 +114,29 @@ def test_ratio(machine, monkeypatch):
     assert disk_ratio(machine.disk, "/no/such/path") == -1
     monkeypatch.setattr(machine.disk, "usage", lambda path: DiskUsage(1000, 701, 199))
     assert disk_ratio(machine.disk, "/") == 0.78
+
+
+def test_forced_deletions_are_said(machine, store, monkeypatch):
+    """Which file, why, how old, which offsets; what has expired goes quietly."""
+    said = []
+    log = type("Log", (), {"info": lambda *_, **__: None, "error": lambda *_, **__: None})()
+    log.warn = lambda text, **fields: said.append(text.format(**fields))
+    monkeypatch.setattr("rmq_ha.store.clean.LogCleaner.log", log)
+    told = []
+    store.on_forced_deletion = lambda: told.append(store.min_offset_in_queue("TopicA", 0))
+    use(machine, monkeypatch, 80)
+    machine.finish(store._service.clean())
+    assert (said, told, store.cleaner.forced_deletions) == ([], [], 0)
+    use(machine, monkeypatch, 86)
+    machine.finish(store._service.clean())
+    assert store.cleaner.forced_deletions == 1
+    assert told == [5]
+    (line,) = said
+    for part in (
+        f"{4 * 65536:020d}",
+        "86%",
+        "85%",
+        f"from {4 * 65536} to {5 * 65536}",
+        "0.0 hours",
+    ):
+        assert part in line
