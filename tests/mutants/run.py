@@ -124,8 +124,7 @@ class Patches:
             new = waiting.pop()
             waiting += [part for part in new.co_consts if isinstance(part, CodeType)]
             for function in here.get((new.co_qualname, new.co_firstlineno), []):
-                if new.co_freevars == function.__code__.co_freevars:
-                    function.__code__ = new
+                function.__code__ = new
 
 
 class Forks:

@@ -146,6 +146,53 @@ class PersistedTests(SynchronousTestCase):
         self.assertEqual(self.disk.files[PATH], b"ok:3")
         self.assertEqual(self.worker.held, [])
 
+    def test_who_asks_during_a_write_that_takes_all_hears_when_it_is_on_the_disk(self) -> None:
+        """`persist_if_dirty` is the last call before a stop: True must not come before the file."""
+        table = self.table()
+        self.assertFalse(table.is_dirty)
+        self.assertTrue(self.successResultOf(table.persist_if_dirty()))
+        self.assertEqual(self.disk.files, {})
+        self.worker.hold = True
+        table.persist()
+        late = table.persist_if_dirty()
+        self.assertNoResult(late)
+        self.worker.release()
+        self.assertTrue(self.successResultOf(late))
+        self.assertEqual(self.disk.files, {PATH: b"ok:default"})
+        self.assertEqual(self.worker.held, [])
+
+    def test_a_change_during_a_failed_write_is_not_forgotten(self) -> None:
+        """Who asked during it gets the answer of the write that took his change."""
+        table = self.table()
+        self.worker.hold = True
+        first = table.persist()
+        table.value = "2"
+        second = table.persist()
+        self.assertTrue(table.is_dirty)
+        self.disk.refuse = True
+        self.worker.release()
+        self.assertFalse(self.successResultOf(first))
+        self.disk.refuse = False
+        self.worker.release()
+        self.assertTrue(self.successResultOf(second))
+        self.assertEqual(self.disk.files[PATH], b"ok:2")
+        self.flushLoggedErrors(OSError)
+
+    def test_content_that_cannot_be_written_down_is_told_and_stays_dirty(self) -> None:
+        table = self.table()
+
+        def refuse() -> bytes:
+            raise ProtocolViolation("a name")
+
+        with self.subTest("then"):
+            table.encode = refuse  # type: ignore[method-assign]
+            self.assertFalse(self.successResultOf(table.persist()))
+            self.assertTrue(table.is_dirty)
+            self.assertEqual(len(self.flushLoggedErrors(ProtocolViolation)), 1)
+        del table.encode
+        self.assertTrue(self.successResultOf(table.persist_if_dirty()))
+        self.assertEqual(self.disk.files, {PATH: b"ok:default"})
+
     def test_disk_refuses(self) -> None:
         """A full disk is logged, told, and tried again with `persist_if_dirty`."""
         table = self.table()

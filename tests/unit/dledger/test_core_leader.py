@@ -282,6 +282,32 @@ def test_10_5_no_quorum_in_time():
     assert script.of(Completed, script.run(1)) == [Completed(4, 502)]
 
 
+def test_each_put_waits_for_its_own_time():
+    """Those that a quorum has are not late any more; those behind them have not begun to be."""
+    script = appending()
+    script.put(b"a")
+    first = last_push(script)
+    script.run(1000)
+    script.put(b"b")
+    script.run(1000)
+    script.put(b"c")
+    assert Completed(4, 200) in script.pushed(first)
+    assert not script.of(Completed, script.run(1500))
+    assert script.of(Completed, script.run(1)) == [Completed(5, 502)]
+    assert not script.of(Completed, script.run(999))
+    assert script.of(Completed, script.run(1)) == [Completed(6, 502)]
+
+
+def test_puts_that_nobody_has_are_late_one_after_the_other():
+    script = appending()
+    script.put(b"a")
+    script.run(1000)
+    script.put(b"b")
+    assert script.of(Completed, script.run(1501)) == [Completed(4, 502)]
+    assert not script.of(Completed, script.run(999))
+    assert script.of(Completed, script.run(1)) == [Completed(5, 502)]
+
+
 def test_18_1_7_pending_puts_fail_on_step_down():
     """Before anybody is told of the new role."""
     script = appending()

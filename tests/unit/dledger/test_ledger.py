@@ -455,3 +455,29 @@ def test_dropping_files_moves_the_beginning(start: Open, disk: Disk) -> None:
         assert (found.begin_index, found.begin_pos) == (14, 2 * FILE)
         assert bodies(found) == list(range(14, 20))
         assert found.drop_files(9) == []  # never the last one
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_the_first_sync_after_a_kill_takes_all_that_nobody_synced(is_cut: bool) -> None:
+    """What it wrote is in the page cache only, and counts as stored from then on."""
+    disk = SimDisk(Random(1), lambda: 0)
+
+    def opened() -> Ledger:
+        made = Ledger(disk, "/m", FILE, index_file_size=INDEX_UNIT * 8)
+        made.load()
+        return made
+
+    ledger = opened()
+    ledger.append(1, [b"%03d" % n + b"." * 700 for n in range(12)])
+    ledger.sync()
+    ledger.append(1, [b"%03d" % n + b"." * 700 for n in range(12, 30)])
+    if is_cut:
+        overwrite(disk, disk.paths("/m/data")[-1], 0, b"\1" * FILE)
+    disk = disk.crash(power=False)
+    again = opened()
+    assert again.end_index >= 12
+    assert again.sync(thorough=True) == again.end_index
+    assert [path for path in disk.paths("/m") if not disk.is_safe(path)] == []
+    end = again.end_index
+    disk = disk.crash()
+    assert opened().end_index == end

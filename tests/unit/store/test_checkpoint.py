@@ -1,13 +1,20 @@
 """The checkpoint. Spec: store.md, section 5.1."""
 
 import struct
+from errno import EIO, ENOSPC
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.errors import NotNow
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.testing.disk import SimDisk
+
+PATH = "/store/checkpoint"
 
 longs = st.integers(-(1 << 63), (1 << 63) - 1)
 
@@ -49,6 +56,73 @@ def test_file(tmp_path):
     again.close()
     assert again.times == (1, 2, 3, 0)
     assert RealDisk().size(path) == 4096
+
+
+@pytest.fixture
+def disk():
+    """One that loses what was not synced."""
+    return SimDisk(Random(1), lambda: 0)
+
+
+def loaded(disk):
+    checkpoint = Checkpoint(disk, PATH)
+    checkpoint.load()
+    return checkpoint
+
+
+def test_what_is_written_is_safe(disk):
+    """All four, and whether all of them or only the log's part is written."""
+    checkpoint = loaded(disk)
+    checkpoint.write(CheckpointTimes(1, 2, 3, 4))
+    assert disk.is_safe(PATH)
+    checkpoint.write_flushed(5, 6)
+    assert disk.is_safe(PATH)
+    assert checkpoint.written == (5, 2, 3, 6)
+    assert loaded(disk.crash()).times == (5, 2, 3, 6)
+
+
+def test_to_know_nothing_is_safe_too(disk):
+    """A checkpoint that outlived its log vouches for another one's messages."""
+    checkpoint = loaded(disk)
+    checkpoint.write(CheckpointTimes(1, 2, 3, 4))
+    checkpoint.set(CheckpointTimes(5, 5, 5, 5))
+    checkpoint.clear()
+    assert checkpoint.times == checkpoint.written == (0, 0, 0, 0)
+    assert loaded(disk.crash()).times == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("operation", "number", "raised"),
+    [("pwrite", ENOSPC, NotNow), ("pwrite", EIO, OSError), ("sync", EIO, OSError)],
+)
+def test_what_the_disk_refused_was_not_written(disk, operation, number, raised):
+    """A full disk may pass; anything else is told as it is."""
+    checkpoint = loaded(disk)
+    checkpoint.write(CheckpointTimes(1, 2, 3, 4))
+    disk.fault = lambda called, path: number if called == operation else None
+    with pytest.raises(raised):
+        checkpoint.write(CheckpointTimes(9, 9, 9, 9))
+    assert checkpoint.written == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 8192])
+def test_a_file_of_another_size_is_made_anew(disk, size):
+    disk.replace(PATH, CheckpointTimes(1, 2, 3, 4).encode().ljust(4096, b"\0")[:size])
+    if size > 4096:
+        disk.replace(PATH, CheckpointTimes(1, 2, 3, 4).encode().ljust(size, b"\0"))
+    assert loaded(disk).times == ((1, 2, 3, 4) if size == 4096 else (0, 0, 0, 0))
+    assert disk.size(PATH) == 4096
+
+
+def test_nothing_is_known_before_it_is_loaded_nor_written_once_it_is_closed(disk):
+    checkpoint = Checkpoint(disk, PATH)
+    assert checkpoint.times == checkpoint.written == (0, 0, 0, 0)
+    checkpoint.load()
+    checkpoint.write(CheckpointTimes(1, 2, 3, 4))
+    checkpoint.close()
+    checkpoint.close()
+    checkpoint.write(CheckpointTimes(9, 9, 9, 9))
+    assert loaded(disk).times == (1, 2, 3, 4)
 
 
 def test_a_short_file():

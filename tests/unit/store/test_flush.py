@@ -1,6 +1,7 @@
 """When data reaches the disk, and who waits for it. Spec: store.md, sections 5.1 and 7."""
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.format.checkpoint import CheckpointTimes
@@ -220,3 +221,186 @@ def test_queue_rounds_are_rare(machine, message, every):
         put(store, message)
         machine.clock.advance(0.1)
     assert 2 <= len(rounds) <= 4
+
+
+def syncs(machine):
+    """From now on: the files that are synced, by name."""
+    found = []
+
+    def spy(operation, path):
+        if operation == "sync":
+            found.append(path.removeprefix(f"{machine.root}/"))
+
+    machine.disk.fault = spy
+    return found
+
+
+def log_file(number):
+    return f"commitlog/{number * 65536:020d}"
+
+
+def test_only_what_was_written_is_synced(machine, message):
+    """Neither a file that was flushed to its end, nor the spare one; and never one too few."""
+    store = machine.open(**SYNC)
+    found = syncs(machine)
+    put(store, message, body=b"x" * 40000)
+    machine.turn()
+    assert [path for path in found if "commitlog" in path] == [log_file(0)]
+    found.clear()
+    put(store, message, body=b"x" * 40000)
+    machine.turn()
+    assert [path for path in found if "commitlog" in path] == [log_file(0), log_file(1)]
+    found.clear()
+    put(store, message)
+    machine.turn()
+    assert [path for path in found if "commitlog" in path] == [log_file(1)]
+    machine.disk.fault = lambda operation, path: None
+
+
+def test_what_came_during_a_flush_is_flushed_next(machine, message):
+    """Also when nobody waits for it."""
+    store = machine.open(**SYNC)
+    machine.worker.later = True
+    waiting = put(store, message)
+    machine.turn()
+    assert log_syncs(machine) == 1
+    put(store, message, wait=False)
+    machine.turn()
+    assert log_syncs(machine) == 1
+    machine.worker.work()
+    assert waiting[0].status is OK
+    assert store.log.flushed_offset < store.log.max_offset
+    assert log_syncs(machine) == 1
+    machine.worker.work()
+    assert store.log.flushed_offset == store.log.max_offset
+    assert log_syncs(machine) == 0
+    machine.worker.later = False
+
+
+def test_what_came_during_an_asynchronous_flush_is_not_forgotten(machine, message):
+    """A timer is set for it when that one is over."""
+    store = machine.open()
+    put(store, message, body=b"x" * 20000)
+    machine.turn()
+    machine.worker.later = True
+    machine.clock.advance(0.5)
+    assert log_syncs(machine) == 1
+    put(store, message)
+    machine.turn()
+    assert timers(machine) == []
+    machine.worker.work()
+    machine.worker.later = False
+    assert 0 < store.log.flushed_offset < store.log.max_offset
+    assert len(timers(machine)) == 1
+    for _ in range(21):
+        machine.clock.advance(0.5)
+    assert store.log.flushed_offset == store.log.max_offset
+
+
+def test_deadlines_pass_one_after_the_other(machine, message):
+    """Those of one turn together, the next one at its own time, and all of them once."""
+    store = machine.open(**SYNC, sync_flush_timeout=500)
+    machine.worker.later = True
+    first = [put(store, message) for _ in range(2)]
+    machine.clock.advance(0.2)
+    second = put(store, message)
+    machine.clock.advance(0.2)
+    third = put(store, message)
+    for due, early in ((first, [second, third]), ([second], [third]), ([third], [])):
+        machine.clock.advance(0.11 if due is first else 0.2)
+        assert [[result.status for result in results] for results in due] == [[TIMEOUT]] * len(due)
+        assert early == [[]] * len(early)
+    assert timers(machine) == []
+    machine.worker.later = False
+    while machine.worker.queue:
+        machine.worker.work()
+
+
+def test_after_a_failed_flush_nobody_waits_and_nothing_is_tried_again(machine, message):
+    store = machine.open(**SYNC)
+    machine.worker.later = True
+    waiting = [put(store, message) for _ in range(2)]
+    machine.turn()
+    late = put(store, message)
+    machine.disk.sync_fails = True
+    machine.worker.work()
+    machine.disk.sync_fails = False
+    assert [results[0].status for results in (*waiting, late)] == [TIMEOUT] * 3
+    end = store.log.max_offset
+    assert store.flusher.wait_flushed(end) is TIMEOUT
+    assert store.flusher.wait_flushed(0) is OK
+    assert store.flusher.waiting == 0
+    store.flusher.appended()
+    machine.clock.advance(60)
+    assert log_syncs(machine) == 0
+    assert store.log.flushed_offset == 0
+    machine.worker.later = False
+
+
+def test_no_flush_while_they_are_held(machine, message):
+    """The one that runs is waited for; what came is flushed when they are released."""
+    store = machine.open(**SYNC)
+    machine.worker.later = True
+    put(store, message)
+    machine.turn()
+    held = Deferred.fromCoroutine(store.flusher.hold())
+    assert not held.called
+    machine.worker.work()
+    assert held.called
+    flushed = store.log.flushed_offset
+    results = put(store, message)
+    machine.turn()
+    assert log_syncs(machine) == 0
+    assert store.log.flushed_offset == flushed
+    store.flusher.release()
+    machine.worker.work()
+    assert results[0].status is OK
+    machine.worker.later = False
+
+
+def test_a_round_during_which_the_queues_grew_is_followed_by_another(machine, message):
+    """Nobody has to put anything for it."""
+
+    def logics():
+        data = machine.disk.content(f"{machine.root}/checkpoint")
+        return CheckpointTimes.decode(data).logics_msg_timestamp
+
+    store = machine.open(flush_consume_queue_thorough_interval=2000)
+    first = put(store, message)[0].append.store_timestamp
+    machine.turn()
+    machine.worker.later = True
+    machine.clock.advance(1)
+    second = put(store, message)[0].append.store_timestamp
+    machine.turn()
+    machine.worker.work()
+    machine.worker.later = False
+    assert logics() == first < second
+    for _ in range(8):
+        machine.clock.advance(0.5)
+    assert logics() == second
+    machine.check()
+
+
+@pytest.mark.parametrize("operation", ["consumequeue", "checkpoint"])
+def test_queues_that_could_not_be_flushed_are_vouched_for_no_more(machine, message, operation):
+    """The checkpoint stays as it is, also at the stop, and the stop is not a clean one."""
+    store = machine.open()
+    put(store, message)
+    machine.turn()
+    for _ in range(130):
+        machine.clock.advance(0.5)
+    path = f"{machine.root}/checkpoint"
+    before = CheckpointTimes.decode(machine.disk.content(path)).logics_msg_timestamp
+    assert before
+    machine.disk.fault = lambda called, at: 5 if called == "sync" and operation in at else None
+    machine.now_ms += 1000
+    put(store, message)
+    machine.turn()
+    for _ in range(130):
+        machine.clock.advance(0.5)
+    assert store.queue_flusher.is_broken
+    machine.disk.fault = lambda called, at: None
+    if operation == "consumequeue":
+        machine.stop(store)
+        times = CheckpointTimes.decode(machine.disk.content(path))
+        assert times.logics_msg_timestamp == before

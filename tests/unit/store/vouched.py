@@ -9,6 +9,7 @@ from struct import Struct
 
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.format.index import HEADER_SIZE, IndexHeader
 
 UNIT = Struct(">qiq")
 STORED_AT = Struct(">q")
@@ -46,6 +47,10 @@ def check_checkpoint(disk, store, path):
     if times == store.found_times:
         return
     assert disk.is_safe(path), "the checkpoint was written and not synced"
+    for index_path in disk.paths(f"{store.configuration.store.store_path_root_dir}/index"):
+        newest = IndexHeader.decode(disk.content(index_path)[:HEADER_SIZE]).end_timestamp
+        if 0 < newest <= times.index_msg_timestamp:
+            assert disk.is_safe(index_path), f"{index_path} ends at {newest}"
     log = store.log
     for start in log.row.starts:
         end = min(start + log.row.file_size, times.flushed_offset)
