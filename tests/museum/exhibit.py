@@ -22,6 +22,10 @@ class Fact(NamedTuple):
     seen: str
 
 
+class NotHere(Exception):
+    """This machine lacks what a scenario needs."""
+
+
 Scenario = Callable[["Side"], Fact]
 
 

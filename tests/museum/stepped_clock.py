@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+from exhibit import NotHere
 from rig import Rig
 
 SOURCE = r"""
@@ -52,11 +53,12 @@ class SteppedClock:
     """
     What a rig starts from now on has the wall clock of the machine, plus what was said last.
 
-    :raises AssertionError: there is no C compiler.
+    :raises NotHere: there is no C compiler.
     """
 
     def __init__(self, rig: Rig) -> None:
-        assert COMPILER is not None, "no C compiler on this machine"
+        if COMPILER is None:
+            raise NotHere("no C compiler on this machine")
         library = rig.directory / "clock.so"
         self._step = rig.directory / "clock.step"
         self._step.write_bytes(bytes(8))

@@ -55,7 +55,7 @@ def guarded(side: Side) -> dict[str, object]:
     return {"aclEnable": "true", "aclDirectory": folder}
 
 
-@room.exhibit("differences.md")
+@room.exhibit("found in 4.9.7 by our spec")
 def account_makes_itself_admin(side: Side) -> Fact:
     """With ACL, any account may change accounts: it makes itself an admin."""
     server = side.broker(MASTER, **guarded(side))
