@@ -24,7 +24,7 @@ from wire import Refused, Wire
 from rmq_ha.client.requests import send_request
 from rmq_ha.wire.codes import RequestCode
 
-STEPPED = REPO / "tests" / "live" / "stepped_twistd.py"
+STEPPED = REPO / "tests" / "live" / "stepped.py"
 TOPICS = ("own-normal", "own-delayed", "own-txn", "own-again", "own-probe")
 QUEUES = 4
 HEALED_S = 90.0
@@ -63,7 +63,7 @@ class Member:
         self.server: Server
         self.born = 0.0
         self.samples: list[tuple[float, dict[str, float]]] = []
-        self._stepped = [sys.executable, str(STEPPED), str(self.directory / "clock")]
+        self._stepped = [sys.executable, str(STEPPED), str(self.directory / "clock"), "twistd"]
         self.set_clock(0)
 
     @property

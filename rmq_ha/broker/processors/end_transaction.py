@@ -3,6 +3,7 @@
 Spec: remoting.md, section 7.10; store.md, section 11.
 """
 
+import re
 from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
@@ -17,7 +18,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import CorruptRecord, RequestRejected, StoreError
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Message, PutMessageResult
-from rmq_ha.model.properties import PGROUP, TRANSACTION_CHECK_TIMES
+from rmq_ha.model.properties import PGROUP, TRANSACTION_CHECK_TIMES, UNIQ_KEY
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.remoting.channel import Channel
@@ -26,6 +27,7 @@ from rmq_ha.store.format.commitlog import Record, decode_record
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
+_UNIQUE_ID = re.compile("[0-9A-Fa-f]{32}")
 _ILLEGAL = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
@@ -88,6 +90,7 @@ class EndTransactionProcessor:
             int64(fields, "tranStateTableOffset"),
             text(fields, "producerGroup"),
         )
+        self._refuse_other(half, fields.get("msgId") or "")
         return Deferred.fromCoroutine(self._settle(half, decision == TRANSACTION_COMMIT, request))
 
     def resume_check(self, channel: Channel, request: RemotingCommand) -> Answer:
@@ -172,6 +175,20 @@ class EndTransactionProcessor:
                 f" at {physical_offset}, stored {record.queue_offset} at {record.physical_offset}",
             )
         return record
+
+    def _refuse_other(self, half: Record, wanted: str) -> None:
+        """
+        Another message may have come to that place since: the log has lost its end, and grew again.
+
+        :raises RequestRejected: both have a client's unique id, and these differ.
+        """
+        stored = half.properties.get(UNIQ_KEY, "")
+        if stored != wanted and _UNIQUE_ID.fullmatch(stored) and _UNIQUE_ID.fullmatch(wanted):
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR,
+                f"the half message {wanted} is not there any more: the log has lost it, and has "
+                f"{stored} at {half.physical_offset}",
+            )
 
     async def _settle(
         self, half: Record, is_commit: bool, request: RemotingCommand

@@ -282,6 +282,26 @@ def test_messages_without_a_unique_key() -> None:
     assert Counter(record.body for record in broker.records(TOPIC)) == {b"one": 1, b"two": 1}
 
 
+def test_another_one_has_come_to_its_place() -> None:
+    """The log lost its end and grew again: an END for the lost one is not for its successor."""
+    broker = started()
+    lost, successor = "0" * 31 + "A", "0" * 31 + "B"
+    end = broker.controller.store.log.max_offset
+    place = broker.half(lost)
+    broker.crash()
+    settings = broker.configuration.store
+    path = f"{settings.store_path_commit_log}/{0:020d}"
+    broker.host.disk.open(path, settings.mapped_file_size_commit_log).zero(end)
+    broker.restart()
+    assert broker.half(successor) == {**place, "msgId": successor, "transactionId": successor}
+    answer = broker.end(place, COMMIT)
+    assert answer.code == 1
+    assert "is not there any more" in (answer.remark or "")
+    assert broker.visible() == []
+    assert broker.end({**place, "msgId": successor}, COMMIT).code == 0
+    assert broker.visible() == [successor]
+
+
 def test_disk_that_cannot_be_read() -> None:
     """Whoever cannot know whether it was settled says so, and settles nothing."""
     broker = started()
