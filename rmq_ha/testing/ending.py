@@ -95,6 +95,8 @@ class Ending:
         difference: int | None,
     ) -> str:
         """The reason that the rules accept; empty: there is none."""
+        if master.host.name in self._judge.damages and other.end < one.start:
+            return f"{self._judge.damages[master.host.name]}: the slave needs what is gone"
         link = slave.replication.statistics()["master"]
         if link is None or link["state"] == "following":
             return ""

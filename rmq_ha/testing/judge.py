@@ -67,6 +67,7 @@ class Judge:
         self._now = now
         self._random = random
         self._flushed: dict[str, int] = {}
+        self._behind_damage: dict[str, int] = {}
         self.parts: dict[str, BrokerRole] = {}
         self._to_serve: list[tuple[float, Attempt, Life]] = []
 
@@ -185,6 +186,7 @@ class Judge:
         was = self.parts.get(machine)
         self.parts[machine] = part
         if part is not BrokerRole.SLAVE:
+            self._check_behind(machine, end)
             self._see_ahead(machine, end)
             self._leads(machine, "promoted" if was is BrokerRole.SLAVE else "came back")
 
@@ -248,6 +250,25 @@ class Judge:
             text = f"the master {machine} leads with {end}, the slave has {ahead}"
             self._hazard("slave-ahead", text)
 
+    def damaged(self, machine: str, damage: Damage, good: LogImage) -> None:
+        """
+        Something in the store of a machine that stands still was spoilt.
+
+        :param good: its log before.
+        """
+        self.damages[machine] = damage
+        self._hazard("damage", f"{machine}: {damage}")
+        end = damage.log_range[1]
+        behind = [record for record in good.records() if end and record.offset >= end]
+        self._behind_damage[machine] = behind[-1].offset + behind[-1].size if behind else 0
+
+    def _check_behind(self, machine: str, end: int) -> None:
+        """A master that starts with a damaged log has not wiped whole records behind the damage."""
+        good = self._behind_damage.pop(machine, 0)
+        if end < good:
+            text = f"{machine} leads with {end}, and had whole records up to {good}"
+            self._violation("wiped-behind-damage", text)
+
     def refused(self, machine: str, error: Exception) -> bool:
         """
         A machine does not start.
@@ -270,6 +291,7 @@ class Judge:
             attempt.held_by.discard(machine)
         self._flushed.pop(machine, None)
         self.damages.pop(machine, None)
+        self._behind_damage.pop(machine, None)
 
     def deleted(self, topic: str, end: int) -> None:
         """A topic was deleted on the master, whose log ends there."""

@@ -292,10 +292,10 @@ class HAPair:
             self._spoil(machine, seconds)
 
     def _spoil(self, machine: str, seconds: float) -> None:
+        good = self._nodes[machine].log_image()
         done = spoil(self.host(machine).disk, ROOT, self._random)
         if done is not None:
-            self.judge.damages[machine] = done
-            self.findings.hazard(self.now, "damage", f"{machine}: {done}")
+            self.judge.damaged(machine, done, good)
         self._at(seconds, self.restart, machine)
 
     def _replace(self, machine: str) -> None:
