@@ -125,6 +125,7 @@ class Ending:
             "numbering": check_numbering(records, self._judge.deletions),
             "queues": check_queues(records, lives, queues, image.start, may_lack),
             "reading": check_reading(node.store, lives, image, may_lack),
+            "unsynced": _unsynced(node, image),
         }
         if not node.crashed and name not in self._judge.damages:
             problems["index"] = check_index(node.store, records)
@@ -144,3 +145,14 @@ class Ending:
             )
 
         return is_spoilt
+
+
+def _unsynced(node: StoreNode, image: LogImage) -> str | None:
+    """After so long a quiet time all of the log is on the disk."""
+    disk, directory = node.host.disk, node.log_directory
+    for name in disk.list_dir(directory):
+        start = int(name)
+        at = disk.unsynced(f"{directory}/{name}", max(0, image.end - start))
+        if at is not None:
+            return f"{start + at} is in the page cache only, the log ends at {image.end}"
+    return None

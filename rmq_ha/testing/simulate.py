@@ -24,6 +24,7 @@ from rmq_ha.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
 from rmq_ha.testing.faults import KINDS as FAULT_KINDS
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
+from rmq_ha.testing.mutants import MUTANTS, Mutant, mutant_named, planted
 from rmq_ha.testing.pair import HAPair, PairOptions
 from rmq_ha.testing.raft import RaftGroup, RaftOptions
 from rmq_ha.testing.raft_faults import RaftFault
@@ -200,17 +201,25 @@ class _Complaints:
             self._pair.findings.violation(self._pair.now, "logged failure", text)
 
 
-def run_safely(seed: int, kind: str = PAIR, nodes: int = 0, without: Sequence[str] = ()) -> Result:
+def run_safely(
+    seed: int,
+    kind: str = PAIR,
+    nodes: int = 0,
+    without: Sequence[str] = (),
+    mutant: str | None = None,
+) -> Result:
     """
     One seed; a simulation that breaks down is a violation of it.
 
     :param nodes: of a group; 0: 3, and now and then 5.
     :param without: kinds of faults that are not drawn, of a pair or cluster.
+    :param mutant: a fault to plant, one of `rmq_ha.testing.mutants`.
     """
     try:
-        if kind == RAFT:
-            return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3))
-        return run_pair(seed, kind=kind, without=without)
+        with planted(mutant):
+            if kind == RAFT:
+                return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3))
+            return run_pair(seed, kind=kind, without=without)
     except Exception:
         broken = Finding(0.0, "broke down", format_exc())
         return Result(kind, seed, "", 0, "", [], {}, [broken], [], nodes)
@@ -227,15 +236,50 @@ def _forget(event: LogEvent) -> None:
 
 
 def run_seeds(
-    seeds: range, jobs: int, kind: str = PAIR, nodes: int = 0, without: Sequence[str] = ()
+    seeds: range,
+    jobs: int,
+    kind: str = PAIR,
+    nodes: int = 0,
+    without: Sequence[str] = (),
+    mutant: str | None = None,
 ) -> Iterator[Result]:
     """Many seeds, in several processes."""
-    run = partial(run_safely, kind=kind, nodes=nodes, without=without)
+    run = partial(run_safely, kind=kind, nodes=nodes, without=without, mutant=mutant)
     if jobs <= 1:
         yield from map(run, seeds)
         return
     with ProcessPoolExecutor(jobs, get_context("spawn"), be_quiet) as pool:
         yield from pool.map(run, seeds, chunksize=8)
+
+
+def find(mutant: Mutant, seeds: range, jobs: int = 1) -> Result | None:
+    """
+    Let the simulator look for a planted fault.
+
+    :returns: the first seed's result that shows it, and is clean without it; None: there is none.
+    """
+    step = 50 * jobs
+    for start in range(seeds.start, seeds.stop, step):
+        batch = range(start, min(start + step, seeds.stop))
+        for result in run_seeds(batch, jobs, mutant.kind, mutant=mutant.name):
+            if not result.ok and run_safely(result.seed, mutant.kind).ok:
+                return result
+    return None
+
+
+def _find_all(name: str, seeds: range, jobs: int) -> int:
+    """A table of mutants; 1 if one of them lives on."""
+    mutants = MUTANTS if name == "all" else [mutant_named(name)]
+    alive = 0
+    for mutant in mutants:
+        result = find(mutant, seeds, jobs)
+        alive += result is None
+        if result is None:
+            found = f"NOT FOUND in {len(seeds)} seeds"
+        else:
+            found = f"seed {result.seed}: {result.violations[0].kind}"
+        print(f"{mutant.name:24} {mutant.kind:8} {found:44} {mutant.what}", flush=True)
+    return 1 if alive else 0
 
 
 def _traced(seed: int, kind: str, nodes: int, without: Sequence[str]) -> Result:
@@ -254,9 +298,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=0, help="of a raft group")
     parser.add_argument("--trace", action="store_true", help="print every event of one seed")
     parser.add_argument("--without", default="", help="kinds of faults to leave out, with commas")
+    names = [mutant.name for mutant in MUTANTS]
+    parser.add_argument(
+        "--mutant", choices=["all", *names], help="plant a fault; look until a seed finds it"
+    )
     chosen = parser.parse_args(arguments)
     without = chosen.without.split(",") if chosen.without else []
     be_quiet()
+    if chosen.mutant:
+        seeds = range(chosen.seed, chosen.seed + chosen.seeds)
+        return _find_all(chosen.mutant, seeds, chosen.jobs)
     if chosen.trace:
         results = iter([_traced(chosen.seed, chosen.kind, chosen.nodes, without)])
     else:
