@@ -1,0 +1,42 @@
+"""
+Faults of the field, planted back: the simulator finds each of them.
+
+The seeds are those that found them when this was written. Where the product has changed since, others
+do: the search goes on from 0. `python -m rmq_ha.testing.simulate --mutant all --seeds 2000` makes the
+whole table without knowing any.
+"""
+
+import pytest
+
+from rmq_ha.testing.mutants import MUTANTS, Mutant, Patches, planted
+from rmq_ha.testing.simulate import find
+
+SEEDS = 2000
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_found(mutant: Mutant) -> None:
+    """A seed shows the fault, and is clean without it."""
+    known = range(mutant.seed, mutant.seed + 1)
+    assert find(mutant, known) or find(mutant, range(SEEDS)), f"{mutant.name} lives on"
+
+
+def test_names() -> None:
+    """Each has its own, and says where it was found."""
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 12
+    assert all(mutant.what and mutant.origin for mutant in MUTANTS)
+
+
+def test_nothing_stays_planted() -> None:
+    """What was replaced is put back, whatever happened meanwhile."""
+    for mutant in MUTANTS:
+        patches = Patches()
+        mutant.plant(patches)
+        planned = [(owner, name, getattr(owner, name)) for owner, name, _ in patches.replaced]
+        patches.undo()
+        assert planned
+        assert all(getattr(owner, name) is not value for owner, name, value in planned)
+    with pytest.raises(RuntimeError), planted(MUTANTS[0].name):
+        raise RuntimeError
+    with pytest.raises(KeyError), planted("no such"):
+        pass
