@@ -14,7 +14,7 @@ from rmq_ha.testing.checkers import (
     last_lives,
 )
 from rmq_ha.testing.cluster import ROOT, StoreNode
-from rmq_ha.testing.damage import INDEX, Damage
+from rmq_ha.testing.damage import CUT, INDEX, LOG, LOST, Damage
 from rmq_ha.testing.images import LogImage, Seen, read_queues
 from rmq_ha.testing.judge import Judge
 
@@ -100,6 +100,9 @@ class Ending:
         link = slave.replication.statistics()["master"]
         if link is None or link["state"] == "following":
             return ""
+        damage = self._judge.damages.get(slave.host.name)
+        if damage is not None and damage.part == LOG and damage.form in (CUT, LOST):
+            return f"the slave's log is damaged: {damage}"
         if master.host.name in self._judge.damages:
             return f"the master's log is damaged: {self._judge.damages[master.host.name]}"
         start, end = max(one.start, other.start), min(one.end, other.end)

@@ -19,7 +19,7 @@ from random import Random
 
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
-from rmq_ha.testing.cluster import Life, StoreNode
+from rmq_ha.testing.cluster import ROOT, Life, StoreNode
 from rmq_ha.testing.damage import Damage
 from rmq_ha.testing.images import LogImage, parse_record
 from rmq_ha.testing.workload import Attempt
@@ -179,7 +179,7 @@ class Judge:
             text = f"{machine} came back with {end}, but its records were whole up to {whole}"
             self._violation("recovery", text)
         flushed = self._flushed.pop(machine, 0)
-        if end < flushed and machine not in self.damages:
+        if end < flushed and machine not in self.damages and not _was_set_aside(node, end):
             text = f"{machine} came back with {end}, but called {flushed} flushed"
             self._violation("flushed-and-lost", text)
         self._take_stock(machine, {r.unique_id for r in records if r.offset + r.size <= end})
@@ -193,6 +193,8 @@ class Judge:
     def _take_stock(self, machine: str, there: set[str]) -> None:
         """What a machine has after it came back, and what it should have."""
         for attempt in self.attempts.values():
+            if attempt.status is None or not attempt.status.is_stored:
+                continue
             if attempt.unique_id in there:
                 attempt.held_by.add(machine)
             elif machine in attempt.held_by:
@@ -289,6 +291,7 @@ class Judge:
         """An operator moved its store away: it begins with nothing."""
         for attempt in self.attempts.values():
             attempt.held_by.discard(machine)
+        self.lost_power[machine] = self._now()  # as if: what it had is not there any more
         self._flushed.pop(machine, None)
         self.damages.pop(machine, None)
         self._behind_damage.pop(machine, None)
@@ -299,6 +302,12 @@ class Judge:
         for attempt in self.attempts.values():
             if attempt.topic == topic and attempt.offset >= 0:
                 attempt.excused = attempt.excused or "the topic was deleted"
+
+
+def _was_set_aside(node: StoreNode, end: int) -> bool:
+    """It was just about to give up its diverged tail from there on."""
+    folders = [path.split("/")[3] for path in node.host.disk.paths(f"{ROOT}/setaside")]
+    return any(folder.startswith(f"diverged-{end}-") for folder in folders)
 
 
 def _read(node: StoreNode, start: int, end: int) -> bytes:

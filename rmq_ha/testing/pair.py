@@ -239,8 +239,9 @@ class HAPair:
         self._at(cut, self._depose, min(seconds, AWAY_AT_MOST_SECONDS))
 
     def _is_whole(self, node: StoreNode) -> bool:
-        """It has the log from where the master's begins; or the master has nothing."""
-        return node.log_image().start <= self.master.log_image().start
+        """It has something, from where the master's log begins; or the master has nothing."""
+        own, other = node.log_image(), self.master.log_image()
+        return own.start <= other.start and (own.end > own.start or other.end == other.start)
 
     def _depose(self, away: float) -> None:
         old, new = self._leader, self._follower
