@@ -20,6 +20,8 @@ class Damage(NamedTuple):
     :ivar form: what was done to it.
     :ivar start: the first byte that is spoilt, in the file.
     :ivar end: behind the last one; the file's size where it was cut or lost.
+    :ivar good: the bytes from `start` to `end` before, where they were flipped or zeroed.
+    :ivar bad: those bytes now.
     """
 
     part: str
@@ -27,6 +29,8 @@ class Damage(NamedTuple):
     path: str
     start: int
     end: int
+    good: bytes = b""
+    bad: bytes = b""
 
     def __str__(self) -> str:
         return f"{self.form} of {self.path}, {self.start} to {self.end}"
@@ -75,6 +79,7 @@ def spoil(disk: SimDisk, root: str, random: Random) -> Damage | None:
     if form == CUT:
         disk.damage(path, bytes(data[:at]))
         return Damage(part, form, path, at, len(data))
+    before = bytes(data)
     if form == BIT:
         data[at] ^= 1 << random.randrange(8)
         end = at + 1
@@ -83,4 +88,4 @@ def spoil(disk: SimDisk, root: str, random: Random) -> Damage | None:
         end = min(len(data), at + random.choice((512, PAGE)))
         data[at:end] = bytes(end - at)
     disk.damage(path, bytes(data))
-    return Damage(part, form, path, at, end)
+    return Damage(part, form, path, at, end, before[at:end], bytes(data[at:end]))

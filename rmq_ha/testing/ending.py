@@ -14,7 +14,7 @@ from rmq_ha.testing.checkers import (
     last_lives,
 )
 from rmq_ha.testing.cluster import ROOT, StoreNode
-from rmq_ha.testing.damage import CUT, INDEX, LOG, LOST, Damage
+from rmq_ha.testing.damage import CUT, LOG, LOST
 from rmq_ha.testing.images import LogImage, Seen, read_queues
 from rmq_ha.testing.judge import Judge
 
@@ -29,6 +29,7 @@ class Ending:
 
     def __init__(self, findings: Findings, judge: Judge, now: float) -> None:
         self.is_parted = False
+        self._spoilt: list[tuple[str, int, int]] = []
         self._findings = findings
         self._judge = judge
         self._now = now
@@ -44,7 +45,6 @@ class Ending:
         if down:
             return
         one, other = self._image(master), self._image(slave)
-        one, other = self._mend(master, one, other), self._mend(slave, other, one)
         self._compare(master, one, slave, other)
         records = list(one.records())
         self._check_node(master, one, records)
@@ -55,22 +55,20 @@ class Ending:
         check_attempts(self._judge.attempts.values(), self._findings, self._now, logs, crashed)
 
     def _image(self, node: StoreNode) -> LogImage:
-        return node.log_image()
-
-    def _mend(self, node: StoreNode, image: LogImage, other: LogImage) -> LogImage:
         """
         The log as it would be without the damage that nobody has noticed.
 
-        Where bytes were spoilt while the machine was stopped, the other's are put in their place.
+        Who fetches damaged bytes from a master that does not know of it has them too.
         """
-        damage = self._judge.damages.get(node.host.name)
-        start, end = damage.log_range if damage is not None else (0, 0)
-        start, end = max(start, image.start, other.start), min(end, image.end, other.end)
-        if start >= end:
-            return image
-        data = bytearray(image.data)
-        data[start - image.start : end - image.start] = other.slice(start, end)
-        return replace(image, data=bytes(data))
+        image = node.log_image()
+        for damage in self._judge.damages.values():
+            start, end = damage.log_range
+            if damage.bad and image.start <= start and image.slice(start, end) == damage.bad:
+                data = bytearray(image.data)
+                data[start - image.start : end - image.start] = damage.good
+                image = replace(image, data=bytes(data))
+                self._spoilt.append((node.host.name, start, end))
+        return image
 
     def _compare(self, master: StoreNode, one: LogImage, slave: StoreNode, other: LogImage) -> None:
         difference = compare_logs(one, other)
@@ -119,7 +117,7 @@ class Ending:
         records = list(image.records()) if records is None else records
         readable = image.readable_end(records)
         lives = last_lives(records, self._judge.deletions)
-        may_lack = self._may_lack(self._judge.damages.get(name))
+        may_lack = self._may_lack(name)
         queues = read_queues(node.host.disk, f"{ROOT}/consumequeue")
         problems = {
             "unreadable": (
@@ -130,21 +128,23 @@ class Ending:
             "reading": check_reading(node.store, lives, image, may_lack),
             "unsynced": _unsynced(node, image),
         }
-        if not node.crashed and name not in self._judge.damages:
+        if not node.crashed and not self._judge.damages:
             problems["index"] = check_index(node.store, records)
         for kind, problem in problems.items():
             if problem is not None:
                 self._violation(kind, f"{name}: {problem}")
 
-    def _may_lack(self, damage: Damage | None) -> Callable[[Seen], bool]:
+    def _may_lack(self, name: str) -> Callable[[Seen], bool]:
         """Which records a machine need not serve, because they or their units are spoilt."""
-        if damage is None or damage.part == INDEX:
-            return lambda record: False
-        start, end = damage.log_range
+        damage = self._judge.damages.get(name)
+        ranges = [(start, end) for machine, start, end in self._spoilt if machine == name]
 
         def is_spoilt(record: Seen) -> bool:
-            return (record.offset < end and start < record.offset + record.size) or (
-                damage.spoils_unit(record.topic, record.queue_id, record.queue_offset)
+            return any(
+                record.offset < end and start < record.offset + record.size for start, end in ranges
+            ) or (
+                damage is not None
+                and damage.spoils_unit(record.topic, record.queue_id, record.queue_offset)
             )
 
         return is_spoilt

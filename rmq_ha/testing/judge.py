@@ -14,6 +14,7 @@ What an operator of a pair may lose, and nothing else:
 A member stays out, loudly, where the two logs have not one whole record in common.
 """
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 
@@ -27,6 +28,8 @@ from rmq_ha.testing.workload import Attempt
 SERVED_WITHIN_SECONDS = 1.0
 READ_EVERY = 8
 """One in so many acknowledged messages is read on the slave as a consumer does."""
+LOOKS_BACK = 8
+"""So many looks ago is long enough for a store to note what it has flushed."""
 
 
 class Judge:
@@ -68,6 +71,7 @@ class Judge:
         self._random = random
         self._flushed: dict[str, int] = {}
         self._behind_damage: dict[str, int] = {}
+        self._safe: dict[str, deque[int]] = {name: deque([0], LOOKS_BACK) for name in nodes}
         self.parts: dict[str, BrokerRole] = {}
         self._to_serve: list[tuple[float, Attempt, Life]] = []
 
@@ -120,6 +124,9 @@ class Judge:
 
     def look(self) -> None:
         """Now and then: can the slave serve what was acknowledged a while ago?"""
+        for name, node in self._nodes.items():
+            if node.state == "running":
+                self._safe[name].append(node.store.log.flushed_offset)
         now, waiting = self._now(), self._to_serve
         done = 0
         for due, attempt, life in waiting:
@@ -162,7 +169,7 @@ class Judge:
         if power:
             self.lost_power[machine] = self._now()
             if node.store is not None and node.state != "down":
-                self._flushed[machine] = node.store.log.flushed_offset
+                self._flushed[machine] = _whole(node.log_image(), node.store.log.flushed_offset)
 
     def recovered(self, machine: str, part: BrokerRole, before: LogImage) -> None:
         """
@@ -260,12 +267,17 @@ class Judge:
         """
         self.damages[machine] = damage
         self._hazard("damage", f"{machine}: {damage}")
-        end = damage.log_range[1]
-        behind = [record for record in good.records() if end and record.offset >= end]
-        self._behind_damage[machine] = behind[-1].offset + behind[-1].size if behind else 0
+        start, end = damage.log_range
+        if start < self._safe[machine][0]:
+            behind = [record for record in good.records() if record.offset >= end]
+            self._behind_damage[machine] = behind[-1].offset + behind[-1].size if behind else 0
 
     def _check_behind(self, machine: str, end: int) -> None:
-        """A master that starts with a damaged log has not wiped whole records behind the damage."""
+        """
+        A master that starts with a damaged log has not wiped whole records behind the damage.
+
+        Where the damage is behind what was flushed a while ago, it may pass for a crash's.
+        """
         good = self._behind_damage.pop(machine, 0)
         if end < good:
             text = f"{machine} leads with {end}, and had whole records up to {good}"
@@ -302,6 +314,16 @@ class Judge:
         for attempt in self.attempts.values():
             if attempt.topic == topic and attempt.offset >= 0:
                 attempt.excused = attempt.excused or "the topic was deleted"
+
+
+def _whole(image: LogImage, end: int) -> int:
+    """Where the last record ends that ends by there."""
+    whole = 0
+    for record in image.records():
+        if record.offset + record.size > end:
+            break
+        whole = record.offset + record.size
+    return whole
 
 
 def _was_set_aside(node: StoreNode, end: int) -> bool:

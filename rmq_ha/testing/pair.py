@@ -271,6 +271,9 @@ class HAPair:
             self.restart(machine)
 
     def _return(self, machine: str) -> None:
+        if self._nodes[machine].state == "stopping":
+            self._at(0.5, self._return, machine)
+            return
         self._is_moving = False
         self.restart(machine)
 
