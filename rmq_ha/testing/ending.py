@@ -126,7 +126,7 @@ class Ending:
             "numbering": check_numbering(records, self._judge.deletions),
             "queues": check_queues(records, lives, queues, image.start, may_lack),
             "reading": check_reading(node.store, lives, image, may_lack),
-            "unsynced": _unsynced(node, image),
+            "unsynced": _unsynced(node, records),
         }
         if not node.crashed and not self._judge.damages:
             problems["index"] = check_index(node.store, records)
@@ -150,12 +150,13 @@ class Ending:
         return is_spoilt
 
 
-def _unsynced(node: StoreNode, image: LogImage) -> str | None:
-    """After so long a quiet time all of the log is on the disk."""
+def _unsynced(node: StoreNode, records: list[Seen]) -> str | None:
+    """After so long a quiet time all records are on the disk."""
     disk, directory = node.host.disk, node.log_directory
+    end = records[-1].offset + records[-1].size if records else 0
     for name in disk.list_dir(directory):
         start = int(name)
-        at = disk.unsynced(f"{directory}/{name}", max(0, image.end - start))
+        at = disk.unsynced(f"{directory}/{name}", max(0, end - start))
         if at is not None:
-            return f"{start + at} is in the page cache only, the log ends at {image.end}"
+            return f"{start + at} is in the page cache only, the last record ends at {end}"
     return None

@@ -28,6 +28,8 @@ from rmq_ha.testing.workload import Attempt
 SERVED_WITHIN_SECONDS = 1.0
 READ_EVERY = 8
 """One in so many acknowledged messages is read on the slave as a consumer does."""
+HAMPERED_SECONDS = 3.0
+"""A slave whose disk was full or slow gets so much longer."""
 LOOKS_BACK = 8
 """So many looks ago is long enough for a store to note what it has flushed."""
 
@@ -71,6 +73,7 @@ class Judge:
         self._random = random
         self._flushed: dict[str, int] = {}
         self._behind_damage: dict[str, int] = {}
+        self._hampered: dict[str, float] = {}
         self._safe: dict[str, deque[int]] = {name: deque([0], LOOKS_BACK) for name in nodes}
         self.parts: dict[str, BrokerRole] = {}
         self._to_serve: list[tuple[float, Attempt, Life]] = []
@@ -127,6 +130,8 @@ class Judge:
         for name, node in self._nodes.items():
             if node.state == "running":
                 self._safe[name].append(node.store.log.flushed_offset)
+            if node.host.disk.is_full or node.host.worker.delay != node.host.worker.usual_delay:
+                self._hampered[name] = self._now()
         now, waiting = self._now(), self._to_serve
         done = 0
         for due, attempt, life in waiting:
@@ -136,7 +141,8 @@ class Judge:
             node = self._nodes[life[0]]
             if attempt.excused or node.life != life or node.state != "running":
                 continue
-            if node.host.disk.is_full or node.host.worker.delay != node.host.worker.usual_delay:
+            if now < self._hampered.get(node.host.name, -HAMPERED_SECONDS) + HAMPERED_SECONDS:
+                waiting.append((now + HAMPERED_SECONDS, attempt, life))
                 continue
             problem = self._not_served(node, attempt)
             if problem:

@@ -10,8 +10,20 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from rmq_ha.broker.transactions.lookup import HalfMessages
+from rmq_ha.ha import feed
+from rmq_ha.ha.comparing import Comparison, Search
+from rmq_ha.ha.feed import Common, Feed
+from rmq_ha.ha.refused import RefusedSlaves
+from rmq_ha.ha.replica import Replica
+from rmq_ha.ha.waiting import GroupTransfer
+from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store import flush
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.damage import DamagedLog
+from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.flush import CommitLogFlusher
+from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.testing.host import SimHost
 
@@ -19,10 +31,14 @@ PAIR, CLUSTER = "pair", "cluster"
 
 
 class Patches:
-    """What is replaced by something else, to be put back."""
+    """
+    What is replaced by something else, to be put back.
+
+    :ivar replaced: owner, name and what was there.
+    """
 
     def __init__(self) -> None:
-        self._before: list[tuple[Any, str, Any]] = []
+        self.replaced: list[tuple[Any, str, Any]] = []
 
     def put(self, owner: Any, name: str, value: Any) -> Any:
         """
@@ -31,15 +47,15 @@ class Patches:
         :returns: what it was.
         """
         before = getattr(owner, name)
-        self._before.append((owner, name, before))
+        self.replaced.append((owner, name, before))
         setattr(owner, name, value)
         return before
 
     def undo(self) -> None:
         """Put everything back."""
-        for owner, name, before in reversed(self._before):
+        for owner, name, before in reversed(self.replaced):
             setattr(owner, name, before)
-        self._before.clear()
+        self.replaced.clear()
 
 
 class Mutant(NamedTuple):
@@ -61,6 +77,62 @@ class Mutant(NamedTuple):
     kind: str = PAIR
 
 
+# Replication
+
+
+def _compare_nothing(patches: Patches) -> None:
+    """As 4.9: a slave asks for what lies behind its end, whatever stands there."""
+    patches.put(Search, "place", lambda self, unreadable_at: int(self._log.max_offset))
+    patches.put(Replica, "_check_readable", lambda self, same=False: None)
+
+
+def _see_no_difference(patches: Patches) -> None:
+    def take(self: Any, body: memoryview) -> memoryview:
+        own = self._log.read(self.place, len(body))
+        self.place += len(own)
+        return body[len(own) :]
+
+    patches.put(Comparison, "take", take)
+
+
+def _forget_refused(patches: Patches) -> None:
+    _compare_nothing(patches)
+    patches.put(RefusedSlaves, "ceiling", lambda self, host: None)
+
+
+def _believe_greeting(patches: Patches) -> None:
+    greeted = Feed._greeted
+
+    def believe(self: Any, greeting: Any) -> None:
+        inner = Patches()
+        inner.put(feed, "log_checksum", lambda *_: greeting.checksum)
+        greeted(self, greeting)
+        inner.undo()
+
+    patches.put(Feed, "_greeted", believe)
+
+
+def _vouch_by_first_report(patches: Patches) -> None:
+    """As 4.9: whoever connects has what he says, and more than that is not looked at."""
+    _compare_nothing(patches)
+    begin = Feed._begin
+
+    def believe(self: Any, offset: int) -> None:
+        if self.common is Common.UNKNOWN:
+            begin(self, min(offset, int(self._log.max_offset)))
+            self.acked = self.vouched = offset
+            self.sent = max(self.sent, offset)
+
+    patches.put(Feed, "_begin", believe)
+
+
+def _one_byte_early(patches: Patches) -> None:
+    reached = GroupTransfer.reached
+    patches.put(
+        GroupTransfer, "reached", lambda self, offset, *rest: reached(self, offset + 1, *rest)
+    )
+
+
 # The disk
 
 
@@ -73,22 +145,43 @@ def _vouch_for_page_cache(patches: Patches) -> None:
     patches.put(LogRecovery, "cut", lambda self, end, safe: cut(self, end, end))
 
 
-def _checkpoint_ahead(patches: Patches) -> None:
-    appended = CommitLogFlusher.appended
+def _never_wait_for_disk(patches: Patches) -> None:
+    patches.put(CommitLogFlusher, "wait_flushed", lambda self, next_offset: PutMessageStatus.PUT_OK)
 
-    def believe(self: Any) -> None:
-        self._checkpoint.physic = self._log.last_store_timestamp + 60_000
-        self._checkpoint.logics = self._log.last_store_timestamp + 60_000
-        appended(self)
 
-    patches.put(CommitLogFlusher, "appended", believe)
+def _wipe_behind_damage(patches: Patches) -> None:
+    patches.put(DamagedLog, "settle", lambda self, end, promise, now_ms: None)
+
+
+# Queues
+
+
+def _never_cut_queues(patches: Patches) -> None:
+    patches.put(ConsumeQueueTable, "truncate", lambda self, physical_offset: None)
+
+
+def _forget_numbers(patches: Patches) -> None:
+    patches.put(DefaultMessageStore, "renumber", lambda self: None)
+
+
+def _ignore_new_life(patches: Patches) -> None:
+    append = ConsumeQueue.append
+
+    def deaf(self: Any, requests: Any) -> None:
+        append(self, [one for one in requests if one.queue_offset >= self.max_offset])
+
+    patches.put(ConsumeQueue, "append", deaf)
+
+
+def _bring_back_the_dead(patches: Patches) -> None:
+    patches.put(DeletedQueues, "add", lambda self, keys, physical_offset: self.persist())
 
 
 # Time
 
 
 def _wall_clock(patches: Patches) -> None:
-    """Timers wait for the wall clock, as Twisted's reactor does of itself."""
+    """Timers wait for the wall clock, as those of Twisted's reactor do of themselves."""
     step = SimHost.step_clock
 
     def step_timers(self: SimHost, ms: int) -> None:
@@ -112,32 +205,109 @@ def _end_again(patches: Patches) -> None:
 
 MUTANTS = (
     Mutant(
+        "compares-nothing",
+        "a slave goes on at its end, whatever the master's log has there",
+        "F1, field problems 17 and 18",
+        0,
+        _compare_nothing,
+    ),
+    Mutant(
+        "sees-no-difference",
+        "a slave compares, and takes everything for equal",
+        "F1",
+        0,
+        _see_no_difference,
+    ),
+    Mutant(
+        "ahead-forgotten",
+        "a slave that was refused as ahead is accepted when the master's log has outgrown it",
+        "F1, field problem 17",
+        0,
+        _forget_refused,
+    ),
+    Mutant(
+        "greeting-believed",
+        "the checksum with which a slave greets is not compared",
+        "F1, between two of ours",
+        0,
+        _believe_greeting,
+    ),
+    Mutant(
+        "first-report-vouches",
+        "the first report of a connection acknowledges, even beyond the log",
+        "N1",
+        0,
+        _vouch_by_first_report,
+    ),
+    Mutant(
+        "one-byte-early",
+        "a put is acknowledged with its last byte still missing on the slave",
+        "ha.md, section 7.2",
+        0,
+        _one_byte_early,
+    ),
+    Mutant(
         "first-file-synced",
         "of all files of a flush only the first one is synced",
         "S1 of the mutation tests",
-        0,
+        10,
         _sync_first_file,
     ),
     Mutant(
         "page-cache-vouched-for",
         "after a kill all of the log counts as flushed",
         "S3 of the mutation tests",
-        0,
+        126,
         _vouch_for_page_cache,
     ),
     Mutant(
-        "checkpoint-ahead",
-        "the checkpoint vouches for what is not on the disk yet",
-        "field problems, recovery",
+        "disk-not-waited-for",
+        "SYNC_FLUSH answers before the disk has it",
+        "store.md, section 5.1",
         0,
-        _checkpoint_ahead,
+        _never_wait_for_disk,
     ),
-    Mutant("wall-clock", "timers wait for the wall clock", "F2", 0, _wall_clock),
+    Mutant(
+        "wiped-behind-damage",
+        "the log is cut at its first damage, with whole records behind it",
+        "F3",
+        0,
+        _wipe_behind_damage,
+    ),
+    Mutant(
+        "queues-not-cut",
+        "where the log is cut the queues keep what they had",
+        "store.md, section 5.6",
+        0,
+        _never_cut_queues,
+    ),
+    Mutant(
+        "numbers-forgotten",
+        "after a start queues are numbered from 0 again",
+        "F6, field problem 33",
+        0,
+        _forget_numbers,
+    ),
+    Mutant(
+        "new-life-ignored",
+        "of a topic that was made again the slave serves the old life",
+        "F5, field problem 24",
+        0,
+        _ignore_new_life,
+    ),
+    Mutant(
+        "dead-brought-back",
+        "after a crash a deleted topic's messages are back, and its numbers go on",
+        "F5",
+        0,
+        _bring_back_the_dead,
+    ),
+    Mutant("wall-clock", "timers wait for the wall clock", "F2", 204, _wall_clock),
     Mutant(
         "end-again",
         "the END of a transaction that was moved or ended is carried out again",
         "F4",
-        0,
+        6,
         _end_again,
         CLUSTER,
     ),

@@ -1,9 +1,9 @@
 """
 Faults of the field, planted back: the simulator finds each of them.
 
-The seeds are those that found them when this was written. Where the product has changed since, others
-do: the search goes on from 0. `python -m rmq_ha.testing.simulate --mutant all --seeds 2000` makes the
-whole table without knowing any.
+The seeds are those that found them when this was written. Where the product has changed since,
+others do: the search goes on from 0. `python -m rmq_ha.testing.simulate --mutant all --seeds 2000`
+makes the whole table without knowing any.
 """
 
 import pytest
