@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.ha import feed
 from rmq_ha.ha.comparing import Comparison, Search
-from rmq_ha.ha.feed import Common, Feed
-from rmq_ha.ha.refused import RefusedSlaves
+from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.replica import Replica
 from rmq_ha.ha.waiting import GroupTransfer
 from rmq_ha.model.status import PutMessageStatus
@@ -95,11 +94,6 @@ def _see_no_difference(patches: Patches) -> None:
     patches.put(Comparison, "take", take)
 
 
-def _forget_refused(patches: Patches) -> None:
-    _compare_nothing(patches)
-    patches.put(RefusedSlaves, "ceiling", lambda self, host: None)
-
-
 def _believe_greeting(patches: Patches) -> None:
     greeted = Feed._greeted
 
@@ -113,17 +107,19 @@ def _believe_greeting(patches: Patches) -> None:
 
 
 def _vouch_by_first_report(patches: Patches) -> None:
-    """As 4.9: whoever connects has what he says, and more than that is not looked at."""
-    _compare_nothing(patches)
-    begin = Feed._begin
+    """As 4.9: whoever connects has what he says."""
+    greeted, begin = Feed._greeted, Feed._begin
 
-    def believe(self: Any, offset: int) -> None:
-        if self.common is Common.UNKNOWN:
-            begin(self, min(offset, int(self._log.max_offset)))
-            self.acked = self.vouched = offset
-            self.sent = max(self.sent, offset)
+    def believe_greeting(self: Any, greeting: Any) -> None:
+        greeted(self, greeting)
+        self.acked = self.vouched = greeting.place
 
-    patches.put(Feed, "_begin", believe)
+    def believe_report(self: Any, offset: int) -> None:
+        begin(self, offset)
+        self.acked = self.vouched = offset
+
+    patches.put(Feed, "_greeted", believe_greeting)
+    patches.put(Feed, "_begin", believe_report)
 
 
 def _one_byte_early(patches: Patches) -> None:
@@ -219,13 +215,6 @@ MUTANTS = (
         _see_no_difference,
     ),
     Mutant(
-        "ahead-forgotten",
-        "a slave that was refused as ahead is accepted when the master's log has outgrown it",
-        "F1, field problem 17",
-        0,
-        _forget_refused,
-    ),
-    Mutant(
         "greeting-believed",
         "the checksum with which a slave greets is not compared",
         "F1, between two of ours",
@@ -234,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-report-vouches",
-        "the first report of a connection acknowledges, even beyond the log",
+        "the first report of a connection acknowledges what it claims",
         "N1",
         0,
         _vouch_by_first_report,
