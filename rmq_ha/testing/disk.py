@@ -231,14 +231,6 @@ class SimDisk:
         inode = self._files[path]
         return inode.cache[start:end] == inode.durable[start:end]
 
-    def unsynced(self, path: str, size: int) -> int | None:
-        """The first of a file's leading `size` bytes that a loss of power may take; or None."""
-        inode = self._files[path]
-        one, other = bytes(inode.cache[:size]), bytes(inode.durable[:size])
-        if one == other:
-            return None
-        return next(at for at, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-
     def damage(self, path: str, data: bytes | None) -> None:
         """A file's bytes, in the cache and on the disk, are others now; None: it is gone."""
         if data is None:

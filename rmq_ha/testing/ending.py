@@ -155,8 +155,6 @@ def _unsynced(node: StoreNode, records: list[Seen]) -> str | None:
     disk, directory = node.host.disk, node.log_directory
     end = records[-1].offset + records[-1].size if records else 0
     for name in disk.list_dir(directory):
-        start = int(name)
-        at = disk.unsynced(f"{directory}/{name}", max(0, end - start))
-        if at is not None:
-            return f"{start + at} is in the page cache only, the last record ends at {end}"
+        if not disk.is_safe(f"{directory}/{name}", 0, max(0, end - int(name))):
+            return f"not all of {name} is on the disk, the last record ends at {end}"
     return None
