@@ -308,3 +308,23 @@ def test_any_settings_are_taken_or_refused(overrides: list[tuple[str, str]]) -> 
         load("", overrides=overrides)
     except ConfigurationError:
         pass
+
+
+def test_a_replication_frame_size_that_is_named_counts() -> None:
+    """Also when it is RocketMQ's default; only what nobody set is raised to ours."""
+
+    def sizes(text: str) -> tuple[int, int]:
+        configuration = load(text).configuration
+        return (
+            configuration.store.ha_transfer_batch_size,
+            configuration.ours.ha_transfer_batch_max,
+        )
+
+    assert sizes("") == (32768, 262144)
+    assert sizes("haTransferBatchMax=65536") == (32768, 65536)
+    for size in (16384, 32768, 524288):
+        assert sizes(f"haTransferBatchSize={size}") == (size, size)
+    assert sizes("haTransferBatchSize=32768\nhaTransferBatchMax=65536") == (32768, 65536)
+    assert notices("haTransferBatchSize=16384\nhaTransferBatchMax=65536") == [
+        "b.properties:2: haTransferBatchMax=65536 does nothing: haTransferBatchSize=16384 is set"
+    ]
