@@ -23,7 +23,7 @@ from rmq_ha.store.search import whole_records
 Unit = tuple[int, int, int]
 
 _MOST_PLACES = 4096
-_MOST_NEIGHBOURS = 16
+_MOST_NEIGHBOURS = 256
 _MOST_SCANNED = 8 << 20
 """Bytes of the log, some 50 ms, that are searched for one message."""
 
@@ -100,14 +100,14 @@ class ReadDamage:
         found = self._search(queue, queue_offset, low, high)
         if found is not None:
             return self._mend(queue, queue_offset, unit, found)
-        if not (has_expired and unit[0] < self._log.min_offset):
+        if not (has_expired and (unit[0] < self._log.min_offset or unit[1] == FILLER_SIZE)):
             what = f"the message {queue_offset} of {queue.topic} {queue.queue_id}"
             self._leave_out(place, what, unit[0])
         return None
 
     def _place(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> object:
         """What counts once: the record in the log, or the unit that points to nowhere."""
-        if self._log.min_offset <= unit[0] < self._log.max_offset:
+        if unit[1] != FILLER_SIZE and self._log.min_offset <= unit[0] < self._log.max_offset:
             return unit[0]
         return queue.topic, queue.queue_id, queue_offset
 
@@ -176,30 +176,21 @@ class ReadDamage:
         :returns: with it, whether it may have expired: the log has none of them any more, either.
         """
         first = max(self._log.min_offset, 0)
-        for before in range(1, _MOST_NEIGHBOURS + 1):
-            unit = self._unit(queue, queue_offset - before)
-            if unit is None or unit[1] == FILLER_SIZE or _has_expired(unit, first):
+        begin = max(queue.min_offset, queue_offset - _MOST_NEIGHBOURS)
+        for unit in reversed(queue.units(begin, queue_offset - begin)):
+            if _has_expired(unit, first):
                 return True, first
             if self._is_good(unit):
                 return False, unit[0] + unit[1]
-        return False, first
+        return begin == queue.min_offset, first
 
     def _high(self, queue: ConsumeQueue, queue_offset: int) -> int:
         """Where the record must have ended, by the units behind."""
         first = max(self._log.min_offset, 0)
-        for behind in range(1, _MOST_NEIGHBOURS + 1):
-            unit = self._unit(queue, queue_offset + behind)
-            if unit is None:
-                break
+        for unit in queue.units(queue_offset + 1, _MOST_NEIGHBOURS):
             if _has_expired(unit, first) or self._is_good(unit):
                 return unit[0]
         return self._log.max_offset
-
-    def _unit(self, queue: ConsumeQueue, queue_offset: int) -> Unit | None:
-        if not queue.min_offset <= queue_offset < queue.max_offset:
-            return None
-        units = queue.units(queue_offset, 1)
-        return units[0] if units else None
 
     def _is_good(self, unit: Unit) -> bool:
         """By the start of its record."""
@@ -229,4 +220,4 @@ class ReadDamage:
 
 def _has_expired(unit: Unit, min_offset: int) -> bool:
     """The log lost the record to age; zeros, which nobody wrote, say nothing of the kind."""
-    return 0 < unit[0] + unit[1] <= min_offset
+    return unit[1] != FILLER_SIZE and 0 < unit[0] + unit[1] <= min_offset

@@ -254,14 +254,12 @@ class _Scan:
         """Go through some units; True: the pull is full, or its time is over."""
         matches = self._matches
         for index, (physical_offset, size, tags_code) in enumerate(units):
-            if size == FILLER_SIZE:
-                self._left_out(GetMessageStatus.MESSAGE_WAS_REMOVING)
-                self.consumed += 1
-                continue
-            self.last_physical = physical_offset
             if self._is_full(physical_offset, size):
                 return True
-            if matches is None or matches(tags_code):
+            is_filler = size == FILLER_SIZE  # a lost message, or one that only the queue has lost
+            if not is_filler:
+                self.last_physical = physical_offset
+            if matches is None or is_filler or matches(tags_code):
                 self._fetch(units, index)
             else:
                 self._left_out(GetMessageStatus.NO_MATCHED_MESSAGE)

@@ -286,12 +286,16 @@ class ScheduleMessageService:
         return level.longest_wait_ms(offset, queue.max_offset, self._clock.seconds())
 
     def _record(self, queue: ConsumeQueue, offset: int, unit: Unit) -> Record | None:
-        """The delayed message; None for one that must be left out."""
+        """
+        The delayed message; None for one that must be left out.
+
+        :raises StoreError: its unit was damaged, and is mended: only now it says when it is due.
+        """
         physical_offset, size, _ = unit
-        if size == FILLER_SIZE:
-            return None
-        data = self._record_at(physical_offset, size) or self._find(queue, offset, unit)
+        data = None if size == FILLER_SIZE else self._record_at(physical_offset, size)
         if data is None:
+            if self._find(queue, offset, unit) is not None:
+                raise StoreError("its place in the queue was damaged, and is mended")
             return None  # the log has lost it to age, or to damage
         try:
             record = decode_record(data)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.format.commitlog import decode_record, record_fits
+from rmq_ha.store.format.consumequeue import FILLER
 
 COUNT = 40
 LOG = "/store/commitlog/00000000000000000000"
@@ -132,10 +133,19 @@ def test_a_delayed_message_whose_unit_is_damaged(simulated, message, told):
     damage(machine, queue, 20, b"\x40")
     at = store.queues.get("SCHEDULE_TOPIC_XXXX", 2).units(2, 1)[0][0]
     damage(machine, LOG, at + 30, b"\x40")
-    machine.clock.pump([1] * 15)
+    machine.clock.pump([1] * 30)
     bodies = [decode_record(record).body for record in pulled(store)]
     assert bodies == [b"late 0", b"late 1", b"late 3"]
     assert (store.damage.mended, store.damage.lost) == (1, 1)
+
+
+def test_fillers_in_the_middle_are_looked_up(simulated, message, told):
+    """A queue that was built over a hole of its own: the log has what it lacks."""
+    store = filled(simulated, message)
+    before = pulled(store)
+    damage(simulated, QUEUE, 9 * 20, FILLER * 3)
+    assert pulled(store) == before
+    assert (store.damage.mended, store.damage.lost) == (3, 0)
 
 
 def test_what_has_expired_is_no_damage(simulated, message, told):
