@@ -298,6 +298,12 @@ def test_each_put_waits_for_its_own_time():
     assert script.of(Completed, script.run(1)) == [Completed(6, 502)]
 
 
+def test_the_very_first_put_may_be_late_too():
+    script = leader(entries=())
+    script.put(b"first")
+    assert script.of(Completed, script.run(2501)) == [Completed(0, 502)]
+
+
 def test_puts_that_nobody_has_are_late_one_after_the_other():
     script = appending()
     script.put(b"a")

@@ -1,6 +1,7 @@
 """The ledger's bytes, places, cuts and starts, on the simulated and on the real disk."""
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -256,6 +257,29 @@ def test_a_rotten_body_is_not_passed_on(start: Open, disk: Disk, root: str) -> N
     with pytest.raises(CorruptRecord, match="entry 2 at 1096"):
         ledger.entries(0, 1 << 20, 9)
     assert ledger.entry(3) is not None
+
+
+@pytest.mark.parametrize(
+    ("position", "data"),
+    [
+        (0, b"\7\7\7\7"),  # no such magic
+        (4, struct.pack(">q", 548)),  # where another entry stands
+        (12, struct.pack(">i", 7)),  # too small for an entry
+        (12, struct.pack(">i", 1 << 30)),  # too large for one
+        (16, struct.pack(">q", 3)),  # of another entry
+    ],
+)
+def test_an_index_that_points_elsewhere_gives_nothing_of_another_entry(
+    start: Open, disk: Disk, root: str, position: int, data: bytes
+) -> None:
+    """While the ledger is open; a start makes the index anew."""
+    ledger = start(cached_bytes=0)
+    ledger.append(1, [b"%03d" % number + b"." * 497 for number in range(20)])
+    overwrite(disk, f"{root}/index/{0:020}", INDEX_UNIT * 2 + position, data)
+    with pytest.raises(CorruptRecord):
+        ledger.entry(2)
+    assert ledger.entry(5) is not None
+    assert start().entry(2) is not None
 
 
 # Starts: section 15.1

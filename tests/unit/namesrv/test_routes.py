@@ -196,6 +196,15 @@ class TestLeave:
         assert routes.connection_lost(old) == []
         assert routes.route("T") is not None
 
+    def test_all_that_are_silent_go_at_once(self) -> None:
+        """A rack that lost its power: no route leads there any more after one look."""
+        routes = Routes()
+        for broker in (MASTER, SLAVE, OTHER):
+            routes.put(broker, topic("T"))
+        assert len(routes.expire(121)) == 3
+        assert routes.route("T") is None
+        assert routes.registrations() == {}
+
     def test_expiry_after_120_s(self) -> None:
         routes = Routes()
         channel = FakeChannel()

@@ -397,6 +397,27 @@ def test_a_full_disk(machine, message, monkeypatch):
     assert again.log.max_offset == result.append.next_offset
 
 
+def test_nothing_of_a_write_that_failed_stays_behind_the_end(machine, message, monkeypatch):
+    """A later, shorter record would else be followed by the rest of a message that was refused."""
+    disk = FullDisk(monkeypatch)
+    store = machine.open()
+    put(store, message(b"before"))
+    end = store.log.max_offset
+    disk.room = 700
+    assert put(store, message(b"x" * 1000)) == [(REFUSED, None)]
+    assert not any(machine.disk.content(store.log.row.path(0))[end:])
+
+
+def test_everybody_hears_of_an_append(machine, message):
+    """Replication, dispatch and whoever else: in the order in which they asked."""
+    store = machine.open()
+    heard = []
+    for name in "abc":
+        store.log.subscribe(lambda name=name: heard.append(name))
+    put(store, message())
+    assert heard == ["a", "b", "c"]
+
+
 def test_a_full_disk_in_the_middle_of_a_group(machine, message, monkeypatch):
     """What went into the first file is stored, the rest is refused and keeps no number."""
     disk = FullDisk(monkeypatch)

@@ -404,3 +404,69 @@ def test_queues_that_could_not_be_flushed_are_vouched_for_no_more(machine, messa
         machine.stop(store)
         times = CheckpointTimes.decode(machine.disk.content(path))
         assert times.logics_msg_timestamp == before
+
+
+def test_a_stop_that_cannot_open_the_log_leaves_nobody_waiting(machine, message):
+    """It ends; who waited hears that it is not on the disk, and nothing says that it is."""
+    store = machine.open(**SYNC)
+    results = put(store, message)
+    store.log.row.close()
+    machine.disk.fault = lambda operation, path: 5 if "commitlog" in path else None
+    done = Deferred.fromCoroutine(store.flusher.stop())
+    assert done.called
+    assert [result.status for result in results] == [TIMEOUT]
+    assert store.log.flushed_offset == 0
+    assert timers(machine) == []
+    machine.disk.fault = lambda operation, path: None
+
+
+def checkpoint_writes(machine):
+    return sum("write" in function.__name__ for function, _, _ in machine.worker.queue)
+
+
+def test_one_at_a_time_writes_the_checkpoint(machine, message):
+    """Of a round and a stamp that meet, and of a stop: none goes while another one runs."""
+    store = machine.open(**SYNC, flush_interval_consume_queue=100)
+    put(store, message)
+    machine.turn()
+    machine.worker.later = True
+    machine.clock.advance(0.1)
+    machine.clock.advance(0.1)
+    assert checkpoint_writes(machine) == 1
+    store.queue_flusher.log_flushed()
+    machine.clock.advance(0.2)
+    assert checkpoint_writes(machine) == 1
+    stopped = Deferred.fromCoroutine(store.queue_flusher.stop())
+    assert checkpoint_writes(machine) == 1
+    for _ in range(4):
+        machine.worker.work()
+    assert stopped.called
+    machine.worker.later = False
+
+
+def test_no_round_and_no_stamp_while_they_are_held(machine, message):
+    """What was wanted meanwhile is done when they are released."""
+    store = machine.open(**SYNC, flush_interval_consume_queue=100)
+    put(store, message)
+    machine.turn()
+    machine.worker.later = True
+    machine.clock.advance(0.1)
+    assert checkpoint_writes(machine) == 1
+    held = Deferred.fromCoroutine(store.queue_flusher.hold())
+    assert not held.called
+    machine.worker.work()
+    assert held.called
+    machine.now_ms += 1000
+    put(store, message)
+    machine.turn()
+    machine.worker.work()
+    for _ in range(700):
+        machine.clock.advance(0.1)
+    assert checkpoint_writes(machine) == 0
+    store.queue_flusher.release()
+    machine.clock.advance(0.1)
+    assert checkpoint_writes(machine) == 1
+    for _ in range(4):
+        machine.worker.work()
+    machine.worker.later = False
+    assert store.checkpoint.written.flushed_offset == store.log.max_offset
