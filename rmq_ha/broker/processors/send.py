@@ -165,7 +165,7 @@ class SendMessageProcessor:
         place: tuple[str, int],
         context: dict[str, Any],
         began_ms: int,
-    ) -> RemotingCommand:
+    ) -> "RemotingCommand | Deferred[RemotingCommand]":
         status, append = result
         if append is None or not status.is_stored:
             response = self._answers.refused(request, status)
@@ -174,7 +174,8 @@ class SendMessageProcessor:
             self._stats.put(*place, append.message_count, append.size)
             response = self._answers.stored(request, status, append, header.queue_id)
         self._hooks.after(context, response)
-        return response
+        topic = place[0] if self._topics.is_written(header.topic) else header.topic
+        return self._topics.when_written(topic, response)
 
     # ------------------------------------------------------------ messages
 

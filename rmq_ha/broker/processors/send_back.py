@@ -121,7 +121,8 @@ class SendBackProcessor:
         copy = copy_of(record, topic, queue_id, properties, encode_properties(properties))
         copy.reconsume_times += 1
         put: Deferred[PutMessageResult] = self._front.put_message(copy)
-        return put.addCallback(self._answer, request, copy, group.group_name)
+        put.addCallback(self._answer, request, copy, group.group_name)
+        return put.addCallback(lambda answer: self._topics.when_written(topic, answer))
 
     def _answer(
         self, result: PutMessageResult, request: RemotingCommand, copy: Message, group: str

@@ -5,7 +5,7 @@ Spec: store.md, section 12.2; remoting.md, sections 4.4, 7.7 and 9.6.
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -26,6 +26,8 @@ from rmq_ha.model.topics import (
 )
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.bodies import TopicTable, decode_topic_table
+
+T = TypeVar("T")
 
 PERM_RW = PERM_READ | PERM_WRITE
 MAX_DELAY_LEVEL = 18
@@ -51,6 +53,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         super().__init__(disk, worker, path, now_ms, built_in)
         self._config = config
         self._changed: list[Callable[[TopicConfig], None]] = []
+        self._unwritten: dict[str, Deferred[bool]] = {}
 
     @property
     def reply_topic(self) -> str:
@@ -124,6 +127,28 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
             TopicConfig(topic, queue_nums, queue_nums, perm, "SINGLE_TAG", sys_flag)
         )
 
+    def is_written(self, topic: str) -> bool:
+        """It is in the file, or the disk refused it; not yet while its first write is under way."""
+        return topic not in self._unwritten
+
+    def when_written(self, topic: str, answer: T) -> "T | Deferred[T]":
+        """
+        Hold an answer that a restart must not belie: of what nobody finds without its topic.
+
+        :returns: the answer, at once where `is_written`; never fails.
+        """
+        written = self._unwritten.get(topic)
+        if written is None:
+            return answer
+        held: Deferred[T] = Deferred()
+
+        def release(is_written: bool) -> bool:
+            held.callback(answer)
+            return is_written
+
+        written.addCallback(release)
+        return held
+
     def update(self, config: TopicConfig) -> "Deferred[bool]":
         """
         Put a whole topic configuration in place, as an operator asked.
@@ -170,9 +195,17 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         self._table.update(loaded.topics)
         self.data_version.assign(loaded.version)
 
+    def _written_first(self, is_written: bool, name: str) -> bool:
+        self._unwritten.pop(name, None)
+        return is_written
+
     def _create(self, config: TopicConfig) -> TopicConfig:
-        self._put(config.topic_name, config)
-        self.log.info("created topic {topic}", topic=config.topic_name, config=config)
+        name = config.topic_name
+        written = self._put(name, config)
+        if not written.called:
+            self._unwritten[name] = written
+            written.addCallback(self._written_first, name)
+        self.log.info("created topic {topic}", topic=name, config=config)
         for callback in self._changed:
             callback(config)
         return config

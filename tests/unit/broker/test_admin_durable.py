@@ -120,3 +120,32 @@ def test_a_stop_writes_what_the_disk_refused(broker: SimBroker) -> None:
     broker.start()
     assert broker.controller.topics.get("New") is not None
     assert broker.controller.groups.get("new") is not None
+
+
+def test_a_topic_made_by_a_send_is_known_after_a_kill(broker: SimBroker) -> None:
+    """Of each message that was acknowledged, also those that came after the first."""
+    broker.host.worker.delay = (0.5, 0.5)  # a table's write takes its time
+    asked = [broker.ask(broker.message(topic="Sent")) for _ in range(3)]
+    broker.world.clock.run_for(0.1)
+    asked += [broker.ask(broker.message(topic="Sent")) for _ in range(3)]
+    for item in asked:
+        item.addErrback(lambda _: None)  # the connection that the kill ends
+    broker.world.clock.run_while(lambda: not any(item.called for item in asked), 10)
+    broker.host.crash()
+    broker.host.restart()
+    broker.start()
+    assert broker.controller.topics.get("Sent") is not None
+
+
+def test_sends_of_known_topics_do_not_wait_for_a_table_that_cannot_be_written(
+    broker: SimBroker,
+) -> None:
+    disk = broker.host.disk
+
+    def full(path: str, data: bytes, *, backup: bool = False) -> None:
+        raise OSError(28, "No space left on device")
+
+    disk.replace = full
+    assert broker.call(make_topic("New")).code == ResponseCode.SYSTEM_ERROR
+    assert broker.call(broker.message(topic="New")).code == 0
+    assert broker.call(broker.message(topic="Old")).code == 0
