@@ -3,7 +3,7 @@
 Spec: dledger.md, chapters 14 and 15.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred, succeed
@@ -209,6 +209,7 @@ class LedgerParts:
 
     log = Logger()
     always_waits = True
+    dispatch_from: int | None = None
 
     def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
         self._log = log
@@ -266,6 +267,13 @@ class LedgerParts:
             if 0 < store_timestamp_of(head) <= sure_ms:
                 return start
         return ledger.begin_pos
+
+    def mend(self) -> Iterator[None]:
+        """As `LogParts` says: the dispatcher does."""
+        return iter(())
+
+    def note_ends(self) -> None:
+        """As `LogParts` says: queues are compared with the ledger as they are."""
 
     def stopped(self) -> None:
         """As `LogParts` says: nothing was created ahead."""

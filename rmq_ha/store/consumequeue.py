@@ -60,6 +60,7 @@ class ConsumeQueueTable:
         self.bit_map_of: BitMapOf = lambda request: None
         self.restarted: Restarted = lambda topic, queue_id, queue_offset: None
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._odd: list[tuple[str, int]] = []
 
     # Looking up
 
@@ -130,7 +131,10 @@ class ConsumeQueueTable:
         """
         Find the files of all queues.
 
-        :raises StoreError: a queue's directory has a file of another size or name.
+        One of another size is removed, and `damage` of its queue says so.
+
+        :raises StoreError: a queue's directory has a file of another name, or all are of another
+            size.
 
         Spec: store.md, sections 1 and 5.3.
         """
@@ -141,9 +145,28 @@ class ConsumeQueueTable:
             for name in self._disk.list_dir(topic_path):
                 path = f"{topic_path}/{name}"
                 if _is_queue_id(name) and self._disk.is_dir(path):
-                    self.queue(topic, int(name)).load(
-                        self._find_files(path, self._files, UNIT_SIZE)
-                    )
+                    queue = self.queue(topic, int(name))
+                    queue.load(self._find_files(path, self._files, UNIT_SIZE))
+        self._drop_odd()
+
+    def _drop_odd(self) -> None:
+        """Files of a wrong size go where others have the right one: the log has it all again."""
+        good = any(queue.first_file for queue in self._queues.values())
+        for path, size in self._odd:
+            if not good:
+                raise StoreError(
+                    f"{path} has {size} bytes, but mappedFileSizeConsumeQueue is "
+                    f"{self.file_size}, and no queue has a file of that size; start with the size "
+                    "with which the store was written, or, if this file alone is damaged, remove "
+                    "it: it is built anew from the log"
+                )
+            directory, _, name = path.rpartition("/")
+            topic, _, queue_id = directory.removeprefix(self._root + "/").rpartition("/")
+            queue = self.queue(topic, int(queue_id))
+            queue.damage = f"has a file, {path}, of {size} bytes, which is removed"
+            queue.drop_from(int(name))
+            self._files.remove(path)
+        self._odd.clear()
 
     def _find_files(self, directory: str, files: QueueFiles, step: int) -> list[int]:
         """Where the files of a queue start; each at a multiple of `step`."""
@@ -152,17 +175,21 @@ class ConsumeQueueTable:
             path = f"{directory}/{name}"
             if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
                 raise StoreError(f"{path} does not belong there; move it away")
+            if int(name) % step:
+                raise StoreError(f"{path} starts in the middle of a unit; move it away")
             size = self._disk.size(path)
             if size == 0:
                 files.remove(path)  # the process died while it made this file
-                continue
-            if size != files.file_size or int(name) % step:
-                key = "mappedFileSizeConsumeQueue" + ("Ext" if files is not self._files else "")
+            elif size == files.file_size:
+                starts.append(int(name))
+            elif files is self._files:
+                self._odd.append((path, size))
+            else:
                 raise StoreError(
-                    f"{path} has {size} bytes, but {key} is "
-                    f"{files.file_size}; start with the size with which the store was written"
+                    f"{path} has {size} bytes, but mappedFileSizeConsumeQueueExt is "
+                    f"{files.file_size}; start with the size with which the store was written, or "
+                    "remove it: filters then let pass what it knew of"
                 )
-            starts.append(int(name))
         return starts
 
     def recover(self, last_exit_ok: bool = True) -> None:
@@ -225,6 +252,10 @@ class ConsumeQueueTable:
                 self._put_deleted(key, group)
             else:
                 (queues.get(key) or self.queue(*key)).append(group)
+
+    def is_deleted(self, request: DispatchRequest) -> bool:
+        """The record is none of its queue's, because that was deleted since."""
+        return request.physical_offset < self._begins.get(request[:2], 0)
 
     def _put_deleted(self, key: tuple[str, int], group: list[DispatchRequest]) -> None:
         """Of a queue that was deleted the records since then, if there are any."""

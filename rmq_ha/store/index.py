@@ -4,6 +4,7 @@ Spec: store.md, section 4.
 """
 
 from collections.abc import Callable, Sequence
+from errno import EIO
 
 from twisted.logger import Logger
 
@@ -12,6 +13,10 @@ from rmq_ha.model.message import DispatchRequest
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.index import (
     FILE_NAME_LENGTH,
+    HEADER_SIZE,
+    ITEM,
+    ITEM_SIZE,
+    SLOT_SIZE,
     IndexHeader,
     file_name,
     index_file_size,
@@ -32,6 +37,7 @@ class IndexService:
     :param store_path: the store's root directory.
     :param now_ms: names new files.
     :raises ConfigurationError: there is no room for any key.
+    :ivar damage: why files were removed at the start; empty: none were.
     :ivar on_file_full: None, or called when a file has got its last item, with the store time of
         that item's record. The owner then has `sync` run in the worker, and after that raises
         the checkpoint's index time to the one it was told.
@@ -59,6 +65,7 @@ class IndexService:
         self._now_ms = now_ms
         self._files: list[IndexFile] = []
         self._full: list[IndexFile] = []
+        self.damage = ""
         self.on_file_full: Callable[[int], None] | None = None
 
     def load(self, last_exit_ok: bool, index_msg_timestamp: int) -> None:
@@ -66,32 +73,81 @@ class IndexService:
         Read the headers of all files; after a crash delete what the checkpoint does not vouch for.
 
         :param index_msg_timestamp: of the checkpoint, ms.
-        :raises StoreError: a file has another size than the settings give, or the disk refuses.
+        A damaged file goes, with those behind it; `damage` says so.
+
+        :raises StoreError: all files have another size than the settings give, or the disk refuses.
 
         Spec: store.md, section 4.5.
         """
+        found = self._found()
         size = index_file_size(self._slots, self._items)
+        good = any(other == size for _, other in found)
+        for number, (path, other) in enumerate(found):
+            if other == size:
+                self._load(path, last_exit_ok, index_msg_timestamp)
+            elif good or self._is_cut(path, other):
+                self.damage = f"{path} has {other} bytes instead of {size}"
+            else:
+                raise StoreError(
+                    f"{path} has {other} bytes, but maxHashSlotNum and maxIndexNum make it {size}; "
+                    "start with the settings with which the store was written, or delete the "
+                    "index directory and with it the keys of old messages"
+                )
+            if self.damage:
+                for later, _ in found[number:]:  # entries have to be in the order of the log
+                    self._remove(later)
+                return
+
+    def _found(self) -> list[tuple[str, int]]:
+        """Path and size of each file that has something in it."""
+        found: list[tuple[str, int]] = []
         for name in self._disk.list_dir(self._directory):
             path = f"{self._directory}/{name}"
             if not (name.isascii() and name.isdigit()) or self._disk.is_dir(path):
                 continue
-            found = self._disk.size(path)
-            if found == 0:
+            if size := self._disk.size(path):
+                found.append((path, size))
+            else:
                 self._remove(path)  # the process died while it made this file
-                continue
-            if found != size:
-                raise StoreError(
-                    f"{path} has {found} bytes, but maxHashSlotNum and maxIndexNum make it {size}; "
-                    "start with the settings with which the store was written, or delete the "
-                    "index directory and with it the keys of old messages"
-                )
-            file = IndexFile(self._disk, path, self._slots, self._items)
+        return found
+
+    def _load(self, path: str, last_exit_ok: bool, index_msg_timestamp: int) -> None:
+        """Take a file into the row; `damage` if the disk cannot read it."""
+        file = IndexFile(self._disk, path, self._slots, self._items)
+        try:
             file.load()
+        except StoreError as error:
+            if getattr(error.__cause__, "errno", 0) != EIO:
+                raise
+            self.damage = str(error)
+            return
+        finally:
             file.close()
-            if not last_exit_ok and file.header.end_timestamp > index_msg_timestamp:
-                self._remove(path)
-                continue
+        if not last_exit_ok and file.header.end_timestamp > index_msg_timestamp:
+            self._remove(path)
+        else:
             self._files.append(file)
+
+    def _is_cut(self, path: str, size: int) -> bool:
+        """The file was written with these settings, and lost its end."""
+        if not HEADER_SIZE + SLOT_SIZE * self._slots + 2 * ITEM_SIZE <= size:
+            return False
+        if size >= index_file_size(self._slots, self._items):
+            return False
+        file = self._disk.open(path, size)
+        try:
+            header = IndexHeader.decode(file.pread(HEADER_SIZE, 0))
+            item = file.pread(ITEM_SIZE, HEADER_SIZE + SLOT_SIZE * self._slots + ITEM_SIZE)
+        finally:
+            file.close()
+        key_hash, physical_offset, seconds, _ = ITEM.unpack(item)
+        begins = (header.begin_physical_offset, 0)
+        return key_hash != 0 and (physical_offset, seconds) == begins
+
+    @property
+    def reached(self) -> int:
+        """Physical offset of the last record that is indexed; 0 without any."""
+        return self._files[-1].header.end_physical_offset if self._files else 0
 
     def _remove(self, path: str) -> None:
         try:
@@ -114,7 +170,7 @@ class IndexService:
 
         Spec: store.md, sections 4.2 and 4.3.
         """
-        reached = self._files[-1].header.end_physical_offset if self._files else 0
+        reached = self.reached
         entries: list[Entry] = []
         for request in requests:
             topic, _, physical_offset, _, _, timestamp, _, keys, uniq_key, sys_flag, _, _ = request

@@ -3,14 +3,15 @@
 Spec: store.md, section 5; dledger.md, chapter 15.
 """
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Protocol, runtime_checkable
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.model.message import AppendResult, DispatchRequest, Message
+from rmq_ha.errors import StoreError
+from rmq_ha.model.message import AppendResult, Message
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.append import GroupEncoder
@@ -24,6 +25,8 @@ from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.presence import AbsentLog
 from rmq_ha.store.puts import MaybeLater
+from rmq_ha.store.queue_ends import FILE_NAME, QueueEnd, QueueEnds, read_ends
+from rmq_ha.store.rebuild import QueueRebuild
 from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.store.setaside import Keeper
 from rmq_ha.store.statistics import StoreStatistics
@@ -156,9 +159,12 @@ class LogParts(Protocol):
     One kind of log's own ways.
 
     :ivar always_waits: every put waits for replicas, also one that does not ask for it.
+    :ivar dispatch_from: after `mend`: queues still lack messages from that physical offset on;
+        None: nothing before their end.
     """
 
     always_waits: bool
+    dispatch_from: int | None
 
     @property
     def tail(self) -> Tail:
@@ -193,6 +199,16 @@ class LogParts(Protocol):
         :raises StoreError: the disk refuses.
         """
 
+    def mend(self) -> Iterator[None]:
+        """After `recover`: give queues what they lack, a piece a step; never fails."""
+
+    def note_ends(self) -> None:
+        """
+        All is written: note where log and queues end, for the next start. For the worker.
+
+        :raises OSError: the disk refuses.
+        """
+
     def stopped(self) -> None:
         """Nothing will be written any more; `close` follows."""
 
@@ -213,6 +229,7 @@ class ClassicParts:
     What is around the built-in commit log.
 
     :ivar log: that log.
+    :ivar dispatch_from: as `LogParts` says.
     """
 
     logger = Logger()
@@ -223,6 +240,8 @@ class ClassicParts:
         config = configuration.store
         self._store = store
         self.log = log
+        self.dispatch_from: int | None = None
+        self._rebuild: QueueRebuild | None = None
         self.tail = LogTail(log)
         self.flusher = CommitLogFlusher(
             host.clock, host.worker, config, log, store.checkpoint, store.log_flushed
@@ -259,15 +278,21 @@ class ClassicParts:
         store, log = self._store, self.log
         config, queues = store.configuration.store, store.queues
         recovery = LogRecovery(log, config.check_crcon_recover)
-        promise = self._promise(last_exit_ok)
+        ends = read_ends(store.host.disk, store.root)
+        rebuild = QueueRebuild(log, queues, store.index)
         if last_exit_ok:
             verify = store.configuration.ours.verify_log_at_start
-            found = recovery.normal(None if verify else queues.last_record())
+            lasts = () if verify else (ends.last if ends else None, queues.last_record())
+            found = recovery.normal(*lasts)
             safe = found.end
         else:
             safe = recovery.first_unsure(store.sure_until_ms())
             queues.truncate(safe)  # a torn unit there would pass for a good one
-            found = recovery.abnormal(safe, self._dispatch_again)
+            rebuild.look()
+            if ends is not None:
+                rebuild.compare(ends, is_exact=False)
+            rebuild.begin_again(safe)
+            found = recovery.abnormal(safe, rebuild.again)
             store.checkpoint.logics = max(store.checkpoint.logics, found.last_store_timestamp)
         self.logger.info(
             "the commit log ends at {end} after {how} stop; {records} records read",
@@ -275,17 +300,51 @@ class ClassicParts:
             how="a clean" if last_exit_ok else "an abnormal",
             records=found.records,
         )
-        self._settle(found.end, promise)
+        self._settle(found.end, self._promise(ends, last_exit_ok))
         recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
         if queues.max_physical_offset >= found.end:
             queues.truncate(found.end)
+        if last_exit_ok:
+            self._compare(rebuild, ends, found.end)
 
-    def _promise(self, last_exit_ok: bool) -> Promise:
+    def _compare(self, rebuild: QueueRebuild, ends: QueueEnds | None, end: int) -> None:
+        """After a clean stop: find the queues that do not fit the log."""
+        log = self.log
+        rebuild.look()
+        if ends is not None and ends.log_end == end:
+            if log.min_offset > ends.log_min:
+                self.logger.warn(
+                    "the commit log begins at {now}, and began at {before} when it was stopped: "
+                    "what lay between is gone",
+                    now=log.min_offset,
+                    before=ends.log_min,
+                )
+            rebuild.compare(ends, is_exact=True)
+        else:
+            rebuild.audit(end)
+        self._rebuild = rebuild
+
+    def mend(self) -> Iterator[None]:
+        """As `LogParts` says."""
+        rebuild, self._rebuild = self._rebuild, None
+        if rebuild is None:
+            return
+        try:
+            yield from rebuild.steps(self.log.max_offset)
+        except (OSError, StoreError) as error:
+            self.dispatch_from = rebuild.begin
+            self.logger.error(
+                "queues cannot be built anew from {begin} on, which is tried again: {error}",
+                begin=rebuild.begin,
+                error=error,
+            )
+
+    def _promise(self, ends: QueueEnds | None, last_exit_ok: bool) -> Promise:
         """What of the log was surely on the disk."""
         times = self._store.checkpoint.times
         if last_exit_ok:
-            return Promise(0, _FOR_EVER, "the clean stop")
+            return Promise(ends.log_end if ends else 0, _FOR_EVER, "the clean stop before")
         return Promise(times.flushed_offset, times.physic_msg_timestamp, "the checkpoint")
 
     def _settle(self, end: int, promise: Promise) -> None:
@@ -302,11 +361,18 @@ class ClassicParts:
             store.statistics.set_aside_bytes += aside.end - aside.start
             store.statistics.set_aside_messages += aside.messages
 
-    def _dispatch_again(self, requests: list[DispatchRequest]) -> None:
+    def note_ends(self) -> None:
+        """As `LogParts` says."""
         store = self._store
-        store.queues.put_requests(requests)
-        if store.index is not None:
-            store.index.put_requests(requests)
+        queues = {
+            key: QueueEnd(queue.first_offset, queue.max_offset, queue.max_physical_offset)
+            for key, queue in store.queues.items()
+            if queue.first_file
+        }
+        ends = QueueEnds(
+            self.log.min_offset, self.log.max_offset, store.queues.last_record(), queues
+        )
+        store.host.disk.replace(f"{store.root}/{FILE_NAME}", ends.encode())
 
     def stopped(self) -> None:
         """As `LogParts` says."""

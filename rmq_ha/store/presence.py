@@ -10,9 +10,10 @@ from rmq_ha.seams import Disk
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.queue_ends import FILE_NAME
 from rmq_ha.store.setaside import folder_for
 
-_BUILT_ON_IT = ("consumequeue", "consumequeue_ext", "index")
+_BUILT_ON_IT = ("consumequeue", "consumequeue_ext", "index", FILE_NAME)
 
 
 class AbsentLog:

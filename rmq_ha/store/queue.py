@@ -5,11 +5,13 @@ Spec: store.md, section 3.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from errno import EIO
 from functools import partial
 from struct import error as struct_error
 
 from twisted.logger import Logger
 
+from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.format.commitlog import RECORD_OVERHEAD
 from rmq_ha.store.format.consumequeue import (
@@ -40,6 +42,7 @@ class ConsumeQueue:
     :param extension: where store times and bit maps go; None: nowhere.
     :param restarted: called with topic, queue id and queue offset when a new life begins there.
     :ivar max_physical_offset: end of the last record that the queue knows; -1 for none.
+    :ivar damage: what loading and recovery found that should not be; empty: nothing.
     """
 
     log = Logger()
@@ -54,6 +57,7 @@ class ConsumeQueue:
         "_restarted",
         "_size",
         "_starts",
+        "damage",
         "max_physical_offset",
         "queue_id",
         "topic",
@@ -75,6 +79,7 @@ class ConsumeQueue:
         self._directory = directory
         self.topic = topic
         self.queue_id = queue_id
+        self.damage = ""
         self._clear(-1)
 
     def _clear(self, reached: int) -> None:
@@ -95,6 +100,11 @@ class ConsumeQueue:
     def min_offset(self) -> int:
         """The first queue offset that may be read."""
         return self._min // UNIT_SIZE
+
+    @property
+    def first_offset(self) -> int:
+        """The queue offset of its first file's first unit."""
+        return self._starts[0] // UNIT_SIZE if self._starts else 0
 
     @property
     def first_file(self) -> str:
@@ -350,6 +360,18 @@ class ConsumeQueue:
             self._min = self._starts[0]
             self._end = self._starts[-1] + self._size
 
+    def drop_from(self, start: int) -> None:
+        """
+        After `load`: the file that starts there is lost; those behind it go.
+
+        :raises StoreError: the disk refuses.
+        """
+        for later in [other for other in self._starts if other >= start]:
+            self._files.remove(self._path(later))
+        damage = self.damage
+        self.load([other for other in self._starts if other < start])
+        self.damage = damage
+
     def recover(self, last_exit_ok: bool) -> None:
         """
         Find the end of the valid units in the last three files; what is behind it goes.
@@ -361,12 +383,26 @@ class ConsumeQueue:
 
         Spec: store.md, section 3.4.
         """
+        before = self.damage
+        try:
+            self._find_end(last_exit_ok)
+            if not last_exit_ok:
+                self.damage = before  # such traces are what a crash leaves
+        except StoreError as error:
+            if getattr(error.__cause__, "errno", 0) != EIO:
+                raise
+            self.damage = f"cannot be read ({error.__cause__}) and is removed"
+            self._empty(-1)
+
+    def _find_end(self, last_exit_ok: bool) -> None:
+        self._drop_behind_damage()
         first = max(0, len(self._starts) - 3)
         self._walk(first)
         while self.max_physical_offset < 0 and first > 0:
             first -= 1
             self._walk(first)
         for start in [start for start in self._starts if start > self._end]:
+            self._note(start, "lies behind a gap")
             self._files.remove(self._path(start))
             self._starts.remove(start)
         if self.max_physical_offset < 0 and self._starts and self._end > self._starts[0]:
@@ -375,9 +411,28 @@ class ConsumeQueue:
         start = self._start_of(self._end)
         if start >= 0:
             rest = self._files.read(self._path(start), WALK_SIZE, self._end - start)
+            if rest != bytes(len(rest)):
+                self.damage = self.damage or f"has something behind its end at {self.max_offset}"
             if not last_exit_ok or rest != bytes(len(rest)):
                 self._files.zero(self._path(start), self._end - start)
         self._settle_extension()
+
+    def _drop_behind_damage(self) -> None:
+        """A file is missing, or one with others behind it does not begin or end with a unit."""
+        for index, start in enumerate(self._starts[:-1]):
+            last = start + self._size - UNIT_SIZE
+            is_next = self._starts[index + 1] == start + self._size
+            if not is_next or min(self._unit(start)[1], self._unit(last)[1]) <= 0:
+                for later in self._starts[index + 1 :]:
+                    self._note(later, "lies behind a gap")
+                    self._files.remove(self._path(later))
+                del self._starts[index + 1 :]
+                return
+
+    def _note(self, start: int, what: str) -> None:
+        """Remember what is wrong with a file, unless it holds nothing and was made ahead."""
+        if self._unit(start)[1] > 0:
+            self.damage = self.damage or f"has a file, {self._path(start)}, that {what}"
 
     def _walk(self, first: int) -> None:
         """Find the end of the valid units from a file on."""
@@ -401,6 +456,33 @@ class ConsumeQueue:
             data = self._files.read(self._path(start), self._end - first, first - start)
             codes = [code for *_, code in decode_units(data) if is_extension_address(code)]
         self._extension.settle(max(codes, default=None))
+
+    def empty(self) -> None:
+        """
+        Forget everything; the next message says where the queue begins.
+
+        :raises StoreError: the disk refuses.
+        """
+        self._empty(-1)
+
+    def cut_back(self, fits: Callable[[int, int, int], bool]) -> None:
+        """
+        Forget the last units, up to one that fits.
+
+        :param fits: told queue offset, physical offset and size.
+        :raises StoreError: the disk refuses.
+        """
+        end = self._end
+        while self._starts and end > self._starts[0]:
+            physical_offset, size, _ = self._unit(end - UNIT_SIZE)
+            if size == FILLER_SIZE or fits(end // UNIT_SIZE - 1, physical_offset, size):
+                break
+            end -= UNIT_SIZE
+        if not self._starts or end <= self._starts[0] or size == FILLER_SIZE:
+            self._empty(-1)
+        elif end < self._end:
+            self._cut(end)
+            self.max_physical_offset = physical_offset + size
 
     def last_record(self) -> tuple[int, int] | None:
         """

@@ -46,16 +46,15 @@ class LogRecovery:
         self._row = log.row
         self._check_crc = check_crc
 
-    def normal(self, last: tuple[int, int] | None) -> RecoveredLog:
+    def normal(self, *last: tuple[int, int] | None) -> RecoveredLog:
         """
         After a clean stop: read on from the last message that the queues know.
 
-        :param last: its physical offset and size. None, or not what stands in the log there: read
-            the last three files.
+        :param last: its physical offset and size, or what else might be it. Without one that
+            stands in the log there: read the last three files.
         """
         starts = self._row.starts
-        if last is not None:
-            offset, size = last
+        for offset, size in filter(None, last):
             start = self._row.start_of(offset)
             if start in starts:
                 data = self._row.file(start).pread(size, offset - start)

@@ -21,20 +21,21 @@ Read = Callable[[int, int], bytes]
 
 
 def whole_records(
-    read: Read, begin: int, end: int, delay_levels: list[int]
+    read: Read, begin: int, end: int, delay_levels: list[int], *, check_crc: bool = True
 ) -> Iterator[list[DispatchRequest]]:
     """
-    Every record with the right magic, size, physical offset and CRC, in order; a batch at a time.
+    Every record with the right magic, size and physical offset, in order; a batch at a time.
 
     :param begin: physical offset; where the first record starts, or anywhere.
     :param end: physical offset; the end of the same file at most.
+    :param check_crc: leave out those whose body is damaged.
     """
     position, needed = begin, READ_SIZE
     while position < end:
         data = read(min(needed, end - position), position)
         if not data:
             return
-        found = scan(data, position, delay_levels, _BATCH, True)
+        found = scan(data, position, delay_levels, _BATCH, check_crc)
         if found.requests:
             yield found.requests
         position += found.size

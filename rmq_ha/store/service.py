@@ -68,6 +68,9 @@ class StoreService:
         store = self._store
         log = store.log
         store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
+        await self._mend()
+        if store.parts.dispatch_from is not None:
+            store.dispatcher.position = min(store.dispatcher.position, store.parts.dispatch_from)
         await self._catch_up()
         self._number()
         self._is_running = True
@@ -90,6 +93,12 @@ class StoreService:
             position=store.dispatcher.position,
         )
         self.poke()
+
+    async def _mend(self) -> None:
+        """Give queues that are damaged what they lack; other work gets its turn in between."""
+        for _ in self._store.parts.mend():
+            await self._next_turn()
+            self._check_wanted()
 
     async def _catch_up(self) -> None:
         """Dispatch what the queues do not have; other work gets its turn in between."""
@@ -194,7 +203,7 @@ class StoreService:
         await store.flusher.stop()
         await store.queue_flusher.stop()
         await store.deleted.persist_if_dirty()
-        self._close(was_running)
+        await self._close(was_running)
 
     async def _drain(self) -> None:
         """Give the dispatcher up to five seconds."""
@@ -203,7 +212,15 @@ class StoreService:
         while self._store.dispatcher.run_slice() and clock.seconds() < deadline:
             await self._next_turn()
 
-    def _close(self, was_running: bool) -> None:
+    async def _note_ends(self) -> None:
+        """Without the note the next start compares queues and log for itself."""
+        store = self._store
+        try:
+            await store.host.worker.call(store.parts.note_ends)
+        except (OSError, StoreError) as error:
+            self.log.warn("cannot note where the queues end: {error}", error=error)
+
+    async def _close(self, was_running: bool) -> None:
         store = self._store
         is_clean = (
             was_running
@@ -214,6 +231,7 @@ class StoreService:
         )
         store.parts.stopped()
         if is_clean:
+            await self._note_ends()
             store.host.disk.remove(f"{store.root}/abort")
         else:
             self.log.warn(

@@ -251,9 +251,9 @@ def test_load_ignores_what_java_ignores() -> None:
     assert [key for key, _ in reopened(disk).items()] == [("T", 0)]
 
 
-@pytest.mark.parametrize("name", ["00000000000000000800", "stray", "800"])
+@pytest.mark.parametrize("name", ["00000000000000000810", "stray", "800"])
 def test_load_refuses_strange_files(name: str) -> None:
-    """Of another size or name; the message says which."""
+    """Of a name that no queue gives; the message says which."""
     disk = a_disk()
     a_table(disk).put_requests(run_of(1))
     disk.replace(f"/store/consumequeue/T/0/{name}", b"x")
@@ -284,14 +284,17 @@ def test_recovery_stops_at_the_first_hole() -> None:
 
 
 def test_recovery_looks_at_the_last_three_files() -> None:
-    """As Java; an end at a file's start keeps that file, empty."""
+    """As Java, unless a file in the middle is damaged: the end is where it shows."""
     disk = a_disk()
     a_table(disk).put_requests(run_of(160))
-    disk.open("/store/consumequeue/T/0/00000000000000000000", FILE).zero(0)
     disk.open("/store/consumequeue/T/0/00000000000000001600", FILE).zero(0)
-    table = reopened(disk)
-    assert table.queue("T", 0).max_offset == 80
+    assert reopened(disk, False).queue("T", 0).max_offset == 80
     assert files_of(disk) == ["0", "800", "1600"]
+    disk.open("/store/consumequeue/T/0/00000000000000000000", FILE).zero(0)
+    table = reopened(disk)
+    assert table.queue("T", 0).max_offset == 0
+    assert "800, that lies behind a gap" in table.queue("T", 0).damage
+    assert files_of(disk) == ["0"]
 
 
 @pytest.mark.parametrize("last_exit_ok", [True, False])

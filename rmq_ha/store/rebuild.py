@@ -1,0 +1,230 @@
+"""Queues and index are built anew from the log, where what is on the disk does not fit.
+
+Spec: store.md, sections 3.4 and 6.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from twisted.logger import Logger
+
+from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.index import IndexService
+from rmq_ha.store.queue import ConsumeQueue
+from rmq_ha.store.queue_ends import QueueEnds
+from rmq_ha.store.search import whole_records
+
+_NOT_FOR_CONSUMERS = 0x4
+_LOOK_BACK = 8 << 20
+"""Bytes of the log that a store without `queueEnds` is compared with."""
+
+
+def _lies_below(end: int, queue_offset: int, physical_offset: int, size: int) -> bool:
+    return queue_offset < end
+
+
+class QueueRebuild:
+    """
+    Finds queues that lack messages of the log, and gives them what they lack.
+
+    What the others have already changes nothing in them. Records whose body is damaged count, as
+    their numbers are taken; a stretch that holds no record is passed over.
+
+    :param log: its end is known to the caller, it is not asked.
+    :ivar begin: physical offset where the last `run` began.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueueTable, index: IndexService | None
+    ) -> None:
+        self._log = log
+        self._row = log.row
+        self._queues = queues
+        self._index = index
+        self._from: int | None = None
+        self.begin = 0
+        self._safe = -1
+        self._seen: set[tuple[str, int]] = set()
+        self._lacks: list[tuple[ConsumeQueue, str, int]] = []
+
+    def look(self) -> None:
+        """Take notice of what loading and recovery found damaged, in queues and index."""
+        for _, queue in self._queues.items():
+            if queue.damage:
+                self._lacking(queue, queue.damage)
+        if self._index is not None and self._index.damage:
+            begin = max(self._index.reached, self._log.min_offset)
+            self.log.warn(
+                "{damage}; it is removed, and its keys are taken from the log again, from {begin} "
+                "on",
+                damage=self._index.damage,
+                begin=begin,
+            )
+            self._need(begin)
+
+    def compare(self, ends: QueueEnds, *, is_exact: bool) -> None:
+        """
+        Take notice of queues that do not end where they did.
+
+        :param is_exact: nothing has changed since; else there may be more than that, not less.
+        """
+        for key, end in ends.queues.items():
+            queue = self._queues.get(*key)
+            if queue is None or queue.max_offset < end.end:
+                found = "is gone" if queue is None else f"ends at {queue.max_offset}"
+                self._lacking(self._queues.queue(*key), f"{found}, and ended at {end.end}")
+            elif is_exact and queue.max_offset > end.end:
+                queue.cut_back(partial(_lies_below, end.end))
+            if queue is None or not is_exact:
+                continue
+            if queue.first_offset > end.first:
+                queue.empty()
+                self._lacking(queue, f"begins at {queue.first_offset}, and began at {end.first}")
+            elif queue.max_offset == end.end and queue.max_physical_offset != end.reached:
+                queue.cut_back(self._fits(queue))
+                self._lacking(queue, f"pointed to {end.reached} at its end, and does no more")
+
+    def audit(self, end: int) -> None:
+        """Compare the queues with the last records of the log, as nothing says where they ended."""
+        for start, stop in self._stretches(max(end - _LOOK_BACK, self._log.min_offset), end):
+            for batch in self._records(start, stop):
+                for request in batch:
+                    self._audit(request)
+
+    def _audit(self, request: DispatchRequest) -> None:
+        queue = self._queues.get(request.topic, request.queue_id)
+        known = queue.max_offset if queue is not None else 0
+        if request.sys_flag & _NOT_FOR_CONSUMERS or request.queue_offset < known:
+            return
+        if self._queues.is_deleted(request):
+            return
+        self._lacking(
+            queue or self._queues.queue(request.topic, request.queue_id),
+            f"ends at {known}, and the log has {request.queue_offset}",
+        )
+
+    def _lacking(self, queue: ConsumeQueue, why: str) -> None:
+        key = queue.topic, queue.queue_id
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        begin = queue.max_physical_offset
+        if begin < self._log.min_offset:  # what it has is no more in the log
+            queue.empty()
+            begin = self._log.min_offset
+        self._lacks.append((queue, why, queue.max_offset))
+        self._need(begin)
+
+    def _need(self, begin: int) -> None:
+        self._from = begin if self._from is None else min(begin, self._from)
+
+    def _fits(self, queue: ConsumeQueue) -> Callable[[int, int, int], bool]:
+        def fits(queue_offset: int, physical_offset: int, size: int) -> bool:
+            if self._row.start_of(physical_offset) not in self._row.starts or size <= 0:
+                return False
+            batches = self._records(physical_offset, physical_offset + size)
+            request = next(batches, [None])[0]
+            return request is not None and (
+                (request.topic, request.queue_id, request.queue_offset)
+                == (queue.topic, queue.queue_id, queue_offset)
+                and (request.physical_offset, request.size) == (physical_offset, size)
+            )
+
+        return fits
+
+    def run(self, end: int) -> None:
+        """
+        Build what is missing, up to a physical offset.
+
+        :raises StoreError: the disk refuses.
+        :raises OSError: likewise.
+        """
+        for _ in self.steps(end):
+            pass
+
+    def steps(self, end: int) -> Iterator[None]:
+        """As `run`, a piece each time that the caller asks for more."""
+        if self._from is None:
+            return
+        begin, self._from = self._from, None
+        self.begin = begin
+        for start, stop in self._stretches(begin, end):
+            for batch in self._records(start, stop):
+                self._queues.put_requests(batch)
+                if self._index is not None:
+                    self._index.put_requests(batch)
+                yield
+        self._tell(begin)
+
+    def _tell(self, begin: int) -> None:
+        lacks, self._lacks = self._lacks, []
+        for queue, why, before in lacks:
+            if queue.max_offset == before and self._safe >= 0:
+                continue  # a crash left it so, and nothing is missing below `safe`
+            self.log.warn(
+                "the queue {topic} {queue_id} {why}; what it lacks was taken from the log, from "
+                "{begin} on: it goes from {low} to {high} now",
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                why=why,
+                begin=begin,
+                low=queue.first_offset,
+                high=queue.max_offset,
+            )
+
+    # After a crash
+
+    def begin_again(self, safe: int) -> None:
+        """
+        Queues are cut at a physical offset, and what lies behind is put into them again.
+
+        :param safe: what lies before should be in them.
+        """
+        self._safe = safe
+        self.run(safe)
+        self._seen.clear()
+
+    def again(self, requests: list[DispatchRequest]) -> None:
+        """
+        Put good records from `safe` on, in order.
+
+        A queue that lacks something before its first one gets that first.
+        """
+        if self._safe > self._log.min_offset:
+            for request in requests:
+                key = request[:2]
+                if key not in self._seen:
+                    self._check_start(request)
+                    self._seen.add(key)
+            self.run(requests[0].physical_offset)
+        self._queues.put_requests(requests)
+        if self._index is not None:
+            self._index.put_requests(requests)
+
+    def _check_start(self, request: DispatchRequest) -> None:
+        if request.sys_flag & _NOT_FOR_CONSUMERS or self._queues.is_deleted(request):
+            return
+        queue = self._queues.queue(request.topic, request.queue_id)
+        if queue.max_offset < request.queue_offset:
+            found = f"ends at {queue.max_offset}, and the log has {request.queue_offset}"
+            self._lacking(queue, found)
+
+    def _stretches(self, begin: int, end: int) -> list[tuple[int, int]]:
+        size = self._row.file_size
+        cut = [(max(begin, start), min(end, start + size)) for start in self._row.starts]
+        return [(start, stop) for start, stop in cut if start < stop]
+
+    def _records(self, begin: int, end: int) -> Iterator[list[DispatchRequest]]:
+        start = self._row.start_of(begin)
+        file = self._row.file(start)
+        return whole_records(
+            lambda size, position: file.pread(size, position - start),
+            begin,
+            end,
+            self._log.delay_levels,
+            check_crc=False,
+        )
