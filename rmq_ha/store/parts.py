@@ -23,7 +23,7 @@ from rmq_ha.store.damage import DamagedLog, Promise
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.index import IndexService
-from rmq_ha.store.presence import AbsentLog
+from rmq_ha.store.presence import AbsentLog, tell_lost_files
 from rmq_ha.store.puts import MaybeLater
 from rmq_ha.store.queue_ends import FILE_NAME, QueueEnd, QueueEnds, read_ends
 from rmq_ha.store.rebuild import QueueRebuild
@@ -33,6 +33,7 @@ from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.tail import LogTail, Tail
 
 _FOR_EVER = 1 << 62
+_HOUR_MS = 3_600_000
 
 
 class Surroundings(Protocol):
@@ -291,6 +292,7 @@ class ClassicParts:
             rebuild.look()
             if ends is not None:
                 rebuild.compare(ends, is_exact=False)
+            rebuild.audit(safe)
             rebuild.begin_again(safe)
             found = recovery.abnormal(safe, rebuild.again)
             store.checkpoint.logics = max(store.checkpoint.logics, found.last_store_timestamp)
@@ -305,6 +307,8 @@ class ClassicParts:
         log.last_store_timestamp = found.last_store_timestamp
         if queues.max_physical_offset >= found.end:
             queues.truncate(found.end)
+        kept_ms = config.file_reserved_time * _HOUR_MS
+        tell_lost_files(log, queues, kept_ms, store.host.now_ms())
         if last_exit_ok:
             self._compare(rebuild, ends, found.end)
 

@@ -11,6 +11,7 @@ from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.queue_ends import FILE_NAME
+from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.store.setaside import folder_for
 
 _BUILT_ON_IT = ("consumequeue", "consumequeue_ext", "index", FILE_NAME)
@@ -81,3 +82,21 @@ class AbsentLog:
         if checkpoint.physic:
             return f"{self._root}/checkpoint says that it was written at {checkpoint.physic} ms"
         return ""
+
+
+def tell_lost_files(log: CommitLog, queues: ConsumeQueueTable, kept_ms: int, now_ms: int) -> None:
+    """
+    Warn when queues point in front of the log, and its first file is too new for that.
+
+    :param kept_ms: how long files are kept.
+    :raises OSError: the disk refuses.
+    """
+    begin = log.min_offset
+    low = min((queue.first_record() for _, queue in queues.items()), default=begin)
+    if low < begin and now_ms < LogRecovery(log, True).begun_at(begin) + kept_ms:
+        AbsentLog.log.warn(
+            "the commit log begins at {begin}, and queues point to messages from {low} on: its "
+            "first files, and these messages, are gone before their time (fileReservedTime)",
+            begin=begin,
+            low=low,
+        )

@@ -106,6 +106,15 @@ class ConsumeQueue:
         """The queue offset of its first file's first unit."""
         return self._starts[0] // UNIT_SIZE if self._starts else 0
 
+    def first_record(self) -> int:
+        """
+        Physical offset that its first file's first unit points to; very high for none.
+
+        :raises StoreError: the disk refuses.
+        """
+        offset, size, _ = self._unit(self._starts[0]) if self._starts else (0, 0, 0)
+        return offset if 0 < size < FILLER_SIZE else _MAX_POSITION
+
     @property
     def first_file(self) -> str:
         """The path of its first file; empty without any."""

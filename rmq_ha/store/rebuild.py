@@ -89,23 +89,28 @@ class QueueRebuild:
                 self._lacking(queue, f"pointed to {end.reached} at its end, and does no more")
 
     def audit(self, end: int) -> None:
-        """Compare the queues with the last records of the log, as nothing says where they ended."""
-        for start, stop in self._stretches(max(end - _LOOK_BACK, self._log.min_offset), end):
+        """
+        Compare the queues with the log's first and last records, as nothing says how they were.
+
+        :param end: of the log, or up to where the queues should have it.
+        """
+        low = self._log.min_offset
+        for request in self._requests(low, min(low + _LOOK_BACK, end)):
+            queue = self._queues.get(request.topic, request.queue_id)
+            if queue is not None and request.queue_offset < queue.first_offset:
+                why = f"begins at {queue.first_offset}, and the log has {request.queue_offset}"
+                queue.empty()
+                self._lacking(queue, why)
+        for request in self._requests(max(end - _LOOK_BACK, low), end):
+            self._check_start(request, 1)
+
+    def _requests(self, begin: int, end: int) -> Iterator[DispatchRequest]:
+        """Records of the log that belong into a queue."""
+        for start, stop in self._stretches(begin, end):
             for batch in self._records(start, stop):
                 for request in batch:
-                    self._audit(request)
-
-    def _audit(self, request: DispatchRequest) -> None:
-        queue = self._queues.get(request.topic, request.queue_id)
-        known = queue.max_offset if queue is not None else 0
-        if request.sys_flag & _NOT_FOR_CONSUMERS or request.queue_offset < known:
-            return
-        if self._queues.is_deleted(request):
-            return
-        self._lacking(
-            queue or self._queues.queue(request.topic, request.queue_id),
-            f"ends at {known}, and the log has {request.queue_offset}",
-        )
+                    if not request.sys_flag & _NOT_FOR_CONSUMERS:
+                        yield request
 
     def _lacking(self, queue: ConsumeQueue, why: str) -> None:
         key = queue.topic, queue.queue_id
@@ -113,7 +118,7 @@ class QueueRebuild:
             return
         self._seen.add(key)
         begin = queue.max_physical_offset
-        if begin < self._log.min_offset:  # what it has is no more in the log
+        if queue.last_record() is None or begin < self._log.min_offset:  # nothing to go on from
             queue.empty()
             begin = self._log.min_offset
         self._lacks.append((queue, why, queue.max_offset))
@@ -198,18 +203,20 @@ class QueueRebuild:
             for request in requests:
                 key = request[:2]
                 if key not in self._seen:
-                    self._check_start(request)
+                    if not request.sys_flag & _NOT_FOR_CONSUMERS:
+                        self._check_start(request, 0)
                     self._seen.add(key)
             self.run(requests[0].physical_offset)
         self._queues.put_requests(requests)
         if self._index is not None:
             self._index.put_requests(requests)
 
-    def _check_start(self, request: DispatchRequest) -> None:
-        if request.sys_flag & _NOT_FOR_CONSUMERS or self._queues.is_deleted(request):
+    def _check_start(self, request: DispatchRequest, more: int) -> None:
+        """The queue reaches up to this message, or `more` messages farther."""
+        if self._queues.is_deleted(request):
             return
         queue = self._queues.queue(request.topic, request.queue_id)
-        if queue.max_offset < request.queue_offset:
+        if queue.max_offset < request.queue_offset + more:
             found = f"ends at {queue.max_offset}, and the log has {request.queue_offset}"
             self._lacking(queue, found)
 
