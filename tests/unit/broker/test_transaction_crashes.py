@@ -210,8 +210,9 @@ def test_slave_that_lost_the_end_of_the_log(seed: int) -> None:
 
 
 def stop_and_lose(broker: TransactionBroker, end: int) -> None:
-    """The log ends there now; the progress is what it was."""
+    """The log ends there now, as if it had never been longer; the progress is what it was."""
     broker.stop()
+    broker.host.disk.remove(f"{broker.configuration.store.store_path_root_dir}/queueEnds")
     log = broker.configuration.store.store_path_commit_log
     size = broker.configuration.store.mapped_file_size_commit_log
     for name in broker.host.disk.list_dir(log):
