@@ -13,9 +13,12 @@ import pytest
 from twisted.logger import LogLevel, globalLogPublisher
 
 from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.host.disk import RealDisk
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.format.commitlog import decode_record
 from tests.unit.store.conftest import Machine, make_message
+
+pytestmark = pytest.mark.real_disk
 
 COUNT = 180
 QUEUES = 3
@@ -128,7 +131,7 @@ def stores(tmp_path_factory):
     """Three queues of 60 messages each, in three files each; stopped and killed, to be copied."""
     made = {}
     for stop in ("stopped", "killed"):
-        machine = Machine(tmp_path_factory.mktemp(stop) / "store")
+        machine = Machine(tmp_path_factory.mktemp(stop) / "store", RealDisk())
         store = fill(machine, make_message)
         machine.stop(store) if stop == "stopped" else machine.crash(store)
         made[stop] = machine
