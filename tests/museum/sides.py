@@ -128,6 +128,11 @@ class MuseumPair(Pair):
     def restart_slave(self) -> None:
         self.slave = self._follow(self.slave.directory.name, port_of(self.slave), self.master)
 
+    def promote(self) -> None:
+        """The master is dead: its slave is started anew as the master, without a slave."""
+        self.slave.stop()
+        self.master = self._again(self.slave, MASTER)
+
     def copy_tables(self) -> None:
         """
         Until the slave has the tables of now: a topic made now is among them.

@@ -83,8 +83,7 @@ def promoted_slave_numbers_wrongly(side: Side) -> Fact:
         side.until(lambda: len(load.accepted) > 200, 20, "SEND_OK")
         pair.copy_tables()
         pair.master.kill()
-    pair.slave.stop()
-    pair.master = pair._again(pair.slave, "master-sync.conf")
+    pair.promote()
     before = max_offsets(pair.master, load.topic)
     answers = [send(pair.master, load.topic, 1, queue_id=number)[0] for number in range(8)]
     after = [int((answer.ext or {})["queueOffset"]) for answer in answers]

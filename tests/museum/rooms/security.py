@@ -7,6 +7,7 @@ import time
 from accounts import FILE, USER
 from exhibit import Fact, Room
 from raw_peers import RawSlave
+from rig import Server
 from sides import Side, create, send
 from wire import Refused, Wire
 
@@ -36,7 +37,7 @@ BEYOND = {
 @room.exhibit("A53: RMQ#1893", kept="the port is plain unless `tls.ha.*` is set, which ends it")
 def log_for_everyone(side: Side) -> Fact:
     """Who reaches the HA port reads the whole log, ACL or not."""
-    server = side.broker(MASTER, **guarded(side))
+    server = guarded(side)
     with Wire(server.address) as wire:
         request = send_request("p", "Pub", 0, b"secret" * 100, "", int(time.time() * 1000))
         wire.exchange([sign(request, ACCOUNT)])
@@ -46,19 +47,19 @@ def log_for_everyone(side: Side) -> Fact:
         return Fact(stranger.received > 0, f"{stranger.received} bytes of the log for a stranger")
 
 
-def guarded(side: Side) -> dict[str, object]:
-    """The settings of the next broker: with ACL."""
-    folder = side.rig.directory / f"b{side._count + 1}" / "conf"
+def guarded(side: Side) -> Server:
+    """A broker with ACL."""
+    folder = side.rig.directory / "guarded" / "conf"  # where Java looks for it
     folder.mkdir(parents=True)
     (folder / "plain_acl.yml").write_text(FILE)
     (folder / "plain_acl.yml").chmod(0o600)
-    return {"aclEnable": "true", "aclDirectory": folder}
+    return side.start(MASTER, "guarded", aclEnable="true", aclDirectory=folder)
 
 
 @room.exhibit("found in 4.9.7 by our spec")
 def account_makes_itself_admin(side: Side) -> Fact:
     """With ACL, any account may change accounts: it makes itself an admin."""
-    server = side.broker(MASTER, **guarded(side))
+    server = guarded(side)
     change = RemotingCommand(
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         {"accessKey": ACCOUNT.access_key, "secretKey": ACCOUNT.secret_key, "admin": "true"},
