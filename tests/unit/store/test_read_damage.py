@@ -269,3 +269,21 @@ def test_any_bytes_are_judged(data, physical_offset, size):
             decode_record(data)
             return
         raise AssertionError(data)
+
+
+@pytest.mark.parametrize("position", [2, 7, 11], ids=str)
+@pytest.mark.parametrize("unit", [0, 20, COUNT - 2])
+def test_damage_that_a_clean_start_meets(simulated, message, told, unit, position):
+    """As a museum's exhibit: the store was stopped cleanly, then a byte of a queue was flipped."""
+    machine = simulated
+    store = filled(machine, message)
+    before = pulled(store)
+    machine.stop(store)
+    path = QUEUE
+    byte = machine.disk.read_bytes(path)[20 * unit + position]
+    damage(machine, path, 20 * unit + position, bytes([byte ^ 0x40]))
+    store = machine.open(mapped_file_size_consume_queue=2000)
+    assert pulled(store) == before
+    store.put_many([message(b"next")], lambda results: None)
+    machine.turn()
+    assert len(pulled(store)) == COUNT + 1
