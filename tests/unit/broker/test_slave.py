@@ -157,6 +157,17 @@ class SlaveTests(SynchronousTestCase):
         self.successResultOf(self.slave.stop())
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_nothing_is_asked_after_a_stop(self) -> None:
+        """Neither by a pass that a new topic wanted, nor in time."""
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        self.slave.start()
+        self.slave.set_master_address(MAIN)
+        self.slave.dispatch([record])
+        self.successResultOf(self.slave.stop())
+        self.clock.advance(30)
+        self.assertEqual(self.master.asked, [])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_nothing_is_written_twice(self) -> None:
         """Equal content costs no write."""
         self.copy()

@@ -146,6 +146,18 @@ class TestOffsets:
             again.load()
             assert again.table == table.table
 
+    def test_a_clone_of_nothing_is_nothing(self) -> None:
+        """The other group has no offsets there: what one has oneself stays, and is not written."""
+        table = offsets()
+        table.commit("CG", "T", 0, 5)
+        table.persist()
+        assert not table.clone("nobody", "CG", "T")
+        assert table.queues("CG", "T") == {0: 5}
+        assert not table.is_dirty
+        assert table.clone("CG", "Copy", "T")
+        table.commit("Copy", "T", 0, 9)
+        assert table.queues("CG", "T") == {0: 5}
+
     def test_file(self) -> None:
         disk = SimDisk(Random(1), lambda: 0)
         table = offsets(disk)

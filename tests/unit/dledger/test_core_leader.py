@@ -263,6 +263,17 @@ def test_10_3_a_quorum_completes_puts():
     assert script.ledger.committed_index == 4
 
 
+def test_what_is_committed_is_told_once():
+    """The second follower's word about the same entry, and the first one's again, are no news."""
+    script = appending()
+    script.put(b"a")
+    calls = [last_push(script, peer) for peer in ("n0", "n2")]
+    assert script.of(Committed, script.pushed(calls[0])) == [Committed(4)]
+    actions = script.pushed(calls[1])
+    assert script.of(Committed, actions) == script.of(Completed, actions) == []
+    assert not script.of(Completed, script.run(3000))
+
+
 def test_raft_5_4_2_earlier_terms_are_committed_with_an_own_entry_only():
     """Figure 8; upstream commits them by counting (10.4)."""
     script = appending()
