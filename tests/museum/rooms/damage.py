@@ -249,8 +249,9 @@ def torn_checkpoint(side: Side) -> Fact:
 def short_queue_file(side: Side) -> Fact:
     """A queue file cut short, which the log could restore, keeps the broker from starting."""
     server = side.broker(MASTER)
-    create(server, "T")
-    send(server, "T", 50)
+    for topic in ("T", "Other"):
+        create(server, topic)
+        send(server, topic, 50)
     server.stop()
     (path,) = (server.store / "consumequeue" / "T" / "0").iterdir()
     path.write_bytes(path.read_bytes()[: 20 * UNIT_SIZE])
