@@ -40,6 +40,7 @@ def lose_tail(scene: Scene) -> int:
         size = path.stat().st_size
         if start + size > place:
             wipe(path, max(place - start, 0), size)
+    time.sleep(1.0)  # what clients were answered is on its way to the history
     return place
 
 

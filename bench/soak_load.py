@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet import reactor as _reactor
@@ -94,6 +95,26 @@ class Work:
         return LocalTransactionState.COMMIT_MESSAGE
 
 
+class Transactions(TransactionProducer):
+    """Tells of a half message when it is stored, not when its transaction is over."""
+
+    def send(self, message: Message, **options: Any) -> Any:
+        sent, id_ = super().send(message, **options), message.body.decode()
+        return sent.addCallbacks(_stored, _failed, [id_], None, [id_])
+
+
+def _stored(result: Any, id_: str) -> Any:
+    place = int(result.offset_msg_id[-16:] or "0", 16)
+    say("S", id_, result.send_status.name, result.message_queue.queue_id, place)
+    return result
+
+
+def _failed(failure: Any, id_: str) -> Any:
+    failure.trap(MQClientError)
+    say("S", id_, "ERROR", -1, type(failure.value).__name__)
+    return failure
+
+
 class Producers:
     """Three streams at a steady rate; what is not SEND_OK is sent again, but for transactions."""
 
@@ -102,7 +123,7 @@ class Producers:
         settings = ProducerConfig(producer_group="soak-p", retry_times_when_send_failed=0)
         self._plain = Producer(self._instance, settings)
         settings = ProducerConfig(producer_group="soak-t", retry_times_when_send_failed=0)
-        self._transactions = TransactionProducer(self._instance, Work(), settings)
+        self._transactions = Transactions(self._instance, Work(), settings)
         self._tick = LoopingCall(self._send)
         self._rate = rate
         self._serial = 0
@@ -143,17 +164,14 @@ class Producers:
     async def _transaction(self, id_: str) -> None:
         say("A", id_)
         message = Message("own-txn", id_.encode(), keys=id_)
-        sent = self._transactions.send_in_transaction(message, None)
-        await self._attempt(id_, sent.addCallback(lambda result: result.send_result))
+        with suppress(MQClientError):
+            await self._transactions.send_in_transaction(message, None)
 
     async def _attempt(self, id_: str, sent: Any) -> bool:
         try:
-            result = await sent
-        except MQClientError as error:
-            say("S", id_, "ERROR", -1, type(error).__name__)
+            result = await sent.addCallbacks(_stored, _failed, [id_], None, [id_])
+        except MQClientError:
             return False
-        place = int(result.offset_msg_id[-16:] or "0", 16)
-        say("S", id_, result.send_status.name, result.message_queue.queue_id, place)
         return bool(result.send_status is SendStatus.SEND_OK)
 
     async def stop(self) -> None:

@@ -40,6 +40,7 @@ SETTINGS: dict[str, Any] = {
     "transactionCheckInterval": 2000,
     "transactionCheckMax": 30,
     "autoCreateTopicEnable": "false",
+    "enablePropertyFilter": "true",
     "verifyLogAtStart": "true",
 }
 METRICS = {
