@@ -389,6 +389,7 @@ class BrokerController:
         self._undo.append(("consumer filters", self._persist_filters))
         self._undo.append(("store", self.store.stop))
         await self.store.start()
+        self.store.tell_unused_topics(self.topics.table)
         self._undo.append(("client", self.client.stop))
         for remoting, port in ((self.main_server, server), (self.fast_server, server - 2)):
             await remoting.listen(port, interface)

@@ -4,8 +4,10 @@ Spec: remoting.md, section 7.9; store.md, section 9.3.
 """
 
 from collections.abc import Collection
+from typing import ClassVar
 
 from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.topics import OP_HALF_TOPIC, SCHEDULE_TOPIC
@@ -22,11 +24,13 @@ from rmq_ha.store.tailcut import TailCut
 
 _KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
 _LMQ_PREFIX = "%LMQ%"
+_MOST_NAMED = 20
 
 
 class StoreMaintenance(StoreReads):
     """Cleaning and cutting on command, and the runtime info."""
 
+    logger: ClassVar[Logger]
     host: Host
     cleaner: Cleaner
     dispatcher: Dispatcher
@@ -42,14 +46,29 @@ class StoreMaintenance(StoreReads):
         :returns: how many queues went.
         :raises StoreError: the disk refuses.
         """
-        unused = [
+        return self._remove_queues(self._unused(known))
+
+    def tell_unused_topics(self, known: Collection[str]) -> None:
+        """Warn of queues with messages whose topic nobody knows: its table may be damaged."""
+        table = self.queues.topic_queue_table()
+        unused = sorted({key[0] for key in self._unused(known) if table[key]})
+        if unused:
+            self.logger.warn(
+                "there are queues with messages of {count} topics that topics.json does not have: "
+                "{topics}; restore that file, or make the topics again, then they can be read",
+                count=len(unused),
+                topics=", ".join(unused[:_MOST_NAMED]),
+            )
+
+    def _unused(self, known: Collection[str]) -> list[tuple[str, int]]:
+        """Queues of topics that are not known, and not the store's own."""
+        return [
             key
-            for key in list(self.queues.topic_queue_table())
+            for key in self.queues.topic_queue_table()
             if key[0] not in known
             and key[0] not in _KEPT_TOPICS
             and not key[0].startswith(_LMQ_PREFIX)
         ]
-        return self._remove_queues(unused)
 
     def clean_expired_queues(self) -> int:
         """

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
 
 from rmq_ha.errors import ConfigurationError, StoreError, StoreLocked
 from rmq_ha.model.message import Address, MessageBatch
@@ -588,3 +589,18 @@ def test_a_start_that_fails(machine, message):
     assert replication.calls == ["stop"]
     assert machine.clock.getDelayedCalls() == []
     machine.open()
+
+
+def test_queues_without_a_topic_are_named(machine, message):
+    """A damaged topics.json is seen at the start, not when a consumer finds nothing."""
+    store = machine.open()
+    put(store, message(topic="Lost"), message(topic="Known"))
+    machine.turn()
+    lines = []
+    globalLogPublisher.addObserver(lines.append)
+    try:
+        store.tell_unused_topics({"Known"})
+        store.tell_unused_topics({"Known", "Lost"})
+    finally:
+        globalLogPublisher.removeObserver(lines.append)
+    assert [line["topics"] for line in lines if "topics" in line] == ["Lost"]
