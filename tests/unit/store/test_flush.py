@@ -470,3 +470,23 @@ def test_no_round_and_no_stamp_while_they_are_held(machine, message):
         machine.worker.work()
     machine.worker.later = False
     assert store.checkpoint.written.flushed_offset == store.log.max_offset
+
+
+def test_a_stop_waits_for_a_stamp_that_is_being_written(machine, message):
+    """Two writers of one file: the older one must not be the last."""
+    store = machine.open(**SYNC, flush_interval_consume_queue=100)
+    put(store, message)
+    machine.turn()
+    machine.clock.advance(1)
+    put(store, message)
+    machine.turn()
+    machine.worker.later = True
+    machine.clock.advance(0.1)
+    assert checkpoint_writes(machine) == 1
+    stopped = Deferred.fromCoroutine(store.queue_flusher.stop())
+    assert checkpoint_writes(machine) == 1
+    for _ in range(4):
+        machine.worker.work()
+    assert stopped.called
+    machine.worker.later = False
+    assert store.checkpoint.written.flushed_offset == store.log.max_offset
