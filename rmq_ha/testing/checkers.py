@@ -129,14 +129,12 @@ def check_queues(
     lives: Mapping[Key, list[Seen]],
     queues: dict[Key, QueueImage],
     start: int,
-    may_lack: Callable[[Seen], bool],
 ) -> str | None:
     """
     Compare consume queues with what the log says.
 
     :param lives: as from `last_lives`.
     :param start: where the log starts; units of what was deleted before it do not count.
-    :param may_lack: records whose unit may be missing or wrong.
     :returns: what is wrong, or None.
     """
     allowed: dict[Key, set[tuple[int, tuple[int, int, int]]]] = {}
@@ -148,15 +146,14 @@ def check_queues(
         for record in life:
             unit = _unit(record)
             found = image.units.get(record.queue_offset)
-            if found != unit and not may_lack(record):
+            if found != unit:
                 return f"{key} unit {record.queue_offset} is {found} instead of {unit}"
         if life and image.end > life[-1].queue_offset + 1:
             return f"{key} goes on to {image.end}, the log ends with {life[-1]}"
     for key, image in queues.items():
         known = allowed.get(key, set())
-        spoilt = {r.queue_offset for r in lives.get(key, []) if may_lack(r)}
         for number, unit in image.units.items():
-            if (number, unit) not in known and unit[0] >= start and number not in spoilt:
+            if (number, unit) not in known and unit[0] >= start:
                 return f"{key} has unit {number} {unit}, but the log has no such record"
     return None
 

@@ -46,6 +46,7 @@ def small_configuration(
     store.max_index_num = 150
     store.flush_consume_queue_thorough_interval = 3000
     store.flush_commit_log_thorough_interval = 2000
+    configuration.ours.check_crc_on_read = True
     configuration.server.listen_port = LISTEN_PORT
     store.ha_listen_port = HA_PORT
     return configuration

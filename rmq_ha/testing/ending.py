@@ -124,10 +124,12 @@ class Ending:
                 None if readable == image.end else f"readable to {readable}, ends at {image.end}"
             ),
             "numbering": check_numbering(records, self._judge.deletions),
-            "queues": check_queues(records, lives, queues, image.start, may_lack),
             "reading": check_reading(node.store, lives, image, may_lack),
             "unsynced": _unsynced(node, records),
         }
+        if name not in self._judge.damages and not self._spoilt:
+            # else a unit may stand where it is mended when somebody reads it
+            problems["queues"] = check_queues(records, lives, queues, image.start)
         if not node.crashed and not self._judge.damages:
             problems["index"] = check_index(node.store, records)
         for kind, problem in problems.items():
