@@ -11,6 +11,8 @@ from typing import NamedTuple
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT, UNIT_SIZE, count_valid
 
 WALK_SIZE = 800 * UNIT_SIZE
+_GAP = 32
+"""Units; a gap of so many messages in a queue is looked across."""
 
 UnitAt = Callable[[int], tuple[int, int, int]]
 StoreTimeOf = Callable[[int, int], int]
@@ -81,16 +83,35 @@ def _file_by_time(bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTim
 
 
 def first_from(unit: UnitAt, low: int, high: int, physical_offset: int) -> int:
-    """The position of the first message at or behind a physical offset; `high` if none."""
+    """
+    The position of the first message at or behind a physical offset; `high` if none.
+
+    Fillers stand where a queue began late, and where a damaged record was left out: what a short
+    run of them is worth, the message behind it says.
+    """
+    end = high
     while low < high:
         middle = _middle(low, high)
-        offset, size, _ = unit(middle)
-        # a hole, which lost power may leave, lies behind all that is surely there
-        if size != FILLER_SIZE and (offset >= physical_offset or size <= 0):
+        limit = min(high, middle + _GAP * UNIT_SIZE)
+        at = _behind_fillers(unit, middle, limit)
+        if at < limit:
+            offset, size, _ = unit(at)
+            # a hole, which lost power may leave, lies behind all that is surely there
+            is_behind = offset >= physical_offset or size <= 0
+        else:
+            is_behind = at == high < end  # where the search has been, and found one
+        if is_behind:
             high = middle
         else:
-            low = middle + UNIT_SIZE
-    return low
+            low = min(at, limit - UNIT_SIZE) + UNIT_SIZE
+    return _behind_fillers(unit, low, end)
+
+
+def _behind_fillers(unit: UnitAt, position: int, end: int) -> int:
+    """The first position from there on that holds no filler; `end` if there is none."""
+    while position < end and unit(position)[1] == FILLER_SIZE:
+        position += UNIT_SIZE
+    return position
 
 
 def valid_part(read: Callable[[int, int], bytes], file_size: int) -> tuple[int, int]:
