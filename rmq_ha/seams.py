@@ -43,6 +43,9 @@ class File(Protocol):
         Write only ranges that were reserved. Keep no view of it beyond the call.
         """
 
+    def next_data(self, position: int) -> int:
+        """Everything from `position` to the one returned, its size at most, is a hole: zeros."""
+
     def zero(self, position: int) -> None:
         """Everything from `position` to the end reads as zero."""
 

@@ -65,15 +65,18 @@ class RealFile:
             self._map = mmap.mmap(self._fd, self._size)
         return self._map
 
+    def next_data(self, position: int) -> int:
+        """Where the file system has something again, from `position` on."""
+        try:
+            return os.lseek(self._fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == ENXIO:
+                return self._size  # only holes from here to the end
+            raise
+
     def zero(self, position: int) -> None:
         """Write zeros over whatever data there is from `position` on; holes stay holes."""
-        while position < self._size:
-            try:
-                position = os.lseek(self._fd, position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == ENXIO:
-                    return  # only holes from here to the end
-                raise
+        while (position := self.next_data(position)) < self._size:
             hole = os.lseek(self._fd, position, os.SEEK_HOLE)
             data = os.pread(self._fd, min(_CHUNK, hole - position), position)
             if data.count(0) != len(data):

@@ -21,7 +21,13 @@ Read = Callable[[int, int], bytes]
 
 
 def whole_records(
-    read: Read, begin: int, end: int, delay_levels: list[int], *, check_crc: bool = True
+    read: Read,
+    begin: int,
+    end: int,
+    delay_levels: list[int],
+    *,
+    check_crc: bool = True,
+    next_data: Callable[[int], int] = lambda position: position,
 ) -> Iterator[list[DispatchRequest]]:
     """
     Every record with the right magic, size and physical offset, in order; a batch at a time.
@@ -29,6 +35,8 @@ def whole_records(
     :param begin: physical offset; where the first record starts, or anywhere.
     :param end: physical offset; the end of the same file at most.
     :param check_crc: leave out those whose body is damaged.
+    :param next_data: where zeros end that need not be read, from a physical offset on: the rest of
+        a file that was just begun is a gibibyte of them.
     """
     position, needed = begin, READ_SIZE
     while position < end:
@@ -43,12 +51,16 @@ def whole_records(
         if found.verdict == MORE and (found.size or len(data) < found.needed <= end - position):
             continue
         needed = READ_SIZE
-        position = _next_candidate(read, position + 1, end)
+        position = _next_candidate(read, position + 1, end, next_data)
 
 
-def _next_candidate(read: Read, position: int, end: int) -> int:
-    """Where the next record may start that knows its own place; `end` for none."""
-    while position + _HEAD <= end:
+def _next_candidate(read: Read, position: int, end: int, next_data: Callable[[int], int]) -> int:
+    """
+    Where the next record may start that knows its own place; `end` for none.
+
+    Its size, which comes first, may begin with zeros: these may end what need not be read.
+    """
+    while (position := max(position, next_data(position) - _MAGIC_AT)) + _HEAD <= end:
         data = read(min(READ_SIZE, end - position), position)
         if len(data) < _HEAD:
             break

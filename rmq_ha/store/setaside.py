@@ -103,6 +103,7 @@ class Keeper:
             begin,
             end,
             self._log.delay_levels,
+            next_data=lambda position: file_start + file.next_data(position - file_start),
         )
 
     def _copy(self, file_start: int, begin: int, end: int, path: str) -> None:

@@ -224,6 +224,18 @@ class DiskContract(TestCase):
         self.assertEqual(file.pread(2, 8998), b"\0y")
         file.close()
 
+    def test_holes(self) -> None:
+        """`next_data` passes over what was never written, and over nothing else."""
+        size = 1 << 20
+        file = self.disk.open(f"{self.root}/file", size)
+        self.assertEqual(file.next_data(0), size)
+        file.pwrite(b"\0\0x", 600_000)
+        self.assertIn(file.next_data(0), range(500_000, 600_001))
+        self.assertEqual(file.next_data(600_001), 600_001)
+        self.assertEqual(file.next_data(700_000), size)
+        self.assertEqual(file.next_data(size), size)
+        file.close()
+
     def test_other_size(self) -> None:
         """A file of another size is not opened."""
         self.disk.open(f"{self.root}/file", 100).close()

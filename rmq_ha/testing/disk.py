@@ -116,6 +116,12 @@ class SimFile:
         self._check("map")
         return self._inode.cache
 
+    def next_data(self, position: int) -> int:
+        """Everything from `position` to the one returned, its size at most, is a hole: zeros."""
+        self._check("next_data")
+        page = self._inode.pages.find(1, position // PAGE)
+        return self.size if page < 0 else max(position, page * PAGE)
+
     def zero(self, position: int) -> None:
         """Everything from `position` to the end reads as zero."""
         self._check("zero")

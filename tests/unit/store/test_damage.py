@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from rmq_ha.errors import StoreError
+from rmq_ha.host.disk import RealFile
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.format.commitlog import decode_record
 
@@ -194,3 +195,29 @@ def test_a_full_disk_stops_no_start_after_a_crash(simulated, message):
     machine.disk.fault = lambda operation, path: ENOSPC if "/setaside/" in path else None
     store = machine.load(**SMALL)
     check(store, appended, 30)
+
+
+@pytest.mark.real_disk
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_the_hole_behind_the_end_is_not_read(machine, message, monkeypatch, stop):
+    """A file that was just begun is a gibibyte of zeros: reading them takes seconds."""
+    settings = {"mapped_file_size_commit_log": 1 << 30}
+    store = machine.open(**settings)
+    fill(machine, store, 20, message)
+    end = store.log.max_offset
+    if stop == "clean":
+        machine.stop(store)
+    else:
+        machine.crash(store)
+    read = 0
+    pread = RealFile.pread
+
+    def count(file, size, position):
+        nonlocal read
+        read += size
+        return pread(file, size, position)
+
+    monkeypatch.setattr(RealFile, "pread", count)
+    store = machine.load(**settings)
+    assert store.log.max_offset == end
+    assert read < 32 << 20
