@@ -207,7 +207,9 @@ def test_tables_checkpoint_and_abort(java: tuple[StoreDirectory, Any]) -> None:
     """As they were on the disk before anybody opened them."""
     store, expected = java
     if "checkpointOnDiskBeforeOpen" in expected and "torn" not in store.root:
-        assert list(store.checkpoint()) == expected["checkpointOnDiskBeforeOpen"]
+        *times, flushed = store.checkpoint()
+        assert times == expected["checkpointOnDiskBeforeOpen"]
+        assert flushed == 0  # Java writes no more than the times
     assert store.abort is any(name in store.root for name in ("killed", "torn"))
     topics = store.topics()
     if "ext" in store.root.rsplit("/", 1)[-1]:
