@@ -23,7 +23,6 @@ from twisted.logger import Logger
 from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, transaction_checks
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
-from rmq_ha.broker.master_seeker import MasterSeeker
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.outer_api import BrokerOuterAPI, RemotingCalls
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
@@ -242,15 +241,9 @@ class BrokerController:
             self.topics,
             api,
             self.replication.set_master_address,
-            self._master_learned,
+            self.slave_synchronize.set_master_address,
         )
-        self.master_seeker = MasterSeeker(host.clock, self.registration.register_all)
         self.topics.on_change(lambda _: self.registration.register_soon())
-
-    def _master_learned(self, address: str | None) -> None:
-        self.slave_synchronize.set_master_address(address)
-        if self.is_slave and not self.store.is_elected:
-            self.master_seeker.learned(address)
 
     def _make_processors(self) -> None:
         configuration, context = self.configuration, self._context
@@ -397,7 +390,6 @@ class BrokerController:
         self._undo.append(("held pulls", self.hold.stop))
         self._undo.append(("notifications", self.notifier.stop))
         self._undo.append(("registration", self.registration.stop))
-        self._undo.append(("search for the master", self.master_seeker.stop))
         await self.registration.start()
         if self.role_switch is not None:
             self._undo.append(("slave synchronisation", self.slave_synchronize.stop))

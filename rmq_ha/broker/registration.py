@@ -28,6 +28,8 @@ MIN_PERIOD_MS, MAX_PERIOD_MS = 10_000, 60_000
 UNREGISTER_TIMEOUT_MS = 3000
 SOON_SECONDS = 0.1
 AGAIN_SECONDS = 2.0
+LONGEST_ALONE_SECONDS = 10.0
+"""Without a master a slave is no replica: it asks oftener than a broker that is only not found."""
 ALONE_ROUNDS = 3
 MAX_CHANGES = 1000
 
@@ -244,7 +246,9 @@ class Registration:
             self._learn(named or answers[0])
         is_alone = self.identity.broker_id > 0 and named is None
         self._tell_alone(is_alone and bool(answers))
-        self._look_again(is_wanted=bool(targets) and (is_alone or len(answers) < len(targets)))
+        longest_s = LONGEST_ALONE_SECONDS if is_alone else self._longest_pause_s
+        is_wanted = bool(targets) and (is_alone or len(answers) < len(targets))
+        self._look_again(longest_s, is_wanted=is_wanted)
 
     def _tell_alone(self, is_alone: bool) -> None:
         """Not at the first round: pairs may start in any order."""
@@ -257,7 +261,7 @@ class Registration:
                 name=self.identity.broker_name,
             )
 
-    def _look_again(self, *, is_wanted: bool) -> None:
+    def _look_again(self, longest_s: float, *, is_wanted: bool) -> None:
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -265,7 +269,7 @@ class Registration:
             self._pause_s = AGAIN_SECONDS
             return
         self._again = self._clock.callLater(self._pause_s, self._on_again)
-        self._pause_s = min(self._pause_s * 2, self._longest_pause_s)
+        self._pause_s = min(self._pause_s * 2, longest_s)
 
     def _on_again(self) -> None:
         self._again = None
