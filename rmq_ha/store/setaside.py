@@ -5,9 +5,11 @@ Spec: store.md, sections 3.5 and 5.6 (how a log is cut).
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
+from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.seams import Disk
 from rmq_ha.store.commitlog import CommitLog
@@ -65,14 +67,29 @@ class Keeper:
         """
         Bring what lies between two physical offsets to the disk once more.
 
+        What fails leaves nothing behind: a slave tries again every few seconds, and pieces of each
+        attempt would take the room that an operator makes.
+
         :param kind: the first word of the folder's name.
         :raises OSError: the disk refuses, or is full.
         :raises StoreError: a file is missing.
         """
         folder = folder_for(self._disk, self._root, f"{kind}-{start}-{end}", now_ms)
+        try:
+            return self._keep_in(folder, start, end, why, now_ms)
+        except (OSError, StoreError):
+            self.discard(folder)
+            raise
+
+    def discard(self, folder: str) -> None:
+        """What was kept there is still in the log; a disk that refuses this keeps it twice."""
+        with suppress(OSError):
+            self._disk.remove_tree(folder)
+
+    def _keep_in(self, folder: str, start: int, end: int, why: str, now_ms: int) -> TailAside:
         row = self._log.row
         topics: Counter[str] = Counter()
-        for file_start in row.starts:
+        for file_start in list(row.starts):  # the cleaner may shorten the row meanwhile
             begin, stop = max(start, file_start), min(end, file_start + row.file_size)
             if begin < stop:
                 self._copy(file_start, begin, stop, f"{folder}/{file_name(begin)}")

@@ -101,7 +101,11 @@ class TailCut:
         )
         await self._parts.flusher.hold()
         await store.queue_flusher.hold()
-        times = await worker.call(self._set_back, end)
+        try:
+            times = await worker.call(self._set_back, end)
+        except (OSError, StoreError):
+            await worker.call(self._keeper.discard, aside.folder)
+            raise
         store.checkpoint.set(times)
         store.queue_flusher.index_end = min(
             store.queue_flusher.index_end, times.index_msg_timestamp
@@ -131,7 +135,9 @@ class TailCut:
         """
         row = self._log.row
         recovery = LogRecovery(self._log, True)
-        firsts = [recovery.begun_at(start) for start in row.starts if start + row.file_size >= end]
+        firsts = [
+            recovery.begun_at(start) for start in list(row.starts) if start + row.file_size >= end
+        ]
         most = max(0, min(firsts) - 1)
         physic, logics, index, flushed = self._store.checkpoint.times
         times = CheckpointTimes(

@@ -227,6 +227,33 @@ def test_what_cannot_be_set_aside(machine, pair):
     master.close()
 
 
+@pytest.mark.parametrize("at", ["/setaside/", "/checkpoint"])
+def test_an_attempt_that_fails_leaves_no_copy(machine, pair, at):
+    """A slave tries every 5 s: copies of each attempt would fill the disk, and keep it full."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    written = 0
+
+    def fault(operation, path):
+        nonlocal written
+        if at not in path or operation not in ("pwrite", "sync"):
+            return None
+        written += 1
+        return 28 if at == "/checkpoint" or written > 2 else None
+
+    machine.disk.fault = fault
+    for _ in range(3):
+        with pytest.raises(StoreError, match="No space left"):
+            set_aside(machine, store, appended[5].physical_offset)
+        written = 0
+    assert machine.disk.list_dir(f"{machine.root}/setaside") == []
+    expect(store, appended, 55)
+    machine.disk.fault = lambda operation, path: None
+    set_aside(machine, store, appended[5].physical_offset)
+    expect(store, appended, 5)
+    master.close()
+
+
 def test_a_stop_waits_for_the_cut(machine, pair):
     """A store that is stopped meanwhile is closed cleanly, and cut."""
     master, appended = pair
