@@ -11,7 +11,6 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import StoreError
 from rmq_ha.interfaces import ICommitLogDispatcher, IMessageStore, IReplication
 from rmq_ha.model.message import (
     AppendResult,
@@ -22,7 +21,7 @@ from rmq_ha.model.message import (
 )
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
-from rmq_ha.seams import Host, Lock
+from rmq_ha.seams import Host
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.deleted_queues import DeletedQueues
@@ -174,7 +173,6 @@ class DefaultMessageStore(StoreMaintenance):
         queues.restarted = self._restarted
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
         self._service = StoreService(self)
-        self._lock: Lock | None = None
         self._slow_until = 0.0
         self._tail_cut = TailCut(self, self.parts) if isinstance(self.parts, ClassicParts) else None
         log.subscribe(self._service.poke)
@@ -349,42 +347,7 @@ class DefaultMessageStore(StoreMaintenance):
         :raises StoreLocked: another broker has it open.
         :raises StoreError: it cannot be used; the message says which file and why.
         """
-        self._lock = self.host.disk.lock(f"{self.root}/lock")
-        try:
-            self._load()
-        except OSError as error:
-            self._unlock()
-            raise StoreError(f"cannot load the store at {self.root}: {error}") from error
-        except StoreError:
-            self._unlock()
-            raise
-
-    def _load(self) -> None:
-        disk = self.host.disk
-        last_exit_ok = not disk.exists(f"{self.root}/abort")
-        self.parts.load()
-        self.queues.load()
-        self.checkpoint.load()
-        self.deleted.load()
-        self.parts.look_for_it()
-        if self.index is not None:
-            self.index.load(last_exit_ok, self.checkpoint.index)
-        self.queues.recover(last_exit_ok)
-        self.parts.recover(last_exit_ok)
-        self._finish_deletions()
-        self.renumber()
-        self.schedule.load()
-        abort = disk.open(f"{self.root}/abort", 0)
-        abort.sync()  # before anything is written that a clean stop would have finished
-        abort.close()
-
-    def _finish_deletions(self) -> None:
-        """A crash came between the note that queues are deleted and the deletion."""
-        self.deleted.cut(self.log.max_offset)
-        for key, begin in self.deleted.table.items():
-            queue = self.queues.get(*key)
-            if queue is not None and queue.max_physical_offset <= begin:
-                self.queues.remove_queue(*key)
+        self._service.load()
 
     def sure_until_ms(self) -> int:
         """After a crash: what was stored up to then is on the disk, in log, queues and index."""
@@ -413,14 +376,4 @@ class DefaultMessageStore(StoreMaintenance):
 
     def close(self) -> None:
         """Give up files and lock."""
-        self.parts.close()
-        self.queues.close()
-        if self.index is not None:
-            self.index.close()
-        self.checkpoint.close()
-        self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        self._service.close()

@@ -1,6 +1,6 @@
-"""Start, turns, rounds and stop of a store.
+"""Loading, start, turns, rounds and stop of a store.
 
-Spec: store.md, sections 5.5, 5.7 and 9.
+Spec: store.md, sections 5.3 to 5.5, 5.7 and 9.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.host.periodic import Periodic
+from rmq_ha.seams import Lock
 from rmq_ha.store.flags import Flag
 from rmq_ha.store.statistics import SAMPLE_S
 from rmq_ha.store.turns import TurnWatch
@@ -31,6 +32,7 @@ class StoreService:
 
     def __init__(self, store: "DefaultMessageStore") -> None:
         self._store = store
+        self._lock: Lock | None = None
         self._turn: IDelayedCall | None = None
         self._rounds: list[Periodic] = []
         self._is_running = False
@@ -39,6 +41,48 @@ class StoreService:
         self._cleaned_to = -1
         self._poked_at = 0.0
         self.turns = TurnWatch()
+
+    def load(self) -> None:
+        """As `DefaultMessageStore.load` says."""
+        store = self._store
+        self._lock = store.host.disk.lock(f"{store.root}/lock")
+        try:
+            self._load()
+        except OSError as error:
+            self._unlock()
+            raise StoreError(f"cannot load the store at {store.root}: {error}") from error
+        except StoreError:
+            self._unlock()
+            raise
+
+    def _load(self) -> None:
+        store = self._store
+        disk = store.host.disk
+        last_exit_ok = not disk.exists(f"{store.root}/abort")
+        store.parts.load()
+        store.queues.load()
+        store.checkpoint.load()
+        store.deleted.load()
+        store.parts.look_for_it()
+        if store.index is not None:
+            store.index.load(last_exit_ok, store.checkpoint.index)
+        store.queues.recover(last_exit_ok)
+        store.parts.recover(last_exit_ok)
+        self._finish_deletions()
+        store.renumber()
+        store.schedule.load()
+        abort = disk.open(f"{store.root}/abort", 0)
+        abort.sync()  # before anything is written that a clean stop would have finished
+        abort.close()
+
+    def _finish_deletions(self) -> None:
+        """A crash came between the note that queues are deleted and the deletion."""
+        store = self._store
+        store.deleted.cut(store.log.max_offset)
+        for key, begin in store.deleted.table.items():
+            queue = store.queues.get(*key)
+            if queue is not None and queue.max_physical_offset <= begin:
+                store.queues.remove_queue(*key)
 
     def poke(self) -> None:
         """The log grew: replicate, flush and dispatch in the next turn."""
@@ -240,3 +284,18 @@ class StoreService:
             )
         store.close()
         self.log.info("store at {root} is closed", root=store.root)
+
+    def close(self) -> None:
+        """As `DefaultMessageStore.close` says."""
+        store = self._store
+        store.parts.close()
+        store.queues.close()
+        if store.index is not None:
+            store.index.close()
+        store.checkpoint.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
