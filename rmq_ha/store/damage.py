@@ -66,16 +66,17 @@ class DamagedLog:
         self._is_slave = is_slave
         self._may_cut = may_cut
 
-    def settle(self, end: int, promise: Promise, now_ms: int) -> TailAside | None:
+    def settle(self, end: int, newest: int, promise: Promise, now_ms: int) -> TailAside | None:
         """
         Before the log is cut.
 
         :param end: physical offset behind the last record that could be read.
+        :param newest: when the newest record before that was stored, ms.
         :returns: what was set aside; None when nothing whole lies behind.
         :raises StoreError: this is damage, and nobody has said that the log may be cut.
         :raises OSError: the disk refuses.
         """
-        behind = self._behind(end, promise)
+        behind = self._behind(end, newest, promise)
         is_damage = behind.promised > 0 or self._is_short(end, promise.end)
         if is_damage and not (self._is_slave or self._may_cut):
             raise StoreError(self._refusal(end, behind, promise))
@@ -103,7 +104,13 @@ class DamagedLog:
         )
         return aside
 
-    def _behind(self, end: int, promise: Promise) -> Behind:
+    def _behind(self, end: int, newest: int, promise: Promise) -> Behind:
+        """
+        Look at what lies behind the end.
+
+        Stamps never go back in a log, so a record counts as stored no earlier than those before it:
+        lost power may tear a stamp itself, which no checksum covers.
+        """
         count = promised = last = 0
         files: list[str] = []
         for start in self._row.starts:
@@ -113,11 +120,12 @@ class DamagedLog:
             for batch in self._keeper.records(max(start, end), start + self._row.file_size):
                 count += len(batch)
                 last = batch[-1].physical_offset + batch[-1].size
-                promised += sum(
-                    item.physical_offset + item.size <= promise.end
-                    or 0 < item.store_timestamp < promise.stamp
-                    for item in batch
-                )
+                for item in batch:
+                    newest = max(newest, item.store_timestamp)
+                    promised += (
+                        item.physical_offset + item.size <= promise.end
+                        or 0 < newest < promise.stamp
+                    )
             if count > before:
                 files.append(self._row.path(start))
         return Behind(count, last, promised, files)

@@ -27,7 +27,7 @@ from rmq_ha.store.presence import AbsentLog, tell_lost_files
 from rmq_ha.store.puts import MaybeLater
 from rmq_ha.store.queue_ends import FILE_NAME, QueueEnd, QueueEnds, read_ends
 from rmq_ha.store.rebuild import QueueRebuild
-from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.store.recovery import LogRecovery, RecoveredLog
 from rmq_ha.store.setaside import Keeper
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.tail import LogTail, Tail
@@ -302,7 +302,7 @@ class ClassicParts:
             how="a clean" if last_exit_ok else "an abnormal",
             records=found.records,
         )
-        self._settle(found.end, self._promise(ends, last_exit_ok))
+        self._settle(found, self._promise(ends, last_exit_ok))
         recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
         if queues.max_physical_offset >= found.end:
@@ -351,7 +351,7 @@ class ClassicParts:
             return Promise(ends.log_end if ends else 0, _FOR_EVER, "the clean stop before")
         return Promise(times.flushed_offset, times.physic_msg_timestamp, "the checkpoint")
 
-    def _settle(self, end: int, promise: Promise) -> None:
+    def _settle(self, found: RecoveredLog, promise: Promise) -> None:
         """What lies behind the end, before it is cut."""
         store = self._store
         damaged = DamagedLog(
@@ -360,7 +360,8 @@ class ClassicParts:
             is_slave=store.configuration.store.broker_role is BrokerRole.SLAVE,
             may_cut=not store.configuration.ours.keep_damaged_log,
         )
-        aside = damaged.settle(end, promise, store.host.now_ms())
+        newest = found.last_store_timestamp
+        aside = damaged.settle(found.end, newest, promise, store.host.now_ms())
         if aside is not None:
             store.statistics.set_aside_bytes += aside.end - aside.start
             store.statistics.set_aside_messages += aside.messages

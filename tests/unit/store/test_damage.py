@@ -150,6 +150,15 @@ def test_what_was_never_promised(machine, message, synced):
     assert len(folders(machine)) == 1
 
 
+def test_a_stamp_that_lost_power_tore(machine, message):
+    """Nobody was promised the record, though its torn stamp is older than the checkpoint's."""
+    appended = killed(machine, message, 30, 10)
+    damage(machine, appended[33].physical_offset, bytes(400))
+    damage(machine, appended[39].physical_offset + 56 + 3, bytes(5))
+    check(machine.open(**SMALL), appended, 33)
+    assert len(folders(machine)) == 1
+
+
 @pytest.mark.parametrize("cut", [1, 8, 36, 300])
 def test_a_torn_tail_is_cut(machine, message, cut):
     """A record that the stop cut off: nothing whole follows, so nothing is set aside."""
