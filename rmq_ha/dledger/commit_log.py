@@ -22,7 +22,8 @@ from rmq_ha.model.flags import TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
-from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_fits, record_size_at
+from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
+from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.parts import Surroundings
 

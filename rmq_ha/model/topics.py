@@ -17,6 +17,8 @@ OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 SYSTEM_PREFIX = "rmq_sys_"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+"""Of light queues, which have no messages of their own: they point at those of other queues."""
 REPLY_SUFFIX = "_REPLY_TOPIC"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 MAX_TOPIC_LENGTH = 127

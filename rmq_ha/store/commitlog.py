@@ -16,12 +16,8 @@ from rmq_ha.model.message import AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
 from rmq_ha.store.flags import may_pass
-from rmq_ha.store.format.commitlog import (
-    BLANK_SIZE,
-    RECORD_OVERHEAD,
-    record_fits,
-    record_size_at,
-)
+from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
+from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
 
 _MAX_PENDING = 16384

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
-from rmq_ha.model.topics import OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.model.topics import LMQ_PREFIX, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.seams import Host
 from rmq_ha.store.clean import disk_ratio
 from rmq_ha.store.deleted_queues import DeletedQueues
@@ -23,7 +23,6 @@ from rmq_ha.store.statistics import readable_size
 from rmq_ha.store.tailcut import TailCut
 
 _KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
-_LMQ_PREFIX = "%LMQ%"
 _MOST_NAMED = 20
 
 
@@ -67,7 +66,7 @@ class StoreMaintenance(StoreReads):
             for key in self.queues.topic_queue_table()
             if key[0] not in known
             and key[0] not in _KEPT_TOPICS
-            and not key[0].startswith(_LMQ_PREFIX)
+            and not key[0].startswith(LMQ_PREFIX)
         ]
 
     def clean_expired_queues(self) -> int:

@@ -3,19 +3,19 @@
 Spec: store.md, sections 2.1, 3.1 and 8.1. RocketMQ hands out whatever a unit points at.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from rmq_ha.store.format.commitlog import (
+from rmq_ha.store.format.commitlog import dispatch_request_at
+from rmq_ha.store.format.consumequeue import FILLER_SIZE
+from rmq_ha.store.format.record_checks import (
+    Check,
     body_fits,
-    dispatch_request_at,
     head_fits,
-    message_fits,
+    message_check,
     record_fits,
 )
-from rmq_ha.store.format.consumequeue import FILLER_SIZE
 from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.scan import IDENTITY_SIZE, MAX_RECORD_SIZE
 from rmq_ha.store.search import whole_records
@@ -51,11 +51,31 @@ class ReadLog(Protocol):
         """Bytes from an offset on, up to the end of that file at most."""
 
 
+class _Stretch(NamedTuple):
+    """
+    What one search found: a hole of thousands of messages must not cost as many.
+
+    :ivar key: topic and queue id.
+    :ivar number: units are known of this queue offset and the next ones, `_MOST_NEIGHBOURS` in all.
+    :ivar has_expired: as `ReadDamage._low` said, with `low`.
+    :ivar end: of what was searched.
+    :ivar units: by queue offset.
+    """
+
+    key: tuple[str, int]
+    number: int
+    has_expired: bool
+    low: int
+    end: int
+    units: dict[int, Unit]
+
+
 class ReadDamage:
     """
     Judges records before they are handed out, and looks for those that are not in their place.
 
     :param checks_body: judge a record by the CRC of its body, too (`checkCRCOnRead`).
+    :ivar searches: of the log, which take time.
     :ivar lost: messages that were left out, each place counted once.
     :ivar mended: units of queues that were written anew from the log.
     """
@@ -66,16 +86,17 @@ class ReadDamage:
         self._log = log
         self._checks_body = checks_body
         self._places: dict[object, None] = {}
+        self._stretch = _Stretch(("", -1), 0, False, 0, 0, {})
+        self.searches = 0
         self.lost = 0
         self.mended = 0
 
-    @property
-    def fits(self) -> Callable[[bytes, int, int, int, int, bytes], bool]:
-        """As `message_fits`; a property, so that whoever reads many messages looks once."""
-        return self._fits_with_body if self._checks_body else message_fits
-
-    def _fits_with_body(self, data: bytes, physical_offset: int, size: int, *place: Any) -> bool:
-        return message_fits(data, physical_offset, size, *place) and body_fits(data)
+    def check_for(self, queue: ConsumeQueue) -> Check:
+        """What judges the records of a queue; for one pull."""
+        fits = message_check(queue.topic, queue.queue_id)
+        if not self._checks_body:
+            return fits
+        return lambda data, *place: fits(data, *place) and body_fits(data)
 
     def is_sound(self, data: bytes, physical_offset: int) -> bool:
         """The bytes are the record of that physical offset, of whatever queue."""
@@ -97,9 +118,17 @@ class ReadDamage:
         record = self._numbered_otherwise(queue, unit, low, high)
         if record is not None:
             return record
-        found = self._search(queue, queue_offset, low, high)
-        if found is not None:
-            return self._mend(queue, queue_offset, unit, found)
+        end = min(high, low + _MOST_SCANNED)
+        if not self._knows(queue, queue_offset, low, end):
+            units = self._search(queue, queue_offset, low, end)
+            key = (queue.topic, queue.queue_id)
+            self._stretch = _Stretch(key, queue_offset, has_expired, low, end, units)
+        found = self._stretch.units.get(queue_offset)
+        if found is not None and low <= found[0] <= high - found[1]:
+            record = self._log.read(*found[:2])
+            if self.check_for(queue)(record, *found[:2], queue_offset):
+                self._mend(queue, queue_offset, unit, found)
+                return record
         if not (has_expired and (unit[0] < self._log.min_offset or unit[1] == FILLER_SIZE)):
             what = f"the message {queue_offset} of {queue.topic} {queue.queue_id}"
             self._leave_out(place, what, unit[0])
@@ -133,9 +162,7 @@ class ReadDamage:
             return None
         return data
 
-    def _mend(
-        self, queue: ConsumeQueue, queue_offset: int, unit: Unit, found: Unit
-    ) -> bytes | None:
+    def _mend(self, queue: ConsumeQueue, queue_offset: int, unit: Unit, found: Unit) -> None:
         physical_offset, size, _ = found
         self.mended += 1
         self.log.error(
@@ -150,7 +177,6 @@ class ReadDamage:
             right=size,
         )
         queue.mend(queue_offset, found)
-        return self._log.read(physical_offset, size)
 
     def bad_record(self, physical_offset: int) -> None:
         """The index points to a record that is none."""
@@ -182,6 +208,9 @@ class ReadDamage:
                 return True, first
             if self._is_good(unit):
                 return False, unit[0] + unit[1]
+        last = self._stretch
+        if last.key == (queue.topic, queue.queue_id) and begin <= last.number < queue_offset:
+            return last.has_expired, max(first, last.low)
         return begin == queue.min_offset, first
 
     def _high(self, queue: ConsumeQueue, queue_offset: int) -> int:
@@ -200,19 +229,36 @@ class ReadDamage:
         head = self._log.read(physical_offset, IDENTITY_SIZE)
         return head_fits(head, physical_offset, size)
 
-    def _search(self, queue: ConsumeQueue, queue_offset: int, low: int, high: int) -> Unit | None:
-        high = min(high, low + _MOST_SCANNED)
+    def _knows(self, queue: ConsumeQueue, queue_offset: int, low: int, end: int) -> bool:
+        """The last search has covered this one."""
+        last = self._stretch
+        return (
+            last.key == (queue.topic, queue.queue_id)
+            and last.number <= queue_offset < last.number + _MOST_NEIGHBOURS
+            and last.low <= low
+            and (end <= last.end or end <= low)
+        )
+
+    def _search(
+        self, queue: ConsumeQueue, queue_offset: int, low: int, high: int
+    ) -> dict[int, Unit]:
+        """The units of that number and the next ones, by the records between two places."""
+        units: dict[int, Unit] = {}
+        wanted = range(queue_offset, queue_offset + _MOST_NEIGHBOURS)
         size = self._log.file_size
+        self.searches += low < high
         while low < high:
             end = min(high, low - low % size + size)
             for batch in whole_records(self._read, low, end, self._log.delay_levels):
                 for request in batch:
-                    if request.queue_offset == queue_offset and (
-                        (request.topic, request.queue_id) == (queue.topic, queue.queue_id)
-                    ):
-                        return request.physical_offset, request.size, request.tags_code
+                    number, topic, queue_id = request.queue_offset, request.topic, request.queue_id
+                    if number in wanted and (topic, queue_id) == (queue.topic, queue.queue_id):
+                        unit = (request.physical_offset, request.size, request.tags_code)
+                        units.setdefault(number, unit)
+                if len(units) == _MOST_NEIGHBOURS:
+                    return units
             low = end
-        return None
+        return units
 
     def _read(self, size: int, physical_offset: int) -> bytes:
         return self._log.read(physical_offset, size)

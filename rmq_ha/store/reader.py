@@ -11,7 +11,7 @@ from rmq_ha.interfaces import ICommitLog, IMessageFilter
 from rmq_ha.model.message import GetMessageResult
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
-from rmq_ha.store.format.commitlog import store_timestamp_of, topic_part
+from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.scan import MAX_RECORD_SIZE
@@ -20,8 +20,8 @@ from rmq_ha.store.scan import MAX_RECORD_SIZE
 _MAX_FILTER_SIZE = 16000
 # The longest start of a record that has its store timestamp, with room for an IPv6 host.
 _RECORD_HEAD = 91 + 24
-# What evaluating a filter may take of a reactor turn, seconds; the consumer asks again at once.
-_FILTER_BUDGET_S = 0.1
+# What filters or damage may take of a reactor turn, seconds; the consumer asks again at once.
+_BUDGET_S = 0.1
 # Bytes of other queues' records that are read along rather than reading once more.
 _MAX_GAP = 8192
 
@@ -158,7 +158,7 @@ class _Scan:
 
     Records are read ahead: one read takes all that the pull is likely to want and that lies
     close together, as the messages of few queues do. A unit that leads to no record is left out
-    alone, or mended; looking for its record takes time, so that the pull ends there.
+    alone, or mended; searching the log for its record takes time, so that the pull ends there.
 
     :param queue_offset: where the walk begins.
     :param hot_from: physical offset.
@@ -180,11 +180,9 @@ class _Scan:
         "_log",
         "_matches",
         "_queue",
-        "_queue_id",
         "_seconds",
         "_size",
         "_start",
-        "_topic",
         "_until",
         "_window",
         "consumed",
@@ -207,10 +205,8 @@ class _Scan:
     ) -> None:
         self._log = log
         self._damage = damage
-        self._fits = damage.fits
+        self._fits = damage.check_for(queue)
         self._queue = queue
-        self._queue_id = queue.queue_id
-        self._topic = topic_part(queue.topic.encode())
         self._first = queue_offset
         self._hot_from = hot_from
         self._hot, self._cold = limits
@@ -232,7 +228,7 @@ class _Scan:
         """Take units until the pull is full, the file or the time ends or `most` were looked at."""
         queue = self._queue
         if self._filter is not None:
-            self._until = self._seconds() + _FILTER_BUDGET_S
+            self._until = self._seconds() + _BUDGET_S
             self._matches = unit_matcher(queue, self._filter)
         step = self._hot.most + 8
         while most > self.consumed:
@@ -253,7 +249,9 @@ class _Scan:
     def _take(self, units: list[_Unit]) -> bool:
         """Go through some units; True: the pull is full, or its time is over."""
         matches = self._matches
-        for index, (physical_offset, size, tags_code) in enumerate(units):
+        index = 0
+        while index < len(units):
+            physical_offset, size, tags_code = units[index]
             if self._is_full(physical_offset, size):
                 return True
             is_filler = size == FILLER_SIZE  # a lost message, or one that only the queue has lost
@@ -266,7 +264,39 @@ class _Scan:
             self.consumed += 1
             if self._is_late:
                 return True
+            index += 1
+            if self._filter is None and self.messages:
+                index += self._take_more(units[index:])
         return False
+
+    def _take_more(self, units: list[_Unit]) -> int:
+        """
+        Take messages that were read along, as nearly all are, up to the first unusual unit.
+
+        :returns: how many.
+        """
+        fits, messages, window, start = self._fits, self.messages, self._window, self._start
+        is_hot = start >= self._hot_from
+        end = self._end if is_hot else min(self._end, self._hot_from)
+        limits = self._hot if is_hot else self._cold
+        room = limits.size - self._size
+        first = queue_offset = self._first + self.consumed
+        for physical_offset, size, _ in units[: max(0, limits.most - len(messages))]:
+            at = physical_offset - start
+            if at < 0 or physical_offset + size > end or size > room:
+                break
+            record = window[at : at + size]
+            if not fits(record, physical_offset, size, queue_offset):
+                break
+            messages.append(record)
+            room -= size
+            queue_offset += 1
+        taken = queue_offset - first
+        if taken:
+            self.consumed += taken
+            self._size = limits.size - room
+            self.last_physical = units[taken - 1][0]
+        return taken
 
     def _left_out(self, status: GetMessageStatus) -> None:
         """The status of a pull that finds nothing but such units."""
@@ -287,9 +317,7 @@ class _Scan:
             self._read_ahead(units, index)
             start = 0
         record = self._window[start : start + size]
-        queue = self._queue
-        queue_offset = self._first + self.consumed
-        if not self._fits(record, physical_offset, size, queue.queue_id, queue_offset, self._topic):
+        if not self._fits(record, physical_offset, size, self._first + self.consumed):
             found = self._find(units[index])
             if found is None:
                 self._left_out(GetMessageStatus.MESSAGE_WAS_REMOVING)
@@ -305,9 +333,10 @@ class _Scan:
 
     def _find(self, unit: _Unit) -> bytes | None:
         """The record of a unit that leads to none; None: it has expired, or it is damaged."""
-        lost = self._damage.lost
+        searches = self._damage.searches
+        self._until = self._until or self._seconds() + _BUDGET_S
         record = self._damage.find(self._queue, self._first + self.consumed, unit)
-        self._is_late = record is not None or self._damage.lost > lost
+        self._is_late = self._damage.searches > searches or self._seconds() > self._until
         return record
 
     def _read_ahead(self, units: list[_Unit], index: int) -> None:

@@ -67,9 +67,6 @@ _DISPATCH_HEADS = tuple(
     Struct(f">iIii4xqqi8x{born}x4xq{store}x4x4xqi")
     for born, store in ((4, 4), (16, 4), (4, 16), (16, 16))
 )
-_IDENTITY = Struct(">iI20xq")
-_PLACE = Struct(">iI4xi4xqqi44xi").unpack_from
-_BODY_LENGTH_AT = tuple(head.size - 4 for head in HEADS)
 _LOST_SECTOR = bytes(512)
 """The CRC does not cover the properties; that much zero is what a crash leaves."""
 _LEAST = _DISPATCH_HEADS[0].size
@@ -194,7 +191,7 @@ def decode_record(buffer: bytes, position: int = 0, *, check_crc: bool = False) 
         raise CorruptRecord(f"no message magic at {position}: {magic:08x}")
     if not 0 < size <= total:
         raise CorruptRecord(f"record at {position} claims {size} of {total} bytes")
-    cuts = _cuts(buffer, position, position + size, position + head.size, length)
+    cuts = cuts_at(buffer, position, position + size, position + head.size, length)
     if cuts is None or cuts[3] != position + size:
         raise CorruptRecord(f"the parts of the record at {position} do not add up")
     body_at, topic_at, properties_at, end = cuts
@@ -236,7 +233,7 @@ def decode_records(data: bytes) -> list[Record]:
     return records
 
 
-def _cuts(
+def cuts_at(
     buffer: bytes, position: int, limit: int, body_at: int, length: int
 ) -> tuple[int, int, int, int] | None:
     """Where body, topic text and properties text start, and the end; None if they do not fit."""
@@ -286,7 +283,7 @@ def dispatch_request_at(
             return UNREADABLE
         values = head.unpack_from(buffer, position)
         body_at = position + head.size
-    cuts = _cuts(buffer, position, position + size, body_at, values[9])
+    cuts = cuts_at(buffer, position, position + size, body_at, values[9])
     if cuts is None:
         return UNREADABLE
     body_at, topic_at, properties_at, end = cuts
@@ -381,77 +378,6 @@ def record_size_at(buffer: bytes, position: int, limit: int) -> int:
     size: int
     size, magic = _PREFIX.unpack_from(buffer, position)
     return size if magic == MESSAGE_MAGIC and size >= RECORD_OVERHEAD else 0
-
-
-def head_fits(head: bytes, physical_offset: int, size: int) -> bool:
-    """
-    A record of that physical offset and size begins so.
-
-    :param head: 36 bytes at least, or it does not.
-    """
-    return (
-        len(head) >= _IDENTITY.size
-        and size >= RECORD_OVERHEAD
-        and _IDENTITY.unpack_from(head) == (size, MESSAGE_MAGIC, physical_offset)
-    )
-
-
-def record_fits(data: bytes, physical_offset: int, size: int) -> bool:
-    """
-    These bytes are the record of that physical offset and size, and its parts add up.
-
-    A client's decoder goes from part to part: one that does not end where the next record begins
-    costs it the rest of the batch. What the body holds is not looked at (`body_fits`).
-    """
-    if len(data) < size or not head_fits(data, physical_offset, size):
-        return False
-    try:
-        at = _BODY_LENGTH_AT[data[39] >> 4 & 3]
-        at += 7 + int.from_bytes(data[at : at + 4], "big")
-        at += data[at - 3]
-        return at + (data[at - 2] << 8 | data[at - 1]) == size
-    except IndexError:
-        return False
-
-
-def message_fits(
-    data: bytes, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes
-) -> bool:
-    """
-    As `record_fits`, and the record is that message of that queue.
-
-    On the way of every message that is read: half a microsecond.
-
-    :param topic: as `topic_part` makes it.
-    """
-    if len(data) < size or size < RECORD_OVERHEAD:
-        return False
-    found, magic, number, offset, place, sys_flag, body_size = _PLACE(data)
-    if (
-        offset != queue_offset
-        or place != physical_offset
-        or found != size
-        or number != queue_id
-        or magic != MESSAGE_MAGIC
-    ):
-        return False
-    at: int = 88 + body_size
-    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-        at = _BODY_LENGTH_AT[sys_flag >> 4 & 3]
-        at += 4 + int.from_bytes(data[at : at + 4], "big")
-    end = at + len(topic)
-    try:
-        return data.startswith(topic, at) and end + 2 + (data[end] << 8 | data[end + 1]) == size
-    except IndexError:
-        return False
-
-
-def body_fits(data: bytes) -> bool:
-    """The CRC of a record's body is what the record says; `record_fits` came first."""
-    at = _BODY_LENGTH_AT[data[39] >> 4 & 3]
-    end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-    said = int.from_bytes(data[8:12], "big")
-    return bool(crc32(memoryview(data)[at + 4 : end]) & CRC_MASK == said) or end == at + 4
 
 
 def parse_delay_levels(text: str) -> list[int]:

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.errors import CorruptRecord
+from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import GetMessageStatus
-from rmq_ha.store.format.commitlog import decode_record, record_fits
+from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.store.format.consumequeue import FILLER
+from rmq_ha.store.format.record_checks import record_fits
 
 COUNT = 40
 LOG = "/store/commitlog/00000000000000000000"
@@ -187,7 +189,48 @@ def test_a_gap_in_the_numbering_is_no_damage(simulated, message, told):
     store.log.encoder.queue_offsets["TopicA", 0] += 2
     store.put_many([message()] * 3, lambda results: None)
     machine.turn()
-    assert len(pulled(store)) == 6
+    assert len(store.get_message("g", "TopicA", 0, 0, 32, None).messages) == 6, "in one pull"
+    assert not told
+
+
+def test_a_long_hole_is_searched_in_large_steps(simulated, message, told):
+    """Thousands of fillers would each cost a look at 8 MiB of the log, in the reactor's turn."""
+    machine, count = simulated, 700
+    store = machine.open()
+    store.put_many([message()], lambda results: None)
+    store.put_many([message(b"x" * 100, topic="Other")] * count, lambda results: None)
+    machine.turn()
+    store.log.encoder.queue_offsets["TopicA", 0] += count
+    store.put_many([message()] * 2, lambda results: None)
+    machine.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == count + 3
+    reads, read = [], store.damage._log.read
+    store.damage._log.read = lambda at, size: reads.append(size) or read(at, size)
+    assert len(pulled(store)) == 3
+    assert store.damage.lost == count
+    assert sum(reads) < 10 * count * 130
+
+
+def test_what_mends_a_unit_is_judged_as_well(simulated, message, told):
+    """The search may have read the last write from memory, while the disk has something else."""
+    store = filled(simulated, message)
+    before = pulled(store)
+    damage(simulated, LOG, int.from_bytes(before[-1][28:36], "big"), b"\x01")
+    assert pulled(store) == before[:-1]
+    assert (store.damage.mended, store.damage.lost) == (0, 1)
+
+
+def test_a_light_queue_of_rocketmq(simulated, message, told):
+    """Multi dispatch: its units lead to records of another topic, with other numbers."""
+    store = filled(simulated, message)
+    units = store.queues.get("TopicA", 0).units(3, 9)
+    store.queues.put_requests(
+        [
+            DispatchRequest("%LMQ%light", 0, at, size, code, 1, number, "", "", 0, 0, {})
+            for number, (at, size, code) in enumerate(units)
+        ]
+    )
+    assert pulled(store, "%LMQ%light") == pulled(store)[3:12]
     assert not told
 
 
