@@ -4,12 +4,8 @@ Spec: ha.md, sections 14.2 and 18.
 """
 
 from rmq_ha.errors import CorruptRecord, DamagedMaster, DivergedTail, NothingInCommon
-from rmq_ha.ha.places import (
-    WINDOWS,
-    chain_to,
-    lowest_place,
-    record_size,
-)
+from rmq_ha.ha.greeting import DEPTH
+from rmq_ha.ha.places import WINDOWS, begins_at, chain_to, lowest_place, record_size
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, decode_record
 
@@ -34,6 +30,9 @@ class Search:
         """
         What to report; 0 of an empty log.
 
+        A log that is too small for a greeting is compared as a whole: behind its beginning it could
+        be refused as one that is ahead, again and again, and nobody would find where it parts.
+
         :param unreadable_at: bytes that are no record; the master's are wanted from before them.
         :raises StoreError: the disk cannot read our log.
         """
@@ -45,7 +44,8 @@ class Search:
         if unreadable_at is not None:
             end = min(end, unreadable_at)
         found = chain_to(self._log, max(int(self._log.min_offset), 0), end)
-        return max(low, end - WINDOWS[-1]) if found is None else max(low, found.last)
+        place = max(low, end - WINDOWS[-1] if found is None else found.last)
+        return low if place < low + DEPTH else place
 
     def go_back(self, start: int) -> bool:
         """
@@ -164,8 +164,7 @@ class Comparison:
 
     def _common_end(self) -> int:
         """Where the record begins that holds `place`, if one before it is equal as a whole."""
-        low = 0 if self.start <= 1 else self.start
-        chain = chain_to(self._log, low, self.place)
+        chain = chain_to(self._log, begins_at(self.start), self.place)
         if chain is None:
             raise NothingInCommon(
                 self.start, f"the master has something else than we from {self.place} on"

@@ -10,6 +10,7 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import AheadOfMaster, ReplicationError
 from rmq_ha.ha.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.ha.greeting import Greeting, GreetingReader, Progress, log_checksum
+from rmq_ha.ha.places import begins_at
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.status import BrokerRole
 
@@ -126,7 +127,7 @@ class Feed:
                     self._greeted(greeting.greeting)
         if greeting.is_marked:
             return False
-        if greeting.progress is Progress.OPEN and words[-1] > self._log.max_offset:
+        if greeting.progress is Progress.OPEN and begins_at(words[-1]) > self._log.max_offset:
             self._doubt = self._ahead(words[-1])
             self._doubted_until = now + DOUBT_SECONDS
             return False
@@ -149,12 +150,12 @@ class Feed:
         return True
 
     def _begin(self, offset: int) -> None:
-        end = int(self._log.max_offset)
+        end, wanted = int(self._log.max_offset), begins_at(offset)
         if offset < 0:
             raise ReplicationError(f"the slave asks for {offset}; is it a RocketMQ slave?")
-        if offset > end:
+        if wanted > end:
             raise self._ahead(offset)
-        if self.ceiling is not None and offset > self.ceiling:
+        if self.ceiling is not None and wanted > self.ceiling:
             raise AheadOfMaster(
                 self.ceiling,
                 f"the slave's log ends at {offset}; before, it was ahead of ours, which ended at "
@@ -162,12 +163,8 @@ class Feed:
                 "consumequeue and index away (or, if they are a copy of ours, restart this broker)",
             )
         self.requested = offset
-        self.base = self._first_byte(offset) if offset else end - end % self._log.file_size
+        self.base = wanted if offset else end - end % self._log.file_size
         self.sent = offset or self.base
-
-    def _first_byte(self, place: int) -> int:
-        """Where begins what a slave has that asks for `place`; 0 cannot be asked for."""
-        return 0 if place == 1 else place
 
     def _ahead(self, offset: int) -> AheadOfMaster:
         end = int(self._log.max_offset)

@@ -31,7 +31,7 @@ MAX_WINDOW_BITS = 20
 SUM_SIZE = 8
 _WORDS = Struct(">12q")
 WORD_COUNT = 12
-_DEPTH = 255
+DEPTH = 255
 """No word lies further below P."""
 
 
@@ -64,7 +64,7 @@ def greet(log: ICommitLog, place: int) -> Greeting | None:
     :raises StoreError: the disk cannot read it.
     """
     room = place - max(int(log.min_offset), 0)
-    if place - _DEPTH < lowest_place(log):
+    if place - DEPTH < lowest_place(log):
         return None
     window = 1 << min(MAX_WINDOW_BITS, room.bit_length() - 1)
     return Greeting(place, window, log_checksum(log, place - window, place))
@@ -120,4 +120,4 @@ class GreetingReader:
             return below == 0
         if count == 2:
             return below == MARK
-        return 0 <= below <= (MAX_WINDOW_BITS if count == 3 else _DEPTH)
+        return 0 <= below <= (MAX_WINDOW_BITS if count == 3 else DEPTH)

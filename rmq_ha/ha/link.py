@@ -25,6 +25,7 @@ from rmq_ha.errors import (
     UnreadableLog,
 )
 from rmq_ha.ha.comparing import Search
+from rmq_ha.ha.places import holds_nothing
 from rmq_ha.ha.protocol import ReplicaProtocol
 from rmq_ha.ha.replica import Replica, ReplicaStage
 from rmq_ha.host.timer import rearm
@@ -289,6 +290,14 @@ class MasterLink:
             self._stay_away(Fault.DIVERGED, why)
             seconds = RETRY_SECONDS
         elif isinstance(error, StoreError):
+            seconds = RETRY_SECONDS
+        elif error is None and holds_nothing(self._commit_log) and self._commit_log.max_offset:
+            why = (
+                f"{why}, and sent us nothing; our log holds no message and begins at "
+                f"{self._commit_log.max_offset}, which the master's may not reach. Were files of "
+                "it lost? Move commitlog, consumequeue, index and checkpoint away, and start again"
+            )
+            self._stay_away(Fault.DIVERGED, why)
             seconds = RETRY_SECONDS
         elif error is not None or not connection.replica.frames:
             seconds = random.uniform(*REFUSED_SECONDS)

@@ -36,6 +36,16 @@ def lowest_place(log: ICommitLog) -> int:
     return max(int(log.min_offset), 1)
 
 
+def begins_at(report: int) -> int:
+    """Where the log is wanted from: 1 stands for its first byte, as 0 would mean an empty log."""
+    return 0 if report == 1 else report
+
+
+def holds_nothing(log: ICommitLog) -> bool:
+    """There is no record in it; its first file may be there, anywhere."""
+    return int(log.max_offset) <= max(int(log.min_offset), 0)
+
+
 def stretch(log: ICommitLog, start: int, end: int) -> bytes:
     """
     What the log holds between two offsets, over the ends of files.

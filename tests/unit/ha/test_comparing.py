@@ -1,13 +1,17 @@
 """`rmq_ha.ha.comparing`, and the replica that lives by it."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_log import MemoryLog
 from record_logs import blank, copy_of, extend, record, record_log
 
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import (
+    AheadOfMaster,
     DamagedMaster,
     DivergedLog,
     DivergedTail,
@@ -15,8 +19,10 @@ from rmq_ha.errors import (
     UnreadableLog,
 )
 from rmq_ha.ha.comparing import FIRST_STEP, Search
+from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.frames import encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
+from rmq_ha.ha.refused import RefusedSlaves
 from rmq_ha.ha.replica import Replica, ReplicaStage
 
 BODIES = [bytes([65 + number]) * 40 for number in range(10)]
@@ -306,3 +312,56 @@ def test_any_two_logs_that_part_anywhere_end_up_equal(
     with_blank = fork + 1024 - fork % 1024  # of both
     assert cuts in ([], [fork], [with_blank])
     assert len(cuts) <= len(ours)
+
+
+def meet(master: MemoryLog, slave: MemoryLog, search: Search, ahead: RefusedSlaves) -> bool:
+    """One connection of a slave of ours to a master of ours; true: both are the same."""
+    feed = Feed(master, BrokerConfiguration(), 0.0)
+    feed.ceiling = ahead.ceiling("slave")
+    replica = Replica(slave, MessageStoreConfig(), 0.0, search.place(None))
+    reports, now = replica.connected(0.0), 0.0
+    while now < 30:
+        if reports:
+            feed.receive_data(reports, now)
+        now += 0.5
+        feed.on_time(now)
+        stream = b"".join(iter(partial(feed.next_frame, now), b""))
+        reports = replica.receive_data(stream, now) if stream else replica.on_time(now)
+        if replica.stage is ReplicaStage.FOLLOWING and slave.data == master.data:
+            return True
+    raise AssertionError("they go on, and are not the same")
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.binary(max_size=200), max_size=4),
+    st.lists(st.binary(max_size=200), max_size=4),
+    st.lists(st.binary(max_size=200), max_size=4),
+    st.booleans(),
+)
+def test_small_logs_that_part_end_up_equal_or_say_that_they_have_nothing_in_common(
+    common: list[bytes], ours: list[bytes], theirs: list[bytes], was_refused: bool
+) -> None:
+    """Too small for a checksum: the slave must not be refused for ever as one that is ahead."""
+    master, _ = record_log(common)
+    slave = copy_of(master)
+    extend(slave, ours, stamp=3)
+    extend(master, theirs, stamp=4)
+    search, ahead = Search(slave), RefusedSlaves()
+    if was_refused:
+        ahead.remember("slave", master.max_offset)
+    for _ in range(5):
+        try:
+            if meet(master, slave, search, ahead):
+                break
+        except DivergedTail as error:
+            del slave.data[error.end :]
+            search.reset()
+        except AheadOfMaster as error:
+            ahead.remember("slave", error.end)
+        except NothingInCommon as error:
+            if not search.go_back(error.start):
+                assert not common
+                assert ours
+                return
+    assert slave.data == master.data

@@ -91,6 +91,22 @@ class ConnectingTests(LinkCase):
         self.attempts[0].accept().lose()
         self.assert_returns(1.0, 3.0)
 
+    def test_nothing_here(self) -> None:
+        """A log without a message that begins where the master's is not yet: nobody heals that."""
+        self.follow().lose()
+        del self.log.data[:]
+        self.log.base = self.log.min_offset = 8192
+        for _ in range(2):
+            self.clock.advance(5.0)
+            self.attempts[-1].accept().lose()
+            self.assertEqual(self.state(), "diverged")
+            fault = self.service.statistics()["master"]["fault"]
+            self.assertIn("holds no message and begins at 8192", fault)
+            self.assertIn("Move commitlog", fault)
+        self.clock.advance(5.0)
+        self.attempts[-1].accept().send(encode_frame(8192))
+        self.assertEqual(self.state(), "following")
+
     def test_diverged(self) -> None:
         """Another log is left, and tried again after a pause, as operators mend such things."""
         master = self.attempts[0].accept()
