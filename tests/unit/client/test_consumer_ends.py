@@ -139,6 +139,40 @@ def test_a_queue_that_goes_on_lower_is_committed_lower() -> None:
     cluster.wait(consumer.stop())
 
 
+def test_a_queue_that_comes_back_is_not_committed_where_it_once_was() -> None:
+    """The group has no offset at the broker: what this member remembers would skip messages."""
+    cluster = Consuming("a", queues=1)
+    cluster.send("a", 8, queue_id=0)
+    consumer = cluster.consumer(listener=lambda *_: Deferred())
+    store: Any = consumer.offset_store
+    ours = queue("a", 0)
+
+    async def nowhere(group: str, queue: Any) -> None:
+        return None
+
+    store._calls.committed = nowhere
+
+    async def come_and_go() -> None:
+        del consumer._queues._table[ours]
+        store.update_offset(ours, 3, False)  # a listener that ended late
+        assert await consumer._queues.take(ours)
+
+    cluster.wait(Deferred.fromCoroutine(come_and_go()))
+    cluster.run(10)
+    assert cluster.committed("a").get(0, 0) == 0
+
+
+def test_a_queue_that_is_ours_is_not_taken_twice() -> None:
+    """What was consumed and is not committed yet is still known, also while it is given up."""
+    cluster = Consuming("a", queues=1)
+    consumer = cluster.consumer()
+    cluster.run(2)
+    consumer.offset_store.update_offset(queue("a", 0), 7, True)
+    assert not cluster.wait(Deferred.fromCoroutine(consumer._queues.take(queue("a", 0))))
+    assert consumer.offset_store.memory(queue("a", 0)) == 7
+    cluster.wait(consumer.stop())
+
+
 def test_locks_are_not_renewed_for_queues_that_were_given_up_meanwhile() -> None:
     """The member that has them now would wait for a minute."""
     cluster = Consuming("a", "b", queues=1)

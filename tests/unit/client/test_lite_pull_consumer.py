@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from consuming import FIRST, GROUP, TOPIC, Consuming, queue
+from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consumer_settings import LitePullConsumerConfig
 from rmq_ha.client.errors import MQClientError, NotStarted
@@ -130,6 +131,17 @@ def test_members_share_queues_and_those_who_leave_hand_over() -> None:
     cluster.run(2)
     got += drain(cluster, second)
     assert sorted(got) == sorted(sent)
+
+
+def test_a_queue_that_is_given_up_is_committed_first() -> None:
+    """Its next owner asks the broker, and not five seconds later."""
+    cluster = Consuming("a")
+    consumer = subscribed(cluster)
+    consumer.offset_store.update_offset(queue("a", 2), 7, True)
+    cluster.wait(Deferred.fromCoroutine(consumer.give_up(queue("a", 2))))
+    cluster.run(0.1)
+    assert cluster.committed("a")[2] == 7
+    assert consumer.offset_store.memory(queue("a", 2)) is None
 
 
 def test_choices_of_messages_and_an_offset_that_is_gone() -> None:

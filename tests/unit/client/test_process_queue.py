@@ -107,3 +107,14 @@ def test_it_says_why_it_is_full_and_what_operators_see() -> None:
     assert (info["cachedMsgMinOffset"], info["transactionMsgMinOffset"]) == (9, 5)
     cache.clear()
     assert (cache.count, cache.size, cache.span) == (0, 0, 0)
+
+
+def test_a_queue_that_goes_on_lower_is_committed_lower() -> None:
+    """The old end would skip what comes below it."""
+    queue = ProcessQueue()
+    old = [message(offset) for offset in (7, 8, 9)]
+    queue.put(old)
+    queue.go_on_at(3)
+    queue.remove(old)
+    queue.put([message(3)])
+    assert queue.remove([message(3)]) == 4

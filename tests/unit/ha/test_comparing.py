@@ -144,6 +144,28 @@ def test_it_may_go_back_again_while_we_compare() -> None:
     assert replica.stage is ReplicaStage.FOLLOWING
 
 
+def test_what_was_collected_higher_up_says_nothing_when_it_goes_back() -> None:
+    """Half a record that differs, and then all from a lower place: the tail differs, no more."""
+    master, starts = record_log(BODIES)
+    slave = copy_of(master, starts[6])
+    extend(slave, [b"only here"], stamp=5)
+    replica = replica_of(slave, starts[5])
+    replica.receive_data(encode_frame(starts[5], master.read(starts[5], 150)), 1.0)
+    with pytest.raises(DivergedTail) as caught:
+        replica.receive_data(sent(master, starts[1]), 1.0)
+    assert caught.value.end == starts[6]
+
+
+def test_a_heartbeat_higher_up_says_nothing_when_it_goes_back() -> None:
+    """It takes two at one place to say that a master has no more."""
+    master, starts = record_log(BODIES)
+    replica = replica_of(copy_of(master), starts[5])
+    replica.receive_data(encode_frame(starts[5]), 1.0)
+    replica.receive_data(encode_frame(starts[3]), 1.0)
+    replica.receive_data(sent(master, starts[3]), 1.0)
+    assert replica.stage is ReplicaStage.FOLLOWING
+
+
 def test_two_heartbeats_say_that_the_master_has_no_more() -> None:
     master, starts = record_log(BODIES[:7])
     slave = copy_of(master)

@@ -187,6 +187,15 @@ def test_what_is_deleted_here_is_not_sent_but_the_slave_is_kept() -> None:
     assert drain(feed, 5.1) == [(100, 0)]
 
 
+def test_the_first_byte_that_is_left_can_be_served() -> None:
+    log = MemoryLog(4096, 4096, DATA[:444])
+    feed = make_feed(log)
+    feed.receive_data(encode_report(4096), 0.0)
+    assert feed.is_serving
+    assert not feed.is_stranded
+    assert drain(feed, 0.0) == [(4096, 444)]
+
+
 def test_a_slave_is_stranded_when_its_place_expires() -> None:
     log = MemoryLog(4096, 0, DATA[:6121])
     feed = make_feed(log)

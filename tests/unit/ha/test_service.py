@@ -130,6 +130,15 @@ class StatusTests(ServiceCase):
         self.put(19)
         self.assertIs(self.put_now(1), NOT_AVAILABLE)
 
+    def test_a_far_slave_does_not_hide_a_near_one(self) -> None:
+        """One of two is too far behind: the other is still waited for."""
+        self.station.configuration.store.ha_slave_fallbehind_max = 20
+        self.station.slave(400, port=5001)
+        near = self.station.slave(444)
+        put = self.put(10)
+        near.report(454)
+        self.assertIs(self.successResultOf(put), OK)
+
     def test_any_slave(self) -> None:
         """One of two suffices, as with Java."""
         first, second = self.station.slave(444), self.station.slave(400, port=5001)

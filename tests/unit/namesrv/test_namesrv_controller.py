@@ -1,5 +1,6 @@
 """A whole name server on a simulated machine."""
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -19,6 +20,7 @@ from rmq_ha.wire.route_bodies import RegisterBrokerBody
 
 BROKER = BrokerIdentity("C", "a", 0, "10.0.0.9:10911", "10.0.0.9:10912")
 KV_PATH = "/ns/kvConfig.json"
+CONFIG_PATH = "/ns/namesrv.properties"
 
 
 class ControllerTests(SynchronousTestCase):
@@ -32,7 +34,7 @@ class ControllerTests(SynchronousTestCase):
     def make(self) -> NamesrvController:
         return NamesrvController(
             self.server.seams,
-            NamesrvConfig(kv_config_path=KV_PATH),
+            NamesrvConfig(kv_config_path=KV_PATH, config_store_path=CONFIG_PATH),
             NettyServerConfig(listen_port=9876),
         )
 
@@ -83,6 +85,35 @@ class ControllerTests(SynchronousTestCase):
         self.wait(self.namesrv.start())
         self.client = RemotingClient(self.peer.seams, NettyClientConfig())
         self.assertEqual(self.ask(101, namespace="n", key="k").ext, {"value": "v"})
+
+    def stop_while(self, write: Callable[[], object], path: str) -> bytes:
+        """Stop during a slow write; what the file holds when the stop says that it is over."""
+        self.wait(self.client.stop())
+        self.server.worker.delay = (5.0, 6.0)
+        write()
+        found: list[bytes] = []
+        stopping = self.namesrv.stop()
+        stopping.addCallback(lambda _: found.append(self.server.disk.read_bytes(path)))
+        self.world.clock.run_for(60.0)
+        self.successResultOf(stopping)
+        return found[0]
+
+    def test_a_stop_waits_for_a_key_that_is_being_written(self) -> None:
+        """Who ends the process then loses nothing that was asked for."""
+        self.ask(100, namespace="n", key="k", value="early")
+        found = self.stop_while(lambda: self.namesrv.kv_config.put("n", "k", "late"), KV_PATH)
+        self.assertIn(b"late", found)
+
+    def test_a_stop_waits_for_a_setting_that_is_being_written(self) -> None:
+        self.server.disk.replace(CONFIG_PATH, b"")
+        settings = self.namesrv._settings
+        found = self.stop_while(lambda: settings.update("clusterTest=true"), CONFIG_PATH)
+        self.assertIn(b"clusterTest=true", found)
+
+    def test_after_a_stop_no_timer_is_left(self) -> None:
+        self.wait(self.client.stop())
+        self.wait(self.namesrv.stop())
+        self.assertEqual(self.server.clock.getDelayedCalls(), [])
 
     def test_damaged_key_values(self) -> None:
         """The start fails and says which files."""
