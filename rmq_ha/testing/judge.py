@@ -144,6 +144,8 @@ class Judge:
             node = self._nodes[life[0]]
             if attempt.excused or node.life != life or node.state != "running":
                 continue
+            if self._is_behind_damage(attempt):
+                continue
             if now < self._hampered.get(node.host.name, -HAMPERED_SECONDS) + HAMPERED_SECONDS:
                 waiting.append((now + HAMPERED_SECONDS, attempt, life))
                 continue
@@ -151,6 +153,13 @@ class Judge:
             if problem:
                 self._violation("acknowledged-not-served", f"{attempt.unique_id}: {problem}")
         del waiting[:done]
+
+    def _is_behind_damage(self, attempt: Attempt) -> bool:
+        """
+        Where no checksum of the master's log shows its damage, the slave's copy counts as parted:
+        it is set aside, with all behind it, and fetched anew.
+        """
+        return any(0 < damage.log_range[1] <= attempt.end for damage in self.damages.values())
 
     def _not_served(self, node: StoreNode, attempt: Attempt) -> str:
         position = node.store.dispatcher.position

@@ -296,6 +296,7 @@ class _Attempt:
         self._timeout = timeout
         self._factory = factory
         self._over = False
+        self._near: SimTransport | None = None
 
     def start(self) -> None:
         self._factory.doStart()
@@ -342,6 +343,7 @@ class _Attempt:
         near = SimTransport(self._cable, self._from, here, there)
         far = SimTransport(self._cable, target, there, here)
         near.peer, far.peer = far, near
+        self._near = near
         target.connections[far] = None
         self._from.connections[near] = None
         far.last_arrival = self._clock.seconds() + back
@@ -372,6 +374,9 @@ class _Attempt:
     def _fail(self, error: Exception) -> None:
         if not self._over and self._from.is_alive:
             self._over = True
+            if self._near is not None:  # on its way: the kernel closes it at once
+                self._near.abortConnection()
+                self._from.forget(self._near)
             self._factory.doStop()
             self.done.errback(error)
 
