@@ -4,6 +4,7 @@ Spec: store.md, section 11.3.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -23,11 +24,13 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import Message, PutMessageResult
-from rmq_ha.model.status import BrokerRole
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.puts import redirect_delayed
 
 _SLICES_AT_ONCE = 16
+_ILLEGAL = PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL)
 
 
 class TransactionalMessageCheckService:
@@ -156,9 +159,17 @@ class TransactionalMessageCheckService:
         return later
 
     def _put_together(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
-        """One write, so that a crash parts no copy from its op message."""
+        """
+        One write, so that a crash parts no message from the op message for it.
+
+        The store takes each for itself: an op message whose commit it refuses would lose that.
+        """
+        count = len(list(takewhile(self._is_storable, messages)))
+        refused = [_ILLEGAL] * (len(messages) - count)
+        if not count:
+            return succeed(refused)
         done: Deferred[list[PutMessageResult]] = Deferred()
-        self._store.put_many(messages, done.callback)
+        self._store.put_many(messages[:count], lambda results: done.callback(results + refused))
         return done
 
     def _put_in_order(self, messages: list[Message]) -> "Deferred[list[PutMessageResult]]":
@@ -174,7 +185,8 @@ class TransactionalMessageCheckService:
 
     def _is_storable(self, message: Message) -> bool:
         limit = self._configuration.store.max_message_size
-        return self._store.log.encoder.fault(message, limit) is None
+        (ready,) = redirect_delayed([message], len(self._store.delay_levels))
+        return ready is not None and self._store.log.encoder.fault(ready, limit) is None
 
     def _is_dispatched(self) -> bool:
         """An op message that is in the log and not in its queue must not be overlooked."""

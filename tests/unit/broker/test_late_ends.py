@@ -395,3 +395,17 @@ def test_memory_is_bounded(window: int) -> None:
     for key in keys:
         assert broker.end(places[key], COMMIT).code == 0
     assert broker.visible() == keys
+
+
+def test_commit_that_the_store_refuses_ends_nothing() -> None:
+    """A limit that shrank since: the half message stays open, and a later END commits it."""
+    broker = started()
+    place = broker.half("a" * 300)
+    store = broker.configuration.store
+    store.max_message_size, before = 100, store.max_message_size
+    assert broker.end(place, COMMIT).code == 13
+    store.max_message_size = before
+    broker.run(0.1)
+    assert broker.records(OP_HALF_TOPIC) == []
+    assert broker.end(place, COMMIT).code == 0
+    assert broker.visible() == ["a" * 300]
