@@ -56,6 +56,7 @@ class _Queue:
         index = offset - self.start
         if index < 0:
             if len(self.fates) - index > self.window:
+                self.known_from = max(self.known_from, self.start)
                 return
             self.fates[:0] = bytes(-index)
             self.start, index = offset, 0
@@ -85,6 +86,7 @@ class Fates:
     The fates of all half messages that were settled by this broker since it became master.
 
     :param window: half messages of a queue that are remembered at most.
+    :ivar lives: how often this broker has begun to be the master.
     """
 
     def __init__(self, window: int = WINDOW) -> None:
@@ -93,12 +95,14 @@ class Fates:
         self._copies: dict[tuple[int, int], Place] = {}
         self._claims: dict[tuple[int, int], list[Deferred[None]]] = {}
         self._begins_at = _NOWHERE
+        self.lives = 0
 
     def begin(self, log_end: int) -> None:
         """Only this broker settles half messages from now on; what is older, others may have."""
         self._queues.clear()
         self._copies.clear()
         self._begins_at = log_end
+        self.lives += 1
 
     def _queue(self, queue_id: int) -> _Queue:
         found = self._queues.get(queue_id)
@@ -113,10 +117,14 @@ class Fates:
         queue = self._queue(half.queue_id)
         return half.physical_offset >= queue.begins_at and half.queue_offset >= queue.known_from
 
-    def knows_from(self, half: Record) -> None:
-        """All that the op queue says of this half message and later ones is noted."""
+    def knows_from(self, half: Record, life: int) -> None:
+        """
+        All that the op queue says of this half message and later ones is noted.
+
+        :param life: of `lives`, when the first of it was: what another one noted is forgotten.
+        """
         queue = self._queue(half.queue_id)
-        if queue.may_hold(half.queue_offset):
+        if life == self.lives and queue.may_hold(half.queue_offset):
             queue.begins_at = min(queue.begins_at, half.physical_offset)
             queue.known_from = min(queue.known_from, half.queue_offset)
 

@@ -109,10 +109,11 @@ class HalfMessages:
                 if mark.half_offset == wanted:
                     found = max(found, fate)
 
+        life = self._fates.lives
         await self._dispatched()
         first = self._first_behind(OP_HALF_TOPIC, queue_id, half.physical_offset)
         await self._walk(OP_HALF_TOPIC, queue_id, first, look)
-        self._fates.knows_from(half)
+        self._fates.knows_from(half, life)
         return found
 
     async def _newest_copy(self, half: Record) -> Record | None:

@@ -8,6 +8,7 @@ import pytest
 from transaction_kit import COMMIT, GROUP, ROLLBACK, TOPIC, TransactionBroker, started
 from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.transactions import lookup
 from rmq_ha.model.message import Message
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.store.format.commitlog import decode_records
@@ -409,3 +410,26 @@ def test_commit_that_the_store_refuses_ends_nothing() -> None:
     assert broker.records(OP_HALF_TOPIC) == []
     assert broker.end(place, COMMIT).code == 0
     assert broker.visible() == ["a" * 300]
+
+
+def test_checks_that_begin_while_the_op_queue_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker listens before its checks start: what was read before that is forgotten by then."""
+    broker = started()
+    places = {key: broker.half(key) for key in ("a", "b", "c")}
+    for key in ("b", "c"):
+        broker.end(places[key], COMMIT)
+    kill(broker)
+    monkeypatch.setattr(lookup, "_READ", 1)
+    monkeypatch.setattr(lookup, "_READS_A_TURN", 1)
+    checks = broker.controller.transaction_checks
+    pause = checks.halves._pause
+
+    def begin() -> Deferred[None]:
+        checks.halves._pause = pause
+        checks._fates.begin(broker.controller.store.log.max_offset)
+        return pause()
+
+    checks.halves._pause = begin
+    broker.end(places["a"], ROLLBACK)
+    broker.end(places["b"], COMMIT)
+    assert broker.visible() == ["b", "c"]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.broker.transactions.fates import Fate, Fates
 from rmq_ha.broker.transactions.ledger import Ledger
 from rmq_ha.broker.transactions.messages import OpMark, check_request, op_mark, put_back, read_mark
 from rmq_ha.broker.transactions.verdict import CheckLimits, Verdict, judge, next_check_times
@@ -227,3 +228,17 @@ def test_ledger_agrees_with_a_set(marks: list[tuple[int, bool]], start: int) -> 
     for head in (start, start + 5, start + 50):
         used = next((n for n, (half, _) in enumerate(marks) if half >= head), len(marks))
         assert book.op_progress(head, 1 << 60) == used
+
+
+# ------------------------------------------------------------ fates
+
+
+def test_one_that_lies_too_far_below_is_not_taken_for_open() -> None:
+    """Memory has no room to note what became of it, so it does not claim to know."""
+    fates = Fates(window=4)
+    fates.begin(0)
+    first = record({}, queue_offset=0)
+    fates.note(0, 10, Fate.ENDED)
+    fates.note(0, 0, Fate.ENDED)
+    assert not fates.knows(first)
+    assert fates.knows(record({}, queue_offset=10))
