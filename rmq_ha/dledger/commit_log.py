@@ -26,6 +26,7 @@ from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.parts import Surroundings
+from rmq_ha.store.scan import MAX_RECORD_SIZE
 
 _MAX_PENDING = 16384
 _BUSY = PutMessageStatus.OS_PAGECACHE_BUSY
@@ -271,7 +272,7 @@ class DLedgerCommitLog:
             return self.classic.log.record_at(physical_offset, size)
         if size is None:
             size = self._size_at(physical_offset)
-        if size < RECORD_OVERHEAD:
+        if not RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE:
             return None
         data = self.read(physical_offset, size)
         return data if record_fits(data, physical_offset, size) else None

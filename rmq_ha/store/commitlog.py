@@ -19,6 +19,7 @@ from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.scan import MAX_RECORD_SIZE
 
 _MAX_PENDING = 16384
 
@@ -282,7 +283,10 @@ class CommitLog:
         if size is None:
             head = self.read(physical_offset, BLANK_SIZE)
             size = record_size_at(head, 0, len(head))
-        if size < RECORD_OVERHEAD or physical_offset + size > self.max_offset:
+        if (
+            not RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE
+            or physical_offset + size > self.max_offset
+        ):
             return None
         data = self.read(physical_offset, size)
         return data if record_fits(data, physical_offset, size) else None

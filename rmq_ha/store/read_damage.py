@@ -114,7 +114,7 @@ class ReadDamage:
         if place in self._places:
             return None
         has_expired, low = self._low(queue, queue_offset)
-        high = self._high(queue, queue_offset)
+        high = self._high(queue, queue_offset, has_expired)
         record = self._numbered_otherwise(queue, unit, low, high)
         if record is not None:
             return record
@@ -213,11 +213,15 @@ class ReadDamage:
             return last.has_expired, max(first, last.low)
         return begin == queue.min_offset, first
 
-    def _high(self, queue: ConsumeQueue, queue_offset: int) -> int:
-        """Where the record must have ended, by the units behind."""
+    def _high(self, queue: ConsumeQueue, queue_offset: int, has_expired: bool) -> int:
+        """
+        Where the record must have ended, by the units behind.
+
+        :param has_expired: those before may have; nothing behind one that has not can have.
+        """
         first = max(self._log.min_offset, 0)
         for unit in queue.units(queue_offset + 1, _MOST_NEIGHBOURS):
-            if _has_expired(unit, first) or self._is_good(unit):
+            if (has_expired and _has_expired(unit, first)) or self._is_good(unit):
                 return unit[0]
         return self._log.max_offset
 

@@ -353,7 +353,7 @@ class _Scan:
         for physical_offset, more, tags_code in units[index + 1 : index + 1 + 4 * max(0, wanted)]:
             room -= more
             gap = physical_offset - end
-            if wanted <= 0 or room < size or not 0 <= gap <= _MAX_GAP:
+            if wanted <= 0 or more <= 0 or room < size or not 0 <= gap <= _MAX_GAP:
                 break
             if matches is None or matches(tags_code):
                 end = physical_offset + more

@@ -186,6 +186,9 @@ class DiskContract(TestCase):
         self.assertEqual(file.size, 1000)
         self.assertEqual(file.pread(2000, 990), bytes(10))
         self.assertEqual(file.pread(10, 1000), b"")
+        for size, position in ((-1, 0), (1, -1)):
+            with self.assertRaises(OSError):
+                file.pread(size, position)
         file.close()
         file.close()
         self.assertEqual(self.disk.size(f"{self.root}/a/b/00000"), 1000)

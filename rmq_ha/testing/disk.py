@@ -90,6 +90,8 @@ class SimFile:
     def pread(self, size: int, position: int) -> bytes:
         """Exactly `size` bytes, or fewer at the end of the file."""
         self._check("pread")
+        if size < 0 or position < 0:
+            raise OSError(errno.EINVAL, "Invalid argument", self._path)
         return bytes(memoryview(self._inode.cache)[position : position + size])
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import GetMessageStatus
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, decode_record
 from rmq_ha.store.format.consumequeue import FILLER
 from rmq_ha.store.format.record_checks import record_fits
+from rmq_ha.store.scan import MAX_RECORD_SIZE
 
 COUNT = 40
 LOG = "/store/commitlog/00000000000000000000"
@@ -209,6 +210,46 @@ def test_a_long_hole_is_searched_in_large_steps(simulated, message, told):
     assert len(pulled(store)) == 3
     assert store.damage.lost == count
     assert sum(reads) < 10 * count * 130
+
+
+@pytest.mark.parametrize("offset", [0, 4, 5])
+def test_a_negative_size_stops_no_pull(simulated, message, told, offset):
+    """It was read along with the units before it, less than nothing: EINVAL for ever."""
+    store = filled(simulated, message)
+    before = store.get_message("g", "TopicA", 0, offset, 8, None).messages
+    damage(simulated, QUEUE, 5 * 20 + 8, b"\x80")
+    pull = store.get_message("g", "TopicA", 0, offset, 8, None)
+    more = store.get_message("g", "TopicA", 0, pull.next_begin_offset, 8, None).messages
+    assert (pull.messages + more)[:8] == before
+    assert (store.damage.mended, store.damage.lost) == (1, 0)
+
+
+def test_two_units_that_seem_to_have_expired(simulated, message, told):
+    """Their places are below the log's start, but units before them have not expired."""
+    machine = simulated
+    store = machine.open()
+    for number in range(9):
+        store.put_many([message(b"%d" % number * 20000)], lambda results: None)
+    machine.turn()
+    store.log.drop_oldest(1)
+    assert store.log.min_offset > 20000
+    before = pulled(store)
+    path = "/store/consumequeue/TopicA/0/00000000000000000000"
+    for unit in (6, 7):
+        damage(machine, path, unit * 20, (1000).to_bytes(8, "big"))
+    assert pulled(store) == before
+    assert (store.damage.mended, store.damage.lost) == (2, 0)
+
+
+def test_a_size_that_nobody_wrote_is_not_read(simulated, message, told, monkeypatch):
+    """A client's message id may point at bytes that claim to be a record of a gigabyte."""
+    store = filled(simulated, message)
+    log, limits = store.log, []
+    head = (MAX_RECORD_SIZE + 1).to_bytes(4, "big") + MESSAGE_MAGIC.to_bytes(4, "big")
+    monkeypatch.setattr(log, "max_offset", 1 << 30)
+    monkeypatch.setattr(log, "read", lambda at, limit: limits.append(limit) or head[:limit])
+    assert store.record_at(200) is None
+    assert max(limits) < 100
 
 
 def test_what_mends_a_unit_is_judged_as_well(simulated, message, told):
