@@ -10,7 +10,7 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import AheadOfMaster, ReplicationError
 from rmq_ha.ha.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.ha.greeting import Greeting, GreetingReader, Progress, log_checksum
-from rmq_ha.ha.places import begins_at
+from rmq_ha.ha.places import HEAD_SIZE, begins_at, record_size
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.status import BrokerRole
 
@@ -62,6 +62,8 @@ class Feed:
     :ivar vouched: as far as it has shown it; puts are acknowledged by this.
     :ivar common: what its greeting proved.
     :ivar ceiling: a first report above it is refused, unless the greeting proves it.
+    :ivar is_within: its first report lies within a record of ours: a frame was cut there, or its
+        log is another, which nobody can tell of a slave that proves nothing.
     :ivar base: for what lies below it this connection vouches never: a slave that came with nothing
         once may lack it.
     """
@@ -74,6 +76,7 @@ class Feed:
         self.common = Common.UNKNOWN
         self.ceiling: int | None = None
         self.base = 0
+        self.is_within = False
         self._greeting = GreetingReader()
         self._doubt: AheadOfMaster | None = None
         self._doubted_until = 0.0
@@ -109,6 +112,7 @@ class Feed:
 
         :returns: whether it held a complete report.
         :raises ReplicationError: a report that cannot be true.
+        :raises StoreError: our log cannot be read.
         """
         self._last_read = now
         if self._greeting.progress is not Progress.OPEN:
@@ -165,6 +169,8 @@ class Feed:
         self.requested = offset
         self.base = wanted if offset else end - end % self._log.file_size
         self.sent = offset or self.base
+        room = self._log.file_size - wanted % self._log.file_size
+        self.is_within = record_size(self._log.read(wanted, HEAD_SIZE), 0, wanted, room) == 0
 
     def _ahead(self, offset: int) -> AheadOfMaster:
         end = int(self._log.max_offset)

@@ -1,4 +1,4 @@
-"""Slaves that came with more than their master has.
+"""What a master remembers of slaves that cannot prove what they have.
 
 Spec: ha.md, section 14.2.
 """
@@ -37,3 +37,21 @@ class RefusedSlaves:
     def forget(self, host: str) -> None:
         """It came with less."""
         self._ceilings.pop(host, None)
+
+
+class SentTo:
+    """By machine: up to where it was sent our log in this run; the oldest goes as above."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, int] = {}
+
+    def covers(self, host: str, offset: int) -> bool:
+        """It was sent that much."""
+        return offset <= self._ends.get(host, -1)
+
+    def note(self, host: str, end: int) -> None:
+        """A connection with it ended."""
+        known = self._ends.pop(host, -1)
+        if len(self._ends) >= MOST_HOSTS:
+            del self._ends[next(iter(self._ends))]
+        self._ends[host] = max(known, end)

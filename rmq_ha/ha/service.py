@@ -17,7 +17,7 @@ from rmq_ha.ha.feed import Common, Feed
 from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.link import MasterLink, TailOfStore
 from rmq_ha.ha.protocol import FeedProtocol, Stage
-from rmq_ha.ha.refused import RefusedSlaves
+from rmq_ha.ha.refused import RefusedSlaves, SentTo
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog, IReplication
@@ -75,6 +75,8 @@ class HAService:
         self._ahead = RefusedSlaves()
         self._verified = 0
         self._different = 0
+        self._within = 0
+        self._sent_to = SentTo()
         self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
         self._refusals = Refusals(host.clock)
         self._doors: dict[TlsDoor, None] = {}
@@ -255,6 +257,7 @@ class HAService:
             "waiting": len(self._waiting),
             "verified": self._verified,
             "different": self._different,
+            "within_record": self._within,
             "refused_ahead": self._ahead.hosts,
             "replicated_offset": self.replicated_offset(),
             "unacknowledged": None if best is None else max(0, end - best),
@@ -309,6 +312,8 @@ class HAService:
     def reported(self, connection: FeedProtocol) -> None:
         """A report was believed: tell who waited for it."""
         feed = connection.feed
+        if connection.stage is Stage.NEW and feed.is_within:
+            self._doubted(connection)
         if feed.ceiling is not None and feed.common is Common.UNKNOWN:
             feed.ceiling = None
             self._ahead.forget(connection.peer_host)
@@ -318,6 +323,20 @@ class HAService:
         if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
             self._progressed(connection)
         self._see_who_lags()
+
+    def _doubted(self, connection: FeedProtocol) -> None:
+        """It cannot compare, and has something that does not end where a record of ours does."""
+        feed = connection.feed
+        if self._sent_to.covers(connection.peer_host, feed.requested or 0):
+            return
+        self._within += 1
+        self.log.warn(
+            "slave {peer} asks for {physical_offset}, in the middle of a record, and was not sent "
+            "that in this run: the end of a frame before our restart, or its log is another than "
+            "ours, and unreadable there. If it was a master, or we lost messages, empty its store",
+            peer=connection.peer,
+            physical_offset=feed.requested,
+        )
 
     def _progressed(self, connection: FeedProtocol) -> None:
         """Log what changed with a slave, once."""
@@ -354,6 +373,8 @@ class HAService:
         host = connection.peer_host
         if isinstance(error, AheadOfMaster):
             self._ahead.remember(host, error.end)
+        if connection.feed.requested is not None:
+            self._sent_to.note(host, connection.feed.sent)
         if error is not None and self._told.get(host) != type(error).__name__:
             if len(self._told) >= KNOWN_COMPLAINTS:
                 self._told.clear()

@@ -139,6 +139,12 @@ _REPLICATION = (
         "Slaves of ours that came with another log at its end, or more of it, than we have",
     ),
     _ours(
+        "replication_within_record_total",
+        _COUNTER,
+        "connections",
+        "Slaves that cannot compare, and came with an end within a record that they were not sent",
+    ),
+    _ours(
         "replication_refused_ahead",
         _GAUGE,
         "machines",

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from ha_fakes import Station
 from memory_log import MemoryLog
+from record_logs import record_log
 from twisted.internet.defer import Deferred
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -262,6 +264,31 @@ class RefusalTests(ServiceCase):
         self.assertEqual(self.service.statistics()["refused_ahead"], [])
         self.assertFalse(self.station.slave(500).disconnecting)
 
+    def test_within_a_record(self) -> None:
+        """Said and counted if it may be another log: not at a record's end, nor what we sent."""
+        log, starts = record_log([b"a" * 60, b"b" * 60, b"c" * 60])
+        station = Station(self.role, log).start()
+
+        def counted() -> int:
+            return int(station.service.statistics()["within_record"])
+
+        for boundary in (0, 1, *starts, log.max_offset):
+            station.slave(boundary or None, peer="10.0.0.9").lose()
+        self.assertEqual(counted(), 0)
+        with capturedLogs() as events:
+            slave = station.slave(starts[1] + 7)
+        self.assertEqual(counted(), 1)
+        (warning,) = [item for item in events if item["log_level"] is LogLevel.warn]
+        self.assertIn("in the middle of a record", formatEvent(warning))
+        self.assertFalse(slave.disconnecting)
+        slave.report(starts[2] + 9)
+        self.assertEqual(counted(), 1)
+        slave.lose()
+        station.slave(starts[2] + 9)
+        self.assertEqual(counted(), 1)
+        station.slave(starts[2] + 9, peer="10.0.0.3")
+        self.assertEqual(counted(), 2)
+
     def test_negative(self) -> None:
         """So is a negative first report."""
         self.assertTrue(self.station.slave(-5).disconnecting)
@@ -356,6 +383,7 @@ class FlowTests(ServiceCase):
                 "replicated_offset": 420,
                 "verified": 0,
                 "different": 0,
+                "within_record": 1,
                 "refused_ahead": [],
                 "unacknowledged": 24,
                 "unacknowledged_seconds": 0.0,
