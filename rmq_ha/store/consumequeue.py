@@ -253,9 +253,9 @@ class ConsumeQueueTable:
             else:
                 (queues.get(key) or self.queue(*key)).append(group)
 
-    def is_deleted(self, request: DispatchRequest) -> bool:
-        """The record is none of its queue's, because that was deleted since."""
-        return request.physical_offset < self._begins.get(request[:2], 0)
+    def is_deleted(self, key: tuple[str, int], physical_offset: int) -> bool:
+        """A record there is none of its queue's, because that was deleted since."""
+        return physical_offset < self._begins.get(key, 0)
 
     def _put_deleted(self, key: tuple[str, int], group: list[DispatchRequest]) -> None:
         """Of a queue that was deleted the records since then, if there are any."""

@@ -336,6 +336,7 @@ class ClassicParts:
             return
         try:
             yield from rebuild.steps(self.log.max_offset)
+            rebuild.leave_out()
         except (OSError, StoreError) as error:
             self.dispatch_from = rebuild.begin
             self.logger.error(
@@ -372,7 +373,7 @@ class ClassicParts:
         queues = {
             key: QueueEnd(queue.first_offset, queue.max_offset, queue.max_physical_offset)
             for key, queue in store.queues.items()
-            if queue.first_file
+            if queue.max_offset
         }
         ends = QueueEnds(
             self.log.min_offset, self.log.max_offset, store.queues.last_record(), queues

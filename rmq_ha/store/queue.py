@@ -101,6 +101,21 @@ class ConsumeQueue(QueueRepair):
             reached = physical_end
         self._put(units, first, reached)
 
+    def leave_out(self, end: int) -> None:
+        """
+        The numbers below a queue offset were given, to messages that are lost: never again.
+
+        :raises StoreError: the disk refuses.
+        """
+        position = end * UNIT_SIZE
+        if position <= self._end:
+            return
+        if self._is_empty():
+            self._begin_at(position)
+        else:
+            self._write(FILLER * (end - self._end // UNIT_SIZE), self._end)
+            self._end = position
+
     def _put(self, units: list[bytes], first: int, reached: int) -> None:
         """
         Write units at the end of the queue.

@@ -8,7 +8,7 @@ from errno import EIO
 from functools import partial
 
 from rmq_ha.errors import StoreError
-from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
+from rmq_ha.store.format.consumequeue import UNIT_SIZE, is_extension_address
 from rmq_ha.store.queue_search import WALK_SIZE, first_from, valid_part
 from rmq_ha.store.queue_units import QueueUnits
 
@@ -127,20 +127,32 @@ class QueueRepair(QueueUnits):
         """
         Forget the last units, up to one that fits.
 
-        :param fits: told queue offset, physical offset and size.
+        :param fits: told queue offset, physical offset and size, which are a filler's as well.
         :raises StoreError: the disk refuses.
         """
         end = self._end
         while self._starts and end > self._starts[0]:
-            physical_offset, size, _ = self._unit(end - UNIT_SIZE)
-            if size == FILLER_SIZE or fits(end // UNIT_SIZE - 1, physical_offset, size):
+            if fits(end // UNIT_SIZE - 1, *self._unit(end - UNIT_SIZE)[:2]):
                 break
             end -= UNIT_SIZE
-        if not self._starts or end <= self._starts[0] or size == FILLER_SIZE:
-            self._empty(-1)
-        elif end < self._end:
-            self._cut(end)
-            self.max_physical_offset = physical_offset + size
+        if end < self._end:
+            self._end_at(end, -1)
+
+    def _end_at(self, position: int, reached: int) -> None:
+        """
+        Forget the units from a position on.
+
+        :param reached: end of the last record that an empty queue knows.
+        """
+        last = self._behind_last_message(position)
+        if last < 0:
+            self._empty(reached)
+            return
+        self._cut(position)
+        offset, size, _ = self._unit(last - UNIT_SIZE)
+        self.max_physical_offset = offset + size
+        self._min = min(self._min, position)
+        self._min_is_good_for = -1
 
     def truncate(self, physical_offset: int) -> None:
         """
@@ -153,28 +165,15 @@ class QueueRepair(QueueUnits):
         # -1: the files that `recover` looked at hold nothing; the older ones may need the cut
         if not self._starts or 0 <= self.max_physical_offset <= physical_offset:
             return
-        while self._starts:
-            start = self._starts[-1]
+        last = -1
+        for start in reversed(self._starts):
             limit = min(start + self._size, self._end)
-            cut = first_from(self._unit, start, limit, physical_offset)
-            self._end = cut
-            if cut > start:
+            cut = first_from(self._unit, self._behind_fillers, start, limit, physical_offset)
+            last = self._behind_last_message(cut)
+            if last < 0 or self._unit(last - UNIT_SIZE)[0] < physical_offset:
                 break
-            self._files.remove(self._path(start))
-            self._starts.pop()
-        if not self._starts:
-            self._empty(physical_offset)
-            return
-        if cut < start + self._size:
-            self._files.zero(self._path(start), cut - start)
-        self._min = min(self._min, cut)
-        self._min_is_good_for = -1
-        offset, size, _ = self._unit(cut - UNIT_SIZE)
-        if size == FILLER_SIZE:
-            self._empty(physical_offset)
-        else:
-            self.max_physical_offset = offset + size
-            self._settle_extension()
+        # fillers before the cut go as well: the next record has its own number
+        self._end_at(last, physical_offset)
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """
@@ -189,7 +188,7 @@ class QueueRepair(QueueUnits):
         start = self._starts[0]
         self._min = max(self._min, start)
         limit = min(start + self._size, self._end)
-        position = first_from(self._unit, start, limit, min_physical_offset)
+        position = first_from(self._unit, self._behind_fillers, start, limit, min_physical_offset)
         if position < limit:
             self._min = position
             # it stays the first one until the log starts behind it
@@ -206,7 +205,8 @@ class QueueRepair(QueueUnits):
         deleted = 0
         while len(self._starts) > 1:
             start = self._starts[0]
-            if self._unit(start + self._size - UNIT_SIZE)[0] >= min_physical_offset:
+            last = self._behind_last_message(start + self._size) - UNIT_SIZE
+            if last >= start and self._unit(last)[0] >= min_physical_offset:
                 break
             self._files.remove(self._path(start))
             del self._starts[0]

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT, UNIT_SIZE, count_valid
 
 WALK_SIZE = 800 * UNIT_SIZE
-_GAP = 32
-"""Units; a gap of so many messages in a queue is looked across."""
 
 UnitAt = Callable[[int], tuple[int, int, int]]
+BehindFillers = Callable[[int, int], int]
+"""The first position between two that holds no filler; the second one if there is none."""
 StoreTimeOf = Callable[[int, int], int]
 
 
@@ -34,7 +34,12 @@ class Bounds(NamedTuple):
 
 
 def nearest_in_time(
-    bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTimeOf, min_physical_offset: int
+    bounds: Bounds,
+    unit: UnitAt,
+    behind_fillers: BehindFillers,
+    ms: int,
+    store_time_of: StoreTimeOf,
+    min_physical_offset: int,
 ) -> int:
     """
     The position of the message that was stored nearest to a time.
@@ -48,22 +53,26 @@ def nearest_in_time(
     before, before_time, after, after_time = start, -1, -1, -1
     while low <= high:
         middle = _middle(low, high)
-        physical_offset, size, _ = unit(middle)
-        if physical_offset < min_physical_offset or size == FILLER_SIZE:
-            low = middle + UNIT_SIZE
-            before = middle
+        at = behind_fillers(middle, high + UNIT_SIZE)
+        if at > high:
+            high = middle - UNIT_SIZE
+            continue
+        physical_offset, size, _ = unit(at)
+        if physical_offset < min_physical_offset:
+            low = at + UNIT_SIZE
+            before = at
             continue
         time = store_time_of(physical_offset, size)
         if time < 0:
             return 0
         if time == ms:
-            return middle
+            return at
         if time > ms:
             high = middle - UNIT_SIZE
-            after, after_time = middle, time
+            after, after_time = at, time
         else:
-            low = middle + UNIT_SIZE
-            before, before_time = middle, time
+            low = at + UNIT_SIZE
+            before, before_time = at, time
     if after >= 0 and (before_time < 0 or ms - before_time > after_time - ms):
         return after
     return before
@@ -82,36 +91,27 @@ def _file_by_time(bounds: Bounds, unit: UnitAt, ms: int, store_time_of: StoreTim
     return bounds.starts[low]
 
 
-def first_from(unit: UnitAt, low: int, high: int, physical_offset: int) -> int:
+def first_from(
+    unit: UnitAt, behind_fillers: BehindFillers, low: int, high: int, physical_offset: int
+) -> int:
     """
     The position of the first message at or behind a physical offset; `high` if none.
 
-    Fillers stand where a queue began late, and where a damaged record was left out: what a short
-    run of them is worth, the message behind it says.
+    Fillers stand where a queue began late, and where a damaged record was left out: what they are
+    worth, the message behind them says.
     """
     end = high
     while low < high:
         middle = _middle(low, high)
-        limit = min(high, middle + _GAP * UNIT_SIZE)
-        at = _behind_fillers(unit, middle, limit)
-        if at < limit:
+        at = behind_fillers(middle, high)
+        if at < high:
             offset, size, _ = unit(at)
             # a hole, which lost power may leave, lies behind all that is surely there
-            is_behind = offset >= physical_offset or size <= 0
-        else:
-            is_behind = at == high < end  # where the search has been, and found one
-        if is_behind:
-            high = middle
-        else:
-            low = min(at, limit - UNIT_SIZE) + UNIT_SIZE
-    return _behind_fillers(unit, low, end)
-
-
-def _behind_fillers(unit: UnitAt, position: int, end: int) -> int:
-    """The first position from there on that holds no filler; `end` if there is none."""
-    while position < end and unit(position)[1] == FILLER_SIZE:
-        position += UNIT_SIZE
-    return position
+            if offset < physical_offset and size > 0:
+                low = at + UNIT_SIZE
+                continue
+        high = middle
+    return behind_fillers(low, end)
 
 
 def valid_part(read: Callable[[int, int], bytes], file_size: int) -> tuple[int, int]:

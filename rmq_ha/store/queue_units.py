@@ -167,6 +167,19 @@ class QueueUnits:
         units = decode_units(self._files.read(self._path(start), UNIT_SIZE, position - start))
         return units[0] if units else (0, 0, 0)
 
+    def _behind_fillers(self, position: int, end: int) -> int:
+        """The first position between two of one file that holds no filler; `end` if none."""
+        start = self._start_of(position)
+        size = UNIT_SIZE  # a message is there, mostly
+        while position < end:
+            data = self._files.read(self._path(start), min(size, end - position), position - start)
+            for _, found, _ in decode_units(data):
+                if found != FILLER_SIZE:
+                    return position
+                position += UNIT_SIZE
+            size = WALK_SIZE
+        return end
+
     def offset_by_time(
         self, ms: int, store_time_of: Callable[[int, int], int], min_physical_offset: int
     ) -> int:
@@ -182,7 +195,9 @@ class QueueUnits:
         if not self._starts:
             return 0
         bounds = Bounds(self._starts, self._size, self._min, self._end)
-        position = nearest_in_time(bounds, self._unit, ms, store_time_of, min_physical_offset)
+        position = nearest_in_time(
+            bounds, self._unit, self._behind_fillers, ms, store_time_of, min_physical_offset
+        )
         return position // UNIT_SIZE
 
     def last_record(self) -> tuple[int, int] | None:
@@ -191,10 +206,20 @@ class QueueUnits:
 
         :raises StoreError: the disk refuses.
         """
-        if not self._starts or self._end <= self._starts[0]:
-            return None
-        offset, size, _ = self._unit(self._end - UNIT_SIZE)
-        return None if size == FILLER_SIZE else (offset, size)
+        last = self._behind_last_message(self._end)
+        return None if last < 0 else self._unit(last - UNIT_SIZE)[:2]
+
+    def _behind_last_message(self, position: int) -> int:
+        """The position behind the last unit before one that is a message; -1 for none."""
+        while self._starts and position > self._starts[0]:
+            start = self._start_of(position - UNIT_SIZE)
+            size = min(WALK_SIZE, position - start)
+            data = self._files.read(self._path(start), size, position - size - start)
+            for _, found, _ in reversed(decode_units(data)):
+                if found != FILLER_SIZE:
+                    return position
+                position -= UNIT_SIZE
+        return -1
 
     # Writing and cutting
 
@@ -225,9 +250,9 @@ class QueueUnits:
 
     def _cut(self, position: int) -> None:
         """Forget the units from a position on; there are some before it."""
-        for start in [start for start in self._starts if start >= position]:
-            self._files.remove(self._path(start))
-            self._starts.remove(start)
+        while self._starts[-1] >= position:  # the last one first: a crash must leave no hole
+            self._files.remove(self._path(self._starts[-1]))
+            self._starts.pop()
         start = self._starts[-1]
         if position < start + self._size:
             self._files.zero(self._path(start), position - start)

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.format.consumequeue import FILLER_SIZE
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.queue_ends import QueueEnds
@@ -50,6 +51,7 @@ class QueueRebuild:
         self._safe = -1
         self._seen: set[tuple[str, int]] = set()
         self._lacks: list[tuple[ConsumeQueue, str, int]] = []
+        self._given: dict[tuple[str, int], int] = {}
 
     def look(self) -> None:
         """Take notice of what loading and recovery found damaged, in queues and index."""
@@ -73,6 +75,10 @@ class QueueRebuild:
         :param is_exact: nothing has changed since; else there may be more than that, not less.
         """
         for key, end in ends.queues.items():
+            if is_exact:
+                self._given[key] = end.end
+            if end.reached <= self._log.min_offset or self._queues.is_deleted(key, end.reached - 1):
+                continue  # the log has nothing of it
             queue = self._queues.get(*key)
             if queue is None or queue.max_offset < end.end:
                 found = "is gone" if queue is None else f"ends at {queue.max_offset}"
@@ -129,7 +135,9 @@ class QueueRebuild:
 
     def _fits(self, queue: ConsumeQueue) -> Callable[[int, int, int], bool]:
         def fits(queue_offset: int, physical_offset: int, size: int) -> bool:
-            if self._row.start_of(physical_offset) not in self._row.starts or size <= 0:
+            if self._row.start_of(physical_offset) not in self._row.starts:
+                return False
+            if not 0 < size < FILLER_SIZE:
                 return False
             batches = self._records(physical_offset, physical_offset + size)
             request = next(batches, [None])[0]
@@ -164,6 +172,25 @@ class QueueRebuild:
                     self._index.put_requests(batch)
                 yield
         self._tell(begin)
+
+    def leave_out(self) -> None:
+        """
+        The log was read: numbers that were given to messages it lost are not given again.
+
+        :raises StoreError: the disk refuses.
+        """
+        for key, end in self._given.items():
+            queue = self._queues.queue(*key)
+            if queue.max_offset < end:
+                self.log.warn(
+                    "the queue {topic} {queue_id} ends at {found}, and ended at {end}: the log has "
+                    "lost these messages, and their numbers are left out",
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    found=queue.max_offset,
+                    end=end,
+                )
+                queue.leave_out(end)
 
     def _tell(self, begin: int) -> None:
         lacks, self._lacks = self._lacks, []
@@ -213,7 +240,7 @@ class QueueRebuild:
 
     def _check_start(self, request: DispatchRequest, more: int) -> None:
         """The queue reaches up to this message, or `more` messages farther."""
-        if self._queues.is_deleted(request):
+        if self._queues.is_deleted(request[:2], request.physical_offset):
             return
         queue = self._queues.queue(request.topic, request.queue_id)
         if queue.max_offset < request.queue_offset + more:

@@ -122,7 +122,20 @@ class Queue:
             return 0
         low, high = self.row[0].base, self.max_offset * UNIT_SIZE
         minimum = 0 if self._log is None else self._log.min_offset
-        return first_from(self._unit, low, high, minimum) // UNIT_SIZE
+        return first_from(self._unit, self._behind_fillers, low, high, minimum) // UNIT_SIZE
+
+    def _behind_fillers(self, position: int, end: int) -> int:
+        count = 1  # a message is there, mostly
+        while position < end:
+            first = position // UNIT_SIZE
+            is_message = (
+                self.units(first, min(first + count, end // UNIT_SIZE))["size"] != FILLER_SIZE
+            )
+            if is_message.any():
+                return position + int(is_message.argmax()) * UNIT_SIZE
+            position += count * UNIT_SIZE
+            count = _CHUNK // UNIT_SIZE
+        return end
 
     def units(self, start: int, stop: int) -> Any:
         """

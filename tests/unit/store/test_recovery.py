@@ -9,6 +9,7 @@ import pytest
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
+from rmq_ha.store.rebuild import QueueRebuild
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 FAR = 1 << 62
@@ -220,6 +221,49 @@ def test_a_clean_stop_after_which_queues_vanished(machine, message, lost):
     again = machine.open()
     assert again.log.max_offset == results[-1].append.next_offset
     assert [again.max_offset_in_queue("TopicA", queue_id) for queue_id in range(3)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("damaged", [[4], [7], [4, 7], [1, 4, 7]])
+def test_numbers_of_lost_messages_are_not_given_again(machine, message, damaged):
+    """A queue is gone, and the log has lost records of it: consumers are beyond these numbers."""
+    store = machine.open()
+    results = fill(machine, store, 9, message)
+    machine.stop(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue/TopicA/1")
+    for number in damaged:
+        overwrite(machine, results[number].append.physical_offset, bytes(8))
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 1) == 3
+    machine.stop(again)
+    again = machine.open()
+    results = []
+    again.put_many([message(b"new", queue_id=1)], results.extend)
+    machine.turn()
+    assert results[0].append.queue_offset == 3
+    found, offset = [], 0
+    while offset < 4:
+        pulled = again.get_message("g", "TopicA", 1, offset, 32, None)
+        found += [decode_record(data).queue_offset for data in pulled.messages]
+        assert pulled.next_begin_offset > offset
+        offset = pulled.next_begin_offset
+    assert found == [n for n in range(4) if 3 * n + 1 not in damaged]
+
+
+def test_a_queue_that_was_deleted_costs_no_start_after_a_crash(machine, message, monkeypatch):
+    """What the last clean stop noted of it is history: all of the log was read for it."""
+    store = machine.open()
+    fill(machine, store, 9, message)
+    machine.stop(store)
+    store = machine.open()
+    store.clean_unused_topics([])
+    machine.clock.pump([1] * 13)
+    machine.crash(store)
+    asked = []
+    need = QueueRebuild._need
+    monkeypatch.setattr(QueueRebuild, "_need", lambda *args: (asked.append(args), need(*args)))
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 1) == 0
+    assert not asked
 
 
 def test_a_clean_stop_after_which_the_last_record_vanished(machine, message):
