@@ -168,6 +168,40 @@ def test_11_5_truncate():
     assert script.push(APPEND, 2, script.next_entry(2)).code == 200
 
 
+def test_11_5_truncate_to_the_last_committed_entry():
+    """What is behind it goes, and what the leader has committed meanwhile counts."""
+    script = follower(entries=(1, 1, 1, 1))
+    script.ledger.commit(1)
+    two = script.ledger.entry(2)
+    assert script.push(TRUNCATE, 2, two, commit=2).code == 200
+    assert (script.ledger.end_index, script.ledger.committed_index) == (2, 2)
+    script.push(APPEND, 2, script.next_entry(2))
+    committed = script.ledger.entry(2)
+    again = follower(entries=(1, 1, 1, 1))
+    again.ledger.commit(2)
+    assert again.push(TRUNCATE, 2, committed).code == 200
+    assert again.ledger.end_index == 2
+
+
+def test_11_5_truncate_to_the_last_entry_that_was_compared():
+    """Nobody has compared what is behind it."""
+    script = follower(entries=(1, 1, 1, 1))
+    two = script.ledger.entry(2)
+    assert script.push(COMPARE, 2, two).code == 200
+    assert script.push(TRUNCATE, 2, two).code == 200
+    assert script.ledger.end_index == 2
+
+
+def test_11_5_a_disk_that_cannot_cut_is_answered():
+    script = follower(entries=(1, 1, 1, 1))
+
+    def refuse(entry):
+        raise OSError("input/output error")
+
+    script.ledger.truncate_to = refuse
+    assert script.push(TRUNCATE, 2, script.ledger.entry(2)).code == 414
+
+
 def test_18_2_truncate_below_the_committed_index_is_refused():
     script = follower(entries=(1, 1, 1, 1))
     script.ledger.commit(2)

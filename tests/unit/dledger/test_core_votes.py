@@ -204,6 +204,25 @@ def test_answers_of_an_old_round_do_not_count():
     assert script.node.term == 9
 
 
+def test_raft_5_2_a_late_vote_makes_no_second_leader():
+    """Another leads in this term already; whoever gets two votes late must not."""
+    script, _ = candidate()
+    late = script.sent(VoteRequest)[1]
+    script.beat("n0", 2)
+    script.respond(late, VoteResponse(term=2, vote_result=R.ACCEPT))
+    assert script.node.role is Role.FOLLOWER
+    assert script.node.leader_id == "n0"
+
+
+def test_who_followed_does_not_raise_the_term_because_of_an_older_round():
+    """Section 8.1: after the leader's silence the first vote is in its term."""
+    script, _ = candidate((R.REJECT_ALREADY_VOTED, 2), (R.REJECT_ALREADY_VOTED, 2))
+    script.beat("n0", 2)
+    script.done.clear()
+    script.run(6001)
+    assert script.sent(VoteRequest)[0].message.term == 2
+
+
 def test_8_1_candidate_after_6_seconds_of_silence():
     script = follower()
     assert not script.sent(VoteRequest, script.run(6000))

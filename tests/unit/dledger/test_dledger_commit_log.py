@@ -1,13 +1,16 @@
 """The commit log over a ledger. Spec: dledger.md, chapters 4 and 15."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.parts import LedgerParts
 from rmq_ha.dledger.tail import TERM_TOPIC, LedgerTail
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
@@ -239,3 +242,21 @@ def test_an_entry_without_a_record_is_left_out_alone() -> None:
     rig.commit()
     rig.log.pending.clear()
     assert [request.queue_offset for request in rig.dispatched()] == [0, 1]
+
+
+@pytest.mark.parametrize(("sure", "file"), [(5, 0), (10, 1), (29, 2), (99, 3)])
+def test_after_a_crash_the_queues_are_cut_to_a_file_that_is_surely_in_them(
+    sure: int, file: int
+) -> None:
+    """Spec: dledger.md, section 15.2: what is cut is dispatched again, and nothing is left out."""
+    rig = Rig()
+    for number in range(4):
+        message = Message("T", 0, b"x" * 5000, HOST, HOST, NOW)
+        rig.log.append_group([message], False, NOW + 10 * number)
+    assert rig.log.ledger.end_pos > 3 * FILE_SIZE
+    store = Mock()
+    store.configuration = BrokerConfiguration()
+    store.sure_until_ms.return_value = NOW + sure
+    store.queues.max_physical_offset = 0
+    LedgerParts(rig.log, store).recover(False)
+    store.queues.truncate.assert_called_once_with(file * FILE_SIZE)

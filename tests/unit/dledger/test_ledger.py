@@ -326,6 +326,51 @@ def test_files_without_our_checksums_are_taken_as_upstream_does(
     assert any(checksums.pread(CHECKSUM_UNIT, CHECKSUM_UNIT * 19))
 
 
+@pytest.mark.parametrize("is_javas", [False, True])
+def test_a_ledger_without_its_beginning_is_not_taken_for_an_empty_one(
+    start: Open, disk: Disk, root: str, is_javas: bool
+) -> None:
+    """Two files of entries would be given up for a few bytes."""
+    ledger = start()
+    ledger.append(1, [b"x" * 3000])
+    ledger.sync(thorough=True)  # the second one is not known to be on the disk
+    ledger.append(1, [b"y" * 3000])
+    assert ledger.end_pos > FILE
+    if is_javas:
+        disk.replace(f"{root}/checkpoint", b"committedIndex=0\nendIndex=1\n")
+    overwrite(disk, f"{root}/data/{0:020}", 0, bytes(48))
+    with pytest.raises(CorruptRecord, match="does not begin with an entry"):
+        start()
+
+
+def test_one_file_of_javas_that_begins_with_nothing_is_empty(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """Created, and stopped before anything was written."""
+    filled(start, 3).sync(thorough=True)
+    disk.replace(f"{root}/checkpoint", b"committedIndex=-1\nendIndex=-1\n")
+    overwrite(disk, f"{root}/data/{0:020}", 0, bytes(FILE))
+    assert start().end_index == -1
+
+
+def test_a_wrong_index_of_the_first_entry_is_made_anew_too(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """Though the newest file and its index are sound."""
+    filled(start).sync(thorough=True)
+    overwrite(disk, f"{root}/index/{0:020}", 5, b"\7\7\7")
+    assert bodies(start()) == list(range(20))
+
+
+def test_of_javas_files_the_newest_three_are_walked(start: Open, disk: Disk, root: str) -> None:
+    """Spec: dledger.md, section 15.1: nobody says what was synced."""
+    filled(start, 35).sync(thorough=True)
+    disk.remove_tree(f"{root}/checksums")
+    disk.replace(f"{root}/checkpoint", b"committedIndex=9\nendIndex=34\n")
+    overwrite(disk, f"{root}/data/{2 * FILE:020}", 548, bytes(548))
+    assert start().end_index == 14
+
+
 def test_junk_behind_the_end_is_cut_and_wiped(start: Open, disk: Disk, root: str) -> None:
     """Spec: dledger.md, section 11.6: what a push with a wrong position left behind in Java."""
     ledger = filled(start, 3)

@@ -91,6 +91,16 @@ def test_a_replaced_file_is_whole_before_it_has_its_name(tmp_path, calls, backup
     assert RealDisk().read_bytes(path) == b"new"
 
 
+def test_what_was_moved_stays_where_it_is(tmp_path, calls):
+    """Its new place first: a crash between may leave two names, but not none."""
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / "0").write_bytes(b"set aside")
+    RealDisk().move(str(tmp_path / "commitlog" / "0"), str(tmp_path / "aside" / "1" / "0"))
+    places = [tmp_path, tmp_path / "aside", tmp_path / "aside" / "1", tmp_path / "commitlog"]
+    assert calls == [("sync", str(place)) for place in places]
+    assert (tmp_path / "aside" / "1" / "0").read_bytes() == b"set aside"
+
+
 def test_what_was_left_of_a_backup_is_in_nobodys_way(tmp_path):
     path = tmp_path / "table"
     path.write_bytes(b"old")

@@ -107,6 +107,16 @@ class TestRegister:
         assert found is not None
         assert found.brokers[0].addresses == {0: "s:10911", 1: "m:10911"}
 
+    def test_an_address_has_one_id_whatever_stood_before_it(self) -> None:
+        """Else clients would read from one broker as master and as slave."""
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.put(SLAVE)
+        routes.put(SLAVE._replace(broker_id=2))
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "m:10911", 2: "s:10911"}
+
     def test_two_with_one_id(self) -> None:
         """The later one is found, and it is said as long as the earlier one lives."""
         routes = Routes()
