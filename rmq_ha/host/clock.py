@@ -180,9 +180,9 @@ class _Alarm:
             self._poke()
 
     def end(self) -> None:
-        """Ring no more; the thread goes."""
+        """Ring no more; the thread goes, as its end of the sockets has nobody to hear any more."""
         self._is_over = True
-        self._poke()
+        self._pokes.close()
 
     def _poke(self) -> None:
         try:
@@ -197,7 +197,6 @@ class _Alarm:
         except (OSError, RuntimeError):
             pass  # nobody to ring for: the reactor is closed
         self._poked.close()
-        self._pokes.close()
 
     def _wait(self) -> None:
         """Of all waits that Python has, a socket's knows no time of day in any C library."""
