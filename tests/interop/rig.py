@@ -25,6 +25,8 @@ REPO = Path(__file__).resolve().parents[2]
 PEER = Path(os.environ.get("RMQ_HA_PEER", REPO.parent / "shared" / "peer")) / "peer"
 SMALL = PEER.parent / "conf"
 # Java in every place: shows that a test expects what RocketMQ does.
+# A killed broker reads its log again, on a machine that may be busy with everything else.
+READY_S = 180.0
 ALL_JAVA = bool(os.environ.get("RMQ_HA_INTEROP_ALL_JAVA"))
 
 
@@ -219,7 +221,7 @@ class Rig:
     def until_ready(self, server: Server) -> None:
         """Wait for a server that was started without waiting."""
         ready = f"{server.process.args!r} ready"
-        self.until(lambda: "READY {" in server.output.read_text(), 60, ready, server)
+        self.until(lambda: "READY {" in server.output.read_text(), READY_S, ready, server)
 
     def until(self, condition: Any, seconds: float, what: str, *servers: Server) -> None:
         """Wait for a condition; say what the servers printed when it does not come."""
