@@ -106,7 +106,12 @@ class SlaveSynchronize:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        return self._periodic.stop()
+        stopped = self._periodic.stop()
+        if self._running is None:
+            return stopped
+        copied: Deferred[None] = Deferred()
+        self._running.chainDeferred(copied)
+        return stopped.addCallback(lambda _: copied)
 
     def set_master_address(self, address: str | None) -> None:
         """What the last registration learned; None pauses the copying."""

@@ -207,6 +207,20 @@ class SlaveTests(SynchronousTestCase):
         self.assertEqual(self.master.asked, [])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_a_stop_waits_for_a_pass_that_a_topic_wanted(self) -> None:
+        """Else a table may be written while the store is closed, or by a master."""
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        held = self.master.held[FAST, 21] = Deferred()
+        self.slave.start()
+        self.slave.set_master_address(MAIN)
+        self.slave.dispatch([record])
+        self.clock.advance(0.05)
+        stopped = self.slave.stop()
+        self.assertNoResult(stopped)
+        held.errback(RemotingTimeout("3000 ms"))
+        self.successResultOf(stopped)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_nothing_is_written_twice(self) -> None:
         """Equal content costs no write."""
         self.copy()
