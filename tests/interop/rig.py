@@ -24,9 +24,9 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 PEER = Path(os.environ.get("RMQ_HA_PEER", REPO.parent / "shared" / "peer")) / "peer"
 SMALL = PEER.parent / "conf"
-# Java in every place: shows that a test expects what RocketMQ does.
 # A killed broker reads its log again, on a machine that may be busy with everything else.
 READY_S = 180.0
+# Java in every place: shows that a test expects what RocketMQ does.
 ALL_JAVA = bool(os.environ.get("RMQ_HA_INTEROP_ALL_JAVA"))
 
 
