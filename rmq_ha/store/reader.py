@@ -262,34 +262,44 @@ class _Scan:
             else:
                 self._left_out(GetMessageStatus.NO_MATCHED_MESSAGE)
             self.consumed += 1
+            index += 1
+            if self.messages and not self._is_late:
+                index += self._take_more(units[index:])
             if self._is_late:
                 return True
-            index += 1
-            if self._filter is None and self.messages:
-                index += self._take_more(units[index:])
         return False
 
     def _take_more(self, units: list[_Unit]) -> int:
         """
         Take messages that were read along, as nearly all are, up to the first unusual unit.
 
-        :returns: how many.
+        :returns: how many units are done with.
         """
+        matches = self._matches
+        passes = None if self._filter is None else self._filter.matches_record
         fits, messages, window, start = self._fits, self.messages, self._window, self._start
         is_hot = start >= self._hot_from
         end = self._end if is_hot else min(self._end, self._hot_from)
         limits = self._hot if is_hot else self._cold
         room = limits.size - self._size
+        wanted = limits.most - len(messages)
         first = queue_offset = self._first + self.consumed
-        for physical_offset, size, _ in units[: max(0, limits.most - len(messages))]:
-            at = physical_offset - start
-            if at < 0 or physical_offset + size > end or size > room:
+        for physical_offset, size, tags_code in units:
+            if wanted <= 0 or size > room or self._is_late:
                 break
-            record = window[at : at + size]
-            if not fits(record, physical_offset, size, queue_offset):
-                break
-            messages.append(record)
-            room -= size
+            if matches is None or matches(tags_code):
+                at = physical_offset - start
+                if at < 0 or physical_offset + size > end:
+                    break
+                record = window[at : at + size]
+                if not fits(record, physical_offset, size, queue_offset):
+                    break
+                if passes is None or passes(record):
+                    messages.append(record)
+                    room -= size
+                    wanted -= 1
+                else:
+                    self._is_late = self._seconds() > self._until
             queue_offset += 1
         taken = queue_offset - first
         if taken:

@@ -99,6 +99,9 @@ def test_a_filter_that_takes_long_gives_the_turn_back() -> None:
     assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
     seen = result.next_begin_offset
     assert 15 < seen < 30  # and the next pull goes on there
+    other = reader.get_message("g", "T", 0, 0, 32, Slow(200))
+    assert offsets(other) == [200]
+    assert 15 < other.next_begin_offset < 30, "as soon behind messages that were found"
     while result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
         result = reader.get_message("g", "T", 0, result.next_begin_offset, 32, Slow(9900))
     assert offsets(result) == [9900]
