@@ -181,6 +181,15 @@ def test_who_lived_when_the_file_was_written_is_dead_at_first() -> None:
     assert again.dead_ms == born
 
 
+def test_all_that_a_file_names_is_known_again() -> None:
+    one, two = Fixture(), Fixture()
+    one.register("G", ("T", "a = 1", 1), ("U", "b = 2", 1))
+    one.register("H", ("T", "c = 3", 1))
+    two.table.decode(one.table.encode())
+    places = [("T", "G"), ("U", "G"), ("T", "H")]
+    assert [two.expression(*place) for place in places] == ["a = 1", "b = 2", "c = 3"]
+
+
 def test_a_file_for_another_bloom_filter_is_ignored_as_a_whole() -> None:
     one = Fixture()
     one.register("G", ("T", "a = 1", 5))

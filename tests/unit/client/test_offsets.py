@@ -136,3 +136,23 @@ def test_brokers_keep_what_is_persisted_and_memory_what_is_owned() -> None:
     cluster.wait(store.persist(queue("zzz", 0)))
     store.update_offset(queue("zzz", 0), 1, True)
     cluster.wait(store.persist(queue("zzz", 0)))  # nobody to tell: it is logged
+
+
+def test_what_the_broker_says_is_known_even_if_it_is_lower() -> None:
+    """An operator set the group back: the next commit must not repeat the old place."""
+    cluster = Consuming("a")
+    cluster.send("a", 8, queue_id=0)
+    instance = cluster.client("c1")
+    cluster.wait(instance.start())
+    store = RemoteBrokerOffsetStore(QueueCalls(instance), GROUP)
+    ours = queue("a", 0)
+
+    async def read() -> int | None:
+        store.update_offset(ours, 2, False)
+        await store.persist(ours)
+        store.update_offset(ours, 7, False)
+        return await store.read_offset(ours, ReadOffsetType.READ_FROM_STORE)
+
+    assert cluster.wait(Deferred.fromCoroutine(read())) == 2
+    assert store.memory(ours) == 2
+    cluster.wait(instance.stop())
