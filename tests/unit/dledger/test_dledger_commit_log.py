@@ -260,3 +260,21 @@ def test_after_a_crash_the_queues_are_cut_to_a_file_that_is_surely_in_them(
     store.queues.max_physical_offset = 0
     LedgerParts(rig.log, store).recover(False)
     store.queues.truncate.assert_called_once_with(file * FILE_SIZE)
+
+
+@pytest.mark.parametrize("now", [1, NOW], ids=["clock-never-set", "today"])
+def test_after_a_crash_a_file_that_begins_without_a_record_is_not_surely_in_the_queues(
+    now: int,
+) -> None:
+    """Nothing says when its beginning was written: the newest file whose first record says it."""
+    rig = Rig()
+    for _ in range(2):
+        rig.log.append_group([Message("T", 0, b"x" * 5000, HOST, HOST, now)], False, now)
+    rig.log.ledger.append(3, [b"no record at all" * 300])
+    assert 3 * FILE_SIZE > rig.log.ledger.end_pos > 2 * FILE_SIZE
+    store = Mock()
+    store.configuration = BrokerConfiguration()
+    store.sure_until_ms.return_value = now
+    store.queues.max_physical_offset = 0
+    LedgerParts(rig.log, store).recover(False)
+    store.queues.truncate.assert_called_once_with(FILE_SIZE)

@@ -9,7 +9,13 @@ from random import Random
 import pytest
 
 from rmq_ha.dledger.codes import ResponseCode
-from rmq_ha.dledger.format import CHECKSUM_UNIT, INDEX_UNIT, decode_entry, encode_header
+from rmq_ha.dledger.format import (
+    CHECKSUM_UNIT,
+    INDEX_UNIT,
+    SyncedUpTo,
+    decode_entry,
+    encode_header,
+)
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.values import MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import CorruptRecord, InconsistentLedger, LedgerFull, StoreError
@@ -215,6 +221,46 @@ def test_another_entry_behind_uncommitted_ones_begins_the_ledger_anew(start: Ope
     ledger.truncate_to(Entry(5, 2, 5 * 148, b"b"))
     for found in (ledger, start()):
         assert (found.begin_index, found.begin_pos, found.end_index) == (5, 5 * 148, 5)
+
+
+def test_a_ledger_that_begins_anew_vouches_for_nothing_of_before(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """Neither in memory nor in the checkpoint, nor does a byte of a file stay."""
+    ledger = filled(start)
+    ledger.sync(thorough=True)
+    ledger.truncate_to(Entry(200, 3, 9 * FILE, b"x"))
+    assert (ledger.committed_index, ledger.committed_pos, ledger.synced_index) == (-1, 0, -1)
+    assert disk.list_dir(f"{root}/data") == [f"{9 * FILE:020}"]
+    assert disk.list_dir(f"{root}/index") == [f"{192 * INDEX_UNIT:020}"]
+    saved = ledger.checkpoint_file.load()
+    assert (saved.committed_index, saved.synced) == (-1, SyncedUpTo())
+    assert start().entry(200) == ledger.entry(200)
+
+
+def test_a_ledger_whose_files_cannot_be_dropped_is_empty_until_they_can(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was to go is neither served nor gone on from: its leader did not confirm it."""
+    ledger = filled(start)
+    cut = ledger.files.cut
+
+    def refuse(pos: int, index: int) -> None:
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(ledger.files, "cut", refuse)
+    with pytest.raises(StoreError, match="cannot cut the ledger"):
+        ledger.truncate_to(Entry(200, 3, 9 * FILE, b"x"))
+    assert (ledger.begin_index, ledger.end_index, ledger.end_pos) == (-1, -1, 0)
+    assert (ledger.committed_index, ledger.committed_pos) == (-1, 0)
+    assert [ledger.entry(index) for index in (0, 19)] == [None, None]
+    assert ledger.entries(0, 1 << 20, 9) == []
+    with pytest.raises(StoreError):
+        ledger.append(4, [b"y"])
+    monkeypatch.setattr(ledger.files, "cut", cut)
+    ledger.append(4, [b"y"])
+    for found in (ledger, start()):
+        assert (found.begin_index, found.end_index, found.term_at(0)) == (0, 0, 4)
 
 
 def test_a_place_that_no_file_has_is_refused(start: Open) -> None:
