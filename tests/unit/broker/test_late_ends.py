@@ -283,6 +283,45 @@ def test_messages_without_a_unique_key() -> None:
     assert Counter(record.body for record in broker.records(TOPIC)) == {b"one": 1, b"two": 1}
 
 
+@pytest.mark.parametrize("rounds", [0, 3], ids=["open", "moved"])
+def test_two_that_nobody_can_tell_apart(rounds: int) -> None:
+    """Each END is for its own place, or for the copy that was made of that very message."""
+    broker = started()
+    places = []
+    for _ in range(2):
+        request = broker.message(b"same", TOPIC, TRAN_MSG="true", PGROUP=GROUP, WAIT="true")
+        assert request.ext is not None
+        request.ext["g"] = "1700000000000"  # born at the same time
+        ext = broker.call(request).ext or {}
+        places.append(place_of(ext["queueOffset"], int(ext["msgId"][-16:], 16)))
+    broker.controller.transaction_checks._parts.asker.ask = lambda *arguments: None
+    broker.rounds(rounds)
+    first, second = broker.records(HALF_TOPIC)[:2]
+    assert lookup.is_copy(second, first)
+    assert broker.end(places[0], ROLLBACK).code == 0
+    assert broker.records(TOPIC) == []
+    assert broker.end(places[1], COMMIT).code == 0
+    assert [record.body for record in broker.records(TOPIC)] == [b"same"]
+
+
+@pytest.mark.parametrize("where", ["another-copy", "nothing"])
+def test_copy_that_is_not_where_memory_has_it(where: str) -> None:
+    """It is looked up in the half queue; what stands in its place is not settled instead."""
+    broker = started()
+    places = moved(broker, ["a", "b"])
+    fates = broker.controller.transaction_checks._fates
+    copy_of = {key: fates._copies[0, int(places[key]["tranStateTableOffset"])] for key in places}
+    wrong = copy_of["b"] if where == "another-copy" else lookup.Place(9, copy_of["b"][1] + 1)
+    fates._copies[0, int(places["a"]["tranStateTableOffset"])] = wrong
+    assert broker.end(places["a"], COMMIT).code == 0
+    assert broker.visible() == ["a"]
+    assert broker.end(places["b"], ROLLBACK).code == 0
+    assert broker.visible() == ["a"]
+    broker.asked.clear()
+    broker.rounds(3)
+    assert broker.asked == []
+
+
 def test_another_one_has_come_to_its_place() -> None:
     """The log lost its end and grew again: an END for the lost one is not for its successor."""
     broker = started()

@@ -10,6 +10,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Factory
 from twisted.internet.selectreactor import SelectReactor
 
+from rmq_ha.host import clock as clock_module
 from rmq_ha.host.clock import SteadyClock, is_steady, make_steady, steady_clock
 from rmq_ha.host.real import make_host
 
@@ -126,3 +127,112 @@ def test_a_host_gives_its_clock_to_connection_attempts():
         guard.cancel()
     assert failed
     assert time.monotonic() - began < 4
+
+
+class ByHand:
+    """A reactor, an alarm and a time that the test moves; the functions due are run in turns."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.rings_at, self.turns = 100.0, None, []
+        monkeypatch.setattr(clock_module, "monotonic", lambda: self.now)
+        monkeypatch.setattr(clock_module, "_Alarm", self._made)
+        self.clock = SteadyClock(self)
+
+    def _made(self, ring):
+        self._ring = ring
+        return self
+
+    def set(self, when):
+        self.rings_at = when
+
+    def end(self):
+        self.rings_at = None
+
+    def callFromThread(self, function):
+        self.turns.append(function)
+
+    def turn(self):
+        turns, self.turns = self.turns, []
+        for function in turns:
+            function()
+
+    def advance(self, seconds):
+        """To this much later: at once, as after a reactor that was busy."""
+        self.now += seconds
+        if self.rings_at is not None and self.rings_at <= self.now:
+            self.rings_at = None
+            self._ring()
+        self.turn()
+
+
+@pytest.fixture
+def by_hand(monkeypatch):
+    return ByHand(monkeypatch)
+
+
+def test_a_timer_comes_when_it_is_due_and_once(by_hand):
+    """Neither before, nor a moment later, nor again; the last one takes the alarm with it."""
+    clock, came = by_hand.clock, []
+    timer = clock.callLater(2, came.append, "x")
+    by_hand.advance(1.5)
+    assert not came
+    by_hand.advance(0.5)
+    assert came == ["x"]
+    assert not timer.active()
+    assert clock._alarm is None
+    by_hand.advance(60)
+    assert came == ["x"]
+
+
+def test_a_cancelled_timer_does_not_come(by_hand):
+    """Its place comes up between those of others, which do."""
+    clock, came = by_hand.clock, []
+    for number, seconds in enumerate((1, 2, 3)):
+        timer = clock.callLater(seconds, came.append, number)
+        if number == 1:
+            timer.cancel()
+    for expected in ([0], [0], [0, 2]):
+        by_hand.advance(1)
+        assert came == expected
+    assert not clock.getDelayedCalls()
+
+
+@pytest.mark.parametrize("step", [0.25, 20], ids=["in-time", "all-at-once"])
+def test_a_timer_that_was_moved_comes_at_its_last_time(by_hand, step):
+    """Whichever places it had before: to and fro, and by less than a second."""
+    clock, came = by_hand.clock, []
+    start = by_hand.now
+    for name, moves in {
+        "earlier": (10, 5),
+        "later": (10, 12),
+        "a-little": (10, 10.5),
+        "to-and-fro": (10, 5, 11),
+        "fro-and-to": (10, 12, 6),
+    }.items():
+        timer = clock.callLater(moves[0], lambda name: came.append((name, by_hand.now)), name)
+        for seconds in moves[1:]:
+            timer.reset(seconds)
+    due = {"earlier": 5, "later": 12, "a-little": 10.5, "to-and-fro": 11, "fro-and-to": 6}
+    while by_hand.now < start + 20:
+        by_hand.advance(step)
+    expected = {name: start + (seconds if step < 1 else 20) for name, seconds in due.items()}
+    assert sorted(came) == sorted(expected.items())
+    assert not clock.getDelayedCalls()
+
+
+def test_what_is_to_come_at_once_comes_in_the_next_turn_each_time(by_hand):
+    """Also what such a call arms, as time passes while it runs."""
+    clock, came = by_hand.clock, []
+
+    def again():
+        by_hand.now += 1e-6
+        came.append(len(came))
+        clock.callLater(0, came.append, "last")
+
+    clock.callLater(0, again)
+    assert not came
+    by_hand.turn()
+    assert came == [0]
+    by_hand.now += 1e-6
+    by_hand.turn()
+    assert came == [0, "last"]

@@ -20,7 +20,7 @@ from rmq_ha.errors import (
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.protocol import RemotingProtocol
 from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
-from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from rmq_ha.wire.frame import JSON, FrameReader, decode_frame, encode_frame
 
 
 class CountingTransport(StringTransport):
@@ -187,6 +187,85 @@ class BulkTests(ConnectionCase):
         (response,) = self.transport.commands()
         self.assertEqual((response.code, response.opaque), (1, 1))
         self.flushLoggedErrors(RuntimeError)
+
+
+class RefusingSome:
+    """Passes what its list does not name; sees code and body of each request."""
+
+    def __init__(self, refused):
+        self.refused = refused
+        self.seen = []
+
+    def validate(self, request, remote_address):
+        self.seen.append((request.code, request.body))
+        if request.body in self.refused:
+            raise RequestRejected(16, "no permission")
+
+
+class ValidatedBulkTests(ConnectionCase):
+    """Each request has one answer, in their order, whatever becomes of those around it."""
+
+    KEY = b'{"code":310,'
+
+    def setUp(self):
+        super().setUp()
+        self.validator = RefusingSome([b"bad"])
+        self.dispatcher = RequestDispatcher([self.validator])
+        self.dispatcher.bulk[self.KEY] = self.handle
+        self.dispatcher.routes[310] = self.handle_one
+        self.runs, self.alone = [], []
+        self.connect()
+
+    def handle(self, channel, frames):
+        self.runs.append([body for _, body in frames])
+        for header, body in frames:
+            request = decode_frame(JSON, header, body)
+            channel.send(RemotingCommand(0, opaque=request.opaque, flag=FLAG_RESPONSE))
+
+    def handle_one(self, channel, request):
+        self.alone.append(request.body)
+        return request.response()
+
+    def send(self, *bodies):
+        """Requests of the key; what is given as a tuple has such a header beside its body."""
+        frames = []
+        for opaque, item in enumerate(bodies):
+            header, body = item if isinstance(item, tuple) else (None, item)
+            plain = encode_frame(RemotingCommand(310, opaque=opaque, body=body))
+            if header is not None:
+                head = b'{"code":310,"opaque":%d,%s}' % (opaque, header)
+                plain = struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body
+            frames.append(plain)
+        self.protocol.dataReceived(b"".join(frames))
+        return [(item.opaque, item.code) for item in self.transport.commands()]
+
+    def test_those_that_pass_go_on_as_one_run(self):
+        self.assertEqual(self.send(b"0", b"1", b"", b"3"), [(n, 0) for n in range(4)])
+        self.assertEqual(self.runs, [[b"0", b"1", b"", b"3"]])
+        self.assertEqual(self.validator.seen, [(310, b"0"), (310, b"1"), (310, None), (310, b"3")])
+
+    def test_one_that_is_refused_takes_no_other_with_it(self):
+        self.assertEqual(sorted(self.send(b"0", b"bad", b"2")), [(0, 0), (1, 16), (2, 0)])
+        self.assertEqual(self.runs, [[b"0", b"2"]])
+
+    def test_a_header_that_nobody_writes_like_that_goes_alone_and_all_keep_their_order(self):
+        loose = b'"extFields":{"a":1}', b"loose"
+        self.assertEqual(self.send(b"0", loose, b"2", b"3"), [(n, 0) for n in range(4)])
+        self.assertEqual((self.runs, self.alone), ([[b"0"], [b"2", b"3"]], [b"loose"]))
+        self.assertEqual([body for _, body in self.validator.seen], [b"0", b"loose", b"2", b"3"])
+
+    def test_what_means_another_code_is_not_for_the_bulk_handler(self):
+        other = b'"code":1', b"other"
+        self.dispatcher.routes[1] = self.handle_one
+        self.send(b"0", other, b"2")
+        self.assertEqual((self.runs, self.alone), ([[b"0"], [b"2"]], [b"other"]))
+
+    def test_those_before_a_header_that_cannot_be_read_are_served(self):
+        wrong = b'"version":99999999999', b"wrong"
+        self.assertEqual(self.send(b"0", b"1", wrong, b"3"), [(0, 0), (1, 0)])
+        self.assertEqual(self.runs, [[b"0", b"1"]])
+        self.assertTrue(self.transport.disconnecting or self.transport.disconnected)
+        self.assertEqual(self.dispatcher.violations, 1)
 
 
 class CallTests(ConnectionCase):

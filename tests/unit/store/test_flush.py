@@ -297,6 +297,26 @@ def test_what_came_during_an_asynchronous_flush_is_not_forgotten(machine, messag
     assert store.log.flushed_offset == store.log.max_offset
 
 
+def test_what_was_wanted_while_a_flush_ran_does_not_wait_for_the_next_interval(machine, message):
+    """ASYNC_FLUSH, and nobody waits: a flush that was held back follows the one that runs."""
+    store = machine.open()
+    put(store, message, body=b"x" * 20000)
+    machine.turn()
+    machine.worker.later = True
+    machine.clock.advance(0.5)
+    assert log_syncs(machine) == 1
+    put(store, message, body=b"x" * 20000)
+    machine.turn()
+    store.flusher._want()
+    machine.worker.work()
+    assert 0 < store.log.flushed_offset < store.log.max_offset
+    assert log_syncs(machine) == 1
+    machine.worker.work()
+    assert store.log.flushed_offset == store.log.max_offset
+    assert timers(machine) == []
+    machine.worker.later = False
+
+
 def test_deadlines_pass_one_after_the_other(machine, message):
     """Those of one turn together, the next one at its own time, and all of them once."""
     store = machine.open(**SYNC, sync_flush_timeout=500)
