@@ -8,6 +8,10 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
 from soak_history import History, Progress
+from soak_pair import difference, is_unchecked
+
+from rmq_ha.model.message import Address, Message
+from rmq_ha.store.append import GroupEncoder
 
 
 def told(*lines: str) -> History:
@@ -109,3 +113,24 @@ def test_what_consumers_have_passed_already() -> None:
     history.use_again("normal", [2], [3])
     history.look_for_skipped("normal", STORED)
     assert history.faults_of_groups() == []
+
+
+@pytest.mark.parametrize(
+    ("what", "unchecked"), [(b"name", True), (b"body", False), (b"name|body", False)]
+)
+def test_a_bit_that_no_checksum_covers(tmp_path, what, unchecked):
+    """Properties have none, so nobody can know; the body has one, and somebody has to."""
+    host = Address(bytes([127, 0, 0, 1]), 10911)
+    message = Message("T", 0, b"a body", host, host, properties_string="name\x01value\x02")
+    group = GroupEncoder(1 << 16, []).encode([message], 0, 1 << 16, 1, 0)
+    sound = b"".join(group.segments[0].parts).ljust(1 << 16, b"\0")
+    damaged = sound
+    for word in what.split(b"|"):
+        damaged = damaged.replace(word, word.upper()[:1] + word[1:])
+    stores = [tmp_path / "one", tmp_path / "two"]
+    for store, data in zip(stores, [sound, damaged], strict=True):
+        (store / "commitlog").mkdir(parents=True)
+        (store / "commitlog" / f"{0:020}").write_bytes(data)
+    place = difference(*stores, 1 << 16)
+    assert place == min(sound.index(word) for word in what.split(b"|"))
+    assert is_unchecked(*stores, place) is unchecked
