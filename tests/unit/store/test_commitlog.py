@@ -1,5 +1,7 @@
 """The commit log as replication and readers see it. Spec: store.md, section 2.9; ha.md, 5."""
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +12,11 @@ from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
+from rmq_ha.store import commitlog
 from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.format.commitlog import decode_record, dispatch_request_at
+from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, decode_record, dispatch_request_at
 from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.testing.disk import SimDisk
 
 SIZE = 4096
 HOST = Address.parse("127.0.0.1", 1)
@@ -107,6 +111,31 @@ def test_records_by_offset(log):
     for offset in (1, second.next_offset, second.next_offset + 5, -1, 1 << 60):
         assert log.record_at(offset) is None
     assert log.record_at(0, second.next_offset + 1) is None
+
+
+def test_the_smallest_record(log):
+    """Nothing but the parts that all have: no body, no topic, no properties."""
+    log.append_group([message_of(0)], False, 5)
+    data = bytearray(log.record_at(0))
+    assert len(data) == RECORD_OVERHEAD + 1
+    data[:4] = RECORD_OVERHEAD.to_bytes(4, "big")
+    topic_at = data.rindex(b"\x01T")
+    data[topic_at : topic_at + 2] = b"\x00"
+    slave = CommitLog(
+        MessageStoreConfig(), FileRow(SimDisk(Random(1), lambda: 0), ["/slave"], SIZE), [1000]
+    )
+    slave.append_raw(0, bytes(data))
+    assert slave.record_at(0) == slave.record_at(0, RECORD_OVERHEAD) == data
+    assert slave.record_at(0, RECORD_OVERHEAD - 1) is None
+
+
+def test_the_largest_record(log, monkeypatch):
+    """One byte more is never read, as a damaged size would have all the memory."""
+    (first,) = log.append_group([message_of(10)], False, 5)
+    for most, is_served in ((first.size, True), (first.size - 1, False)):
+        monkeypatch.setattr(commitlog, "MAX_RECORD_SIZE", most)
+        assert (log.record_at(0) is not None) is is_served
+        assert (log.record_at(0, first.size) is not None) is is_served
 
 
 def test_the_next_file_is_there_before_it_is_needed(log):

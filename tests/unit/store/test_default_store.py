@@ -604,3 +604,24 @@ def test_queues_without_a_topic_are_named(machine, message):
     finally:
         globalLogPublisher.removeObserver(lines.append)
     assert [line["topics"] for line in lines if "topics" in line] == ["Lost"]
+
+
+def test_a_queue_that_was_built_again_is_named(machine, message):
+    """With what it lacked and what it has now: an operator hears that its files were gone."""
+    store = machine.open()
+    put(store, *[message(topic="Lost") for _ in range(3)], message(topic="Kept"))
+    machine.turn()
+    machine.stop(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue/Lost")
+    lines = []
+    globalLogPublisher.addObserver(lines.append)
+    try:
+        store = machine.open()
+    finally:
+        globalLogPublisher.removeObserver(lines.append)
+    assert store.max_offset_in_queue("Lost", 0) == 3
+    told = [line for line in lines if "what it lacks was taken" in line.get("log_format", "")]
+    assert [(line["topic"], line["queue_id"], line["low"], line["high"]) for line in told] == [
+        ("Lost", 0, 0, 3)
+    ]
+    assert told[0]["why"] == "is gone, and ended at 3"

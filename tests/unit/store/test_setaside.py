@@ -142,6 +142,32 @@ def test_the_tail_is_cut_kept_and_never_served(machine, pair, kept):
     master.close()
 
 
+def test_a_cut_between_two_files_vouches_for_neither(machine, pair):
+    """What comes behind it may be older than what was there, but not than the file before."""
+    master, appended = pair
+    kept = next(n for n, item in enumerate(appended) if item.physical_offset == 16384)
+    store = machine.open(**SLAVE)
+    first = decode_record(store.record_at(0)).store_timestamp
+    assert min(store.checkpoint.times[:2]) > first
+    set_aside(machine, store, 16384)
+    assert store.checkpoint.times[:2] == (first - 1,) * 2
+    assert store.log.max_offset == 16384
+    machine.crash(store)
+    expect(machine.open(**SLAVE), appended, kept)
+    master.close()
+
+
+def test_a_cut_in_a_file_of_which_nobody_knows_the_beginning(machine, pair):
+    """Its first record is damaged and says no time: the checkpoint vouches for none."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    store.log.row.file(0).pwrite(b"?" * 300, 100)
+    set_aside(machine, store, appended[5].physical_offset)
+    assert store.checkpoint.times[:3] == (0, 0, 0)
+    master.close()
+    store.close()
+
+
 def test_what_comes_instead_is_indexed_and_numbered(machine, pair, message):
     """Other records take the place: none of the old ones shines through."""
     master, appended = pair
