@@ -88,6 +88,18 @@ class Checkpoint:
         """Put on the disk how far the commit log is; no more of the others. For the worker."""
         self.write(self.written._replace(physic_msg_timestamp=physic, flushed_offset=flushed))
 
+    def give_up(self, end: int) -> None:
+        """
+        The log is about to be cut there: no flush vouches for what lies behind any more.
+
+        On the disk before the cut, or the next crash would take the cut for damage. Blocks.
+
+        :raises OSError: the disk refuses.
+        """
+        self.flushed = min(self.flushed, end)
+        if self.written.flushed_offset > end:
+            self.write_flushed(self.written.physic_msg_timestamp, end)
+
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:

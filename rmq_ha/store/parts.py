@@ -303,6 +303,7 @@ class ClassicParts:
             records=found.records,
         )
         self._settle(found, self._promise(ends, last_exit_ok))
+        store.checkpoint.give_up(found.end)
         recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
         if queues.max_physical_offset >= found.end:

@@ -192,6 +192,29 @@ def test_a_slave_that_was_sent_half_a_record(machine, message, cut):
     master.close()
 
 
+@pytest.mark.parametrize("cut", [36, 300])
+def test_two_crashes_after_half_a_record(machine, message, cut):
+    """The first start cuts what was flushed of it; the second must not miss that."""
+    root, machine.root = machine.root, f"{machine.root}-master"
+    master = machine.open(**SMALL)
+    appended = fill(machine, master, 30, message)
+    machine.root = root
+    slave = machine.open(**SLAVE)
+    end = appended[20].physical_offset + cut
+    while slave.log.max_offset < end:
+        at = slave.log.max_offset
+        slave.log.append_raw(at, master.log.read(at, end - at))
+        machine.turn()
+    machine.clock.pump([1] * 13)
+    assert slave.checkpoint.written.flushed_offset == end
+    machine.crash(slave)
+    for _ in range(2):
+        promoted = machine.open(**SMALL)
+        check(promoted, appended, 20)
+        machine.crash(promoted)
+    machine.crash(master)
+
+
 def test_a_full_disk_stops_no_start_after_a_crash(simulated, message):
     """What was never promised is set aside if there is room; else it is said, and cut."""
     machine = simulated
