@@ -124,10 +124,14 @@ class Comparison:
         if self._cut is not None:
             self._judge(body)
             return body[:0]
+        body = self._from_our_beginning(body)
         own = self._log.read(self.place, len(body))
         if own == bytes(body[: len(own)]):
             self.place += len(own)
-            return body[len(own) :]
+            rest = body[len(own) :]
+            if rest and not self.is_done:
+                raise NothingInCommon(self.start, f"our log has nothing at {self.place}")
+            return rest
         pairs = zip(own, body, strict=False)
         same = next(at for at, (ours, theirs) in enumerate(pairs) if ours != theirs)
         self.place += same
@@ -135,6 +139,15 @@ class Comparison:
         self._theirs += self._log.read(self._cut, self.place - self._cut)
         self._judge(body[same:])
         return body[:0]
+
+    def _from_our_beginning(self, body: memoryview) -> memoryview:
+        """A master may begin before our first file: there is nothing to compare with that."""
+        before = max(int(self._log.min_offset), 0) - self.place
+        if before <= 0:
+            return body
+        self.place += min(before, len(body))
+        self.start = self.place
+        return body[before:]
 
     def beat(self, now: float) -> None:
         """

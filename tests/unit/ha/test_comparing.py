@@ -387,3 +387,30 @@ def test_small_logs_that_part_end_up_equal_or_say_that_they_have_nothing_in_comm
                 assert ours
                 return
     assert slave.data == master.data
+
+
+def test_a_master_that_begins_before_our_first_file() -> None:
+    """What lies before our log is no part of it: it is passed over, and never appended."""
+    master, starts = record_log([body * 10 for body in BODIES], 1024)
+    slave = copy_of(master, starts[8])
+    slave.delete_below(2048)
+    replica = replica_of(slave, starts[7])
+    assert replica.receive_data(sent(master, starts[1], 100), 1.0) == encode_report(
+        master.max_offset
+    )
+    assert slave.data == master.data[2048:]
+
+
+def test_a_master_that_ends_before_our_first_file() -> None:
+    master, starts = record_log([body * 10 for body in BODIES], 1024)
+    slave = copy_of(master)
+    slave.delete_below(2048)
+    before = bytes(slave.data)
+    replica = replica_of(slave, starts[9])
+    short = copy_of(master, starts[3])
+    assert short.max_offset < 2048
+    assert replica.receive_data(sent(short, starts[1], 100), 1.0) == b""
+    replica.receive_data(encode_frame(short.max_offset), 2.0)
+    with pytest.raises(NothingInCommon):
+        replica.receive_data(encode_frame(short.max_offset), 3.0)
+    assert slave.data == before
