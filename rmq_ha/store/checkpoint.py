@@ -64,8 +64,22 @@ class Checkpoint:
             )
             self._disk.remove(self._path)
         self._file = self._disk.open(self._path, CHECKPOINT_SIZE)
+        self._reserve(self._file)
         self.written = CheckpointTimes.decode(self._file.pread(CHECKPOINT_BYTES, 0))
         self.set(self.written)
+
+    def _reserve(self, file: File) -> None:
+        """
+        Take its room on the disk now.
+
+        On a disk that gets full the log takes what its files have room for, and a flush of that
+        has to be noted all the same, or damage to it passes for what a crash leaves. A disk that
+        refuses now may take the first write; if it does not, that says so.
+        """
+        try:
+            file.reserve(0, CHECKPOINT_SIZE)
+        except OSError as error:
+            self.log.warn("cannot reserve room for {path}: {error}", path=self._path, error=error)
 
     def write(self, times: CheckpointTimes) -> None:
         """

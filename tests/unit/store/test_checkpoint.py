@@ -105,6 +105,28 @@ def test_what_the_disk_refused_was_not_written(disk, operation, number, raised):
     assert checkpoint.written == (1, 2, 3, 4)
 
 
+@pytest.mark.parametrize("size", [None, 0, 1, 4096])
+def test_a_disk_that_gets_full_later_takes_it(disk, size):
+    """Its room was taken when it was loaded: what the log's files still take can be noted."""
+    if size is not None:
+        disk.open(PATH, size)
+    checkpoint = loaded(disk)
+    disk.is_full = True
+    checkpoint.write_flushed(5, 6)
+    assert checkpoint.written == (5, 0, 0, 6)
+
+
+def test_a_disk_that_is_full_already_is_no_reason_not_to_start(disk):
+    """Nothing is noted until there is room."""
+    disk.is_full = True
+    checkpoint = loaded(disk)
+    with pytest.raises(NotNow):
+        checkpoint.write_flushed(5, 6)
+    disk.is_full = False
+    checkpoint.write_flushed(5, 6)
+    assert checkpoint.written == (5, 0, 0, 6)
+
+
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 8192])
 def test_a_file_of_another_size_is_made_anew(disk, size):
     disk.replace(PATH, CheckpointTimes(1, 2, 3, 4).encode().ljust(4096, b"\0")[:size])
