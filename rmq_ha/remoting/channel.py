@@ -149,7 +149,6 @@ class Channel:
     def cork(self) -> None:
         """Collect what is written until `uncork`."""
         self._corked = []
-        self._corked_size = 0
 
     def uncork(self) -> None:
         """Send what was collected as one write."""

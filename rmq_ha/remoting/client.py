@@ -114,7 +114,7 @@ class RemotingClient:
             if timer is not None and timer.active():
                 timer.cancel()
 
-        return DeferredList(gone, consumeErrors=True).addCallback(stopped)
+        return DeferredList(gone).addCallback(stopped)
 
     def _ask(
         self, channel: Channel, command: RemotingCommand, timeout_ms: float
@@ -167,7 +167,6 @@ class _Peer:
         self._port = port
         self._connecting: Deferred[IProtocol] | None = None
         self._waiting: dict[Deferred[Channel], None] = {}
-        self._protocol: RemotingProtocol | None = None
         self.channel: Channel | None = None
 
     def connect(self, timeout: float) -> "Deferred[Channel]":
@@ -188,7 +187,7 @@ class _Peer:
         self._fail("this client is stopped")
         if self._connecting is not None:
             self._connecting.cancel()
-        if self.channel is None or self._protocol is None:
+        if self.channel is None:
             return succeed(None)
         gone: Deferred[None] = Deferred()
         self.channel.on_close(lambda _: gone.callback(None))
@@ -203,7 +202,6 @@ class _Peer:
     def _connected(self, protocol: IProtocol) -> None:
         self._connecting = None
         assert isinstance(protocol, RemotingProtocol)
-        self._protocol = protocol
         channel = self.channel = protocol.channel
         channel.on_close(self._lost)
         waiting, self._waiting = self._waiting, {}
@@ -213,13 +211,12 @@ class _Peer:
     def _failed(self, failure: Failure) -> None:
         self._connecting = None
         self._fail(failure.getErrorMessage())
-        if not self._waiting and self._connecting is None:
+        if self._connecting is None:
             self._client._forget(self._address)
 
     def _lost(self, channel: Channel) -> None:
         if self.channel is channel:
             self.channel = None
-            self._protocol = None
             if self._connecting is None:
                 self._client._forget(self._address)
 

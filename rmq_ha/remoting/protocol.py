@@ -108,7 +108,7 @@ class RemotingProtocol(Protocol):
         self.channel.drained()
         if not self._accepts:
             return
-        if self._backlog and not self._running:
+        if self._backlog:
             self._handle([])
         if not self._paused and self.transport is not None:
             self.transport.resumeProducing()  # type: ignore[attr-defined]
@@ -157,7 +157,6 @@ class RemotingProtocol(Protocol):
             )
 
     def _violated(self, violation: RmqHaError) -> None:
-        self._backlog.clear()
         if self.channel.is_open:
             self._dispatcher.violations += 1
             self._tell(violation)

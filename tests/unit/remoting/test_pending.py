@@ -4,6 +4,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.remoting import pending
 from rmq_ha.remoting.pending import PendingCalls
 from rmq_ha.wire.command import RemotingCommand
 
@@ -68,7 +69,31 @@ def test_each_answer_finds_its_call(clock: Clock, calls: PendingCalls) -> None:
 def test_when_the_connection_is_lost_everybody_hears_of_it(
     clock: Clock, calls: PendingCalls
 ) -> None:
-    outcomes = called(calls, 100, 200, 300)
+    outcomes = called(calls, 300, 100, 200)
     calls.fail_all("gone")
     assert outcomes == [[RemotingConnectError]] * 3
     assert clock.getDelayedCalls() == []
+
+
+def test_deadlines_that_lie_close_together_cost_one_timer(
+    clock: Clock, calls: PendingCalls
+) -> None:
+    """Ten thousand calls a second do not mean as many wake-ups: they are looked for each 10 ms."""
+    outcomes = called(calls, 100, 103, 106)
+    clock.advance(0.1)
+    clock.advance(0.007)
+    assert outcomes == [[RemotingTimeout], [], []]
+    clock.advance(0.003)
+    assert outcomes == [[RemotingTimeout]] * 3
+
+
+def test_the_numbers_begin_again_and_leave_out_those_that_somebody_waits_for(
+    monkeypatch: pytest.MonkeyPatch, calls: PendingCalls
+) -> None:
+    """Java reads an opaque as an `int`."""
+    monkeypatch.setattr(pending, "_LAST_OPAQUE", 3)
+    first, kept, third = (calls.add(100)[0] for _ in range(3))
+    calls.forget(first)
+    calls.forget(third)
+    again = [calls.add(100)[0] for _ in range(2)]
+    assert sorted([kept, *again]) == sorted([first, kept, third]) == [1, 2, 3]

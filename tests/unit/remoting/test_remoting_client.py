@@ -50,13 +50,26 @@ class RemotingClientTests(ClientCase):
         for call in calls:
             self.successResultOf(call)
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
-        self.assertEqual(len(self.server.channels), 1)
+        self.result(self.client.oneway(self.address, RemotingCommand(1)))
+        self.assertEqual((len(self.server.channels), self.server.accepted), (1, 1))
 
     def test_nobody_listens(self):
         call = self.client.invoke(f"{self.far.ip}:1", RemotingCommand(1), 3000)
         self.advance(4)
         error = self.failureResultOf(call, RemotingConnectError).value
         self.assertIn(f"cannot connect to {self.far.ip}:1: ", str(error))
+
+    def test_whoever_waits_for_the_same_connection_hears_that_there_is_none(self):
+        calls = [self.client.invoke(f"{self.far.ip}:1", RemotingCommand(1), 3000) for _ in "abc"]
+        self.advance(4)
+        for call in calls:
+            self.failureResultOf(call, RemotingConnectError)
+
+    def test_an_answer_has_what_connecting_left_of_the_time(self):
+        self.advance(5)
+        call = self.client.invoke(self.address, RemotingCommand(2), 500)
+        self.advance(0.6)
+        self.failureResultOf(call, RemotingTimeout)
 
     def test_connecting_counts_for_the_timeout(self):
         self.world.network.partition("near", "far")
@@ -95,6 +108,74 @@ class RemotingClientTests(ClientCase):
         self.failureResultOf(call, RemotingConnectError)
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
 
+    def test_a_caller_may_have_a_connection_closed(self):
+        call = self.client.invoke(self.address, RemotingCommand(2), 9000)
+        self.advance(1)
+        self.client.close("nobody:1")
+        self.client.close(self.address)
+        self.advance(1)
+        self.failureResultOf(call, RemotingConnectError)
+        self.assertEqual(self.server.channels, [])
+        self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
+        self.assertEqual(self.server.accepted, 2)
+
+    def test_a_connection_that_closes_slowly_does_not_take_the_next_one_with_it(self):
+        self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
+        (slow,) = self.world.network.between("far", "near")
+        slow.pauseProducing()
+        self.client.oneway(self.address, RemotingCommand(1, body=bytes(1 << 20)))
+        self.client.close(self.address)
+        self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
+        slow.resumeProducing()
+        self.advance(1)
+        self.assertEqual(self.server.connections, 1)
+        self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
+        self.assertEqual(self.server.accepted, 2)
+
+    def test_what_a_peer_sends_is_read_although_it_reads_nothing(self):
+        pushed = []
+        self.client.routes[40] = lambda channel, request: pushed.append(request)
+        self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
+        (slow,) = self.world.network.between("far", "near")
+        slow.pauseProducing()
+        self.client.oneway(self.address, RemotingCommand(1, body=bytes(1 << 20)))
+        self.advance(1)
+        self.server.channels[0].send(RemotingCommand(40))
+        self.advance(1)
+        self.assertEqual(len(pushed), 1)
+
+    def test_who_waits_no_more_takes_the_connection_from_nobody(self):
+        self.world.network.partition("near", "far")
+        late = self.client.invoke(self.address, RemotingCommand(1), 500)
+        cancelled = self.client.invoke(self.address, RemotingCommand(1), 3000)
+        patient = self.client.invoke(self.address, RemotingCommand(1), 3000)
+        self.advance(0.6)
+        self.failureResultOf(late, RemotingConnectError)
+        cancelled.cancel()
+        self.failureResultOf(cancelled)
+        self.world.network.heal()
+        self.result(patient, 2)
+        self.assertEqual(len(self.requests), 1)
+
+    def test_an_open_channel_is_one_that_is_there_already(self):
+        self.assertIsNone(self.client.open_channel(self.address))
+        call = self.client.invoke(self.address, RemotingCommand(1), 3000)
+        self.assertIsNone(self.client.open_channel(self.address))
+        self.result(call)
+        channel = self.client.open_channel(self.address)
+        self.assertEqual(channel.remote_text, self.address)
+        channel.close()
+        self.assertIsNone(self.client.open_channel(self.address))
+
+    def test_addresses_that_are_gone_take_no_memory(self):
+        """Machines in a cloud have a new one each time."""
+        self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
+        self.server.channels[0].abort()
+        call = self.client.invoke(f"{self.far.ip}:1", RemotingCommand(1), 3000)
+        self.advance(4)
+        self.failureResultOf(call, RemotingConnectError)
+        self.assertEqual(self.client._peers, {})
+
     def test_one_way(self):
         self.result(self.client.oneway(self.address, RemotingCommand(1)))
         self.assertTrue(self.requests[0].is_oneway)
@@ -111,10 +192,30 @@ class RemotingClientTests(ClientCase):
         elsewhere = self.client.invoke(f"{self.far.ip}:1", RemotingCommand(1), 9000)
         stopping = self.client.stop()
         self.failureResultOf(elsewhere, RemotingConnectError)
-        self.result(stopping, 2)
+        self.result(stopping, 0.5)
         self.failureResultOf(waiting, RemotingConnectError)
         later = self.client.invoke(self.address, RemotingCommand(1), 3000)
         self.assertIn("stopped", str(self.failureResultOf(later, RemotingConnectError).value))
+
+    def test_stop_ends_a_connection_that_is_being_made(self):
+        call = self.client.invoke(self.address, RemotingCommand(1), 3000)
+        self.result(self.client.stop(), 0)
+        self.failureResultOf(call, RemotingConnectError)
+        self.advance(1)
+        self.assertEqual((self.server.channels, self.requests), ([], []))
+
+    def test_stop_does_not_wait_for_peers_that_read_nothing(self):
+        self.successResultOf(self.server.listen(9877))
+        addresses = self.address, f"{self.far.ip}:9877"
+        for address in addresses:
+            self.result(self.client.invoke(address, RemotingCommand(1), 3000))
+        self.world.network.partition("near", "far")
+        for address in addresses:
+            self.client.oneway(address, RemotingCommand(1, body=bytes(1 << 20)))
+        stopping = self.client.stop()
+        self.advance(0.9)
+        self.assertNoResult(stopping)
+        self.result(stopping, 0.2)
 
     def test_idle_connections_are_closed(self):
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
@@ -124,10 +225,12 @@ class RemotingClientTests(ClientCase):
 
 class RemotingServerTests(ClientCase):
     def test_stop_closes_connections_and_ports(self):
-        call = self.client.invoke(self.address, RemotingCommand(2), 9000)
+        clients = self.client, RemotingClient(self.near.seams, NettyClientConfig())
+        calls = [client.invoke(self.address, RemotingCommand(2), 9000) for client in clients]
         self.advance(1)
-        self.result(self.server.stop(), 2)
-        self.failureResultOf(call, RemotingConnectError)
+        self.result(self.server.stop(), 0.5)
+        for call in calls:
+            self.failureResultOf(call, RemotingConnectError)
         again = self.client.invoke(self.address, RemotingCommand(1), 500)
         self.advance(1)
         self.failureResultOf(again, RemotingConnectError)
@@ -137,9 +240,23 @@ class RemotingServerTests(ClientCase):
         self.world.network.partition("near", "far")
         self.result(self.server.stop(), 2)
 
+    def test_stop_does_not_wait_for_peers_that_read_nothing(self):
+        other = RemotingClient(self.near.seams, NettyClientConfig())
+        for client in (self.client, other):
+            self.result(client.invoke(self.address, RemotingCommand(1), 3000))
+        self.world.network.partition("near", "far")
+        for channel in self.server.channels:
+            channel.send(RemotingCommand(1, body=bytes(1 << 20)))
+        stopping = self.server.stop()
+        self.advance(0.9)
+        self.assertNoResult(stopping)
+        self.result(stopping, 0.2)
+        self.assertEqual(self.server.connections, 0)
+
     def test_several_ports_share_the_dispatcher(self):
-        self.successResultOf(self.server.listen(9877))
-        self.result(self.client.invoke(f"{self.far.ip}:9877", RemotingCommand(1), 3000))
+        for port in (9877, 65535):
+            self.successResultOf(self.server.listen(port))
+            self.result(self.client.invoke(f"{self.far.ip}:{port}", RemotingCommand(1), 3000))
 
     def test_a_taken_port_fails(self):
         self.failureResultOf(self.server.listen(9876), CannotListenError)

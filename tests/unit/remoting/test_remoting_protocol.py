@@ -4,7 +4,8 @@ import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet.defer import Deferred
+from twisted.internet.address import UNIXAddress
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -17,8 +18,8 @@ from rmq_ha.errors import (
     RemotingTimeout,
     RequestRejected,
 )
-from rmq_ha.remoting.dispatcher import RequestDispatcher
-from rmq_ha.remoting.protocol import RemotingProtocol
+from rmq_ha.remoting.dispatcher import OTHER_CODES, RequestDispatcher
+from rmq_ha.remoting.protocol import RemotingProtocol, ServerProtocol
 from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
 from rmq_ha.wire.frame import JSON, FrameReader, decode_frame, encode_frame
 
@@ -26,8 +27,8 @@ from rmq_ha.wire.frame import JSON, FrameReader, decode_frame, encode_frame
 class CountingTransport(StringTransport):
     """Counts writes."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, **options):
+        super().__init__(**options)
         self.writes = 0
 
     def write(self, data):
@@ -81,6 +82,18 @@ class RequestTests(ConnectionCase):
 
     def test_binary_request_gets_a_binary_response(self):
         self.assertTrue(self.answer(RemotingCommand(1, binary=True)).binary)
+
+    def test_an_answer_that_was_made_elsewhere_becomes_one_to_this_request(self):
+        self.dispatcher.routes[2] = lambda channel, request: RemotingCommand(0, opaque=5)
+        response = self.answer(RemotingCommand(2, opaque=77, binary=True))
+        self.assertEqual((response.opaque, response.is_response), (77, True))
+        self.assertTrue(response.binary)
+
+    def test_negative_answers_are_counted_by_code(self):
+        self.dispatcher.routes[2] = lambda channel, request: request.response(17)
+        self.dispatcher.routes[3] = lambda channel, request: request.response(9999)
+        self.receive(*[RemotingCommand(code) for code in (1, 2, 3, 2, 999)])
+        self.assertEqual(self.dispatcher.negative, {17: 2, OTHER_CODES: 1, 3: 1})
 
     def test_responses_of_one_chunk_leave_as_one_write(self):
         self.receive(*[RemotingCommand(1, opaque=opaque) for opaque in range(64)])
@@ -139,11 +152,24 @@ class RequestTests(ConnectionCase):
         self.flushLoggedErrors(KeyError)
 
     def test_a_response_too_large_for_a_frame_is_code_1(self):
-        self.dispatcher.routes[2] = lambda channel, request: request.response(body=bytes(2**24))
-        response = self.answer(RemotingCommand(2))
-        self.assertEqual(response.code, 1)
-        self.assertIn("cannot be sent", response.remark)
+        def large(channel, request):
+            return request.response(body=bytes(2**24))
+
+        self.dispatcher.routes[2] = large
+        self.dispatcher.routes[3] = lambda *asked: succeed(large(*asked))
+        for code in (2, 3):
+            response = self.answer(RemotingCommand(code))
+            self.assertEqual(response.code, 1)
+            self.assertIn("cannot be sent", response.remark)
         self.flushLoggedErrors(ProtocolViolation)
+
+    def test_a_failure_too_large_to_be_told_leaves_the_connection_open(self):
+        def fails(channel, request):
+            raise RequestRejected(1, "x" * 2**24)
+
+        self.dispatcher.routes[2] = fails
+        self.receive(RemotingCommand(2))
+        self.assertEqual(self.answer(RemotingCommand(1, opaque=3)).opaque, 3)
 
     def test_validators_see_requests_first_and_end_bulk_handling(self):
         self.dispatcher = RequestDispatcher([Refusing()])
@@ -178,15 +204,36 @@ class BulkTests(ConnectionCase):
     def test_code_3100_is_not_code_310(self):
         self.assertEqual(self.answer(RemotingCommand(3100)).code, 3)
 
+    def test_several_keys_and_a_request_of_another_kind_behind_them(self):
+        self.dispatcher.bulk[b'{"code":320,'] = self.handle
+        self.dispatcher.routes[310] = lambda channel, request: request.response()
+        send = [RemotingCommand(code, body=b"x") for code in (310, 310, 320, 320)]
+        self.receive(*send, RemotingCommand(310, binary=True))
+        self.assertEqual(self.runs, [[b"x", b"x"]] * 2)
+        self.assertEqual(len(self.transport.commands()), 3)
+
     def test_if_the_handler_raises_each_request_gets_code_1(self):
         def fails(channel, frames):
             raise RuntimeError("store")
 
         self.dispatcher.bulk[b'{"code":310,'] = fails
-        self.receive(RemotingCommand(310, opaque=1), RemotingCommand(310, opaque=2, flag=2))
-        (response,) = self.transport.commands()
-        self.assertEqual((response.code, response.opaque), (1, 1))
+        flags = 0, FLAG_ONEWAY, 0
+        self.receive(
+            *[RemotingCommand(310, opaque=number, flag=flag) for number, flag in enumerate(flags)]
+        )
+        answers = [(item.code, item.opaque) for item in self.transport.commands()]
+        self.assertEqual(answers, [(1, 0), (1, 2)])
         self.flushLoggedErrors(RuntimeError)
+
+    def test_a_header_that_the_handler_cannot_read_closes_the_connection(self):
+        def fails(channel, frames):
+            raise ProtocolViolation("no header")
+
+        self.dispatcher.bulk[b'{"code":310,'] = fails
+        self.receive(RemotingCommand(310, opaque=1), RemotingCommand(1, opaque=2))
+        self.assertEqual(self.transport.commands(), [])
+        self.assertTrue(self.transport.disconnecting)
+        self.assertEqual(self.dispatcher.violations, 1)
 
 
 class RefusingSome:
@@ -243,6 +290,12 @@ class ValidatedBulkTests(ConnectionCase):
         self.assertEqual(self.send(b"0", b"1", b"", b"3"), [(n, 0) for n in range(4)])
         self.assertEqual(self.runs, [[b"0", b"1", b"", b"3"]])
         self.assertEqual(self.validator.seen, [(310, b"0"), (310, b"1"), (310, None), (310, b"3")])
+
+    def test_every_validator_is_asked(self):
+        self.dispatcher = RequestDispatcher([self.validator, RefusingSome([b"worse"])])
+        self.dispatcher.bulk[self.KEY] = self.handle
+        self.connect()
+        self.assertEqual(sorted(self.send(b"bad", b"worse", b"2")), [(0, 16), (1, 16), (2, 0)])
 
     def test_one_that_is_refused_takes_no_other_with_it(self):
         self.assertEqual(sorted(self.send(b"0", b"bad", b"2")), [(0, 0), (1, 16), (2, 0)])
@@ -335,6 +388,13 @@ class CallTests(ConnectionCase):
         self.failureResultOf(call, ProtocolViolation)
         self.assertEqual(len(self.channel.pending), 0)
 
+    def test_a_caller_goes_on_reading_when_its_peer_does_not(self):
+        """Two that both waited for the other to read would wait for ever."""
+        self.transport.producer.pauseProducing()
+        self.assertTrue(self.channel.is_full)
+        self.assertEqual(self.transport.producerState, "producing")
+        self.assertEqual(self.answer(RemotingCommand(1, opaque=4)).opaque, 4)
+
     def test_pushes_of_the_peer_are_requests(self):
         self.assertEqual(self.answer(RemotingCommand(1, opaque=4)).opaque, 4)
 
@@ -361,6 +421,17 @@ class ConnectionTests(ConnectionCase):
         self.clock.advance(1)
         self.assertTrue(self.transport.disconnected)
 
+    def test_what_was_answered_is_sent_before_the_connection_is_closed(self):
+        def last(channel, request):
+            channel.send(request.response())
+            channel.close()
+
+        sent = []
+        self.transport.loseConnection = lambda: sent.extend(self.transport.commands())
+        self.dispatcher.routes[2] = last
+        self.receive(RemotingCommand(2, opaque=7))
+        self.assertEqual([item.opaque for item in sent], [7])
+
     def test_a_slow_reader_is_not_read_from_until_it_has_read(self):
         def slow(channel, request):
             self.transport.producer.pauseProducing()
@@ -369,6 +440,7 @@ class ConnectionTests(ConnectionCase):
         self.dispatcher.routes[2] = slow
         self.receive(*[RemotingCommand(2, opaque=number) for number in range(3)])
         self.assertEqual(self.transport.producerState, "paused")
+        self.assertTrue(self.transport.streaming)
         self.assertEqual([item.opaque for item in self.transport.commands()], [0])
         self.transport.producer.resumeProducing()
         self.assertEqual([item.opaque for item in self.transport.commands()], [1])
@@ -377,6 +449,76 @@ class ConnectionTests(ConnectionCase):
         self.transport.producer.resumeProducing()
         self.assertEqual([item.opaque for item in self.transport.commands()], [2])
         self.assertEqual(self.transport.producerState, "producing")
+
+    def test_a_peer_that_reads_while_it_is_answered_gets_all_answers_in_order(self):
+        def slow(channel, request):
+            self.transport.producer.pauseProducing()
+            self.transport.producer.resumeProducing()
+            return request.response()
+
+        self.dispatcher.routes[2] = slow
+        self.receive(*[RemotingCommand(code, opaque=code) for code in (1, 2, 1)])
+        self.assertEqual([item.opaque for item in self.transport.commands()], [1, 2, 1])
+
+    def test_answers_that_a_slow_peer_does_not_read_do_not_pile_up(self):
+        """However many requests it has sent in one chunk."""
+        self.transport.write = self.write_and_be_full
+        self.dispatcher.routes[2] = lambda _, request: request.response(body=bytes(1 << 16))
+        self.receive(*[RemotingCommand(2, opaque=number) for number in range(64)])
+        self.assertLess(len(self.transport.value()), 1 << 19)
+        got = self.transport.commands()
+        while len(got) < 64:
+            self.transport.producer.resumeProducing()
+            self.assertLess(len(self.transport.value()), 1 << 19)
+            got += self.transport.commands()
+        self.assertEqual([item.opaque for item in got], list(range(64)))
+
+    def write_and_be_full(self, data):
+        CountingTransport.write(self.transport, data)
+        self.transport.producer.pauseProducing()
+
+    def test_what_a_slow_reader_is_sent_later_counts_as_io(self):
+        self.transport.producer.pauseProducing()
+        self.receive(RemotingCommand(1))
+        self.clock.advance(100)
+        self.transport.producer.resumeProducing()
+        self.assertEqual(len(self.transport.commands()), 1)
+        self.clock.advance(100)
+        self.assertFalse(self.transport.disconnected)
+
+    def test_whoever_pushes_sees_that_the_peer_does_not_read(self):
+        self.successResultOf(self.channel.writable())
+        for ends in (self.transport.producer.resumeProducing, self.lose):
+            self.transport.producer.pauseProducing()
+            self.assertTrue(self.channel.is_full)
+            later = [self.channel.writable() for _ in range(2)]
+            for waiting in later:
+                self.assertNoResult(waiting)
+            ends()
+            self.assertFalse(self.channel.is_full)
+            for waiting in (*later, self.channel.writable()):
+                self.successResultOf(waiting)
+
+    def test_a_server_is_an_accepting_end(self):
+        protocol = ServerProtocol(self.clock, self.dispatcher, 120.0, {})
+        transport = CountingTransport()
+        protocol.makeConnection(transport)
+        transport.producer.pauseProducing()
+        self.assertEqual(transport.producerState, "paused")
+
+    def test_an_aborted_channel_takes_nothing(self):
+        self.channel.abort()
+        self.failureResultOf(self.channel.invoke(RemotingCommand(1), 1), RemotingConnectError)
+        self.channel.write(b"x")
+        self.assertEqual(self.transport.value(), b"")
+
+    def test_a_peer_without_an_address_is_served(self):
+        """As one at the other end of a Unix socket."""
+        self.transport = CountingTransport(peerAddress=UNIXAddress("/run/broker"))
+        self.protocol = RemotingProtocol(self.clock, self.dispatcher, 120.0, accepts=True)
+        self.protocol.makeConnection(self.transport)
+        self.assertEqual(self.protocol.channel.remote_text, "0.0.0.0:0")
+        self.assertEqual(self.answer(RemotingCommand(1)).code, 0)
 
     def test_close_gives_up_being_producer_or_the_transport_would_stay_open(self):
         self.channel.close()
