@@ -121,6 +121,28 @@ def parse_record(data: bytes, position: int, end: int) -> Seen | None:
     )
 
 
+def is_seen_as(good: bytes, found: bytes) -> bool:
+    """
+    Whether nobody can tell `found` from the record `good`: what differs, nothing vouches for.
+
+    Whoever reads knows the size, magic, queue, queue offset, physical offset and topic that he
+    wants, the parts have to add up, and the body has a CRC. Nothing covers flag, transaction,
+    stamps, hosts and properties: any bytes there may have been written so.
+    """
+    return len(found) == len(good) and _vouched_for(found) == _vouched_for(good)
+
+
+def _vouched_for(record: bytes) -> tuple[bytes, ...]:
+    hosts = sum(20 if record[39] & bit else 8 for bit in (0x10, 0x20))
+    length_at = 68 + hosts
+    body_at = length_at + 4
+    body_end = body_at + int.from_bytes(record[length_at:body_at], "big")
+    topic_end = body_end + 1 + int.from_bytes(record[body_end : body_end + 1], "big")
+    crc = record[8:12] if body_end > body_at else b""
+    head = record[:8], crc, record[12:16], record[20:36]
+    return *head, record[length_at : topic_end + 2]
+
+
 def read_log(disk: Disk, directory: str, file_size: int, end: int | None = None) -> LogImage:
     """
     A commit log as it lies on a disk.

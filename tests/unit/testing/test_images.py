@@ -1,9 +1,10 @@
 """The checkers' own reader of store files."""
 
 import struct
+from zlib import crc32
 
 from rmq_ha.testing.checkers import check_numbering, check_queues, compare_logs, last_lives
-from rmq_ha.testing.images import LogImage, QueueImage, Seen, parse_record
+from rmq_ha.testing.images import LogImage, QueueImage, Seen, is_seen_as, parse_record
 
 # Recorded from a Java broker: empty body, no properties, TopicA, queue 3.
 # Spec: store.md, section 2.1.
@@ -34,6 +35,41 @@ def test_what_is_no_record():
     assert parse_record(JAVA, 0, 96) is None
     assert parse_record(bytes(200), 0, 200) is None
     assert parse_record(JAVA[:90] + b"\xff" + JAVA[91:], 0, 97) is None
+
+
+def test_a_record_that_nobody_can_tell_from_another():
+    """Flag, transaction, stamps, hosts and properties are covered by nothing; all else is."""
+    body, properties = b"the body", b"TAGS\x01red\x02"
+    size = len(JAVA) + len(body) + len(properties)
+    crc = crc32(body) & 0x7FFFFFFF
+    good = struct.pack(">iII", size, 0xDAA320A7, crc) + JAVA[12:84]
+    good += struct.pack(">i", len(body)) + body + JAVA[88:95]
+    good += struct.pack(">h", len(properties)) + properties
+    assert parse_record(good, 0, size)
+    unseen = set()
+    for at in range(size):
+        found = bytearray(good)
+        found[at] ^= 0x80
+        if is_seen_as(good, bytes(found)):
+            unseen.add(at)
+    stamps_and_hosts, properties_at = range(40, 84), size - len(properties)
+    assert unseen == {
+        *range(16, 20),
+        *range(36, 40),
+        *stamps_and_hosts,
+        *range(properties_at, size),
+    }
+    assert is_seen_as(good, good)
+    assert is_seen_as(good, good[:-4] + bytes(4))
+    assert not is_seen_as(good, good + b"\0")
+    assert not is_seen_as(good, bytes(size))
+    v6 = good[:39] + b"\x10" + good[40:]
+    assert not is_seen_as(good, v6)
+
+
+def test_an_empty_body_has_no_checksum_to_miss():
+    """Whatever the record says: there is nothing that it could be compared with."""
+    assert is_seen_as(JAVA, JAVA[:8] + b"\1" + JAVA[9:])
 
 
 def test_records_and_blanks():
