@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from rmq_ha.ha.link import Fault
 from rmq_ha.testing.checkers import (
     Findings,
     check_attempts,
@@ -30,6 +31,7 @@ class Ending:
     def __init__(self, findings: Findings, judge: Judge, now: float) -> None:
         self.is_parted = False
         self._spoilt: list[tuple[str, int, int]] = []
+        self._served_to: dict[str, int] = {}
         self._findings = findings
         self._judge = judge
         self._now = now
@@ -49,6 +51,7 @@ class Ending:
         records = list(one.records())
         self._check_node(master, one, records)
         if not self.is_parted:
+            self._see_stopped(master, slave, records)
             self._check_node(slave, other, records if other.start == one.start else None)
         logs = {"master": {record.unique_id: record for record in records}}
         crashed = master.crashed | slave.crashed
@@ -110,6 +113,23 @@ class Ending:
             return f"the two logs have not one whole record in common from {start} on"
         return ""
 
+    def _see_stopped(self, master: StoreNode, slave: StoreNode, records: list[Seen]) -> None:
+        """
+        A slave that fetched its master's damage stays in front of it, and has to say so: nothing
+        tells it that the master does not send that place anew one day. What lies before is served.
+        """
+        link = slave.replication.statistics()["master"]
+        at = slave.store.parts.tail.unreadable_at
+        if at is None or link is None or link["state"] != Fault.UNREADABLE.value:
+            return
+        for name, start, end in self._spoilt:
+            hit = [r for r in records if r.offset < end and start < r.offset + r.size]
+            is_common = name == slave.host.name and (master.host.name, start, end) in self._spoilt
+            if is_common and hit and hit[0].offset <= at < hit[-1].offset + hit[-1].size:
+                self._served_to[name] = at
+                reason = f"the master's damage, too: {link['fault']}"
+                self._findings.hazard(self._now, "stays-out", reason)
+
     def _check_node(
         self, node: StoreNode, image: LogImage, records: list[Seen] | None = None
     ) -> None:
@@ -137,11 +157,14 @@ class Ending:
                 self._violation(kind, f"{name}: {problem}")
 
     def _may_lack(self, name: str) -> Callable[[Seen], bool]:
-        """Which records a machine need not serve, because they or their units are spoilt."""
+        """Which records a machine need not serve: they or their units are spoilt, or it stopped."""
+        served_to = self._served_to.get(name)
         damage = self._judge.damages.get(name)
         ranges = [(start, end) for machine, start, end in self._spoilt if machine == name]
 
         def is_spoilt(record: Seen) -> bool:
+            if served_to is not None and record.offset >= served_to:
+                return True
             return any(
                 record.offset < end and start < record.offset + record.size for start, end in ranges
             ) or (
