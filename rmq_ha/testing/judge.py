@@ -73,6 +73,7 @@ class Judge:
         self._random = random
         self._flushed: dict[str, int] = {}
         self._behind_damage: dict[str, int] = {}
+        self._undamaged: dict[str, LogImage] = {}
         self._hampered: dict[str, float] = {}
         self._safe: dict[str, deque[int]] = {name: deque([0], LOOKS_BACK) for name in nodes}
         self.parts: dict[str, BrokerRole] = {}
@@ -105,10 +106,13 @@ class Judge:
             return
         attempt.held_by.add(other)
         slave = self._nodes[other]
-        if attempt.end > attempt.offset:
+        spoilt_since = self._undamaged.get(other)  # it said that it has it before that
+        if attempt.end <= attempt.offset:  # the answer came from a machine that is down by now
+            held = (spoilt_since or slave.log_image()).data
+        elif spoilt_since is not None:
+            held = spoilt_since.slice(attempt.offset, attempt.end)
+        else:
             held = _read(slave, attempt.offset, attempt.end)
-        else:  # the answer came from a machine that is down by now: its end is not known
-            held = slave.log_image().data
         master = self._nodes[machine]
         if master.life == attempt.life and master.state == "running":
             same = held == _read(master, attempt.offset, attempt.end)
@@ -197,6 +201,7 @@ class Judge:
         :param before: its log as it was before it was opened.
         """
         node = self._nodes[machine]
+        self._undamaged.pop(machine, None)
         end = node.store.log.max_offset
         records = list(before.records())
         whole = records[-1].offset + records[-1].size if records else 0
@@ -284,6 +289,7 @@ class Judge:
         :param good: its log before.
         """
         self.damages[machine] = damage
+        self._undamaged[machine] = good
         self._hazard("damage", f"{machine}: {damage}")
         start, end = damage.log_range
         if start < self._safe[machine][0]:
@@ -325,6 +331,7 @@ class Judge:
         self._flushed.pop(machine, None)
         self.damages.pop(machine, None)
         self._behind_damage.pop(machine, None)
+        self._undamaged.pop(machine, None)
 
     def deleted(self, topic: str, end: int) -> None:
         """A topic was deleted on the master, whose log ends there."""

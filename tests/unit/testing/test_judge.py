@@ -8,6 +8,7 @@ import pytest
 
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.damage import LOG, LOST, Damage
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.images import LogImage
 from rmq_ha.testing.judge import Judge
@@ -123,6 +124,25 @@ def test_no_replica(pair: Pair) -> None:
     attempt = pair.put("m1")
     pair.judge.answered(attempt)
     assert pair.kinds == ["acknowledged-without-replica"]
+
+
+@pytest.mark.parametrize("had_it", [True, False])
+@pytest.mark.parametrize("end_is_known", [True, False])
+def test_a_replica_that_was_spoilt_since_it_said_so(
+    pair: Pair, had_it: bool, end_is_known: bool
+) -> None:
+    """Its word was on the way while its disk was damaged: what it had before that counts."""
+    attempt = pair.put("m1")
+    slave = pair.nodes["b"]
+    slave.data = pair.nodes["a"].data if had_it else b""
+    good = slave.log_image()
+    slave.state, slave.data = "down", b""
+    pair.judge.damaged("b", Damage(LOG, LOST, "/store/commitlog/0", 0, FILE), good)
+    if not end_is_known:
+        attempt.end = -1
+        pair.nodes["a"].boots += 1
+    pair.judge.answered(attempt)
+    assert pair.kinds == ([] if had_it else ["acknowledged-without-replica"])
 
 
 @pytest.mark.parametrize("queues_know", [True, False])
