@@ -16,7 +16,7 @@ from rmq_ha.store.format.consumequeue import (
 from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
 from rmq_ha.store.queue_ext import QueueExtension
 from rmq_ha.store.queue_files import QueueFiles
-from rmq_ha.store.queue_search import WALK_SIZE, Bounds, nearest_in_time
+from rmq_ha.store.queue_search import WALK_SIZE, Bounds, first_from, nearest_in_time
 
 MAX_POSITION = 1 << 62
 
@@ -199,6 +199,25 @@ class QueueUnits:
             bounds, self._unit, self._behind_fillers, ms, store_time_of, min_physical_offset
         )
         return position // UNIT_SIZE
+
+    def offset_by_place(self, physical_offset: int) -> int:
+        """
+        The first queue offset whose message is at or behind a physical offset; the end if none.
+
+        :raises StoreError: the disk refuses.
+        """
+        found = self._end
+        for start in reversed(self._starts):
+            limit = min(start + self._size, self._end)
+            low = self._behind_fillers(max(start, self._min), limit)
+            if low >= limit:
+                continue
+            first = first_from(self._unit, self._behind_fillers, low, limit, physical_offset)
+            if first < limit:
+                found = first
+            if first > low:
+                break
+        return found // UNIT_SIZE
 
     def last_record(self) -> tuple[int, int] | None:
         """

@@ -224,6 +224,8 @@ class ScheduleMessageService:
 
         :returns: seconds until the next look; None when something else will wake the level.
         """
+        if not self._look_back.is_settled(level):
+            return 0.0
         queue = self._queue(level.number)
         level.offset = self._corrected(level.number, level.offset)
         if queue is None or level.offset >= queue.max_offset:
@@ -241,7 +243,7 @@ class ScheduleMessageService:
                 level.mark(queue.max_offset, self._clock.seconds())
                 break
             record = None if end in level.stored_ahead else self._record(queue, end, unit)
-            is_done = record is None or self._look_back.is_delivered(level, end, unit, record)
+            is_done = record is None or self._look_back.is_delivered(level, end, record)
             if is_done is None:
                 break  # in the next turn it will be known
             if record is not None and not is_done:

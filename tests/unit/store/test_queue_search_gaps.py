@@ -67,6 +67,15 @@ def messages(queue: ConsumeQueue) -> list[int]:
     return found
 
 
+@given(gap=st.integers(0, 130), before=st.integers(1, 90), wanted=st.integers(-1, 25_000))
+def test_by_place(gap: int, before: int, wanted: int) -> None:
+    """Over several files, one of which may hold fillers only."""
+    numbers = [*range(before), *range(before + gap, before + gap + 50)]
+    queue = a_queue(numbers)
+    behind = (number for number in numbers if 100 * number >= wanted)
+    assert queue.offset_by_place(wanted) == next(behind, queue.max_offset)
+
+
 def test_a_cut_behind_a_gap_keeps_what_is_before_it() -> None:
     """A slave that set its tail aside had an empty queue: the last unit left was a filler."""
     queue = a_queue([*range(10), *range(20, 30)])
