@@ -27,9 +27,10 @@ def use(machine, monkeypatch, percent):
     monkeypatch.setattr(machine.disk, "usage", lambda path: DiskUsage(100, percent, 100 - percent))
 
 
-def test_nothing_is_due(machine, store, monkeypatch):
-    """The hour is another, the disk has room."""
-    use(machine, monkeypatch, 50)
+@pytest.mark.parametrize("percent", [0, 50, 75])
+def test_nothing_is_due(machine, store, monkeypatch, percent):
+    """The hour is another, the disk has room: diskMaxUsedSpaceRatio is not yet too much."""
+    use(machine, monkeypatch, percent)
     assert machine.finish(store.cleaner.clean()) == 0
     assert len(store.log.row.starts) == 7
 
@@ -54,6 +55,18 @@ def test_a_filling_disk(machine, store, monkeypatch):
     assert machine.finish(store.cleaner.clean()) == 1
     assert machine.finish(store.cleaner.clean()) == 0
     assert store.log.min_offset == 5 * 65536
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue"])
+def test_either_disk_may_be_the_full_one(machine, store, monkeypatch, folder):
+    """Log and queues may lie on two: where one of them is nearly full, young files go, too."""
+
+    def usage(path):
+        used = 90 if path.endswith(folder) else 50
+        return DiskUsage(100, used, 100 - used)
+
+    monkeypatch.setattr(machine.disk, "usage", usage)
+    assert machine.finish(store.cleaner.clean()) == 5
 
 
 @pytest.mark.parametrize("flushed", [65536, 65536 + 5, 2 * 65536 - 1])

@@ -1,5 +1,7 @@
 """The commit log as replication and readers see it. Spec: store.md, section 2.9; ha.md, 5."""
 
+import os
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -156,6 +158,19 @@ def test_many_files(tmp_path):
     assert len(log.row._open) < 70
     for start in log.row.starts[:300]:
         assert log.record_at(start) is not None
+    open_files = len(os.listdir("/proc/self/fd"))
+    count = len(log.row._open)
+    log.row.close()
+    assert len(os.listdir("/proc/self/fd")) == open_files - count
+
+
+def test_a_slave_that_is_fed_many_files_keeps_few_open(tmp_path):
+    log = make_log(tmp_path, 1024)
+    for start in range(0, 200 * 1024, 1024):
+        log.append_raw(start, bytes(1024))
+        log.flushed_offset = log.max_offset - 1024
+    assert len(log.row._open) < 70
+    assert log.row.starts[-1] in log.row._open
     log.row.close()
 
 
@@ -193,6 +208,20 @@ def test_what_is_announced_is_what_is_written(tmp_path_factory, groups):
         position += request.size
     assert position == log.max_offset
     log.row.close()
+
+
+def test_a_file_that_is_there_twice(tmp_path):
+    """Copied by hand to a second directory: nobody knows which of them is the log."""
+    folders = [str(tmp_path / name) for name in "ab"]
+    for folder in folders:
+        os.mkdir(folder)
+        (Path(folder) / f"{0:020d}").write_bytes(bytes(SIZE))
+    for row in (
+        FileRow(RealDisk(), folders, SIZE),
+        FileRow(RealDisk(), folders[:1], SIZE, folders[1:]),
+    ):
+        with pytest.raises(StoreError, match="is there twice"):
+            row.load()
 
 
 def test_strange_files(tmp_path):

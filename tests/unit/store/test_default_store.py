@@ -294,6 +294,28 @@ def test_arrivals_are_told_after_dispatch(machine, message):
     assert heard == [(2, 2), (1, 3)]
 
 
+def test_everybody_who_asked_hears_of_arrivals(machine, message):
+    store = machine.open()
+    heard = [], []
+    for listener in heard:
+        store.on_arrival(listener.extend)
+    put(store, message(), message())
+    machine.turn()
+    assert [[item.queue_offset for item in listener] for listener in heard] == [[0, 1]] * 2
+
+
+def test_times_of_what_is_not_there(machine, message):
+    """-1 is "unknown" to RocketMQ's tools."""
+    store = machine.open()
+    put(store, message())
+    machine.turn()
+    assert store.offset_by_time("nobody's", 0, 5) == 0
+    assert store.store_timestamp_at("nobody's", 0, 0) == -1
+    assert store.store_timestamp_at("TopicA", 0, 1) == -1
+    store.log.recovered(0, 0)  # the queue is ahead of the log, as after a crash
+    assert store.store_timestamp_at("TopicA", 0, 0) == -1
+
+
 def test_extra_dispatchers(machine, message):
     """A plugin sees every record; its failure does not hold up the queues."""
     store = machine.open()

@@ -258,6 +258,24 @@ def test_queues_that_cannot_be_opened_to_flush_them(simulated, message, number, 
     assert not machine.disk.exists(f"{machine.root}/abort")
 
 
+@pytest.mark.parametrize("number", [EMFILE, ENFILE, ENOMEM])
+def test_queues_that_cannot_be_opened_at_a_stop(simulated, message, number):
+    """No other time comes, so this was no clean stop: the next start compares and builds anew."""
+    machine = simulated
+    store = machine.open()
+    machine.clock.advance(2)
+    put(store, message())
+    machine.turn()
+    store.queues.close()
+    fault = Fault(machine, "open", "/consumequeue/", number)
+    machine.stop(store)
+    assert machine.disk.exists(f"{machine.root}/abort")
+    fault.end()
+    machine.lose_power(store)
+    again = machine.open()
+    assert bodies(again, 9) == 1
+
+
 @pytest.mark.parametrize(("operation", "is_broken"), [("sync", True), ("pwrite", False)])
 def test_a_full_disk_and_the_checkpoint(simulated, message, operation, is_broken):
     """A checkpoint that could not be written is written later; one that was not synced never."""

@@ -1,5 +1,6 @@
 """The index: layout, inserting, looking up, cleaning. Spec: store.md, section 4."""
 
+from errno import EIO, ENOSPC
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
 from rmq_ha.model.java_hash import java_hash
 from rmq_ha.model.message import DispatchRequest
+from rmq_ha.store import index_file
 from rmq_ha.store.format.index import (
     HEADER_SIZE,
     ITEM,
@@ -234,6 +236,55 @@ def test_load_refuses_other_settings() -> None:
         an_index(disk, slots=11).load(True, 0)
     with pytest.raises(ConfigurationError):
         IndexService(disk, "/store", 0, 20, lambda: NOW)
+
+
+def test_nothing_behind_a_damaged_file_is_taken() -> None:
+    """Entries are in the order of the log: what is missing is indexed again, from there on."""
+    disk = a_disk()
+    an_index(disk).put_requests([request(100 * i, f"u{i}") for i in range(60)])
+    names = [f"/store/index/{name}" for name in disk.list_dir("/store/index")]
+    assert len(names) == 4
+    disk.damage(names[1], disk.read_bytes(names[1])[:-1])
+    index = an_index(disk)
+    index.load(True, 0)
+    assert names[1] in index.damage
+    assert [path for path, _ in index.headers()] == disk.paths("/store/index") == names[:1]
+
+
+def test_what_is_left_of_a_cut_file_is_found_by_its_time() -> None:
+    """Times in the file are whole seconds after its first one; its end must not lie before them."""
+    index = an_index(a_disk())
+    index.put_requests([request(100 * i, f"u{i}", time=NOW + 1500 * i) for i in range(4)])
+    index.truncate(300)
+    assert find(index, "u2", NOW + 3000) == [200]
+    assert find(index, "u3") == []
+    assert find(index, "u2", NOW + 4000) == []
+
+
+def test_a_disk_that_cannot_be_read_is_said() -> None:
+    disk = a_disk()
+    index = an_index(disk)
+    index.put_requests([request(0, "u")])
+    disk.fault = lambda operation, path: EIO if operation == "pread" else None
+    with pytest.raises(StoreError, match="cannot read /store/index"):
+        find(index, "u")
+
+
+def test_each_step_of_a_file_has_its_room_before_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A write through the map to a full disk would end the process."""
+    monkeypatch.setattr(index_file, "_ITEMS_STEP", 4)
+    disk = a_disk()
+    index = an_index(disk)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(3)])
+    disk.fault = lambda operation, path: ENOSPC if operation == "reserve" else None
+    rest = [request(100 * i, f"u{i}") for i in range(3, 9)]
+    with pytest.raises(StoreError, match="cannot make room"):
+        index.put_requests(rest)
+    disk.fault = lambda operation, path: None
+    index.put_requests(rest)
+    assert all(find(index, f"u{i}") == [100 * i] for i in range(9))
 
 
 def test_expired_files_go() -> None:

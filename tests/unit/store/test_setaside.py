@@ -189,10 +189,11 @@ def test_what_comes_instead_is_indexed_and_numbered(machine, pair, message):
     master.close()
 
 
-def test_a_crash_at_any_operation_leaves_it_cut_or_uncut(machine, pair):
+@pytest.mark.parametrize("kept", [1, 25])
+def test_a_crash_at_any_operation_leaves_it_cut_or_uncut(machine, pair, kept):
     """The store starts, with all of its records or with those before the cut; more can come."""
     master, appended = pair
-    source, end = machine.disk, appended[25].physical_offset
+    source, end = machine.disk, appended[kept].physical_offset
     last, seed = appended[54].next_offset, 0
     outcomes = set()
     while True:
@@ -215,7 +216,8 @@ def test_a_crash_at_any_operation_leaves_it_cut_or_uncut(machine, pair):
         machine.crash(leading)
         again = machine.open(**SLAVE)
         records = next(
-            (n for n in range(25, 59) if again.log.max_offset <= appended[n].physical_offset), None
+            (n for n in range(kept, 59) if again.log.max_offset <= appended[n].physical_offset),
+            None,
         )
         assert records is not None
         expect(again, appended, records, index_is_whole=False)
@@ -227,8 +229,26 @@ def test_a_crash_at_any_operation_leaves_it_cut_or_uncut(machine, pair):
         machine.crash(again)
         if survived:
             break
-    assert {25, 58} <= outcomes
+    assert {kept, 58} <= outcomes
 
+    master.close()
+
+
+def test_later_rounds_vouch_for_nothing_that_was_cut(machine, pair):
+    """Neither by the end of an index file that was full before; what comes instead counts anew."""
+    master, appended = pair
+    machine.root += "-other"
+    store = machine.open(**SLAVE, max_index_num=20)
+    feed(store, master, appended[54].next_offset)
+    machine.turn(20)
+    machine.clock.pump([1] * 70)
+    assert store.checkpoint.times.index_msg_timestamp
+    set_aside(machine, store, appended[5].physical_offset)
+    after_cut = store.checkpoint.times.index_msg_timestamp
+    feed(store, master, appended[6].physical_offset)
+    machine.turn(20)
+    machine.clock.pump([1] * 70)
+    assert store.checkpoint.times.index_msg_timestamp == after_cut
     master.close()
 
 
@@ -288,14 +308,17 @@ def test_a_stop_waits_for_the_cut(machine, pair):
     master, appended = pair
     store = machine.open(**SLAVE)
     machine.worker.later = True
+    ends = []
     aside = store.set_tail_aside(appended[30].physical_offset, "test")
-    stopped = store.stop()
+    aside.addCallback(lambda found: ends.append("cut"))
+    stopped = store.stop().addCallback(lambda _: ends.append("stopped"))
     for _ in range(20):
         machine.worker.work()
         machine.turn()
     machine.worker.later = False
     machine.finish(aside)
     machine.finish(stopped)
+    assert ends == ["cut", "stopped"]
     assert not machine.disk.exists(f"{machine.root}/abort")
     expect(machine.open(**SLAVE), appended, 30)
     master.close()
