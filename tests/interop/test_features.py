@@ -31,6 +31,8 @@ SETTINGS = {
     "registerNameServerPeriod": 10000,
 }
 COUNT = 12
+PAUSE_MS = 150
+"""After each of the messages of a round in which the master dies."""
 QUEUES = 8
 TOPICS = ["ordered", "filtered", "broadcast", "retry", "reset", "delayed", "traced", "transaction"]
 # The Go client does not start to consume a topic that is not there yet.
@@ -75,7 +77,7 @@ def alone(rig: Rig, client: Any, _: str) -> Story:
     master = rig.broker("master-sync.conf", "m", namesrv=namesrv, **role)
     create_topics(master)
     story = Story(rig, master, namesrv, client(namesrv), ["a"])
-    story.client.do(f"send a {COUNT}")
+    story.client.do(f"send a {COUNT} 0")
     story.client.do("request a")
     return story
 
@@ -89,10 +91,11 @@ def killed(rig: Rig, client: Any, name: str) -> Story:
     create_topics(master)
     wait_for_topics(rig, slave)
     story = Story(rig, master, namesrv, client(namesrv), ["a", "b"])
-    story.client.do(f"send a {COUNT}")
-    story.client.tell(f"send b {COUNT}")
+    story.client.do(f"send a {COUNT} 0")
+    story.client.tell(f"send b {COUNT} {PAUSE_MS}")
     story.client.until(lambda: len(story.sent("reset")) > COUNT + COUNT // 3, 60, "a third of b")
     master.kill()
+    assert len(story.sent("reset")) < 2 * COUNT, "the round was over before the kill"
     if name == "java":  # a new group of the Go client asks nobody but the master
         # A group that nobody knew yet finds the slave and reads all that was acknowledged.
         story.client.tell("late")

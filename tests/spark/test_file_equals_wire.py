@@ -104,6 +104,8 @@ class Sender:
         self._delayed()
         self._in_transactions()
         self._given_back()
+        place = {"topic": self.plain, "queueId": 0, "consumerGroup": GROUP}
+        self.wire.call(RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=2, **place)
 
     def _plain(self) -> None:
         queue = MessageQueue(self.plain, self.name, 0)
@@ -192,13 +194,18 @@ def test_file_and_wire_are_the_same_table(
     assert {len(row.body) for row in rows} >= {0, 24000}
     running = table(spark, made, path=str(made.store), scan="files").collect()
     assert ordered(running) == ordered(rows)
-    told = {name: read_table(name, namesrv=made.namesrv) for name in BOTH_WAYS}
+    told = {name: settled(name, namesrv=made.namesrv) for name in BOTH_WAYS}
     assert all(told.values()), {name: len(found) for name, found in told.items()}
     made.stop()
     stopped = table(spark, made, path=str(made.store), scan="queues").collect()
     assert ordered(stopped) == ordered(rows)
     for name, found in told.items():
-        assert read_table(name, path=str(made.store), brokerName=made.name) == found, name
+        assert settled(name, path=str(made.store), brokerName=made.name) == found, name
+
+
+def settled(table: str, **where: str) -> list[tuple[Any, ...]]:
+    """A table without what the broker itself does to it whenever it looks at transactions."""
+    return [row for row in read_table(table, **where) if "CID_RMQ_SYS_TRANS" not in row]
 
 
 def ordered(rows: list[Any]) -> list[Any]:

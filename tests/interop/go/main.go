@@ -80,7 +80,8 @@ func main() {
 				os.Exit(0)
 			case "send":
 				count, _ := strconv.Atoi(words[2])
-				send(plain, sharded, traced, transactions, words[1], count)
+				pauseMs, _ := strconv.Atoi(words[3])
+				send(plain, sharded, traced, transactions, words[1], count, time.Duration(pauseMs)*time.Millisecond)
 			case "late":
 				subscribe("late", "g-late", "reset", all, fine)
 			default:
@@ -152,7 +153,7 @@ func surely(body string, send func() (*primitive.SendResult, error)) {
 	tell(event{"event": "not sent", "body": body, "why": why})
 }
 
-func send(plain, sharded, traced rocketmq.Producer, transactions rocketmq.TransactionProducer, phase string, count int) {
+func send(plain, sharded, traced rocketmq.Producer, transactions rocketmq.TransactionProducer, phase string, count int, pause time.Duration) {
 	ctx := context.Background()
 	for i := 0; i < count; i++ {
 		for _, topic := range []string{"ordered", "delayed", "filtered", "broadcast", "retry", "reset", "traced", "transaction"} {
@@ -183,6 +184,7 @@ func send(plain, sharded, traced rocketmq.Producer, transactions rocketmq.Transa
 				return by.SendSync(ctx, m)
 			})
 		}
+		time.Sleep(pause)
 	}
 }
 

@@ -25,7 +25,7 @@ import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 /**
  * Every feature of the stock client at once, told what to do on stdin, one JSON line per event on stdout.
  *
- * send PHASE N     of each feature N messages, each until it is SEND_OK; other orders are heard meanwhile
+ * send PHASE N MS  of each feature N messages, each until it is SEND_OK, a pause after each of the N; other orders are heard meanwhile
  * request PHASE    one request, and the reply that came
  * late             one more consumer, of a new group
  * quit
@@ -69,7 +69,8 @@ public final class Features {
                 try {
                     switch (words[0]) {
                         case "send":
-                            send(plain, traced, transactions, words[1], Integer.parseInt(words[2]));
+                            send(plain, traced, transactions, words[1], Integer.parseInt(words[2]),
+                                Integer.parseInt(words[3]));
                             break;
                         case "late":
                             subscribe("late", "g-late", "reset", null, Features::fine);
@@ -203,7 +204,7 @@ public final class Features {
 
     private static void send(
         DefaultMQProducer plain, DefaultMQProducer traced, TransactionMQProducer transactions,
-        String phase, int count) throws Exception {
+        String phase, int count, int pauseMs) throws Exception {
         for (int i = 0; i < count; i++) {
             int number = i;
             for (String topic : List.of("ordered", "delayed", "filtered", "broadcast", "retry", "reset", "traced", "transaction")) {
@@ -234,6 +235,7 @@ public final class Features {
                         surely(body, () -> plain.send(message));
                 }
             }
+            Thread.sleep(pauseMs);
         }
     }
 
