@@ -24,7 +24,7 @@ from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, 
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
-from rmq_ha.broker.outer_api import BrokerOuterAPI, RemotingCalls
+from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.broker.processors.pull import PullMessageProcessor
 from rmq_ha.broker.processors.pull_filters import PullFilters
@@ -42,7 +42,7 @@ from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.client.signing import Credentials, SigningCalls
+from rmq_ha.client.signing import Calls, Credentials, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
@@ -220,7 +220,7 @@ class BrokerController:
         self.tls = TlsReload(host, parts)
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
-        calls: RemotingCalls = self.client
+        calls: Calls = self.client
         if own.acl_access_key:
             calls = SigningCalls(calls, Credentials(own.acl_access_key, own.acl_secret_key))
         api = BrokerOuterAPI(calls)
@@ -243,7 +243,7 @@ class BrokerController:
             self.replication.set_master_address,
             self.slave_synchronize.set_master_address,
         )
-        self.topics.on_change(lambda _: self.registration.register_soon())
+        self.topics.on_creation(self.registration.register_new_topic)
 
     def _make_processors(self) -> None:
         configuration, context = self.configuration, self._context

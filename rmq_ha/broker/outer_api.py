@@ -37,9 +37,6 @@ class RemotingCalls(Protocol):
     ) -> "Deferred[RemotingCommand]":
         """Ask and wait for the answer."""
 
-    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
-        """Send, and expect no answer."""
-
 
 class RegisterBody(NamedTuple):
     """A REGISTER_BROKER body as it is sent; the same to every name server."""
@@ -80,16 +77,6 @@ class BrokerOuterAPI:
         return RegisterBrokerResult(
             ext.get("haServerAddr"), ext.get("masterAddr"), _order_topics(response.body)
         )
-
-    async def register_oneway(
-        self, name_server: str, broker: BrokerIdentity, body: RegisterBody
-    ) -> None:
-        """
-        REGISTER_BROKER without waiting for the answer.
-
-        :raises RemotingError: the request cannot be sent.
-        """
-        await self._client.oneway(name_server, self._register_command(broker, body))
 
     async def unregister(self, name_server: str, broker: BrokerIdentity, timeout_ms: int) -> None:
         """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
@@ -16,7 +16,7 @@ from rmq_ha.broker.tables.topics import PERM_RW, TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RemotingError
 from rmq_ha.host.periodic import Periodic
-from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.route_bodies import RegisterBrokerBody
@@ -26,7 +26,7 @@ T = TypeVar("T")
 FIRST_SECONDS = 10.0
 MIN_PERIOD_MS, MAX_PERIOD_MS = 10_000, 60_000
 UNREGISTER_TIMEOUT_MS = 3000
-SOON_SECONDS = 0.1
+NEW_TOPIC_SECONDS = 1.0
 AGAIN_SECONDS = 2.0
 LONGEST_ALONE_SECONDS = 10.0
 """Without a master a slave is no replica: it asks oftener than a broker that is only not found."""
@@ -80,8 +80,6 @@ class Registration:
         self._master_address_learned = master_address_learned
         self._unreachable: set[str] = set()
         self._is_started = self._is_stopped = False
-        self._soon: IDelayedCall | None = None
-        self._soon_at = 0.0
         self._changes: dict[int, TopicConfig] = {}  # by the version's counter that each made
         self._waiting: list[Deferred[None]] = []  # for the next round that carries changes
         self._is_telling = False
@@ -125,10 +123,9 @@ class Registration:
         """
         self._is_stopped = True
         self._periodic.stop()
-        for timer in (self._soon, self._again):
-            if timer is not None:
-                timer.cancel()
-        self._soon = self._again = None
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         return Deferred.fromCoroutine(self._stop())
 
     def register_all(self) -> "Deferred[None]":
@@ -139,21 +136,25 @@ class Registration:
         """
         return Deferred.fromCoroutine(self._register_all())
 
-    def register_soon(self) -> None:
+    def register_new_topic(self, config: TopicConfig) -> "Deferred[None]":
         """
-        A client created a topic: register all without waiting for answers.
+        A client's request created a topic: who was told that it is there will ask for its route.
 
-        The first at once, what follows within 0.1 s together.
+        What a slave has is its master's to say.
+
+        :returns: as `register_topic`, but fires after a second in any case: the client waits.
         """
-        if self._soon is None and self._targets and not self._is_stopped:
-            wait = max(0.0, self._soon_at - self._clock.seconds())
-            self._soon = self._clock.callLater(wait, self._register_oneway)
+        if self.identity.broker_id != MASTER_ID:
+            return succeed(None)
+        told = self.register_topic(config)
+        return told.addTimeout(NEW_TOPIC_SECONDS, self._clock).addErrback(lambda _: None)
 
     def register_topic(self, config: TopicConfig) -> "Deferred[None]":
         """
-        Make one changed topic known before an operator is answered; call it with the change.
+        Make one changed topic known before somebody is answered; call it with the change.
 
-        Changes that come during a round share the next one.
+        Changes that come during a round share the next one. A name server that did not answer the
+        last time is not waited for: it hears of everything when it is asked again.
 
         :returns: as `register_all`.
         """
@@ -207,7 +208,7 @@ class Registration:
 
     async def _register_all(self) -> None:
         body = self._body(self._topics.table.values())
-        await self._register(lambda name_server: self._send(name_server, body))
+        await self._register(self._targets, lambda name_server: self._send(name_server, body))
 
     async def _register_changes(self) -> None:
         async def register(name_server: str) -> RegisterBrokerResult:
@@ -217,7 +218,9 @@ class Registration:
             )
             return await self._send(name_server, self._body(self._changed_since(known)))
 
-        await self._register(register)
+        targets = [] if self._is_stopped else self._targets
+        reachable = [item for item in targets if item not in self._unreachable]
+        await self._register(reachable, register)
 
     def _changed_since(self, known: DataVersion | None) -> Iterable[TopicConfig]:
         """All topics, unless each change since that version is known here."""
@@ -235,11 +238,12 @@ class Registration:
         return await self._api.register(name_server, self.identity, body, self._timeout_ms)
 
     async def _register(
-        self, register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]]
+        self,
+        name_servers: list[str],
+        register: Callable[[str], Coroutine[Any, Any, RegisterBrokerResult]],
     ) -> None:
         """One round; a slave takes the answer that names a master over one that does not."""
-        targets = self._targets
-        answers = await self._everywhere(targets, register)
+        answers = await self._everywhere(name_servers, register)
         self.rounds += 1
         named = next((item for item in answers if item.master_address), None)
         if answers:
@@ -247,6 +251,7 @@ class Registration:
         is_alone = self.identity.broker_id > 0 and named is None
         self._tell_alone(is_alone and bool(answers))
         longest_s = LONGEST_ALONE_SECONDS if is_alone else self._longest_pause_s
+        targets = self._targets
         is_wanted = bool(targets) and (is_alone or len(answers) < len(targets))
         self._look_again(longest_s, is_wanted=is_wanted)
 
@@ -262,14 +267,14 @@ class Registration:
             )
 
     def _look_again(self, longest_s: float, *, is_wanted: bool) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
         if self._is_stopped or not is_wanted:
             self._pause_s = AGAIN_SECONDS
-            return
-        self._again = self._clock.callLater(self._pause_s, self._on_again)
-        self._pause_s = min(self._pause_s * 2, longest_s)
+            if self._again is not None:
+                self._again.cancel()
+                self._again = None
+        elif self._again is None:  # no matter how many topics are made meanwhile
+            self._again = self._clock.callLater(self._pause_s, self._on_again)
+            self._pause_s = min(self._pause_s * 2, longest_s)
 
     def _on_again(self) -> None:
         self._again = None
@@ -281,17 +286,6 @@ class Registration:
         self._master_address_learned(result.master_address)
         if result.order_topics is not None:
             self._topics.update_order(result.order_topics)
-
-    def _register_oneway(self) -> None:
-        self._soon = None
-        self._soon_at = self._clock.seconds() + SOON_SECONDS
-        body = self._body(self._topics.table.values())
-        Deferred.fromCoroutine(
-            self._everywhere(
-                self._targets,
-                lambda name_server: self._api.register_oneway(name_server, self.identity, body),
-            )
-        )
 
     async def _everywhere(
         self, name_servers: list[str], call: Callable[[str], Coroutine[Any, Any, T]]

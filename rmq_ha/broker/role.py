@@ -211,7 +211,7 @@ class RoleSwitch:
         except StoreError as error:
             self.log.warn("no delay offsets before the first copy: {error}", error=error)
         parts.slave_synchronize.start()
-        parts.registration.register_soon()
+        parts.registration.register_all()
         self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=self._slave_id)
         self._look_for_master(MASTER_LOOKS_S)
         await parts.transaction_checks.stop()  # the round under way ends at its next put
@@ -228,7 +228,7 @@ class RoleSwitch:
         self._configuration.store.broker_role = BrokerRole.SYNC_MASTER
         parts.store.become(is_slave=False)
         self._group.admit_puts(True)
-        parts.registration.register_soon()
+        parts.registration.register_all()
         self.log.info("this broker is the master now, by term {term}", term=term)
 
     def _identify(self, broker_id: int) -> None:

@@ -8,9 +8,9 @@ from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
-from rmq_ha.client.broker_choice import MASTER_ID
 from rmq_ha.client.process_queue import FlowLimits
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.broker_identity import MASTER_ID
 
 DEFAULT_MAX_RECONSUME_TIMES = 16
 _HALF_AN_HOUR_MS = 1_800_000

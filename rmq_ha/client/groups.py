@@ -17,8 +17,9 @@ from rmq_ha.client.lookups import (
     queue_number,
     topic_route,
 )
-from rmq_ha.client.routes import MASTER_ID, subscribe_queues
+from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.errors import ProtocolViolation
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.wire.codes import RequestCode, ResponseCode

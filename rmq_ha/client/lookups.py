@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rmq_ha.client.asking import Ask, Asking, expect, expect_any, number
-from rmq_ha.client.broker_choice import MASTER_ID, BrokerChoice
+from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused, IllegalMessage, MQClientError, NoRoute
 from rmq_ha.client.messages import (
     KEY_SEPARATOR,
@@ -19,6 +19,7 @@ from rmq_ha.client.messages import (
 from rmq_ha.client.requests import route_request
 from rmq_ha.client.subscriptions import MessageSelector, chosen, subscription
 from rmq_ha.errors import RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import UNIQ_KEY

@@ -10,12 +10,13 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
-from rmq_ha.client.broker_choice import MASTER_ID, BrokerChoice
+from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused, MQClientError
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import MessageExt, PullResult, PullStatus, decode_messages
 from rmq_ha.client.subscriptions import chosen
 from rmq_ha.errors import RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.subscription import TAG_TYPES, SubscriptionData
 from rmq_ha.wire.bodies import MessageQueue

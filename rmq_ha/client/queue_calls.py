@@ -9,8 +9,8 @@ from twisted.logger import Logger
 
 from rmq_ha.client.errors import BrokerRefused, MQClientError
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.routes import MASTER_ID
 from rmq_ha.errors import ProtocolViolation, RemotingConnectError, RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.wire.bodies import (
     CheckClient,

@@ -10,8 +10,9 @@ from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.namespaces import wrap
 from rmq_ha.client.pull_api import MAX_OFFSET, MIN_OFFSET
-from rmq_ha.client.routes import MASTER_ID, publish_info
+from rmq_ha.client.routes import publish_info
 from rmq_ha.errors import RmqHaError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.properties import (
     DELAY,
     MAX_RECONSUME_TIMES,

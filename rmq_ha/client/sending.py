@@ -13,7 +13,7 @@ from rmq_ha.client.errors import BatchFailed, IllegalMessage, MQClientError, NoR
 from rmq_ha.client.messages import Message, SendResult, SendStatus
 from rmq_ha.client.namespaces import unwrap, wrap
 from rmq_ha.client.queue_choice import Selector
-from rmq_ha.client.routes import MASTER_ID, borrowed_route, publish_info
+from rmq_ha.client.routes import borrowed_route, publish_info
 from rmq_ha.client.send_frames import Destination, Outgoing, send_command
 from rmq_ha.client.sends import (
     PublishTopic,
@@ -29,6 +29,7 @@ from rmq_ha.client.sends import (
 from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
 from rmq_ha.client.unique_id import UniqueIds
 from rmq_ha.errors import RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode

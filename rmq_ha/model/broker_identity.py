@@ -6,12 +6,14 @@ Spec: remoting.md, sections 2.3 (codes 103, 104, 322) and 9.1.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+MASTER_ID = 0
+
 
 class BrokerIdentity(NamedTuple):
     """
     Who registers, and where it is to be reached.
 
-    :ivar broker_id: 0 for a master.
+    :ivar broker_id: `MASTER_ID`, or that of a slave.
     :ivar address: `brokerIP1:listenPort`, exactly as clients are to use it.
     :ivar ha_address: `brokerIP2:haListenPort`.
     """

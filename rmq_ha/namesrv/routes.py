@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.route_bodies import BrokerRoute, ClusterInfo, QueueRoute, TopicRoute
 
-MASTER_ID = 0
 BROKER_EXPIRED_SECONDS = 120.0
 
 

@@ -257,6 +257,15 @@ def test_consumers_that_run_are_told_of_a_reset(admin: Admin, namesrv: str) -> N
     assert admin.json("lag", "again", "-t", "Again")[0]["lag"] == 0
 
 
+def test_a_topic_has_a_route_once_its_first_send_is_answered(namesrv: str) -> None:
+    """However many come into being one after the other."""
+    with BlockingClient(ClientConfig(namesrv_addr=namesrv)) as client:
+        for number in range(10):
+            topic = f"Made-{number}"
+            client.send(Message(topic, b"first"))
+            assert client.queues(topic)
+
+
 def test_routes_and_exit_codes(admin: Admin, namesrv: str) -> None:
     """3: there is none; 4: nobody answers; 2: nobody to ask."""
     admin("produce", "Somewhere", "x")

@@ -174,8 +174,8 @@ class SendMessageProcessor:
             self._stats.put(*place, append.message_count, append.size)
             response = self._answers.stored(request, status, append, header.queue_id)
         self._hooks.after(context, response)
-        topic = place[0] if self._topics.is_written(header.topic) else header.topic
-        return self._topics.when_written(topic, response)
+        topic = place[0] if self._topics.is_ready(header.topic) else header.topic
+        return self._topics.when_ready(topic, response)
 
     # ------------------------------------------------------------ messages
 

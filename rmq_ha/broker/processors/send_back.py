@@ -122,7 +122,7 @@ class SendBackProcessor:
         copy.reconsume_times += 1
         put: Deferred[PutMessageResult] = self._front.put_message(copy)
         put.addCallback(self._answer, request, copy, group.group_name)
-        return put.addCallback(lambda answer: self._topics.when_written(topic, answer))
+        return put.addCallback(lambda answer: self._topics.when_ready(topic, answer))
 
     def _answer(
         self, result: PutMessageResult, request: RemotingCommand, copy: Message, group: str

@@ -168,7 +168,7 @@ class SendRuns:
             or topic.topic_filter_type == MULTI_TAG_FILTER
             or name.startswith(RETRY_PREFIX)
             or name in NOT_FOR_CLIENTS
-            or not self._topics.is_written(name)
+            or not self._topics.is_ready(name)
         ):
             return 0
         return max(topic.read_queue_nums, topic.write_queue_nums)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from rmq_ha.broker.tables.versioned import VersionedTable
 from rmq_ha.config.broker import BrokerConfig
@@ -52,8 +52,8 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         built_in = {item.topic_name: item for item in _built_in_topics(config)}
         super().__init__(disk, worker, path, now_ms, built_in)
         self._config = config
-        self._changed: list[Callable[[TopicConfig], None]] = []
-        self._unwritten: dict[str, Deferred[bool]] = {}
+        self._tell: Callable[[TopicConfig], Deferred[None]] = lambda _: succeed(None)
+        self._unready: dict[str, Deferred[Any]] = {}
 
     @property
     def reply_topic(self) -> str:
@@ -75,13 +75,15 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         config = self._table.get(topic)
         return config is not None and config.order
 
-    def on_change(self, callback: Callable[[TopicConfig], None]) -> None:
+    def on_creation(self, tell: Callable[[TopicConfig], "Deferred[None]"]) -> None:
         """
         Have a function called after each topic that a client's request created implicitly.
 
         Explicit updates and deletions are the caller's to announce.
+
+        :param tell: makes the topic known to those who find brokers; its Deferred never fails.
         """
-        self._changed.append(callback)
+        self._tell = tell
 
     def create_in_send(
         self, topic: str, default_topic: str, client_queue_nums: int, sys_flag: int
@@ -127,26 +129,23 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
             TopicConfig(topic, queue_nums, queue_nums, perm, "SINGLE_TAG", sys_flag)
         )
 
-    def is_written(self, topic: str) -> bool:
-        """It is in the file, or the disk refused it; not yet while its first write is under way."""
-        return topic not in self._unwritten
+    def is_ready(self, topic: str) -> bool:
+        """Not yet while the topic's first write, or telling of it, is under way."""
+        return topic not in self._unready
 
-    def when_written(self, topic: str, answer: T) -> "T | Deferred[T]":
+    def when_ready(self, topic: str, answer: T) -> "T | Deferred[T]":
         """
-        Hold an answer that a restart must not belie: of what nobody finds without its topic.
+        Hold an answer about what nobody finds without its topic.
 
-        :returns: the answer, at once where `is_written`; never fails.
+        Neither a restart nor the first question for a route may belie it.
+
+        :returns: the answer, at once where `is_ready`; never fails.
         """
-        written = self._unwritten.get(topic)
-        if written is None:
+        ready = self._unready.get(topic)
+        if ready is None:
             return answer
         held: Deferred[T] = Deferred()
-
-        def release(is_written: bool) -> bool:
-            held.callback(answer)
-            return is_written
-
-        written.addCallback(release)
+        ready.addCallback(lambda _: held.callback(answer))
         return held
 
     def update(self, config: TopicConfig) -> "Deferred[bool]":
@@ -195,20 +194,19 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         self._table.update(loaded.topics)
         self.data_version.assign(loaded.version)
 
-    def _written_first(self, is_written: bool, name: str) -> bool:
-        self._unwritten.pop(name, None)
-        return is_written
-
     def _create(self, config: TopicConfig) -> TopicConfig:
         name = config.topic_name
         written = self._put(name, config)
-        if not written.called:
-            self._unwritten[name] = written
-            written.addCallback(self._written_first, name)
         self.log.info("created topic {topic}", topic=name, config=config)
-        for callback in self._changed:
-            callback(config)
+        under_way: list[Deferred[Any]] = [written, self._tell(config)]
+        if not all(item.called for item in under_way):
+            self._unready[name] = ready = DeferredList(under_way)
+            ready.addCallback(lambda _: self._settled(name, ready))
         return config
+
+    def _settled(self, name: str, ready: "Deferred[Any]") -> None:
+        if self._unready.get(name) is ready:  # and not deleted and made again meanwhile
+            del self._unready[name]
 
 
 def _built_in_topics(config: BrokerConfig) -> list[TopicConfig]:

@@ -9,12 +9,13 @@ from warnings import warn
 
 from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import READER_GROUP, BlockingClient
-from rmq_ha.client.broker_choice import MASTER_ID, BrokerChoice
+from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import MQClientError, NoRoute
 from rmq_ha.client.lookups import Pulled, Wanted, addresses_in, commit_offset, pull_records
 from rmq_ha.client.messages import decode_messages
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.spark.host.clock import seconds
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.result import CannotDecide, WrongUsage

@@ -8,11 +8,12 @@ is behind. The last one loses nothing, so it is an error even where data loss is
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from rmq_ha.client.broker_choice import MASTER_ID, BrokerChoice
+from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
 from rmq_ha.client.lookups import Pulled
 from rmq_ha.client.messages import PullStatus
 from rmq_ha.errors import RemotingError, RmqHaError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.live_records import Piece, batches_of, piece_of
 from rmq_ha.spark.source.pushdown import Keep

@@ -14,7 +14,7 @@ from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
-from rmq_ha.errors import RemotingConnectError
+from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
@@ -50,10 +50,6 @@ class FakeClient:
         self.sent.append((address, command, timeout_ms))
         answer = self.answers.get(address)
         return succeed(command.response()) if answer is None else answer(command)
-
-    def oneway(self, address: str, command: RemotingCommand) -> Deferred[None]:
-        self.sent.append((address, command, None))
-        return succeed(None)
 
     def take(self) -> list[tuple[str, int]]:
         """Address and code of what was sent since the last look."""
@@ -130,7 +126,7 @@ class RegistrationTests(SynchronousTestCase):
     def test_nobody_hears_of_a_broker_that_does_not_serve_yet(self) -> None:
         """Topics that come into being, operators and the end of a start that failed."""
         self.make()
-        self.topics.on_change(lambda _: self.registration.register_soon())
+        self.topics.on_creation(self.registration.register_new_topic)
         self.topics.create_in_send_back("%RETRY%g", 1, 6, 0)
         self.successResultOf(self.registration.register_topic(TopicConfig("T", 1, 1)))
         self.successResultOf(self.registration.register_all())
@@ -196,7 +192,7 @@ class RegistrationTests(SynchronousTestCase):
         self.make("")
         self.start()
         self.clock.advance(10)
-        self.registration.register_soon()
+        self.successResultOf(self.make_topic("T"))
         self.successResultOf(self.registration.stop())
         self.assertEqual(self.client.sent, [])
         self.assertEqual(self.clock.getDelayedCalls(), [])
@@ -255,23 +251,72 @@ class RegistrationTests(SynchronousTestCase):
         self.clock.advance(30)
         self.assertEqual([code for _, code in self.client.take()], [322, 322, 103, 103])
 
-    def test_register_soon(self) -> None:
-        """One-way, full, at once; what follows within 0.1 s goes together."""
+    def make_topic(self, name: str) -> Deferred[None]:
+        """As a send does."""
+        config = TopicConfig(name, 4, 4)
+        self.topics.update(config)
+        return self.registration.register_new_topic(config)
+
+    def test_a_new_topic_is_known_before_who_made_it_is_answered(self) -> None:
+        """Also the next ones, however soon they come; what came meanwhile goes together."""
         self.make("n1:9876")
         self.start()
         self.client.take()
-        self.registration.register_soon()
-        self.registration.register_soon()
-        self.clock.advance(0)
-        self.assertEqual([ms for _, _, ms in self.client.sent], [None])
-        self.assertEqual(self.sent_topics(), set(self.topics.table))
+        asked: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
+
+        def later(command: RemotingCommand) -> Deferred[RemotingCommand]:
+            asked.append((command, Deferred()))
+            return asked[-1][1]
+
+        def answer() -> None:
+            command, waiting = asked.pop()
+            waiting.callback(command.response(ext={"changed": "true"}))
+
+        self.client.answers["n1:9876"] = later
+        first, second, third = (self.make_topic(name) for name in ("T1", "T2", "T3"))
+        answer()
+        self.assertNoResult(first)
+        answer()
+        self.successResultOf(first)
+        self.assertNoResult(second)
+        answer()
+        answer()
+        self.successResultOf(second)
+        self.successResultOf(third)
+        self.assertEqual([code for _, code in self.client.take()], [322, 103, 322, 103])
+
+    def test_a_silent_name_server_costs_a_new_topic_a_second(self) -> None:
+        """And one that was not there costs nothing: it hears of all when it is asked again."""
+        self.make()
+        self.start()
         self.client.take()
-        for _ in range(3):
-            self.registration.register_soon()
-            self.clock.advance(0.01)
-        self.assertEqual(self.client.take(), [])
+        silent: Deferred[RemotingCommand] = Deferred()
+        self.client.answers["n2:9876"] = lambda _: silent
+        made = self.make_topic("T1")
+        self.clock.advance(0.9)
+        self.assertNoResult(made)
         self.clock.advance(0.1)
-        self.assertEqual(self.client.take(), [("n1:9876", 103)])
+        self.successResultOf(made)
+
+        self.client.answers["n2:9876"] = broken
+        silent.errback(RemotingTimeout("no answer"))
+        self.client.take()
+        self.successResultOf(self.make_topic("T2"))
+        self.assertEqual(self.client.take(), [("n1:9876", 322), ("n1:9876", 103)])
+
+        del self.client.answers["n2:9876"]
+        for number in range(3):  # which do not put it off
+            self.clock.advance(0.7)
+            self.successResultOf(self.make_topic(f"T{number}"))
+        self.assertIn(("n2:9876", 103), self.client.take())
+        self.assertEqual(self.registration.failures, 1)
+
+    def test_topics_of_a_slave_are_its_masters_to_tell(self) -> None:
+        self.make("n1:9876", broker_id=1)
+        self.start()
+        self.client.take()
+        self.successResultOf(self.make_topic("%RETRY%g"))
+        self.assertEqual(self.client.take(), [])
 
     def test_register_topic(self) -> None:
         """Only the topic where the name server knows the version before; else everything, or a
@@ -380,7 +425,6 @@ class RegistrationTests(SynchronousTestCase):
         """Says good-bye to all within 3 s; no timer is left."""
         self.make()
         self.start()
-        self.registration.register_soon()
         self.client.take()
         self.client.answers["n1:9876"] = broken
         self.successResultOf(self.registration.stop())
@@ -408,7 +452,7 @@ class RegistrationTests(SynchronousTestCase):
         self.client.take()
         self.successResultOf(self.registration.stop())
         waiting.callback(RemotingCommand(0, ext={"changed": "true"}))
-        self.registration.register_soon()
+        self.successResultOf(self.make_topic("T"))
         self.clock.advance(60)
         self.assertEqual(self.client.take(), [("n1:9876", 104)])
 

@@ -27,8 +27,7 @@ class Rig:
         self.checks_stopped: Deferred[None] = succeed(None)
         self.registration: Any = SimpleNamespace(
             identity=BrokerIdentity("c", "b", -1, "h:1"),
-            register_soon=lambda: self.note("register"),
-            register_all=lambda: self.note("look", succeed(None)),
+            register_all=lambda: self.note("register", succeed(None)),
         )
         parts = RoleParts(
             store=SimpleNamespace(  # type: ignore[arg-type]
@@ -91,7 +90,7 @@ def test_a_follower_is_a_slave_and_looks_for_its_master_at_once() -> None:
     assert rig.configuration.broker.broker_id == rig.registration.identity.broker_id == 3
     assert rig.configuration.store.broker_role is BrokerRole.SLAVE
     rig.clock.pump([0.3, 1.0, 3.0, 7.0, 60.0])
-    assert rig.take() == ["look", "copy"] * 4
+    assert rig.take() == ["register", "copy"] * 4
 
 
 def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
@@ -104,7 +103,7 @@ def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
     rig.clock.pump([0.1] * 5)
     rig.settled, rig.behind = True, 10
     rig.clock.pump([0.1] * 2)
-    assert [what for what in rig.take() if what not in ("look", "copy")] == []
+    assert [what for what in rig.take() if what not in ("register", "copy")] == []
     rig.behind = 0
     rig.clock.advance(0.1)
     assert rig.take() == [

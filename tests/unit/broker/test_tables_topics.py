@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import Deferred, execute, succeed
 
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
@@ -82,7 +82,7 @@ def test_create_in_send() -> None:
     disk = SimDisk(Random(1), lambda: 0)
     topics = make(disk)
     seen: list[TopicConfig] = []
-    topics.on_change(seen.append)
+    topics.on_creation(lambda config: succeed(seen.append(config)))
     created = topics.create_in_send("T", "TBW102", 4, 1)
     assert created == TopicConfig("T", 4, 4, 6, "SINGLE_TAG", 1, False)
     assert seen == [created]
@@ -149,7 +149,7 @@ def test_update_and_delete() -> None:
     """Updates replace the whole; both bump the version; neither calls back."""
     topics = make()
     seen: list[TopicConfig] = []
-    topics.on_change(seen.append)
+    topics.on_creation(lambda config: succeed(seen.append(config)))
     topics.update(TopicConfig("T", 2, 2))
     topics.update(TopicConfig("T", 3, 4, 4))
     assert topics.get("T") == TopicConfig("T", 3, 4, 4)

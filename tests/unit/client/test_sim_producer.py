@@ -55,6 +55,7 @@ class Bench:
         self.instance = self.cluster.client(**(client or {}))
         self.producer = Producer(self.instance, ProducerConfig(producer_group="PG", **config))
         self.wait(self.producer.start())
+        self.cluster.clock.run_for(0.1)  # the client looks at all routes once after 10 ms
 
     def wait(self, later: Any, limit: float = 60.0) -> Any:
         return self.cluster.wait(later, limit)
