@@ -58,6 +58,8 @@ class StoreNode:
 
     :ivar boots: lives so far; the present or last one's number.
     :ivar crashed: the lives that ended in a crash.
+    :ivar is_indexed: no life ended so that the next one repairs the store: that begins the index
+        anew in mid-log, as 4.9's (`messageIndexSafe`).
     :ivar state: down, starting, running or stopping.
     """
 
@@ -74,6 +76,7 @@ class StoreNode:
         self.configuration = configuration
         self.boots = 0
         self.crashed: set[Life] = set()
+        self.is_indexed = True
         self.state = "down"
         self.store: Any = None
         self.replication: Any = None
@@ -158,6 +161,7 @@ class StoreNode:
     def _stopped(self, _: object, boot: int) -> None:
         if boot == self.boots and self.state == "stopping":
             self.state = "down"
+            self.is_indexed = self.is_indexed and not self.host.disk.paths(f"{ROOT}/abort")
             self._check_leftovers()
 
     def _check_leftovers(self) -> None:
@@ -178,6 +182,7 @@ class StoreNode:
     def crash(self, power: bool) -> None:
         """End this life at once."""
         self.crashed.add(self.life)
+        self.is_indexed = False
         self.state = "down"
         self.host.crash(power=power)
 

@@ -107,9 +107,10 @@ class Ending:
         if master.host.name in self._judge.damages:
             return f"the master's log is damaged: {self._judge.damages[master.host.name]}"
         start, end = max(one.start, other.start), min(one.end, other.end)
-        parted = end if difference is None else difference
+        for place in (difference, compare_logs(master.log_image(), slave.log_image())):
+            end = end if place is None else min(end, place)
         first = next((r for r in one.records() if r.offset >= start), None)
-        if other.end > start and (first is None or first.offset + first.size > parted):
+        if other.end > start and (first is None or first.offset + first.size > end):
             return f"the two logs have not one whole record in common from {start} on"
         return ""
 
@@ -150,7 +151,7 @@ class Ending:
         if name not in self._judge.damages and not self._spoilt:
             # else a unit may stand where it is mended when somebody reads it
             problems["queues"] = check_queues(records, lives, queues, image.start)
-        if not node.crashed and not self._judge.damages:
+        if node.is_indexed and not self._judge.damages:
             problems["index"] = check_index(node.store, records)
         for kind, problem in problems.items():
             if problem is not None:

@@ -63,3 +63,22 @@ def test_a_master_that_has_it_whole_sends_it_anew():
     """The slave has no reason to stop there."""
     slave = node("b", "unreadable", 300)
     assert lacking(node("a", "", None, is_spoilt=False), slave) == ([3, 4], [])
+
+
+@pytest.mark.parametrize(("state", "is_out"), [("diverged", True), ("following", False)])
+def test_a_slave_whose_first_record_is_spoilt_has_nothing_in_common(state, is_out):
+    """It cannot know that the two were equal: it keeps what it has, stays out, and says so."""
+    data = b"\1" * 1000
+    damage = Damage(LOG, ZERO, PATH, 20, 30, data[20:30], bytes(10))
+    spoilt = data[:20] + bytes(10) + data[30:700]
+    findings = Findings()
+    judge: Any = SimpleNamespace(damages={"a": damage})
+    ending = Ending(findings, judge, 50.0)
+    master, slave = node("b", "", None, is_spoilt=False), node("a", state, None)
+    slave.log_image = lambda: LogImage(0, spoilt, 700, 1000)
+    one, other = ending._image(master), ending._image(slave)
+    one.records = lambda: iter(RECORDS)
+    ending._compare(master, one, slave, other)
+    assert ending.is_parted
+    assert [finding.kind for finding in findings.hazards] == (["stays-out"] if is_out else [])
+    assert findings.kinds() == ([] if is_out else ["not caught up"])
