@@ -48,6 +48,16 @@ class Damage(NamedTuple):
             return 0, 0
         return self.name + self.start, self.name + self.end
 
+    def mend(self, data: bytes, physical_offset: int) -> bytes:
+        """Bytes of the log from an offset on, as they were written, where they are spoilt still."""
+        start, end = self.log_range
+        low, high = max(start, physical_offset), min(end, physical_offset + len(data))
+        bad, good = self.bad[low - start : high - start], self.good[low - start : high - start]
+        before, behind = low - physical_offset, high - physical_offset
+        if low >= high or not bad or data[before:behind] != bad:
+            return data
+        return data[:before] + good + data[behind:]
+
     def spoils_unit(self, topic: str, queue_id: int, number: int) -> bool:
         """Whether a queue's unit stands, in part, where bytes were flipped or zeroed."""
         if self.part != QUEUE or self.form not in (BIT, ZERO):

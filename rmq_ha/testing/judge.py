@@ -106,13 +106,7 @@ class Judge:
             return
         attempt.held_by.add(other)
         slave = self._nodes[other]
-        spoilt_since = self._undamaged.get(other)  # it said that it has it before that
-        if attempt.end <= attempt.offset:  # the answer came from a machine that is down by now
-            held = (spoilt_since or slave.log_image()).data
-        elif spoilt_since is not None:
-            held = spoilt_since.slice(attempt.offset, attempt.end)
-        else:
-            held = _read(slave, attempt.offset, attempt.end)
+        held = self._held(slave, attempt)
         master = self._nodes[machine]
         if master.life == attempt.life and master.state == "running":
             same = held == _read(master, attempt.offset, attempt.end)
@@ -124,6 +118,24 @@ class Judge:
         elif slave.state == "running":
             due = self._now() + SERVED_WITHIN_SECONDS
             self._to_serve.append((due, attempt, slave.life))
+
+    def _held(self, slave: StoreNode, attempt: Attempt) -> bytes:
+        """
+        What a slave has of it, or all of its log where the record's end is not known.
+
+        What was spoilt since it was fetched, and is not noticed, was there when the slave said so,
+        before its start or with the checksum of what lies behind.
+        """
+        name = slave.host.name
+        image = self._undamaged.get(name)
+        if attempt.end <= attempt.offset:  # the answer came from a machine that is down by now
+            image = image or slave.log_image()
+            start, data = image.start, image.data
+        elif image is not None:
+            start, data = attempt.offset, image.slice(attempt.offset, attempt.end)
+        else:
+            start, data = attempt.offset, _read(slave, attempt.offset, attempt.end)
+        return self.damages[name].mend(data, start) if name in self.damages else data
 
     def _see_late(self, machine: str, attempt: Attempt) -> None:
         """The answer of a former master, which promised nothing for its slave."""
@@ -161,9 +173,10 @@ class Judge:
     def _is_behind_damage(self, attempt: Attempt) -> bool:
         """
         Where no checksum of the master's log shows its damage, the slave's copy counts as parted:
-        it is set aside, with all behind it, and fetched anew.
+        it is set aside, with all behind it, and fetched anew. What is spoilt itself is left out.
         """
-        return any(0 < damage.log_range[1] <= attempt.end for damage in self.damages.values())
+        ranges = [damage.log_range for damage in self.damages.values()]
+        return any(start < attempt.end for start, end in ranges if start < end)
 
     def _not_served(self, node: StoreNode, attempt: Attempt) -> str:
         position = node.store.dispatcher.position
@@ -316,12 +329,23 @@ class Judge:
         text = f"{machine} cannot load its store: {type(error).__name__}: {error}"
         if self._nodes[machine].host.disk.is_full:
             self._hazard("full-disk", text)
-        elif machine in self.damages:
+        elif machine in self.damages or self._has_fetched_damage(machine):
             self._hazard("refused-damage", text)
             return True
         else:
             self._violation("load", text)
         return False
+
+    def _has_fetched_damage(self, machine: str) -> bool:
+        """It was the slave of a machine that did not know of its damage, and has the same bytes."""
+        image = self._nodes[machine].log_image()
+        written = image.start + len(image.data.rstrip(b"\0"))
+        return any(
+            damage.bad
+            and image.start <= damage.log_range[0] <= written
+            and image.slice(*damage.log_range) == damage.bad
+            for damage in self.damages.values()
+        )
 
     def wiped(self, machine: str) -> None:
         """An operator moved its store away: it begins with nothing."""

@@ -304,14 +304,14 @@ class HAPair:
 
     def _replace(self, machine: str) -> None:
         """A damaged store is moved away: the other machine leads, this one begins with nothing."""
-        if machine == self._leader:
-            self._leader = self._follower
-            self.judge.forced = self._leader
-            self._promote(self._leader, machine)
         disk = self.host(machine).disk
         for path in disk.paths(ROOT):
             disk.damage(path, None)
         self.judge.wiped(machine)
+        if machine == self._leader:  # the other one may be refused, too: this one is empty by then
+            self._leader = self._follower
+            self.judge.forced = self._leader
+            self._promote(self._leader, machine)
 
     # Watching
 

@@ -67,3 +67,19 @@ def test_where_it_is():
     assert spoilt == [50, 51]
     assert not queue.spoils_unit("TopicA", 2, 50)
     assert not Damage(QUEUE, LOST, path, 0, 1000).spoils_unit("TopicA", 1, 50)
+
+
+def test_what_is_mended():
+    """Bytes that are still spoilt, in whatever part of the log they are shown; nothing else."""
+    path = f"{ROOT}/commitlog/00000000000000004096"
+    damage = Damage(LOG, "zero", path, 10, 14, b"good", bytes(4))
+    spoilt = b"0123456789" + bytes(4) + b"efgh"
+    whole = b"0123456789goodefgh"
+    for start in range(len(spoilt)):
+        for end in range(start, len(spoilt) + 1):
+            assert damage.mend(spoilt[start:end], 4096 + start) == whole[start:end]
+    noticed = spoilt.replace(bytes(4), b"anew")
+    assert damage.mend(noticed, 4096) == noticed
+    assert Damage(LOG, LOST, path, 0, 18).mend(spoilt, 4096) == spoilt
+    queue = Damage(QUEUE, "zero", f"{ROOT}/consumequeue/T/0/00000000000000000000", 10, 14)
+    assert queue._replace(good=b"good", bad=bytes(4)).mend(spoilt, 0) == spoilt

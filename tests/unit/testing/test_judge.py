@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
-from rmq_ha.testing.damage import LOG, LOST, Damage
+from rmq_ha.testing.damage import LOG, LOST, ZERO, Damage
 from rmq_ha.testing.disk import SimDisk
 from rmq_ha.testing.images import LogImage
 from rmq_ha.testing.judge import Judge
 from rmq_ha.testing.workload import Attempt
 
 FILE = 4096
+PATH = "/store/commitlog/00000000000000000000"
 RECORD = bytes.fromhex(
     "0000006b daa320a7 00000000 00000003 00000007 0000000000000000 0000000000000000 00000000"
     "000001a1fcfcb186 7f000001 0000c822 000001a1fcfcb186 7f000001 00009be7 00000002"
@@ -137,12 +139,46 @@ def test_a_replica_that_was_spoilt_since_it_said_so(
     slave.data = pair.nodes["a"].data if had_it else b""
     good = slave.log_image()
     slave.state, slave.data = "down", b""
-    pair.judge.damaged("b", Damage(LOG, LOST, "/store/commitlog/0", 0, FILE), good)
+    pair.judge.damaged("b", Damage(LOG, LOST, PATH, 0, FILE), good)
     if not end_is_known:
         attempt.end = -1
         pair.nodes["a"].boots += 1
     pair.judge.answered(attempt)
     assert pair.kinds == ([] if had_it else ["acknowledged-without-replica"])
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_replica_that_does_not_know_that_it_was_spoilt(pair: Pair, is_noticed: bool) -> None:
+    """It is back, with the bytes that it had and the damage: what was fetched anew has to fit."""
+    attempt = pair.put("m1")
+    slave = pair.nodes["b"]
+    slave.data = good = pair.nodes["a"].data
+    damage = Damage(LOG, ZERO, PATH, 100, 104, good[100:104], bytes(4))
+    pair.judge.damaged("b", damage, slave.log_image())
+    slave.data = good[:100] + (b"anew" if is_noticed else bytes(4)) + good[104:]
+    pair.boot("b", BrokerRole.SLAVE)
+    pair.judge.answered(attempt)
+    assert pair.kinds == (["acknowledged-without-replica"] if is_noticed else [])
+
+
+@pytest.mark.parametrize(
+    ("machine", "fetched", "needs_hands"),
+    [("a", False, True), ("b", True, True), ("b", False, False)],
+)
+def test_who_may_refuse_to_start(
+    pair: Pair, machine: str, fetched: bool, needs_hands: bool
+) -> None:
+    """A machine that was damaged, and one that fetched those bytes; nobody else."""
+    pair.put("m1")
+    good = pair.nodes["a"].data
+    bad = good[:100] + bytes(4) + good[104:]
+    pair.judge.damaged(
+        "a", Damage(LOG, ZERO, PATH, 100, 104, good[100:104], bytes(4)), pair.nodes["a"].log_image()
+    )
+    pair.nodes["a"].data = bad
+    pair.nodes["b"].data = bad if fetched else good[:90].ljust(len(good), b"\0")
+    assert pair.judge.refused(machine, StoreError("damage")) == needs_hands
+    assert pair.kinds == ([] if needs_hands else ["load"])
 
 
 @pytest.mark.parametrize("queues_know", [True, False])
