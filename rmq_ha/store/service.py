@@ -212,7 +212,6 @@ class StoreService:
             return
         self._cleaned_to = lowest
         store.queues.delete_expired(lowest)
-        store.queues.correct_min_offsets(lowest)
         store.deleted.expire(lowest)
         if store.index is not None:
             store.index.delete_expired(lowest)

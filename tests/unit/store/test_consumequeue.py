@@ -158,6 +158,7 @@ def test_a_queue_that_begins_late_is_filled() -> None:
     assert content[:400] == FILLER * 20
     assert queue.units(99, 5) == []
     assert len(queue.units(100, 5)) == 2
+    assert queue.first_record() > 1 << 60, "a filler points nowhere"
 
 
 def test_min_offset_never_moves_onto_fillers() -> None:
@@ -259,6 +260,20 @@ def test_load_refuses_strange_files(name: str) -> None:
     disk.replace(f"/store/consumequeue/T/0/{name}", b"x")
     with pytest.raises(StoreError, match=f"T/0/{name}"):
         a_table(disk).load()
+
+
+def test_every_file_of_a_wrong_size_goes_where_others_have_the_right_one() -> None:
+    """They are built anew from the log."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(3))
+    table.close()
+    whole = disk.paths("/store/consumequeue")
+    for queue_id in (1, 2):
+        disk.replace(f"/store/consumequeue/T/{queue_id}/{0:020d}", b"cut")
+    again = a_table(disk)
+    again.load()
+    assert disk.paths("/store/consumequeue") == whole
 
 
 def test_load_removes_a_file_whose_making_was_cut_short() -> None:

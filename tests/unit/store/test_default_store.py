@@ -565,6 +565,18 @@ def test_two_directories(machine, message):
         assert again.get_message("g", "TopicA", 0, queue_offset, 1, None).messages
 
 
+def test_a_stop_leaves_no_timer(machine, message):
+    """Also not the turn of what was put just before."""
+    store = machine.open()
+    machine.clock.advance(5)
+    results = []
+    store.put_many([message()], results.extend)
+    stopped = store.stop()
+    machine.finish(stopped)
+    assert machine.clock.getDelayedCalls() == []
+    assert machine.open().max_offset_in_queue("TopicA", 0) == 1
+
+
 def test_stopped_before_it_started(machine, message):
     """What was loaded is let go; the next start repairs, as nothing was caught up."""
     store = machine.open()

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from errno import ENOSPC
 
 import pytest
 
@@ -221,6 +222,40 @@ def test_a_clean_stop_after_which_queues_vanished(machine, message, lost):
     again = machine.open()
     assert again.log.max_offset == results[-1].append.next_offset
     assert [again.max_offset_in_queue("TopicA", queue_id) for queue_id in range(3)] == [3, 3, 3]
+
+
+def test_a_queue_that_could_not_be_built_anew_is_tried_again(machine, message):
+    """A disk that fails for a while: dispatching begins where the queue lacks something."""
+    store = machine.open()
+    fill(machine, store, 9, message)
+    machine.stop(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue/TopicA/1")
+    machine.disk.fault = lambda operation, path: (
+        ENOSPC if operation == "pwrite" and "TopicA/1/" in path else None
+    )
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 1) == 0
+    machine.disk.fault = lambda operation, path: None
+    machine.clock.pump([1] * 12)
+    counts = [again.max_offset_in_queue("TopicA", queue_id) for queue_id in range(3)]
+    assert counts == [3, 3, 3]
+
+
+def test_a_queue_with_more_than_there_was_at_the_clean_stop(machine, message):
+    """What somebody copied there points nowhere: its number belongs to the next message."""
+    store = machine.open()
+    fill(machine, store, 9, message)
+    machine.stop(store)
+    file = machine.disk.open(f"{machine.root}/consumequeue/TopicA/1/{0:020d}", 800)
+    file.pwrite(file.pread(20, 40), 60)
+    file.close()
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 1) == 3
+    results = []
+    again.put_many([message(b"new", queue_id=1)], results.extend)
+    machine.turn()
+    assert results[0].append.queue_offset == 3
+    assert len(again.get_message("g", "TopicA", 1, 0, 32, None).messages) == 4
 
 
 @pytest.mark.parametrize("damaged", [[4], [7], [4, 7], [1, 4, 7]])
