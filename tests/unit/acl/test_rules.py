@@ -250,3 +250,11 @@ def test_hosts_of_a_flood_fill_no_memory() -> None:
     for number in range(10_000):
         refusal(command(28), made, f"10.{number >> 8}.{number & 255}.1")
     assert len(made._hosts) <= 4096
+
+
+def test_every_white_address_lets_in() -> None:
+    white = rules("globalWhiteRemoteAddresses: [10.1.1.1, 10.2.2.*]\naccounts: []\n")
+    assert [refusal(send("t"), white, host) == "" for host in ("10.1.1.1", "10.2.2.7")] == [
+        True
+    ] * 2
+    assert refusal(send("t"), white, "10.3.3.3")

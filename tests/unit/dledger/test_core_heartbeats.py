@@ -68,6 +68,16 @@ def test_8_5_row_2_not_ready_is_asked_again_at_once():
     assert script.sent(HeartBeatRequest, script.run(10))
 
 
+def test_8_5_row_2_goes_before_row_3():
+    """Half of the others are about to follow: that makes a quorum, and is no time to step down."""
+    script = Script(2, heed_larger_term=False).lead()
+    ready, other = script.sent(HeartBeatRequest, script.run(2001))
+    script.respond(ready, HeartBeatResponse(code=416))
+    script.respond(other, HeartBeatResponse(code=403, term=9))
+    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+    assert script.sent(HeartBeatRequest, script.run(10))
+
+
 def test_8_5_row_3_a_larger_term():
     script = Script(2).lead()
     script.beaten(script.run(2001), 403, 9)

@@ -190,6 +190,19 @@ def test_a_peer_that_has_lost_entries_is_compared_with():
     assert pushes(script)[-1] == (COMPARE, 3)
 
 
+def test_an_idle_commit_without_an_answer_changes_nothing():
+    """Nor does one that answers when there is something newer on the way."""
+    script = appending()
+    script.run(1001)
+    call = last_push(script)
+    assert not pushes(script, script.respond(call, None))
+    script.run(1001)
+    call = last_push(script)
+    assert call.message.type == COMMIT
+    script.put(b"a")
+    assert not pushes(script, script.pushed(call, 200, end=2))
+
+
 def test_answers_of_an_old_leadership_do_not_count():
     script = appending()
     script.put(b"a")

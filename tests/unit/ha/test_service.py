@@ -92,6 +92,15 @@ class StatusTests(ServiceCase):
         slave.report(454)
         self.assertIs(self.successResultOf(put), OK)
 
+    def test_who_waits_has_it_sent(self) -> None:
+        """Without a word of the store: a put that waits is not left to the next turn."""
+        slave = self.station.slave(444)
+        waiter = self.service.wait_replicated(self.log.put(bytes(10)), 444)
+        self.assertEqual(slave.take(), encode_frame(444, bytes(10)))
+        slave.report(454)
+        assert isinstance(waiter, Deferred)
+        self.assertIs(self.successResultOf(waiter), OK)
+
     def test_timeout(self) -> None:
         """Each put has its own deadline, slaveTimeout after it began (Java: up to 1 s later)."""
         self.station.slave(444)
@@ -184,11 +193,14 @@ class StatusTests(ServiceCase):
         greeting = greet(self.log, 1444)
         assert greeting is not None
         self.assertEqual(greeting.window, 1024)
+        self.assertEqual(self.service.statistics()["verified"], 0)
         older = self.service.wait_replicated(444, 419)
         assert isinstance(older, Deferred)
         self.station.slave(port=5001).send(encode_greeting(greeting))
         self.assertIs(self.successResultOf(put), OK)
         self.assertNoResult(older)
+        found = self.service.statistics()
+        self.assertEqual((found["verified"], found["different"]), (1, 0))
 
     def test_strangers(self) -> None:
         """Whoever claims to hold the log acknowledges nothing (five did, and got four SEND_OK)."""
@@ -452,11 +464,12 @@ class StopTests(ServiceCase):
 
     def test_connections(self) -> None:
         """It waits until every connection is closed."""
-        slave = self.station.slave(444)
+        slaves = [self.station.slave(444, port=port) for port in (5000, 5001)]
         done = self.stop()
-        self.assertTrue(slave.disconnecting)
-        self.assertNoResult(done)
-        slave.lose()
+        for slave in slaves:
+            self.assertTrue(slave.disconnecting)
+            self.assertNoResult(done)
+            slave.lose()
         self.successResultOf(done)
         self.assertFalse(self.clock.getDelayedCalls())
 

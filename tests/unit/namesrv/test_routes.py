@@ -198,6 +198,31 @@ class TestLeave:
         assert routes.connection_lost(mine) == ["m:10911"]
         assert routes.topics() == []
 
+    def test_whoever_is_lost_takes_nobody_with_it(self) -> None:
+        routes = Routes()
+        far = BrokerIdentity("D", "c", 0, "f:10911", "f:10912")
+        lost = FakeChannel()
+        routes.put(MASTER, topic("T"))
+        for broker in (OTHER, far):
+            routes.put(broker, topic("T"), channel=lost)
+        routes.connection_lost(lost)
+        found = routes.route("T")
+        assert found is not None
+        assert [item.broker_name for item in found.brokers] == ["a"]
+        assert routes.cluster_info().clusters == {"C": ["a"]}
+
+    def test_all_brokers_of_a_lost_connection_go(self) -> None:
+        """Several brokers, and several clusters, may live in one process."""
+        routes = Routes()
+        far = BrokerIdentity("D", "c", 0, "f:10911", "f:10912")
+        shared = FakeChannel()
+        for broker in (MASTER, SLAVE, OTHER, far):
+            routes.put(broker, topic("T"), channel=shared)
+        assert len(routes.connection_lost(shared)) == 4
+        assert routes.route("T") is None
+        assert routes.registrations() == {}
+        assert routes.cluster_info().clusters == {}
+
     def test_registering_over_a_new_connection_moves_ownership(self) -> None:
         routes = Routes()
         old, new = FakeChannel(), FakeChannel()
