@@ -84,12 +84,21 @@ class DelayedMessages:
         return {record.unique_id for record in records if record.topic == SCHEDULE_TOPIC}
 
 
-def run_scenario(seed: int, role: BrokerRole) -> tuple[DelayedMessages, set[str]]:
-    """Returns the scenario at its end, and what the dead master had delivered."""
+def run_scenario(
+    seed: int, role: BrokerRole, steps_ms: tuple[int, ...] = ()
+) -> tuple[DelayedMessages, set[str]]:
+    """
+    Returns the scenario at its end, and what the dead master had delivered.
+
+    :param steps_ms: how the master's clock is set, one after the other.
+    """
     made = DelayedMessages(seed, role)
     made.cluster.start()
     made.run(8)
     made.send_on()
+    for step_ms in steps_ms:
+        made.run(2 + made.random.random() * 5)
+        made.cluster.master.host.step_clock(step_ms)
     made.run(5 + made.random.random() * 15)
     if role is BrokerRole.ASYNC_MASTER and seed % 2:
         made.cluster.slave.replication.stop()  # its log falls behind, its tables do not
@@ -121,6 +130,15 @@ def test_fail_over(seed: int, role: BrokerRole) -> None:
     assert lost_and_doubled(made) == (set(), [])
     if role is BrokerRole.SYNC_MASTER:
         assert made.accepted <= scheduled
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("role", [BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER])
+def test_fail_over_after_steps_of_the_clock(seed: int, role: BrokerRole) -> None:
+    """An hour forward and back: stamps stand still in the future until long after the end."""
+    made, before = run_scenario(seed, role, (3_600_000, -3_600_000))
+    assert len(before) > 50
+    assert lost_and_doubled(made) == (set(), [])
 
 
 def test_progress_file_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
