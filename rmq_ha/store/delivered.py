@@ -21,7 +21,7 @@ _RECORDS_A_CALL = 256
 _MOST_BY_PLACE = 100_000
 """Records; a second or two. A queue has more of them behind a message that waited for hours."""
 _MOST_COPIES = 2_000_000
-"""Some 400 MB; only a store whose progress file was lost comes near."""
+"""Some 560 MB; only a store whose progress file was lost comes near."""
 
 ABSENT = -1
 
