@@ -15,6 +15,7 @@ from rmq_ha.store.format.record_checks import (
     head_fits,
     message_check,
     record_fits,
+    with_queue_offset,
 )
 from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.scan import IDENTITY_SIZE, MAX_RECORD_SIZE
@@ -117,7 +118,7 @@ class ReadDamage:
         high = self._high(queue, queue_offset, has_expired)
         record = self._numbered_otherwise(queue, unit, low, high)
         if record is not None:
-            return record
+            return with_queue_offset(record, queue_offset)
         end = min(high, low + _MOST_SCANNED)
         if not self._knows(queue, queue_offset, low, end):
             units = self._search(queue, queue_offset, low, end)
@@ -144,9 +145,11 @@ class ReadDamage:
         self, queue: ConsumeQueue, unit: Unit, low: int, high: int
     ) -> bytes | None:
         """
-        The record of a sound unit behind a gap in its queue's numbering.
+        The record of a sound unit that has another number than its place in the queue.
 
-        Java's queues close such a gap, and so do ours: the next unit comes next.
+        Java's queues close a gap in the numbering, and so do ours: the next unit comes next. Or
+        the number was damaged, which no checksum covers. Consumers go by places and commit what
+        they read, so they get the place's number.
         """
         physical_offset, size, _ = unit
         if not (0 < size <= MAX_RECORD_SIZE and low <= physical_offset <= high - size):

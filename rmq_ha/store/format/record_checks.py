@@ -111,6 +111,11 @@ def _body_at(data: bytes) -> int:
     return HEADS[data[39] >> 4 & 3].size
 
 
+def with_queue_offset(data: bytes, queue_offset: int) -> bytes:
+    """A record as if it had that number in its queue."""
+    return data[:20] + queue_offset.to_bytes(8, "big") + data[28:]
+
+
 def body_fits(data: bytes) -> bool:
     """The CRC of a record's body is what the record says; `record_fits` came first."""
     at = _body_at(data)

@@ -190,8 +190,22 @@ def test_a_gap_in_the_numbering_is_no_damage(simulated, message, told):
     store.log.encoder.queue_offsets["TopicA", 0] += 2
     store.put_many([message()] * 3, lambda results: None)
     machine.turn()
-    assert len(store.get_message("g", "TopicA", 0, 0, 32, None).messages) == 6, "in one pull"
+    found = store.get_message("g", "TopicA", 0, 0, 32, None).messages
+    assert [decode_record(record).queue_offset for record in found] == [0, 1, 2, 3, 4, 5]
     assert not told
+
+
+@pytest.mark.parametrize("number", [0, 20, 39])
+@pytest.mark.parametrize("bit", [0, 1, 5, 45, 63])
+def test_a_record_with_another_number_has_that_of_its_place(simulated, message, number, bit):
+    """A client commits the number that it reads: a flipped bit of it would jump over the rest."""
+    machine = simulated
+    store = filled(machine, message)
+    whole = pulled(store)
+    at = store.queues.get("TopicA", 0).units(number, 1)[0][0] + 20
+    spoilt = int.from_bytes(whole[number][20:28], "big") ^ 1 << bit
+    damage(machine, LOG, at, spoilt.to_bytes(8, "big"))
+    assert pulled(store) == whole
 
 
 def test_a_long_hole_is_searched_in_large_steps(simulated, message, told):
