@@ -26,6 +26,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -211,9 +212,11 @@ class Forks:
                 add(frame.f_code)
 
             began = time.perf_counter()
+            threading.settrace(trace)  # those that begin from now on
             sys.settrace(trace)
             is_good = self._passes(item)
             sys.settrace(None)
+            threading.settrace(None)
             took = time.perf_counter() - began
             if not is_good:
                 found.write_text(item.nodeid, encoding="utf-8")

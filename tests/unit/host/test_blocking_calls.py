@@ -2,11 +2,15 @@
 
 import os
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
+import trustme
 
 from rmq_ha.errors import (
     ConfigurationError,
@@ -27,7 +31,9 @@ def echo(peer: socket.socket, request: RemotingCommand) -> None:
 
 
 @contextmanager
-def server(behaviour: Behaviour) -> Iterator[tuple[str, list[int]]]:
+def server(
+    behaviour: Behaviour, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list[int]]]:
     """Its address, and the numbers of requests that its connections brought."""
     listener = socket.create_server(("127.0.0.1", 0))
     counts: list[int] = []
@@ -35,6 +41,11 @@ def server(behaviour: Behaviour) -> Iterator[tuple[str, list[int]]]:
     def serve(peer: socket.socket, number: int) -> None:
         reader = FrameReader()
         with peer:
+            if tls is not None:
+                try:
+                    peer = tls.wrap_socket(peer, server_side=True)
+                except OSError:
+                    return
             while True:
                 try:
                     data = peer.recv(65536)
@@ -196,3 +207,104 @@ def test_tls_keys_that_do_not_fit() -> None:
             use_tls=True,
             tls={"tls.test.mode.enable": "false", "tls.client.trustCertPath": "/nowhere.pem"},
         )
+
+
+def test_a_push_that_comes_in_pieces_between_two_calls() -> None:
+    """It is passed over, and the connection stays in step."""
+    sent = threading.Semaphore(0)
+    rest: list[bytes] = []
+
+    def pushing(peer: socket.socket, request: RemotingCommand) -> None:
+        peer.sendall(b"".join(rest))
+        echo(peer, request)
+        push = encode_frame(RemotingCommand(40, body=b"x" * 100))
+        rest[:] = [push[50:]]
+        time.sleep(0.01)  # so that it comes apart from the answer
+        peer.sendall(push[:50])
+        sent.release()
+
+    with server(pushing) as (address, counts), closing(BlockingCalls()) as calls:
+        for number in range(3):
+            body = b"%d" % number
+            assert calls.invoke(address, RemotingCommand(1, body=body), 5000).body == body
+            assert sent.acquire(timeout=10)
+        assert counts == [3]
+
+
+def test_a_peer_that_says_other_things_is_not_waited_for_longer() -> None:
+    """The time is that for the answer, whatever comes in between."""
+
+    def slow(peer: socket.socket, request: RemotingCommand) -> None:
+        for _ in range(20):
+            peer.sendall(encode_frame(RemotingCommand(40)))
+            time.sleep(0.01)
+        echo(peer, request)
+
+    with (
+        server(slow) as (address, _),
+        closing(BlockingCalls()) as calls,
+        pytest.raises(RemotingTimeout),
+    ):
+        calls.invoke(address, RemotingCommand(1), 50)
+
+
+def test_a_peer_that_reads_nothing() -> None:
+    """Nobody waits for ever to tell it something."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        closing(BlockingCalls(connect_timeout_ms=50)) as calls,
+    ):
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(RemotingTimeout, match="takes no data"):
+            calls.oneway(address, RemotingCommand(1, body=bytes(15 << 20)))
+
+
+def test_a_client_that_is_closed_leaves_no_connection() -> None:
+    calls = BlockingCalls()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        peers = []
+        for listener in (one, two):
+            calls.oneway(f"127.0.0.1:{listener.getsockname()[1]}", RemotingCommand(1))
+            peers.append(listener.accept()[0])
+        calls.close()
+        for peer in peers:
+            with peer:
+                peer.settimeout(10)
+                while peer.recv(4096):
+                    pass
+
+
+def test_tls_with_certificates_on_both_ends(tmp_path: Path) -> None:
+    """Neither a server of another authority nor a client without a certificate gets through."""
+    authority, other = trustme.CA(), trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # refuses in the handshake
+    files = {name: str(tmp_path / name) for name in ("ca", "other", "cert", "key")}
+    authority.cert_pem.write_to_path(files["ca"])
+    other.cert_pem.write_to_path(files["other"])
+    mine = authority.issue_cert("client")
+    mine.cert_chain_pems[0].write_to_path(files["cert"])
+    mine.private_key_pem.write_to_path(files["key"])
+    plain = {"tls.test.mode.enable": "false", "tls.client.trustCertPath": files["ca"]}
+    keys = {**plain, "tls.client.certPath": files["cert"], "tls.client.keyPath": files["key"]}
+    with server(echo, context) as (address, _):
+        with closing(BlockingCalls(use_tls=True, tls=keys)) as calls:
+            for body in (b"one", b"two"):
+                assert calls.invoke(address, RemotingCommand(1, body=body), 5000).body == body
+        wrong = {**keys, "tls.client.trustCertPath": files["other"]}
+        with (
+            closing(BlockingCalls(use_tls=True, tls=wrong)) as calls,
+            pytest.raises(RemotingConnectError, match="its certificate is refused"),
+        ):
+            calls.invoke(address, RemotingCommand(1), 5000)
+        with (
+            closing(BlockingCalls(use_tls=True, tls=plain)) as calls,
+            pytest.raises(RemotingConnectError),
+        ):
+            calls.invoke(address, RemotingCommand(1), 5000)

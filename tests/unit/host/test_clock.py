@@ -100,13 +100,15 @@ def test_timers_of_a_reactor_that_becomes_steady_keep_their_time():
     reactor.callLater(0.02, came.append, "second")
     reactor.callLater(0.01, came.append, "first")
     moved = reactor.callLater(0.0, came.append, "never")
+    late = reactor.callLater(60, came.append, "third")
     make_steady(reactor)
     make_steady(reactor)
     assert is_steady(reactor)
     moved.reset(60)
+    late.reset(0.03)
     reactor.callLater(0.05, reactor.stop)
     reactor.run(installSignalHandlers=False)
-    assert came == ["first", "second"]
+    assert came == ["first", "second", "third"]
 
 
 def test_a_host_gives_its_clock_to_connection_attempts():

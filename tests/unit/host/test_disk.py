@@ -46,7 +46,7 @@ def test_the_lock_excludes_java_and_ourselves(tmp_path):
 def test_a_lock_of_java_is_respected(tmp_path):
     """Another process holds the record lock."""
     path = tmp_path / "lock"
-    path.write_bytes(b"lock")
+    path.write_bytes(b"lock of somebody")
     code = TAKE_POSIX_LOCK + "; print('locked', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -56,6 +56,7 @@ def test_a_lock_of_java_is_respected(tmp_path):
             RealDisk().lock(str(path))
         other.stdin.close()
     RealDisk().lock(str(path)).release()
+    assert path.read_bytes() == b"lock"
 
 
 def test_files_are_sparse_and_zeroing_keeps_them_so(tmp_path):

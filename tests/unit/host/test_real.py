@@ -1,12 +1,19 @@
 """The host of a real process."""
 
+import asyncio
+import os
+import socket
 import threading
 import time
 
+import pytest
 from twisted.internet.epollreactor import EPollReactor
 
+from rmq_ha.host import process
 from rmq_ha.host.clock import make_steady
+from rmq_ha.host.loop import LoopReactor
 from rmq_ha.host.real import make_host, now_ms, physical_memory
+from rmq_ha.host.worker import RealWorker
 from rmq_ha.seams import Host
 
 
@@ -39,3 +46,60 @@ def test_the_machine():
     """The time, and a sensible amount of memory."""
     assert now_ms() > 1_600_000_000_000
     assert physical_memory() > 1 << 28
+
+
+def test_a_worker_that_was_stopped_begins_again():
+    """As after a fork, or a client that is started once more."""
+    reactor = EPollReactor()
+    worker = RealWorker(reactor)
+    for _ in range(2):
+        done = []
+        worker.call(threading.current_thread).addBoth(done.append)
+        give_up = time.monotonic() + 20
+        while not done:
+            assert time.monotonic() < give_up
+            reactor.iterate(0.01)
+        worker.stop()
+        assert done[0].name.startswith("PoolThread-rmq-ha-worker")
+
+
+def test_a_reactor_in_somebodys_loop_leaves_it_as_it_was():
+    """Its timers come, sockets and timers go with it, and the loop goes on."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        before = len(os.listdir("/proc/self/fd"))
+        reactor = LoopReactor(loop)
+        came, called, never = loop.create_future(), loop.create_future(), []
+        reactor.callLater(0.001, came.set_result, "timer")
+        threading.Timer(0.001, reactor.callFromThread, (called.set_result, "thread")).start()
+        assert await asyncio.wait_for(asyncio.gather(came, called), 10) == ["timer", "thread"]
+        reactor.callLater(0.01, never.append, "late")
+        reactor.close()
+        await asyncio.sleep(0.03)
+        assert not never
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    asyncio.run(main())
+
+
+def test_the_address_of_this_machine():
+    """One that a socket can be bound to."""
+    with socket.socket() as bound:
+        bound.bind((process.local_address(), 0))
+
+
+@pytest.mark.parametrize(
+    ("found", "address"), [("10.1.2.3", "10.1.2.3"), ("0.0.0.0", "127.0.0.1"), (None, "127.0.0.1")]
+)
+def test_a_machine_without_a_network_has_its_loopback(monkeypatch, found, address):
+    class Probe(socket.socket):
+        def connect(self, peer):
+            if found is None:
+                raise OSError(101, "Network is unreachable")
+
+        def getsockname(self):
+            return found, 1234
+
+    monkeypatch.setattr(process.socket, "socket", Probe)
+    assert process.local_address() == address
