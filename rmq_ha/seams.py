@@ -50,7 +50,12 @@ class File(Protocol):
         """Everything from `position` to the end reads as zero."""
 
     def sync(self) -> None:
-        """Blocks until what was written is on the disk: call it in the worker."""
+        """
+        Blocks until what was written is on the disk: call it in the worker.
+
+        :raises NotNow: what it needs besides could not be opened; no sync has failed, so another
+            one may be tried.
+        """
 
     def forget(self, position: int, size: int) -> None:
         """These mapped pages need not stay in this process's memory; a hint."""

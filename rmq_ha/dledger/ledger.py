@@ -22,8 +22,9 @@ from rmq_ha.dledger.ledger_recovery import LedgerRecovery, Recovered
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.term_file import CheckpointFile, disk_error
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry
-from rmq_ha.errors import InconsistentLedger, LedgerFull, StoreError
+from rmq_ha.errors import InconsistentLedger, LedgerFull, NotNow, StoreError
 from rmq_ha.seams import Disk
+from rmq_ha.store.flags import may_pass
 
 # Both the files' names (20 digits) and places in the index (32 bytes an entry) stay 64-bit numbers.
 _INDEX_LIMIT = 1 << 57
@@ -342,14 +343,20 @@ class Ledger(LedgerReader):
         `sync_failed`.
 
         :param thorough: the index too, and then the checkpoint, which says so: every few seconds.
+        :raises NotNow: the files cannot be opened just now; nothing has changed.
         """
         if self._job is not None:
             raise ValueError("a sync is running")
         checkpoint = None
-        if thorough:
-            synced = self._kept(self.end_index)
-            checkpoint = Checkpoint(self.committed_index, self.end_index, synced)
-        taken = self.files.take(thorough)
+        try:
+            if thorough:
+                synced = self._kept(self.end_index)
+                checkpoint = Checkpoint(self.committed_index, self.end_index, synced)
+            taken = self.files.take(thorough)
+        except (OSError, StoreError) as error:
+            if may_pass(error.__cause__ or error):
+                raise NotNow(f"cannot open the ledger to sync it: {error}") from error
+            raise
         self._job = SyncJob(taken, self.end_index, self.checkpoint_file, checkpoint)
         return self._job
 
@@ -366,6 +373,11 @@ class Ledger(LedgerReader):
             self._forget_synced(job.index)
         self.files.close_idle()
         return self.synced_index
+
+    def put_off(self, job: SyncJob) -> None:
+        """A job's `run` has raised `NotNow`: the next one does it all."""
+        self._job = None
+        job.give_back()
 
     def sync_failed(self, job: SyncJob, error: Exception) -> None:
         """A job's `run` has raised: no more entries are taken."""

@@ -32,7 +32,7 @@ class DirtyRow:
     A row of files, and which of them have to be synced.
 
     :ivar row: the files.
-    :ivar dirty: starts of files that were written since `take`.
+    :ivar dirty: starts of files that were written since `taken`.
     :ivar gone: starts of files that were closed for good since then.
     """
 
@@ -101,12 +101,18 @@ class DirtyRow:
         self.gone.update(old)
         return [self.row.forget(start) for start in old]
 
-    def take(self) -> list[tuple[int, File]]:
-        """The files to sync; they count as clean now."""
-        taken = [(start, self.row.file(start)) for start in sorted(self.dirty)]
+    def opened(self) -> list[tuple[int, File]]:
+        """
+        The files to sync.
+
+        :raises OSError: one cannot be opened.
+        """
+        return [(start, self.row.file(start)) for start in sorted(self.dirty)]
+
+    def taken(self) -> None:
+        """They are being synced: they count as clean now."""
         self.dirty.clear()
         self.gone.clear()
-        return taken
 
     def close_idle(self) -> None:
         """Give descriptors of clean files back when many are open."""
@@ -190,11 +196,18 @@ class LedgerFiles:
         ]
 
     def take(self, with_index: bool) -> list[tuple[DirtyRow, int, File]]:
-        """The files to sync; without the index, which the data can replace."""
+        """
+        The files to sync, which count as clean now; without the index, which the data can replace.
+
+        :raises OSError: one cannot be opened; all are as dirty as before.
+        """
         parts = [self.data, self.checksums]
         if with_index:
             parts.append(self.index)
-        return [(part, start, file) for part in parts for start, file in part.take()]
+        taken = [(part, start, file) for part in parts for start, file in part.opened()]
+        for part in parts:
+            part.taken()
+        return taken
 
     def all_dirty_from(self, pos: int, index: int) -> None:
         """Nobody knows what from a position, and from an entry, on is on the disk."""

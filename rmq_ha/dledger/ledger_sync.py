@@ -47,6 +47,7 @@ class SyncJob:
         """
         Block until all is on the disk.
 
+        :raises NotNow: no sync failed, but one was not possible just now.
         :raises StoreError: the disk failed; what it holds is not known any more.
         """
         for part, start, file in self._taken:
@@ -62,3 +63,9 @@ class SyncJob:
                 self.log.warn("{error}; the next start takes longer", error=error)
             else:
                 self.is_saved = True
+
+    def give_back(self) -> None:
+        """Nothing was synced: the files that are still there have to be."""
+        for part, start, _ in self._taken:
+            if start not in part.gone:
+                part.dirty.add(start)

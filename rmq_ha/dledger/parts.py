@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
-from rmq_ha.errors import StoreError
+from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.format.commitlog import store_timestamp_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FLUSH_S = 0.01
 CHECKPOINT_S = 3.0
+_OPEN_AGAIN_S = 0.5
 _HEAD = 128
 
 
@@ -47,6 +48,7 @@ class LedgerFlusher:
         self._store = store
         self._clock, self._worker = store.host.clock, store.host.worker
         self._timer: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
         self._running: Deferred[None] | None = None
         self._callers: list[Callable[[int], None]] = []
         self._seen = (-1, -1)
@@ -69,14 +71,14 @@ class LedgerFlusher:
         :param done: called with the last entry that is on the disk; never if the disk fails.
         """
         self._callers.append(done)
-        if self._running is None and not self._is_broken:
+        if self._running is None and self._again is None and not self._is_broken:
             self._start()
 
     def _state(self) -> tuple[int, int]:
         return self._ledger.end_pos, self._ledger.committed_index
 
     def _arm(self) -> None:
-        if self._is_broken or self._is_stopped:
+        if self._is_broken or self._is_stopped or self._again is not None:
             return
         wait = FLUSH_S
         if self._state()[0] == self._seen[0]:  # only the checkpoint is out of date
@@ -84,7 +86,7 @@ class LedgerFlusher:
         self._timer = self._clock.callLater(wait, self._on_time)
 
     def _on_time(self) -> None:
-        self._timer = None
+        self._timer = self._again = None
         if self._running is None and not self._is_broken:
             self._start()
 
@@ -100,6 +102,9 @@ class LedgerFlusher:
         newest = self._log.last_store_timestamp
         try:
             job = self._ledger.sync_job(thorough)
+        except NotNow as error:
+            self._put_off(error)
+            return
         except (OSError, StoreError) as error:
             # what was to be synced may count as clean by now
             self._give_up(f"cannot sync: {error}")
@@ -113,7 +118,7 @@ class LedgerFlusher:
             self._synced,
             self._failed,
             callbackArgs=(job, end, newest, callers),
-            errbackArgs=(job,),
+            errbackArgs=(job, callers),
         )
         synced.addErrback(self._surprised).addBoth(self._next, running)
 
@@ -128,11 +133,22 @@ class LedgerFlusher:
         for done in callers:
             done(index)
 
-    def _failed(self, failure: Failure, job: SyncJob) -> None:
+    def _failed(self, failure: Failure, job: SyncJob, callers: list[Callable[[int], None]]) -> None:
+        if isinstance(failure.value, NotNow) and not self._is_stopped:
+            self._ledger.put_off(job)
+            self._callers = callers + self._callers
+            self._put_off(failure.value)
+            return
         # after a failed fsync nobody knows what is on the disk: stop, do not try again
         self._is_broken = True
         self._ledger.sync_failed(job, failure.value)  # type: ignore[arg-type]
         self._log.fault = f"sync failed: {failure.getErrorMessage()}"
+
+    def _put_off(self, error: NotNow) -> None:
+        """No sync has failed: those who wait for it go on waiting."""
+        self.log.warn("the ledger is synced later: {error}", error=error)
+        if not self._is_stopped:
+            self._again = self._clock.callLater(_OPEN_AGAIN_S, self._on_time)
 
     def _give_up(self, reason: str) -> None:
         self._is_broken = self._ledger.is_broken = True
@@ -144,7 +160,7 @@ class LedgerFlusher:
 
     def _next(self, _: object, running: "Deferred[None]") -> None:
         self._running = None
-        if not self._is_broken:
+        if not self._is_broken and self._again is None:
             if self._callers:
                 self._start()
             elif self._state() != self._seen:
@@ -154,9 +170,10 @@ class LedgerFlusher:
     async def stop(self) -> None:
         """Bring all to the disk, the checkpoint too."""
         self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._again):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._again = None
         while self._running is not None:
             await self._join()
         if not self._is_broken:

@@ -9,8 +9,9 @@ import struct
 from contextlib import suppress
 from errno import ENXIO
 
-from rmq_ha.errors import StoreError, StoreLocked
+from rmq_ha.errors import NotNow, StoreError, StoreLocked
 from rmq_ha.seams import DiskUsage
+from rmq_ha.store.flags import may_pass
 
 _CHUNK = 1 << 20
 _PAGE = mmap.PAGESIZE
@@ -84,11 +85,24 @@ class RealFile:
             position += max(len(data), 1)
 
     def sync(self) -> None:
-        """Block until data, and the name of a new file, are on the disk."""
+        """
+        Block until data, and the name of a new file, are on the disk.
+
+        :raises NotNow: no descriptor is left for a directory; no sync has failed.
+        """
         os.fdatasync(self._fd)  # takes pages written through the map along
         while self._new_in:
-            _sync_directory(self._new_in[-1])
+            self._sync_names(self._new_in[-1])
             self._new_in.pop()
+
+    def _sync_names(self, directory: str) -> None:
+        try:
+            entries = _open_directory(directory)
+        except OSError as error:
+            if may_pass(error):
+                raise NotNow(f"cannot open {directory} to sync it: {error}") from error
+            raise
+        _sync_opened(entries)
 
     def forget(self, position: int, size: int) -> None:
         """Let go of mapped pages."""
@@ -186,8 +200,13 @@ class RealDisk:
             with suppress(FileNotFoundError):
                 self._keep_old(path, f"{path}.bak.tmp", mode)
                 os.replace(f"{path}.bak.tmp", f"{path}.bak")
-        os.replace(f"{path}.tmp", path)
-        _sync_directory(directory)
+        entries = _open_directory(directory)  # if it cannot be, the old file is still there
+        try:
+            os.replace(f"{path}.tmp", path)
+        except OSError:
+            os.close(entries)
+            raise
+        _sync_opened(entries)
 
     def _keep_old(self, path: str, name: str, mode: int | None) -> None:
         """
@@ -224,7 +243,7 @@ class RealDisk:
         changed = self._make_dirs(os.path.dirname(new_path))
         os.rename(path, new_path)
         for directory in (*reversed(changed), os.path.dirname(path)):
-            _sync_directory(directory)
+            _sync_opened(_open_directory(directory))
 
     def lock(self, path: str) -> RealLock:
         """
@@ -294,9 +313,13 @@ def _write_synced(path: str, data: bytes, mode: int | None) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def _open_directory(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _sync_opened(entries: int) -> None:
+    """Bring the names in a directory to the disk, and close it."""
     try:
-        os.fsync(fd)
+        os.fsync(entries)
     finally:
-        os.close(fd)
+        os.close(entries)

@@ -55,13 +55,14 @@ class CommitLogFlusher:
         self._log = log
         self._checkpoint = checkpoint
         self._tell_flushed = flushed
-        self._is_broken = False
+        self._is_broken = self._is_stopping = False
         self._waiters: deque[tuple[int, float, Deferred[PutMessageStatus]]] = deque()
         self._running: Deferred[None] | None = None
         self._wanted = False
         self._is_held = False
         self._deadline_timer: IDelayedCall | None = None
         self._flush_timer: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
         self._last_thorough = clock.seconds()
 
     @property
@@ -119,7 +120,7 @@ class CommitLogFlusher:
 
     def _want(self) -> None:
         """Flush up to the present end; while a flush runs, the next one follows it."""
-        if self._running is not None or self._is_held:
+        if self._running is not None or self._is_held or self._again is not None:
             self._wanted = True
         elif not self._is_broken and self._log.max_offset > self._log.flushed_offset:
             self._flush()
@@ -148,9 +149,7 @@ class CommitLogFlusher:
                 if start < target and start + row.file_size > log.flushed_offset
             ]
         except (OSError, StoreError) as error:
-            self.log.warn("cannot open the commit log to flush it: {error}", error=error)
-            if self._flush_timer is None:
-                self._flush_timer = self._clock.callLater(_OPEN_AGAIN_S, self._on_open_again)
+            self._put_off(error)
             return False
         self._last_thorough = self._clock.seconds()
         running: Deferred[None] = Deferred()
@@ -160,8 +159,14 @@ class CommitLogFlusher:
         synced.addBoth(self._next, running)
         return True
 
+    def _put_off(self, error: Exception) -> None:
+        """No sync has failed: whoever waits goes on waiting."""
+        self.log.warn("cannot open the commit log to flush it: {error}", error=error)
+        if self._again is None:
+            self._again = self._clock.callLater(_OPEN_AGAIN_S, self._on_open_again)
+
     def _on_open_again(self) -> None:
-        self._flush_timer = None
+        self._again = None
         self._want()
 
     def _flushed(self, _: Any, target: int, newest: int) -> None:
@@ -171,6 +176,9 @@ class CommitLogFlusher:
         self._tell_flushed()
 
     def _failed(self, failure: Failure) -> None:
+        if isinstance(failure.value, NotNow) and not self._is_stopping:
+            self._put_off(failure.value)
+            return
         # after a failed fsync nobody knows what is on the disk: stop, do not try again
         self._is_broken = True
         self._log.refuse_writes(
@@ -217,9 +225,8 @@ class CommitLogFlusher:
 
     async def stop(self) -> None:
         """Flush what is left; every waiter has fired afterwards."""
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
+        self._is_stopping = True
+        self._cancel_timers()
         while self._running is not None or (
             not self._is_broken and self._log.max_offset > self._log.flushed_offset
         ):
@@ -227,9 +234,13 @@ class CommitLogFlusher:
                 break
             await (self._running or succeed(None))
         self._complete(1 << 63, PutMessageStatus.FLUSH_DISK_TIMEOUT)
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
+        self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._flush_timer, self._again):
+            if timer is not None:
+                timer.cancel()
+        self._flush_timer = self._again = None
 
 
 class QueueFlusher:

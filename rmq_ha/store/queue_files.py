@@ -4,6 +4,7 @@ Spec: store.md, section 1.
 """
 
 from collections import deque
+from errno import EMFILE, ENFILE
 
 from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.seams import Disk, File
@@ -41,7 +42,7 @@ class QueueFiles:
     def _file(self, path: str, is_new: bool = False) -> File:
         file = self._open.pop(path, None) or self._made.get(path)
         if file is None:
-            file = self._disk.open(path, self.file_size)
+            file = self._opened(path)
             if is_new and len(self._made) < self._most_open:
                 self._made[path] = file
         self._open[path] = file
@@ -50,6 +51,17 @@ class QueueFiles:
         if self._synced:
             self._release_synced()
         return file
+
+    def _opened(self, path: str) -> File:
+        """A file; what is kept open is given back where the process has no descriptor left."""
+        try:
+            return self._disk.open(path, self.file_size)
+        except OSError as error:
+            if error.errno not in (EMFILE, ENFILE) or not self._open:
+                raise
+        for idle in list(self._open):
+            self._give_up(idle)
+        return self._disk.open(path, self.file_size)
 
     def _give_up(self, path: str) -> None:
         file = self._open.pop(path, None)

@@ -12,7 +12,7 @@ import os.path
 from collections.abc import Callable
 from random import Random
 
-from rmq_ha.errors import StoreError, StoreLocked
+from rmq_ha.errors import NotNow, StoreError, StoreLocked
 from rmq_ha.seams import DiskUsage
 from rmq_ha.testing.trace import REPLACED, SYNC, Trace
 
@@ -136,6 +136,7 @@ class SimFile:
         if self._disk.sync_fails:
             raise OSError(errno.EIO, "Input/output error", self._path)
         self._inode.sync()
+        self._disk.check_names(self._path)
         self._disk.synced(self._inode.durable)
 
     def forget(self, position: int, size: int) -> None:
@@ -258,6 +259,12 @@ class SimDisk:
         number = self.fault(operation, path)
         if number is not None:
             raise OSError(number, os.strerror(number), path)
+
+    def check_names(self, path: str) -> None:
+        """:raises NotNow: a test wants that the directory of a file cannot be opened to sync it."""
+        number = self.fault("names", path)
+        if number is not None:
+            raise NotNow(f"cannot open {os.path.dirname(path)}: {os.strerror(number)}")
 
     def allocate(self, inode: Inode, position: int, size: int) -> int:
         """Take pages for a range; how many bytes of it may be written."""

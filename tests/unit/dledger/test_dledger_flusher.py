@@ -1,5 +1,6 @@
 """When a ledger reaches the disk. Spec: dledger.md, sections 2, 3.1 and 18.2."""
 
+from errno import EMFILE
 from types import SimpleNamespace
 from typing import Any
 
@@ -162,3 +163,33 @@ def test_a_sync_whose_end_cannot_be_noted_ends_the_ledger() -> None:
     assert rig.log.fault is not None
     with pytest.raises(StoreError):
         rig.ledger.append(1, [b"x"])
+
+
+@pytest.mark.parametrize("operation", ["open", "names"])
+def test_files_that_cannot_be_opened_just_now_are_synced_later(operation: str) -> None:
+    """No sync has failed: who waits goes on waiting, at two attempts a second."""
+    rig = Rig()
+    rig.append(2)
+    rig.ledger.close()
+    attempts = 0
+
+    def fault(called: str, path: str) -> int | None:
+        nonlocal attempts
+        attempts += called == operation
+        return EMFILE if called == operation else None
+
+    rig.host.disk.fault = fault
+    heard: list[int] = []
+    rig.flusher.sync(heard.append)
+    rig.run(4)
+    assert heard == []
+    assert not rig.ledger.is_broken
+    assert 5 <= attempts <= 12
+    rig.host.disk.fault = lambda called, path: None
+    rig.run(1)
+    assert heard == [1]
+    rig.append()
+    rig.flusher.sync(heard.append)
+    rig.run(1)
+    assert heard == [1, 2]
+    assert rig.log.fault is None

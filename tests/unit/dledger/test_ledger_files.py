@@ -23,7 +23,8 @@ def row(disk: SimDisk) -> DirtyRow:
 
 def sync(row: DirtyRow) -> list[int]:
     """Take and sync; the starts of the files."""
-    taken = row.take()
+    taken = row.opened()
+    row.taken()
     for _, file in taken:
         file.sync()
     return [start for start, _ in taken]

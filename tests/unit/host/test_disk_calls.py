@@ -1,10 +1,11 @@
 """What the real disk asks of the kernel, and in which order: a crash cannot be tried out here."""
 
 import os
+from errno import EMFILE
 
 import pytest
 
-from rmq_ha.errors import StoreError, StoreLocked
+from rmq_ha.errors import NotNow, StoreError, StoreLocked
 from rmq_ha.host.disk import RealDisk
 
 
@@ -72,6 +73,43 @@ def test_a_directory_that_could_not_be_synced_is_synced_by_the_next_call(
     file.sync()
     assert sorted(calls) == [("sync", str(tmp_path)), ("sync", str(tmp_path / "a")), ("sync", path)]
     file.close()
+
+
+def no_descriptor(monkeypatch, wanted):
+    """Opening this directory fails until `undo`."""
+    real = os.open
+
+    def opened(path, flags, *mode):
+        if path == wanted:
+            raise OSError(EMFILE, "Too many open files")
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", opened)
+
+
+def test_no_descriptor_for_the_directory_of_a_new_file(tmp_path, monkeypatch):
+    """No sync has failed, and the next call does what is missing."""
+    file = RealDisk().open(f"{tmp_path}/new", 10)
+    with monkeypatch.context() as patch:
+        no_descriptor(patch, str(tmp_path))
+        with pytest.raises(NotNow):
+            file.sync()
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    file.sync()
+    assert synced == [str(tmp_path)]
+    file.close()
+
+
+def test_no_descriptor_for_the_directory_of_a_replaced_file(tmp_path, monkeypatch):
+    """The old content is still there, as whoever hears of the failure thinks."""
+    disk, path = RealDisk(), f"{tmp_path}/table"
+    disk.replace(path, b"old")
+    with monkeypatch.context() as patch:
+        no_descriptor(patch, str(tmp_path))
+        with pytest.raises(OSError, match="Too many"):
+            disk.replace(path, b"new")
+    assert disk.read_bytes(path) == b"old"
 
 
 @pytest.mark.parametrize("backup", [False, True])

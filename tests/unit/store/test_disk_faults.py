@@ -234,6 +234,29 @@ def test_a_log_that_cannot_be_opened_to_flush_it(simulated, message, number):
     assert [result.status for result in results] == [OK]
 
 
+def test_a_new_log_file_whose_directory_cannot_be_opened_to_sync_it(simulated, message):
+    """Its content is on the disk and its name may not be: no answer yet, and no fault for good."""
+    machine = simulated
+    store = machine.open(**SYNC)
+    fault = Fault(machine, "names", "/commitlog/", EMFILE)
+    results = []
+    store.put_many([message()], results.extend)
+    machine.turn()
+    machine.clock.pump([0.5] * 3)
+    assert not results
+    assert -7 < fault.times < -2, "two attempts a second, not one after the other"
+    assert store.is_writable, store.why_not_writable()
+    assert store.log.flushed_offset == 0
+    fault.end()
+    machine.clock.pump([0.5] * 2)
+    assert [result.status for result in results] == [OK]
+    Fault(machine, "names", "/commitlog/", EMFILE)
+    store.put_many([message()], results.extend)
+    machine.stop(store)
+    assert [result.status for result in results] == [OK, NO_FLUSH]
+    assert machine.disk.exists(f"{machine.root}/abort"), "no other time comes: no clean stop"
+
+
 @pytest.mark.parametrize("number", [EMFILE, ENFILE, ENOMEM])
 @pytest.mark.parametrize("folder", ["/consumequeue/", "/index/"])
 def test_queues_that_cannot_be_opened_to_flush_them(simulated, message, number, folder):

@@ -1,6 +1,7 @@
 """QueueFiles: descriptors, and a worker that flushes while the reactor writes."""
 
 import os
+from errno import EMFILE
 from pathlib import Path
 from threading import Event, Thread
 
@@ -102,3 +103,25 @@ def test_a_disk_that_refuses_is_a_store_error(tmp_path: Path) -> None:
         files.remove(str(tmp_path))
     with pytest.raises(StoreError, match="cannot remove"):
         files.remove_tree(str(tmp_path / "file"))
+
+
+def test_descriptors_that_are_kept_are_a_reserve(tmp_path: Path) -> None:
+    """Where the process has none left, idle files are closed, and the write succeeds."""
+    disk = CountingDisk()
+    files = QueueFiles(disk, 400)
+    for name in "abc":
+        files.write(f"{tmp_path}/{name}", b"x", 0, False)
+    plain_open = disk.open
+
+    def scarce(path: str, size: int) -> RealFile:
+        if disk.still_open >= 3:
+            raise OSError(EMFILE, "Too many open files")
+        return plain_open(path, size)
+
+    disk.open = scarce  # type: ignore[method-assign]
+    files.write(f"{tmp_path}/d", b"x", 0, False)
+    assert disk.still_open == 1
+    assert files.read(f"{tmp_path}/a", 1, 0) == b"x"
+    files.sync()
+    files.close()
+    assert disk.still_open == 0
