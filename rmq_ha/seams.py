@@ -160,6 +160,9 @@ class Network(Protocol):
     def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
         """Listens; port 0 picks a free one."""
 
+    def look_up(self, name: str) -> "Deferred[list[str]]":
+        """The addresses that a name stands for; none: it is not known. Never fails."""
+
 
 @dataclass(frozen=True)
 class Host:

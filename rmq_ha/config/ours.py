@@ -157,6 +157,12 @@ class RmqHaConfig:
     dledger_operator_hosts: str = key(
         "dLegerOperatorHosts",
         "",
-        "hosts, comma-separated, that may ask for a leadership transfer on the DLedger port; "
-        "empty: this machine and the hosts of dLegerPeers; *: all, as 4.9.7",
+        "addresses and networks, comma-separated, that may ask for entries and for a leadership "
+        "transfer on the DLedger port, besides this machine and the members; *: all, as 4.9.7",
+    )
+    dledger_peer_hosts: str = key(
+        "dLegerPeerHosts",
+        "",
+        "addresses and networks, comma-separated, from which any member's requests may come, "
+        "besides those of dLegerPeers (NAT, several interfaces); *: all, as 4.9.7",
     )

@@ -15,12 +15,14 @@ from rmq_ha.config.limits import (
     TLS_CHOICES,
     Range,
 )
+from rmq_ha.model.networks import Networks
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _BOOLEANS = {"true": True, "false": False}
 _DELAY_LEVEL = re.compile(r"[0-9]{1,9}[smhd]")
 _ADDRESS_LISTS = {"namesrvAddr"}
 _ADDRESSES = {"haMasterAddress"}
+_NETWORKS = {"dLegerOperatorHosts", "dLegerPeerHosts"}
 _ONE_DIRECTORY = {"storePathRootDir", "storePathCommitLog"}
 
 
@@ -100,6 +102,8 @@ def _check_text(name: str, text: str) -> None:
             _check_address(address)
     elif name in _ADDRESSES:
         _check_address(text)
+    elif name in _NETWORKS:
+        Networks(text)
     elif name == "deleteWhen":
         for hour in text.split(";"):
             if hour.strip() and not (hour.strip().isdecimal() and int(hour) < 24):

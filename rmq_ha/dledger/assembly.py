@@ -3,14 +3,15 @@
 Spec: dledger.md, chapter 1.
 """
 
-from ipaddress import ip_address
 from typing import Any
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
+from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.commitlog import parse_delay_levels
@@ -70,27 +71,11 @@ def make_dledger_log(disk: Disk, configuration: BrokerConfiguration) -> DLedgerC
     return DLedgerCommitLog(store, ledger, levels, classic)
 
 
-def known_hosts(
-    configuration: BrokerConfiguration, settings: DLedgerSettings
-) -> frozenset[str] | None:
+def make_members(configuration: BrokerConfiguration, settings: DLedgerSettings) -> Members:
     """
-    Who may send what operators do; None: everybody.
+    Whose requests this member takes.
 
-    Addresses are compared: while peers are given by name, only the setting restricts anybody.
+    :raises ValueError: a list of hosts cannot be read; loading a configuration checks them.
     """
-    text = configuration.ours.dledger_operator_hosts.strip()
-    given = [part.strip() for part in text.split(",") if part.strip()]
-    if not given:
-        given = [address.rpartition(":")[0].strip("[]") for address in settings.peers.values()]
-        given = ["127.0.0.1" if host == "localhost" else host for host in given]
-        if not all(map(_is_address, given)):
-            return None
-    return None if "*" in given else frozenset([*given, "127.0.0.1", "::1"])
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+    own = configuration.ours
+    return Members(settings, Networks(own.dledger_peer_hosts), Networks(own.dledger_operator_hosts))

@@ -16,6 +16,7 @@ from rmq_ha.errors import InconsistentLedger, LedgerFull, StoreError
 
 _OK = ResponseCode.SUCCESS
 _INCONSISTENT = ResponseCode.INCONSISTENT_STATE
+_ALARM_PAUSE_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -56,6 +57,8 @@ class Follower:
         self._unstored: deque[_Waiting] = deque()
         self._term = -1
         self.matched = -1
+        self._differs_at = -1
+        self._alarm_at = -NEVER
         member.observers.append(self._role_changed)
 
     @property
@@ -74,6 +77,11 @@ class Follower:
             self._term = member.term
             ledger = member.ledger  # what ends with an entry of this term came from its leader
             self.matched = ledger.end_index if ledger.end_term == member.term else -1
+
+    @property
+    def is_diverged(self) -> bool:
+        """The leader has another entry where this member has a committed one."""
+        return self._differs_at > self.matched
 
     def request(self, request: PushEntryRequest, token: Any) -> None:
         """Take a push."""
@@ -286,11 +294,14 @@ class Follower:
             if request.term != self._member.term:
                 return ResponseCode.INCONSISTENT_TERM
             return ResponseCode.INCONSISTENT_LEADER
+        ledger = self._member.ledger
         try:
-            is_same = self._member.ledger.entry(entry.index) == entry
+            own = ledger.entry(entry.index)
         except (StoreError, OSError) as error:
             return self._refused("compare", entry, error)
-        if not is_same:
+        if own != entry:
+            if is_leader and own is not None and entry.index <= ledger.committed_index:
+                self._differs(request, entry.index)
             return _INCONSISTENT
         if is_leader:
             self.matched = max(self.matched, entry.index)
@@ -312,16 +323,7 @@ class Follower:
         if settings.keep_committed and (
             entry.index < committed or (entry.index == committed and not is_same)
         ):
-            self.log.critical(
-                "{self_id} refuses to cut its ledger at entry {index} for {leader}, which leads "
-                "term {term}: entries up to {committed} are committed; one of the two has lost "
-                "data: stop the group and compare the ledgers",
-                self_id=member.self_id,
-                index=entry.index,
-                leader=request.leader_id,
-                term=request.term,
-                committed=committed,
-            )
+            self._differs(request, entry.index)
             return _INCONSISTENT
         self._storage.truncated(entry.index)
         try:
@@ -331,6 +333,24 @@ class Follower:
         self.matched = entry.index
         self._commit(request)
         return _OK
+
+    def _differs(self, request: PushEntryRequest, index: int) -> None:
+        """Nothing that is committed is given up; whoever it is that lost data must be found."""
+        committed = self._member.ledger.committed_index
+        self._differs_at = max(self._differs_at, committed)
+        if self._member.now < self._alarm_at:
+            return
+        self._alarm_at = self._member.now + _ALARM_PAUSE_MS
+        self.log.critical(
+            "{self_id} keeps its ledger: {leader}, which leads term {term}, has something else, or "
+            "nothing, about entry {index}, though entries up to {committed} are committed; one of "
+            "the two has lost data: stop the group and compare the ledgers",
+            self_id=self._member.self_id,
+            index=index,
+            leader=request.leader_id,
+            term=request.term,
+            committed=committed,
+        )
 
     def _take_commit(self, request: PushEntryRequest) -> int:
         """Another leader's has no effect; 406: what it commits may be something else here."""

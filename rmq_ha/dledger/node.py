@@ -139,6 +139,11 @@ class Node:
         """Whom this leader is handing over to."""
         return self.member.transferee
 
+    @property
+    def is_diverged(self) -> bool:
+        """The leader has another entry where this member has a committed one."""
+        return self._follower.is_diverged
+
     def watermark(self, peer: str) -> int:
         """What a member is known to have stored; -1 on all but the leader."""
         return self.quorum.watermark(peer)

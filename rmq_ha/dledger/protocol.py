@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.acl.addresses import host_of
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
+from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.messages import (
     AppendEntryRequest,
     AppendEntryResponse,
@@ -40,9 +42,6 @@ _CLASSES: dict[int, tuple[type[Message], type[Message]]] = {
     RequestCode.PUSH: (PushEntryRequest, PushEntryResponse),
     RequestCode.LEADERSHIP_TRANSFER: (LeadershipTransferRequest, LeadershipTransferResponse),
 }
-# What is for operators and clients, not for what members do all the time.
-_GUARDED = frozenset({RequestCode.APPEND, RequestCode.LEADERSHIP_TRANSFER})
-
 Answered = Deferred[Message]
 
 
@@ -51,16 +50,18 @@ class PeerRequests:
     The handlers of the port that the other members use.
 
     :param serve: gets code, message and a Deferred to answer with.
-    :param is_known: whether a host (its text) may send what operators do.
+    :param refused: told the host, the code and why, of each request that is not for the core.
     """
 
     def __init__(
         self,
         serve: Callable[[int, Message, Answered], None],
-        is_known: Callable[[str], bool],
+        members: Members,
+        refused: Callable[[str, int, str], None],
     ) -> None:
         self._serve = serve
-        self._is_known = is_known
+        self._members = members
+        self._refused = refused
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler; PULL is one that nobody serves."""
@@ -68,23 +69,29 @@ class PeerRequests:
 
     def handle(self, channel: Channel, request: RemotingCommand) -> "Deferred[RemotingCommand]":
         """
-        Have the core answer.
+        Have the core answer; a stranger is answered with 401 and read no further.
 
         :raises ProtocolViolation: the body cannot be read; the peer gets code 1 with the reason.
         """
         asked, answers = _CLASSES[request.code]
-        message = decode_body(asked, request.body)
-        if request.code in _GUARDED and not self._is_known(channel.remote_text):
-            refusal = answers(
-                group=message.group,
-                remote_id=message.remote_id,
-                local_id=message.local_id,
-                code=ResponseCode.UNKNOWN_MEMBER,
+        host = host_of(channel.remote_text)
+        message = Message()
+        reason = self._members.refusal_unread(request.code, host)
+        if not reason:
+            message = decode_body(asked, request.body)
+            reason = self._members.refusal(request.code, message, host)
+        answered: Answered = Deferred()
+        if reason:
+            self._refused(host, request.code, reason)
+            answered.callback(
+                answers(
+                    group=message.group,
+                    remote_id=message.remote_id,
+                    local_id=message.local_id,
+                    code=ResponseCode.UNKNOWN_MEMBER,
+                )
             )
-            answered: Answered = Deferred()
-            answered.callback(refusal)
         else:
-            answered = Deferred()
             self._serve(request.code, message, answered)
         return answered.addCallback(_frame, request)
 

@@ -26,9 +26,10 @@ from rmq_ha.dledger.actions import (
     Send,
     Sync,
 )
-from rmq_ha.dledger.assembly import dledger_directory, known_hosts, make_settings
+from rmq_ha.dledger.assembly import dledger_directory, make_members, make_settings
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.lookups import Lookups
 from rmq_ha.dledger.member import NEVER
 from rmq_ha.dledger.messages import LeadershipTransferRequest, Message
 from rmq_ha.dledger.node import Node
@@ -48,6 +49,7 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -107,8 +109,11 @@ class DLedgerService:
             broker.broker_ip1 or "127.0.0.1", configuration.server.listen_port
         )
         self._term_file = TermFile(host.disk, dledger_directory(configuration))
-        self._known_hosts = known_hosts(configuration, self.settings)
-        requests = PeerRequests(self._serve, self._is_known)
+        self._members = make_members(configuration, self.settings)
+        self._lookups = Lookups(host, self._members)
+        self._refusals = Refusals(host.clock)
+        self._refused_requests = 0
+        requests = PeerRequests(self._serve, self._members, self._refused)
         dispatcher = RequestDispatcher()
         dispatcher.routes.update(requests.routes())
         self._server = RemotingServer(host, configuration.server, dispatcher)
@@ -148,6 +153,7 @@ class DLedgerService:
         state = self._term_file.load()
         self.node = Node(self.settings, self._ledger, state, self._host.random, self._now())
         self._told_index = self._seen_end = self._ledger.end_index
+        self._lookups.start()
         await self._server.listen(self.port, self._configuration.ours.bind_address)
         self.log.info(
             "member {self_id} of DLedger group {group} listens on port {port}, term {term}",
@@ -231,6 +237,22 @@ class DLedgerService:
         if not self._enter(self.node.request, code, message, answered) and not answered.called:
             reason = "this member failed; its log says why"
             answered.errback(RequestRejected(RemotingCode.SYSTEM_ERROR, reason))
+
+    def _refused(self, host: str, code: int, reason: str) -> None:
+        """Not a member's, as far as we know; a name may stand for another address by now."""
+        self._refused_requests += 1
+        self._lookups.again()
+        more = self._refusals.admit(host, reason)
+        if more is not None:
+            self.log.warn(
+                "{host} refused on the DLedger port, request {code}: {reason}; if it is a member "
+                "that others see at another address (NAT, several interfaces), add that to "
+                "dLegerPeerHosts{more}",
+                host=host,
+                code=code,
+                reason=reason,
+                more=more,
+            )
 
     def _enter(self, function: Callable[..., None], *args: Any) -> bool:
         """
@@ -437,10 +459,6 @@ class DLedgerService:
         """Let clients' messages into the log, or not."""
         self._log.admits = admitted
 
-    def _is_known(self, remote: str) -> bool:
-        known = self._known_hosts
-        return known is None or remote.rpartition(":")[0].strip("[]") in known
-
     # ------------------------------------------------------------ IReplication
 
     def wait_replicated(
@@ -474,4 +492,5 @@ class DLedgerService:
             **statistics_of(self.settings, self.node, self._ledger),
             "waiting": len(self._puts),
             "elections": self._elections,
+            "refused": self._refused_requests,
         }

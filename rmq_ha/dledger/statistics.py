@@ -25,6 +25,7 @@ def statistics_of(settings: DLedgerSettings, node: Node | None, ledger: Ledger) 
         "begin": ledger.begin_index,
         "end": ledger.end_index,
         "committed": ledger.committed_index,
+        "diverged": node is not None and node.role is Role.FOLLOWER and node.is_diverged,
         "followers": {},
         "behind": {},
     }

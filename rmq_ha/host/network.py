@@ -15,6 +15,7 @@ from twisted.internet.interfaces import (
     IListeningPort,
     IProtocolFactory,
     IReactorTime,
+    IResolutionReceiver,
     IStreamClientEndpoint,
     IStreamServerEndpoint,
 )
@@ -156,3 +157,29 @@ class RealNetwork:
     def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
         """Listens; port 0 picks a free one, an empty interface means all of IPv4."""
         return _ServerEndpoint(self._reactor, port, interface)
+
+    def look_up(self, name: str) -> "Deferred[list[str]]":
+        """The addresses that a name stands for; none: it is not known. Never fails."""
+        found = _Addresses()
+        self._reactor.nameResolver.resolveHostName(found, name)
+        return found.complete
+
+
+@implementer(IResolutionReceiver)
+class _Addresses:
+    """Gathers what a lookup finds."""
+
+    def __init__(self) -> None:
+        self.complete: Deferred[list[str]] = Deferred()
+        self._found: list[str] = []
+
+    def resolutionBegan(self, resolutionInProgress: Any) -> None:
+        """As IResolutionReceiver's; nobody cancels."""
+
+    def addressResolved(self, address: Any) -> None:
+        """One more."""
+        self._found.append(address.host)
+
+    def resolutionComplete(self) -> None:
+        """That is all."""
+        self.complete.callback(self._found)

@@ -389,6 +389,7 @@ class NetworkContract(TestCase):
     """`rmq_ha.seams.Network`: endpoints and what their transports do."""
 
     port = 0
+    known_name = "localhost"
 
     def make_networks(self) -> tuple[Network, Network, str]:
         """A server's and a client's network, and the server's address for the client."""
@@ -428,6 +429,11 @@ class NetworkContract(TestCase):
         """One more client."""
         endpoint = self.client_network.client(self.address, self.used_port, 2.0)
         return endpoint.connect(Factory.forProtocol(Recorder))
+
+    def test_look_up(self) -> None:
+        """A name stands for addresses; one that nobody knows for none."""
+        self.assertIn(self.address, self.wait(self.client_network.look_up(self.known_name)))
+        self.assertEqual(self.wait(self.client_network.look_up("nobody.invalid")), [])
 
     def test_addresses(self) -> None:
         """Both ends know both addresses."""

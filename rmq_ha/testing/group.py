@@ -60,7 +60,7 @@ class BrokerGroup:
         size: int = 3,
         change: Callable[[Any], None] = lambda configuration: None,
     ) -> None:
-        self.world = World(seed)
+        self.world = World(seed, subnet="10.0.0")
         self.findings = Findings()
         self.name_server = NamesrvNode(self.world.add("namesrv"))
         hosts = [self.world.add(f"n{number}") for number in range(size)]

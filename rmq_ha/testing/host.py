@@ -17,10 +17,12 @@ class World:
     One clock, one network and any number of machines, all of it from one seed.
 
     :param seed: equal seeds give equal runs.
+    :param subnet: of the machines' addresses; on 127.0.0 all of them pass for one.
     """
 
-    def __init__(self, seed: int, trace: Trace | None = None) -> None:
+    def __init__(self, seed: int, trace: Trace | None = None, subnet: str = "127.0.0") -> None:
         self.seed = seed
+        self.subnet = subnet
         self.trace = trace or Trace()
         self.clock = SimClock(self.trace)
         self.network = SimNetwork(self.clock, self.random("network"))
@@ -49,7 +51,7 @@ class SimHost:
     def __init__(self, world: World, name: str, index: int, skew_ms: int) -> None:
         self.name = name
         self.index = index
-        self.ip = f"127.0.0.{index}"
+        self.ip = f"{world.subnet}.{index}"
         self.skew_ms = skew_ms
         self.boots = 0
         self.is_running = False

@@ -170,6 +170,11 @@ class HostNetwork:
         """Listens; port 0 picks a free one."""
         return SimServerEndpoint(self, port, interface)
 
+    def look_up(self, name: str) -> "Deferred[list[str]]":
+        """The address of a machine by its name."""
+        found = self.network.find(name)
+        return succeed([] if found is None else [found.ip])
+
     def free_port(self) -> int:
         """A port for an outgoing connection or a listener that does not care."""
         self._next_port += 1

@@ -119,5 +119,8 @@ class RealNetworkTests(Reacting, contracts.NetworkContract):
 
     def make_networks(self):
         self._make_reactor()
+        pool = self.reactor.getThreadPool()  # which names are looked up in once a reactor runs
+        pool.start()
+        self.addCleanup(pool.stop)
         network = RealNetwork(self.reactor)
         return network, network, "127.0.0.1"

@@ -58,6 +58,8 @@ class SimDiskTests(contracts.DiskContract):
 
 
 class SimNetworkTests(Driven, contracts.NetworkContract):
+    known_name = "server"
+
     def make_networks(self):
         world = World(1)
         self.clock = world.clock

@@ -210,6 +210,18 @@ _DLEDGER = (
         "elections",
         "Times that this member lost its role or its leader",
     ),
+    _ours(
+        "dledger_diverged",
+        _GAUGE,
+        "0 or 1",
+        "The leader has another entry where this member has a committed one",
+    ),
+    _ours(
+        "dledger_refused_total",
+        _COUNTER,
+        "requests",
+        "That came from another address than the member's that they name",
+    ),
     _ours("dledger_pending_appends", _GAUGE, "batches", "Stored here, waiting for a quorum"),
 )
 

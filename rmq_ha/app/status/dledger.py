@@ -30,6 +30,8 @@ def tell_group(samples: Samples, found: Mapping[str, Any]) -> None:
         samples.add("rmqha_dledger_index", found[which], which=which)
     samples.add("rmqha_dledger_elections_total", found["elections"])
     samples.add("rmqha_dledger_pending_appends", found["waiting"])
+    samples.add("rmqha_dledger_diverged", found["diverged"])
+    samples.add("rmqha_dledger_refused_total", found["refused"])
     for member, (entries, size) in found["behind"].items():
         samples.add("rmqha_dledger_lag_entries", entries, member=member)
         samples.add("rmqha_dledger_lag_bytes", size, member=member)
@@ -37,7 +39,7 @@ def tell_group(samples: Samples, found: Mapping[str, Any]) -> None:
 
 def group_health(name: str, found: Mapping[str, Any], why_not_writable: str) -> Health:
     """
-    A leader is ready when it takes puts, all others when they serve reads.
+    A leader is ready when it takes puts, all others when they serve reads, and the same as it.
 
     :param name: of the broker.
     :param why_not_writable: empty: it takes puts.
@@ -47,6 +49,12 @@ def group_health(name: str, found: Mapping[str, Any], why_not_writable: str) -> 
         if why_not_writable:
             return Health(False, f"{text}: leads, but no puts: {why_not_writable}")
         return Health(True, f"{text}: leads")
+    if found["diverged"]:
+        return Health(
+            False,
+            f"{text}: diverged: {found['leader']}, which leads, has something else where this "
+            "member has committed entries; the log says where: stop the group, compare the ledgers",
+        )
     if found["leader"]:
         return Health(True, f"{text}: follows {found['leader']}")
     return Health(True, f"{text}: serves reads, but the group has no leader that it knows of")

@@ -23,7 +23,7 @@ SETTINGS = DLedgerSettings("g", "n0", {"n0": "h0:1", "n1": "h1:1", "n2": "h2:1"}
 def told(found: dict[str, Any]) -> dict[tuple[str, str], float]:
     """Values by name and last label."""
     samples = Samples(CATALOGUE, {"cluster": "c", "broker": "b", "broker_id": "0"})
-    tell_group(samples, {"waiting": 3, "elections": 2, **found})
+    tell_group(samples, {"waiting": 3, "elections": 2, "refused": 5, **found})
     families: list[Metric] = list(samples.families())
     return {
         (sample.name, str([*sample.labels.values()][-1])): sample.value
@@ -58,6 +58,8 @@ def test_a_leader_tells_how_far_each_follower_is_behind() -> None:
     assert found["rmqha_dledger_lag_bytes", "n2"] == 3 * 148
     assert found["rmqha_dledger_pending_appends", "0"] == 3
     assert found["rmqha_dledger_elections_total", "0"] == 2
+    assert found["rmqha_dledger_refused_total", "0"] == 5
+    assert found["rmqha_dledger_diverged", "0"] == 0
     node.quorum.mark("n1", 0)
     found = told(statistics_of(SETTINGS, node, ledger))
     assert found["rmqha_dledger_lag_entries", "n1"] == 2
@@ -76,7 +78,8 @@ def test_a_member_that_has_not_started_tells_that() -> None:
 
 
 def test_health_of_each_role() -> None:
-    found = {"self": "n0", "group": "g", "term": 4, "role": "LEADER", "leader": "n0"}
+    found: dict[str, Any] = {"self": "n0", "group": "g", "term": 4, "diverged": False}
+    found |= {"role": "LEADER", "leader": "n0"}
     assert group_health("SYNC_MASTER b", found, "").line() == (
         "ready: SYNC_MASTER b: n0 of group g, term 4: leads\n"
     )
@@ -85,6 +88,11 @@ def test_health_of_each_role() -> None:
     assert refused.line().endswith("leads, but no puts: the disk is full\n")
     follows = group_health("SLAVE b", {**found, "role": "FOLLOWER", "leader": "n2"}, "slave")
     assert follows.line() == "ready: SLAVE b: n0 of group g, term 4: follows n2\n"
+    apart = group_health(
+        "SLAVE b", {**found, "role": "FOLLOWER", "leader": "n2", "diverged": True}, "slave"
+    )
+    assert not apart.is_ready
+    assert "diverged: n2, which leads, has something else" in apart.line()
     stands = group_health("SLAVE b", {**found, "role": "CANDIDATE", "leader": None}, "slave")
     assert stands.is_ready
     assert "no leader" in stands.line()

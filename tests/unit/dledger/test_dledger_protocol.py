@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 
 from rmq_ha.dledger.codec import encode_body
 from rmq_ha.dledger.codes import RequestCode
+from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -15,20 +16,29 @@ from rmq_ha.dledger.messages import (
     Message,
 )
 from rmq_ha.dledger.protocol import PeerRequests, read_response, request_frame
+from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.errors import ProtocolViolation, RemotingError
+from rmq_ha.model.networks import Networks
 from rmq_ha.wire.command import RemotingCommand
 
 CHANNEL: Any = SimpleNamespace(remote_text="10.0.0.9:4711")
 
 
+REFUSED: list[tuple[Any, ...]] = []
+PEERS = {"n0": "10.0.0.9:1", "n1": "10.0.0.1:1", "n2": "10.0.0.2:1"}
+
+
 def requests(is_known: bool = True) -> tuple[PeerRequests, list[tuple[int, Message]]]:
+    """:param is_known: n0 is where the requests come from."""
     served: list[tuple[int, Message]] = []
 
     def serve(code: int, message: Message, answered: "Deferred[Message]") -> None:
         served.append((code, message))
         answered.callback(HeartBeatResponse(term=-1))
 
-    return PeerRequests(serve, lambda host: is_known), served
+    peers = PEERS if is_known else {**PEERS, "n0": "10.0.0.8:1"}
+    members = Members(DLedgerSettings("g", "n1", peers), Networks(), Networks())
+    return PeerRequests(serve, members, lambda *told: REFUSED.append(told)), served
 
 
 def ask(made: PeerRequests, code: int, message: Message, binary: bool = False) -> RemotingCommand:
@@ -48,6 +58,26 @@ def test_an_answer_has_200_in_its_header_and_the_requests_form(binary: bool) -> 
     assert (answer.code, answer.opaque, answer.binary, answer.ext) == (200, 7, binary, None)
     assert answer.body == b'{"code":200,"term":-1}'
     assert served == [(RequestCode.HEART_BEAT, beat)]
+
+
+@pytest.mark.parametrize("code", set(RequestCode) - {RequestCode.METADATA, RequestCode.PULL})
+def test_a_stranger_s_body_is_not_read(code: int) -> None:
+    """What would take long to read, or cannot be read, is answered at once."""
+    made, served = requests(is_known=False)
+    REFUSED.clear()
+    answers: list[RemotingCommand] = []
+    made.handle(CHANNEL, RemotingCommand(code, body=b"[" * 1000)).addCallback(answers.append)
+    assert b'"code":401' in (answers[0].body or b"")
+    assert served == []
+    (told,) = REFUSED
+    assert told == ("10.0.0.9", code, "it comes from no member's address")
+
+
+def test_a_member_speaks_for_nobody_else() -> None:
+    made, served = requests()
+    beat = HeartBeatRequest(group="g", remote_id="n1", local_id="n2", leader_id="n2", term=2)
+    assert b'"code":401' in (ask(made, RequestCode.HEART_BEAT, beat).body or b"")
+    assert served == []
 
 
 def test_a_stranger_transfers_no_leadership() -> None:

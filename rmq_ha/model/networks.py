@@ -1,0 +1,76 @@
+"""Lists of addresses and networks, as our keys have them: `10.0.0.7, 10.1.0.0/16, fd00::/8`."""
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+EVERYBODY = "*"
+_MOST_REMEMBERED = 4096
+_LOCALHOST = {"localhost": "127.0.0.0/8"}
+
+
+def canonical(host: str) -> str | None:
+    """
+    An address in the one spelling that may be compared; IPv4-mapped IPv6 becomes IPv4.
+
+    :returns: None: it is no address, so perhaps a name.
+    """
+    address = _parse(host)
+    return None if address is None else str(address)
+
+
+def is_loopback(host: str) -> bool:
+    """An address of the machine itself, whichever of them."""
+    address = _parse(host)
+    return address is not None and address.is_loopback
+
+
+class Networks:
+    """
+    Addresses and networks; `*` is everybody, an empty text nobody.
+
+    :ivar text: as it was given.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        """:raises ValueError: a part is neither; the text says which and why."""
+        self.text = text.strip()
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        self._everybody = EVERYBODY in parts
+        self._networks: list[IPv4Network | IPv6Network] = []
+        for part in parts:
+            if part == EVERYBODY:
+                continue
+            try:
+                self._networks.append(ip_network(_LOCALHOST.get(part, part), strict=False))
+            except ValueError:
+                raise ValueError(
+                    f"{part!r} is neither an address nor a network such as 10.1.0.0/16; names are "
+                    "not looked up here"
+                ) from None
+        self._known: dict[str, bool] = {}
+
+    def __bool__(self) -> bool:
+        """Something was given."""
+        return self._everybody or bool(self._networks)
+
+    def __contains__(self, host: str) -> bool:
+        """Whether an address (its text) belongs to it; what is no address only to `*`."""
+        if self._everybody:
+            return True
+        found = self._known.get(host)
+        if found is None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            found = self._known[host] = self._look(host)
+        return found
+
+    def _look(self, host: str) -> bool:
+        address = _parse(host)
+        return address is not None and any(address in network for network in self._networks)
+
+
+def _parse(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
