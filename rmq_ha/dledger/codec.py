@@ -214,10 +214,12 @@ def decode_body(cls: type[M], data: bytes | None) -> M:
     Read a body: unknown keys are ignored, missing ones have their defaults.
 
     :param data: None, as an empty one, is what a peer sent that had nothing to say.
-    :raises ProtocolViolation: it is not JSON, or a value is not of the kind that its key needs.
+    :raises ProtocolViolation: it is not JSON, a value is not of the kind that its key needs, or
+        there are more of them than in a push of 10,000 entries.
     """
     if not data:
         raise ProtocolViolation(f"a {cls.__name__} without a body")
+    fastjson.check_values(data, fastjson.BODY_VALUES)
     try:
         found = _STRICT[cls](data)
     except (msgspec.MsgspecError, ValueError, RecursionError):

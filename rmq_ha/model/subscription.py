@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmq_ha.model.java_hash import tags_code
+from rmq_ha.model.numbers import java_int
 
 SUB_ALL = "*"
 TAG = "TAG"
@@ -50,13 +51,24 @@ class SubscriptionData:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "SubscriptionData":
-        """The Go client writes the codes as strings."""
+        """
+        The Go client writes the codes as strings.
+
+        :raises TypeError: a tag is no string.
+        :raises ValueError: a code is not a 32-bit integer.
+        """
         return cls(
             topic=value.get("topic", ""),
             sub_string=value.get("subString") or "",
-            tags_set=set(value.get("tagsSet") or ()),
-            code_set={int(code) for code in value.get("codeSet") or ()},
+            tags_set=set(map(_checked_text, value.get("tagsSet") or ())),
+            code_set=set(map(java_int, value.get("codeSet") or ())),
             sub_version=int(value.get("subVersion", 0)),
             expression_type=value.get("expressionType", TAG),
             class_filter_mode=bool(value.get("classFilterMode", False)),
         )
+
+
+def _checked_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"a tag that is {type(value).__name__}, not a string")

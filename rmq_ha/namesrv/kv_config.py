@@ -60,7 +60,7 @@ class KVConfigManager(PersistedTable):
 
         :raises ProtocolViolation: it is not such a file.
         """
-        value = fastjson.parse(data)
+        value = fastjson.parse(data, None)
         table = value.get("configTable") if isinstance(value, dict) else None
         if not isinstance(table, dict):
             raise ProtocolViolation("it holds no configTable object")

@@ -65,7 +65,7 @@ class DeletedQueues(PersistedTable):
 
         :raises ProtocolViolation: it is not such a file.
         """
-        found = dict(_entries(fastjson.parse(data)))
+        found = dict(_entries(fastjson.parse(data, None)))
         self.table.clear()
         self.table.update(found)
 

@@ -60,7 +60,7 @@ class QueueEnds(NamedTuple):
         if head != f"{crc32(text):08x}".encode():
             return None
         try:
-            document: Any = fastjson.parse(text)
+            document: Any = fastjson.parse(text, None)
             log_min, log_end = document["log"]
             last = document["last"]
             queues = {

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.numbers import java_int
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.wire.fastjson import ObjectKey, encode, parse
+from rmq_ha.wire.fastjson import BODY_VALUES, ObjectKey, encode, parse
 from rmq_ha.wire.text import to_bytes
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class MessageQueue(NamedTuple):
         return cls(
             text(members.get("topic")),
             text(members.get("brokerName")),
-            int(members.get("queueId", 0)),
+            java_int(members.get("queueId", 0)),
         )
 
 
@@ -248,13 +249,14 @@ class GroupTable(NamedTuple):
         )
 
 
-def decode_topic_table(body: bytes) -> TopicTable:
+def decode_topic_table(body: bytes, most: int | None = None) -> TopicTable:
     """
     Code 21's body, or `topics.json`.
 
+    :param most: as `read_body` has it.
     :raises ProtocolViolation: it is not such a body.
     """
-    return read_body(body, TopicTable.from_json)
+    return read_body(body, TopicTable.from_json, most)
 
 
 def decode_group_table(body: bytes) -> GroupTable:
@@ -263,7 +265,7 @@ def decode_group_table(body: bytes) -> GroupTable:
 
     :raises ProtocolViolation: it is not such a body.
     """
-    return read_body(body, GroupTable.from_json)
+    return read_body(body, GroupTable.from_json, None)
 
 
 def decode_offset_table(body: bytes) -> dict[str, dict[int, int]]:
@@ -278,6 +280,7 @@ def decode_offset_table(body: bytes) -> dict[str, dict[int, int]]:
             name: {int(queue): int(offset) for queue, offset in queues.items()}
             for name, queues in (value.get("offsetTable") or {}).items()
         },
+        None,
     )
 
 
@@ -292,6 +295,7 @@ def decode_delay_offsets(body: bytes) -> dict[int, int]:
         lambda value: {
             int(level): int(offset) for level, offset in (value.get("offsetTable") or {}).items()
         },
+        None,
     )
 
 
@@ -304,6 +308,7 @@ def decode_kv_table(body: bytes) -> dict[str, str]:
     return read_body(
         body,
         lambda value: {str(name): str(item) for name, item in (value.get("table") or {}).items()},
+        None,
     )
 
 
@@ -313,7 +318,7 @@ def decode_string_list(body: bytes, member: str) -> list[str]:
 
     :raises ProtocolViolation: it is not such a body.
     """
-    return read_body(body, lambda value: [str(item) for item in value.get(member) or ()])
+    return read_body(body, lambda value: [str(item) for item in value.get(member) or ()], None)
 
 
 def decode_queues(body: bytes, member: str = "lockOKMQSet") -> list[MessageQueue]:
@@ -323,7 +328,9 @@ def decode_queues(body: bytes, member: str = "lockOKMQSet") -> list[MessageQueue
     :raises ProtocolViolation: it is not such a body.
     """
     return read_body(
-        body, lambda value: [MessageQueue.from_json(item) for item in value.get(member) or ()]
+        body,
+        lambda value: [MessageQueue.from_json(item) for item in value.get(member) or ()],
+        None,
     )
 
 
@@ -338,16 +345,21 @@ def decode_queue_table(body: bytes, member: str = "offsetTable") -> dict[Message
         lambda value: {
             MessageQueue.from_json(queue): item for queue, item in (value.get(member) or {}).items()
         },
+        None,
     )
 
 
-def read_body(body: bytes, convert: Callable[[dict[str, Any]], T]) -> T:
+def read_body(
+    body: bytes, convert: Callable[[dict[str, Any]], T], most: int | None = BODY_VALUES
+) -> T:
     """
     Parse and convert.
 
+    :param most: values that it may have; None for our own files, and for answers of those whom we
+        asked: their tables are as large as they have to be, and a frame ends them.
     :raises ProtocolViolation: it is not JSON, or `convert` finds another form than it expects.
     """
-    value = parse(body)
+    value = parse(body, most)
     if not isinstance(value, dict):
         raise ProtocolViolation("the body is not a JSON object")
     try:

@@ -13,13 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rmq_ha.errors import ProtocolViolation
-from rmq_ha.wire.fastjson_reader import ObjectKey, Reader, resolve_references
+from rmq_ha.wire.fastjson_reader import NO_LIMIT, ObjectKey, Reader, resolve_references
 from rmq_ha.wire.text import quote, quote_ascii, to_bytes
 
 __all__ = [
+    "BODY_VALUES",
+    "HEADER_VALUES",
     "MAX_DEPTH",
+    "MAX_DIALECT_SIZE",
     "ObjectKey",
     "Written",
+    "check_values",
     "encode",
     "encode_browser",
     "parse",
@@ -28,6 +32,13 @@ __all__ = [
 ]
 
 MAX_DEPTH = 64
+HEADER_VALUES = 10_000
+"""Values of a header: it has one for each ext field, so that thirty are many."""
+BODY_VALUES = 100_000
+"""Values of a request's body: a heartbeat with 2,000 subscriptions has 20,000."""
+MAX_DIALECT_SIZE = 1 << 18
+"""Bytes of a peer's document that is no JSON proper, which is read a hundred times as slowly."""
+_DIALECT_VALUES = 10_000
 _decode = msgspec.json.Decoder().decode
 _REFERENCE = re.compile(rb"\$ref").search
 
@@ -38,19 +49,52 @@ class Written(NamedTuple):
     text: str
 
 
-def parse(data: bytes) -> Any:
+def parse(data: bytes, most: int | None = BODY_VALUES) -> Any:
     """
     Read a body or a file; `$ref` is replaced by what it points to.
 
-    :raises ProtocolViolation: it is not in the dialect, or nests too deep.
+    What it costs is known before it is paid: a document of a few bytes may name the same value many
+    times, and each reader of the result would walk it as often.
+
+    :param most: values that it may have, those counted again to which a `$ref` points. None is for
+        our own files, and for answers of those whom we asked.
+    :raises ProtocolViolation: it is not in the dialect, nests too deep, or has too many values.
     """
+    if most is not None:
+        check_values(data, most)
     try:
         value = _decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        value = Reader(data.decode("utf-8", "replace"), MAX_DEPTH).read()
+        value = _read_dialect(data, limited=most is not None)
     if _REFERENCE(data):
-        return resolve_references(value, MAX_DEPTH)
+        # Of a trusted document all that stands there, and as much again as a peer's may have.
+        size = len(data) + BODY_VALUES if most is None else most
+        return resolve_references(value, MAX_DEPTH, size)
     return value
+
+
+def check_values(data: bytes, most: int) -> None:
+    """
+    Before a document is read: each of its values is the first one, the first in another, or comes
+    after a comma.
+
+    :raises ProtocolViolation: it may have more than `most` of them.
+    """
+    if len(data) <= most:
+        return
+    if data.count(b",") + data.count(b"{") + data.count(b"[") >= most:
+        raise ProtocolViolation(f"JSON with more than {most} values ({len(data)} bytes)")
+
+
+def _read_dialect(data: bytes, *, limited: bool) -> Any:
+    if not limited:
+        return Reader(data.decode("utf-8", "replace"), MAX_DEPTH, NO_LIMIT).read()
+    if len(data) > MAX_DIALECT_SIZE:
+        raise ProtocolViolation(
+            f"not JSON proper, and {len(data)} bytes: more than {MAX_DIALECT_SIZE} are read only "
+            "without bare keys and single quotes"
+        )
+    return Reader(data.decode("utf-8", "replace"), MAX_DEPTH, _DIALECT_VALUES).read()
 
 
 def encode(value: Any) -> bytes:

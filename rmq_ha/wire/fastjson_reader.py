@@ -4,7 +4,8 @@ Spec: remoting.md, section 1.9.
 """
 
 import re
-from typing import Any
+import sys
+from typing import Any, NamedTuple
 
 from rmq_ha.errors import ProtocolViolation
 
@@ -28,7 +29,12 @@ _SIMPLE = {
 }
 _WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
 _MAX_DIGITS = 40
+_LONGEST_KEY = 1 << 63
 _MAX_HOPS = 16
+# An escape costs an eighth of what a value costs, so many characters of shared text as much as one.
+_ESCAPES_A_VALUE = 8
+_TEXT_A_VALUE = 32
+NO_LIMIT = sys.maxsize
 
 
 class ObjectKey(tuple[tuple[str, Any], ...]):
@@ -45,16 +51,20 @@ class ObjectKey(tuple[tuple[str, Any], ...]):
 class Reader:
     """One text, read once, from left to right."""
 
-    def __init__(self, text: str, max_depth: int) -> None:
+    def __init__(self, text: str, max_depth: int, most: int) -> None:
+        """
+        :param most: values to read; eight escapes count as one.
+        """
         self._text = text
         self._position = 0
         self._max_depth = max_depth
+        self._left = self._most = most
 
     def read(self) -> Any:
         """
         The value of the whole text.
 
-        :raises ProtocolViolation: it is not in the dialect.
+        :raises ProtocolViolation: it is not in the dialect, or has too many values.
         """
         value = self._value(0)
         self._skip(_GAP)
@@ -66,6 +76,11 @@ class Reader:
         near = self._text[self._position : self._position + 20]
         return ProtocolViolation(f"not JSON: {what} at character {self._position}: {near!r}")
 
+    def _spend(self, values: int) -> None:
+        self._left -= values
+        if self._left < 0:
+            raise self._fault(f"more than {self._most} values (or eight times as many escapes)")
+
     def _skip(self, pattern: Any) -> str:
         """Pass what `pattern` (which fits the empty string) matches; the character after it."""
         self._position = pattern(self._text, self._position).end()
@@ -74,6 +89,7 @@ class Reader:
     def _value(self, depth: int) -> Any:
         if depth > self._max_depth:
             raise self._fault(f"nested deeper than {self._max_depth}")
+        self._spend(1)
         first = self._skip(_BLANK)
         if first == "{":
             return self._object(depth)
@@ -114,12 +130,19 @@ class Reader:
             return self._object_key(self._object(depth + 1))
         match = _NUMBER(self._text, self._position)
         if match:
-            return self._number(match)
+            return self._number_key(match)
         match = _NAME(self._text, self._position)
         if not match:
             raise self._fault("no key")
         self._position = match.end()
         return match.group()
+
+    def _number_key(self, match: re.Match[str]) -> int | float:
+        """Java's are a long at most; of larger ones any number has the same hash."""
+        key = self._number(match)
+        if not -_LONGEST_KEY <= key < _LONGEST_KEY:
+            raise self._fault("a key that is no long, before")
+        return key
 
     def _object_key(self, members: dict[Any, Any]) -> ObjectKey:
         for name, value in members.items():
@@ -145,6 +168,7 @@ class Reader:
         text: str = match.group(match.lastindex or 1)
         if "\\" not in text:
             return text
+        self._spend(text.count("\\") // _ESCAPES_A_VALUE)
         text = _ESCAPE.sub(_unescape, text)
         # Java's strings are UTF-16: halves of a pair join, a lone half becomes "?" once encoded.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -164,55 +188,93 @@ def _unescape(match: re.Match[str]) -> str:
     return _SIMPLE.get(code, code)
 
 
-def resolve_references(root: Any, max_depth: int) -> Any:
+def resolve_references(root: Any, max_depth: int, most: int) -> Any:
     """
     Replace every `{"$ref": "$.a[0].b"}` by the very object that it names.
 
-    One that names nothing becomes None, as in Java.
+    One that names nothing becomes None, as in Java. Java's readers share the object, too; ours
+    walk the result as a tree, whose size is what counts here.
 
-    :raises ProtocolViolation: one names a value that it is itself part of, or they nest too deep.
+    :param most: values that the result may have, a shared one counted wherever it stands.
+    :raises ProtocolViolation: one names a value that it is itself part of, they nest too deep, or
+        the result would have too many values.
     """
-    return _Resolver(root, max_depth).walk(root, 0)
+    return _Resolver(root, max_depth, most).walk(root, 0).value
+
+
+class _Walked(NamedTuple):
+    """
+    A value without references.
+
+    :ivar size: how many values a tree of it has; long texts count as several.
+    :ivar height: how deep it is.
+    """
+
+    value: Any
+    size: int
+    height: int
 
 
 class _Resolver:
-    """Keeps what is done, so that shared objects are walked once."""
+    """Keeps what is done, so that shared objects and repeated paths are walked once."""
 
-    def __init__(self, root: Any, max_depth: int) -> None:
+    def __init__(self, root: Any, max_depth: int, most: int) -> None:
         self._root = root
         self._max_depth = max_depth
-        self._done: set[int] = set()
+        self._most = most
+        self._done: dict[int, _Walked] = {}
         self._open: set[int] = set()
+        self._found: dict[str, Any] = {}
 
-    def walk(self, value: Any, depth: int) -> Any:
+    def walk(self, value: Any, depth: int) -> _Walked:
         """The value with all references in it replaced."""
-        if depth > self._max_depth:
-            raise ProtocolViolation(f"JSON nested deeper than {self._max_depth}")
         if isinstance(value, dict):
             path = value.get("$ref")
             if isinstance(path, str):
                 return self._target(path, depth)
-            items: Any = value.items()
-        elif isinstance(value, list):
-            items = enumerate(value)
-        else:
-            return value
+        elif not isinstance(value, list):
+            return _Walked(value, _size(value), 0)
+        walked = self._done.get(id(value))
+        if walked is None:
+            if depth > self._max_depth:
+                raise self._too_deep()
+            walked = self._done[id(value)] = self._enter(value, depth)
+        if depth + walked.height > self._max_depth:
+            raise self._too_deep()
+        return walked
+
+    def _enter(self, value: Any, depth: int) -> _Walked:
         identity = id(value)
-        if identity in self._done:
-            return value
         if identity in self._open:
             raise ProtocolViolation("a $ref that contains itself")
         self._open.add(identity)
-        for key, item in list(items):
+        is_object = isinstance(value, dict)
+        size, height = 1, 0
+        for key, item in list(value.items() if is_object else enumerate(value)):
             if isinstance(item, dict | list):
-                value[key] = self.walk(item, depth + 1)
+                walked = self.walk(item, depth + 1)
+                value[key] = walked.value
+                size += walked.size
+                height = max(height, walked.height + 1)
+            else:
+                size += _size(item)
+            if is_object:
+                size += _size(key) - 1
+            if size > self._most:
+                raise ProtocolViolation(f"JSON that has more than {self._most} values by its $ref")
         self._open.discard(identity)
-        self._done.add(identity)
-        return value
+        return _Walked(value, size, height)
 
-    def _target(self, path: str, depth: int) -> Any:
+    def _too_deep(self) -> ProtocolViolation:
+        return ProtocolViolation(f"JSON nested deeper than {self._max_depth}")
+
+    def _target(self, path: str, depth: int) -> _Walked:
+        if depth > self._max_depth:
+            raise self._too_deep()
         for _ in range(_MAX_HOPS):
-            value = self._lookup(path)
+            if path not in self._found:
+                self._found[path] = self._lookup(path)
+            value = self._found[path]
             if not isinstance(value, dict) or not isinstance(value.get("$ref"), str):
                 break
             path = value["$ref"]
@@ -238,6 +300,13 @@ class _Resolver:
             if value is None:
                 return None
         return value
+
+
+def _size(value: Any) -> int:
+    """Of a key, or of a value that is no container."""
+    if isinstance(value, str):
+        return 1 + len(value) // _TEXT_A_VALUE
+    return 1 + sum(_size(item) for _, item in value) if isinstance(value, ObjectKey) else 1
 
 
 def _item(value: Any, index: int) -> Any:

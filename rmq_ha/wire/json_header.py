@@ -10,7 +10,7 @@ import msgspec
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.wire.codes import LANGUAGE_BY_NAME, language_name
 from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.fastjson import encode, parse
+from rmq_ha.wire.fastjson import HEADER_VALUES, encode, parse
 from rmq_ha.wire.text import quote, to_bytes
 
 _LOWEST = -(2**31)
@@ -38,7 +38,8 @@ def decode_header(data: bytes) -> RemotingCommand:
 
     A request without `opaque` gets 0, which we never use for calls of our own.
 
-    :raises ProtocolViolation: it is not a JSON object, or its numbers are not 32-bit integers.
+    :raises ProtocolViolation: it is not a JSON object, its numbers are not 32-bit integers, or it
+        has more than `HEADER_VALUES` values.
     """
     return decode_plain_header(data) or _decode_tolerant(data)
 
@@ -94,7 +95,7 @@ def _check_numbers(command: RemotingCommand) -> None:
 
 
 def _decode_tolerant(data: bytes) -> RemotingCommand:
-    header = parse(data)
+    header = parse(data, HEADER_VALUES)
     if not isinstance(header, dict):
         raise ProtocolViolation("the header is not a JSON object")
     ext = header.get("extFields")

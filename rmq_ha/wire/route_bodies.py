@@ -20,6 +20,8 @@ from rmq_ha.wire.versions import V3_0_11, V4_9_4
 _INT = Struct(">i")
 _MAX_INFLATED = 4 * MAX_FRAME_SIZE
 _COMPRESSION_LEVEL = 9
+REGISTRATION_VALUES = 1_000_000
+"""Values of a registration that is not compressed; a topic has nine."""
 
 
 def body_crc32(body: bytes | None) -> int:
@@ -74,9 +76,9 @@ class RegisterBrokerBody:
         if compressed:
             return _Inflated(_inflate(body)).registration()
         if version < V3_0_11:
-            table = decode_topic_table(body)
+            table = decode_topic_table(body, REGISTRATION_VALUES)
             return cls(table.version, table.topics, None)
-        return read_body(body, cls._from_json)
+        return read_body(body, cls._from_json, REGISTRATION_VALUES)
 
     @classmethod
     def _from_json(cls, value: dict[str, Any]) -> "RegisterBrokerBody":
@@ -243,7 +245,7 @@ class TopicRoute:
 
         :raises ProtocolViolation: it is not such a body.
         """
-        return read_body(body, cls._from_json)
+        return read_body(body, cls._from_json, None)
 
     @classmethod
     def _from_json(cls, value: dict[str, Any]) -> "TopicRoute":
@@ -288,7 +290,7 @@ class ClusterInfo:
 
         :raises ProtocolViolation: it is not such a body.
         """
-        return read_body(body, cls._from_json)
+        return read_body(body, cls._from_json, None)
 
     @classmethod
     def _from_json(cls, value: dict[str, Any]) -> "ClusterInfo":

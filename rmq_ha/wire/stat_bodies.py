@@ -47,6 +47,7 @@ def decode_connections(body: bytes) -> list[Connection]:
     return read_body(
         body,
         lambda value: [Connection.from_json(item) for item in value.get("connectionSet") or ()],
+        None,
     )
 
 

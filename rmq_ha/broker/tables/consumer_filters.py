@@ -207,7 +207,7 @@ class ConsumerFilterManager(PersistedTable):
 
         :raises ProtocolViolation: it is not such a file.
         """
-        loaded = read_body(data, _filters_of)
+        loaded = read_body(data, _filters_of, None)
         if not all(self.bloom_filter.is_valid(item.bloom) for item in loaded):
             self.log.info("the bloom filter is another one now: {path} is ignored", path=self.path)
             return

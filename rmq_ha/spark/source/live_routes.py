@@ -43,7 +43,7 @@ class NameServerRoutes:
             if self._last is None:
                 raise
             return self._last
-        self._last = list(map(str, parse(body or b"{}").get("topicList") or []))
+        self._last = list(map(str, parse(body or b"{}", None).get("topicList") or []))
         return self._last
 
     def route(self, client: BlockingClient, topic: str) -> TopicRoute:

@@ -165,7 +165,7 @@ class _Asked:
                     "count": str(min(UNITS, stop - start)),
                 },
             )
-            found = read_body(self.body(command), _units)
+            found = read_body(self.body(command), _units, None)
             if not found:
                 raise CannotDecide(
                     f"{queue} of {self.broker.address} has no unit {start}, {stop} was wanted:"

@@ -228,7 +228,7 @@ class StoreImage:
 
     def table(self, name: str) -> Any:
         """What a file of `config/` says."""
-        return fastjson.parse(self.others[f"config/{name}"])
+        return fastjson.parse(self.others[f"config/{name}"], None)
 
     def put_table(self, name: str, value: Any) -> None:
         """Have a file of `config/` say that; its backup goes."""
