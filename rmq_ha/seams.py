@@ -164,6 +164,25 @@ class Network(Protocol):
         """The addresses that a name stands for; none: it is not known. Never fails."""
 
 
+class Connections(Protocol):
+    """
+    How many connections the listening ports of a process have taken.
+
+    :ivar taken: how many there are.
+    :ivar refused: how many were refused, by the key that says so.
+    """
+
+    taken: int
+    refused: dict[str, int]
+
+    @property
+    def places(self) -> int | None:
+        """How many there may be; None: any number."""
+
+    def know(self, host: str) -> None:
+        """A broker of this cluster is at this address: it is let in where strangers are not."""
+
+
 @dataclass(frozen=True)
 class Host:
     """
@@ -175,6 +194,7 @@ class Host:
     :ivar random: jitter, ids, choices.
     :ivar memory_bytes: of the machine; a part of it counts as page cache.
     :ivar processors: of the machine, for operators.
+    :ivar connections: None where nobody limits them.
     """
 
     clock: IReactorTime
@@ -185,6 +205,7 @@ class Host:
     random: Random
     memory_bytes: int = 8 << 30
     processors: int = 1
+    connections: Connections | None = None
 
     def steady_ms(self) -> int:
         """Of `clock`, for durations; means nothing to anybody else."""

@@ -38,17 +38,20 @@ def make_service(
             finish_check(configuration, notices)
     except ConfigurationError as error:
         raise SystemExit(f"{program}: {error}") from None
-    few = complaint(allow_descriptors())
+    descriptors = allow_descriptors()
+    few = complaint(descriptors)
     if few is not None:
         notices = [*notices, Notice(few)]
     from twisted.internet import reactor
 
+    from rmq_ha.host.admission import Admission
     from rmq_ha.host.clock import make_steady
     from rmq_ha.host.real import make_host
 
     make_steady(reactor)
     try:
-        server = make_server(make_host(reactor), configuration)
+        admission = Admission(configuration.server, descriptors, known_brokers(configuration))
+        server = make_server(make_host(reactor, admission), configuration)
     except ConfigurationError as error:  # of files that it names
         raise SystemExit(f"{program}: {error}") from None
     return ServerService(
@@ -59,6 +62,19 @@ def make_service(
         options.wants_ready,
         server_observer(options.parent, _log_style(program, configuration)),
     )
+
+
+def known_brokers(configuration: Any) -> list[str]:
+    """Hosts that the configuration names: name servers, the master, the members of the group."""
+    if not isinstance(configuration, BrokerConfiguration):
+        return []
+    broker, store = configuration.broker, configuration.store
+    addresses = [
+        *(broker.namesrv_addr or "").split(";"),
+        store.ha_master_address or "",
+        *(peer.partition("-")[2] for peer in (store.dleger_peers or "").split(";")),
+    ]
+    return [address.rpartition(":")[0].strip("[] ") for address in addresses if address]
 
 
 def _log_style(program: str, configuration: Any) -> LogStyle:

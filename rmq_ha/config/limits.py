@@ -58,6 +58,8 @@ RANGES: dict[str, Range] = {
     "embeddedNamesrvPort": Range(0, 65535),
     "metricsPort": Range(0, 65535),
     "metricsSeriesLimit": Range(0, 100_000),
+    "maxConnections": Range(0, INT_MAX),
+    "maxConnectionsPerIp": Range(0, INT_MAX),
     "brokerId": Range(-1, LONG_MAX),
     "brokerPermission": Range(0, 7),
     "diskMaxUsedSpaceRatio": Range(0, 100),

@@ -25,6 +25,17 @@ class NettyServerConfig:
     server_channel_max_idle_time_seconds: int = key(
         "serverChannelMaxIdleTimeSeconds", 120, "idle close"
     )
+    max_connections: int = key(
+        "maxConnections",
+        0,
+        "ours: connections that all ports of this process take together; 0, and at most: what the "
+        "limit of open files leaves when a quarter of it, 64 to 1024, is kept for files",
+    )
+    max_connections_per_ip: int = key(
+        "maxConnectionsPerIp",
+        0,
+        "ours: of them, of one address (IPv6: of one /64); 0: half of all",
+    )
     server_socket_snd_buf_size: int = key("serverSocketSndBufSize", 0, "serverSocketSndBufSize")
     server_socket_rcv_buf_size: int = key("serverSocketRcvBufSize", 0, "serverSocketRcvBufSize")
     write_buffer_high_water_mark: int = key(

@@ -298,6 +298,8 @@ class HAService:
         feed = connection.feed
         if feed.common is Common.VERIFIED:
             self._verified += 1
+            if self._host.connections is not None:
+                self._host.connections.know(connection.peer_host)
             return
         self._different += 1
         self.log.warn(

@@ -12,14 +12,21 @@ from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.interfaces import (
+    IAddress,
     IListeningPort,
+    IProtocol,
     IProtocolFactory,
     IReactorTime,
     IResolutionReceiver,
     IStreamClientEndpoint,
     IStreamServerEndpoint,
 )
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import directlyProvides, implementer, providedBy
+
+from rmq_ha.host.admission import Admission
+from rmq_ha.tls.refusals import Refusals
 
 BACKLOG = 1024
 
@@ -58,12 +65,65 @@ class EagerServer(_EagerWrites, tcp.Server):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.setTcpNoDelay(True)
+        port: Any = self.server
+        self._admission: Admission | None = port.admission
+        if self._admission is not None:
+            self._admission.came(str(self.hostname))
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Leave the count of connections; Twisted may call this twice."""
+        if self._admission is not None and hasattr(self, "socket"):
+            self._admission.went(str(self.hostname))
+        super().connectionLost(reason)
 
 
 class EagerPort(tcp.Port):
-    """Accepts connections with eager transports."""
+    """
+    Accepts connections with eager transports.
+
+    :ivar admission: whom it asks; None: everybody may come.
+    """
 
     transport = EagerServer
+    admission: Admission | None = None
+
+
+@implementer(IProtocolFactory)
+class _Admitting:
+    """Builds no protocol for those who may not come: Twisted closes their connection at once."""
+
+    log = Logger()
+
+    def __init__(self, factory: IProtocolFactory, admission: Admission, refusals: Refusals) -> None:
+        self._factory = factory
+        self._admission = admission
+        self._refusals = refusals
+
+    def doStart(self) -> None:
+        """The port listens."""
+        self._factory.doStart()
+
+    def doStop(self) -> None:
+        """It does not any more."""
+        self._factory.doStop()
+
+    def buildProtocol(self, addr: IAddress) -> IProtocol | None:
+        """The factory's, or none."""
+        host = str(getattr(addr, "host", addr))
+        key = self._admission.why_not(host)
+        if key is None:
+            return self._factory.buildProtocol(addr)
+        more = self._refusals.admit(host, key)
+        if more is not None:
+            self.log.warn(
+                "a connection of {peer} is refused by {key}: {taken} of {places} are taken{more}",
+                peer=host,
+                key=key,
+                taken=self._admission.taken,
+                places=self._admission.places,
+                more=more,
+            )
+        return None
 
 
 class EagerClient(_EagerWrites, tcp.Client):
@@ -113,17 +173,29 @@ class _EagerReactor:
 
 @implementer(IStreamServerEndpoint)
 class _ServerEndpoint:
-    def __init__(self, reactor: Any, port: int, interface: str) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        port: int,
+        interface: str,
+        admission: Admission | None,
+        refusals: Refusals,
+    ) -> None:
         self._reactor = reactor
         self._port = port
         self._interface = interface
+        self._admission = admission
+        self._refusals = refusals
 
     def listen(self, protocolFactory: IProtocolFactory) -> "Deferred[IListeningPort]":
         """Bind (with SO_REUSEADDR) and listen."""
         return execute(self._listen, protocolFactory)
 
     def _listen(self, factory: IProtocolFactory) -> IListeningPort:
+        if self._admission is not None:
+            factory = _Admitting(factory, self._admission, self._refusals)
         port = EagerPort(self._port, factory, BACKLOG, self._interface, self._reactor)
+        port.admission = self._admission
         port.startListening()
         listening: IListeningPort = port
         return listening
@@ -132,9 +204,19 @@ class _ServerEndpoint:
 class RealNetwork:
     """`rmq_ha.seams.Network` over TCP."""
 
-    def __init__(self, reactor: Any, clock: IReactorTime | None = None) -> None:
-        """:param clock: for timeouts; the reactor's own when None."""
+    def __init__(
+        self,
+        reactor: Any,
+        clock: IReactorTime | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        """
+        :param clock: for timeouts; the reactor's own when None.
+        :param admission: who may connect to what listens here; None: everybody.
+        """
         self._reactor = reactor
+        self._admission = admission
+        self._refusals = Refusals(clock or reactor)
         self._eager_reactor: Any = _EagerReactor(reactor, clock or reactor)
 
     def client(self, host: str, port: int, timeout: float = 3.0) -> IStreamClientEndpoint:
@@ -156,7 +238,7 @@ class RealNetwork:
 
     def server(self, port: int, interface: str = "") -> IStreamServerEndpoint:
         """Listens; port 0 picks a free one, an empty interface means all of IPv4."""
-        return _ServerEndpoint(self._reactor, port, interface)
+        return _ServerEndpoint(self._reactor, port, interface, self._admission, self._refusals)
 
     def look_up(self, name: str) -> "Deferred[list[str]]":
         """The addresses that a name stands for; none: it is not known. Never fails."""

@@ -5,6 +5,7 @@ import time
 from random import SystemRandom
 from typing import Any
 
+from rmq_ha.host.admission import Admission
 from rmq_ha.host.clock import steady_clock
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.host.network import RealNetwork
@@ -22,20 +23,22 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def make_host(reactor: Any) -> Host:
+def make_host(reactor: Any, admission: Admission | None = None) -> Host:
     """
     Clock, network, disk, worker and chance of this machine.
 
     :param reactor: one that is ours counts by the monotonic clock already (`make_steady`).
+    :param admission: limits the connections that are taken; None: nobody does.
     """
     clock = steady_clock(reactor)
     return Host(
         clock=clock,
         now_ms=now_ms,
-        network=RealNetwork(reactor, clock),
+        network=RealNetwork(reactor, clock, admission),
         disk=RealDisk(),
         worker=RealWorker(reactor),
         random=SystemRandom(),
         memory_bytes=physical_memory(),
         processors=os.cpu_count() or 1,
+        connections=admission,
     )

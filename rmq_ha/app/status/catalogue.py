@@ -302,6 +302,23 @@ _PROCESS = (
         "rmqha_reactor_lag_max_seconds", _GAUGE, "seconds", PROCESS, "The worst of the last minute"
     ),
     Described("rmqha_reactor_delayed_calls", _GAUGE, "timers", PROCESS, "Timers that are armed"),
+    Described(
+        "rmqha_open_connections", _GAUGE, "connections", PROCESS, "That all ports have taken"
+    ),
+    Described(
+        "rmqha_connection_places",
+        _GAUGE,
+        "connections",
+        PROCESS,
+        "How many all ports take together: maxConnections, or what the open files leave",
+    ),
+    Described(
+        "rmqha_refused_connections_total",
+        _COUNTER,
+        "connections",
+        (*PROCESS, "reason"),
+        "Closed as soon as they came; the reason is the key that is exceeded",
+    ),
 )
 
 _NAMESRV = (

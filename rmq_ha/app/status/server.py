@@ -15,7 +15,7 @@ from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.reactor import ReactorLag
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.site import make_site
-from rmq_ha.seams import Host
+from rmq_ha.seams import Connections, Host
 
 
 class Subject(Protocol):
@@ -46,19 +46,28 @@ class SubjectCollector(Collector):
 
 
 class _Process:
-    """The reactor's part."""
+    """The part of the reactor and its ports."""
 
-    def __init__(self, server: str, lag: ReactorLag) -> None:
+    def __init__(self, server: str, lag: ReactorLag, connections: Connections | None) -> None:
         self._server = server
         self._lag = lag
+        self._connections = connections
 
     def constants(self) -> Mapping[str, str]:
         """Which server of a process this is: `rmqha` or `rmqnamesrv`."""
         return {"server": self._server}
 
     def tell(self, samples: Samples) -> None:
-        """Lag and timers."""
+        """Lag and timers, and the connections of all ports."""
         self._lag.tell(samples)
+        connections = self._connections
+        if connections is None:
+            return
+        samples.add("rmqha_open_connections", connections.taken)
+        if connections.places is not None:
+            samples.add("rmqha_connection_places", connections.places)
+        for key, count in connections.refused.items():
+            samples.add("rmqha_refused_connections_total", count, reason=key)
 
 
 class StatusServer:
@@ -83,7 +92,7 @@ class StatusServer:
         self._listening: IListeningPort | None = None
         self._subjects: list[SubjectCollector] = []
         ProcessCollector(registry=self.registry)
-        self.registry.register(SubjectCollector(_Process(name, self._lag)))
+        self.registry.register(SubjectCollector(_Process(name, self._lag, host.connections)))
 
     @property
     def port(self) -> int:

@@ -55,6 +55,8 @@ MUTABLE_KEYS = frozenset(
         "haTransferBatchMax",
         "haTransferBatchSize",
         "longPollingEnable",
+        "maxConnections",
+        "maxConnectionsPerIp",
         "maxMessageSize",
         "maxMsgsNumBatch",
         "maxTransferBytesOnMessageInDisk",

@@ -1,0 +1,112 @@
+"""How many connections a process takes: nobody takes all of them, and none takes the disk's."""
+
+import resource
+from collections.abc import Iterable
+from typing import Protocol
+
+MOST_KNOWN = 256
+_FEWEST_FOR_FILES, _MOST_FOR_FILES = 64, 1024
+_MOST_KEPT = 64
+IN_ALL, BY_ADDRESS = "maxConnections", "maxConnectionsPerIp"
+
+
+class ConnectionLimits(Protocol):
+    """The keys, which may change at any time; 0: what `Admission` computes."""
+
+    max_connections: int
+    max_connections_per_ip: int
+
+
+class Admission:
+    """
+    Counts the connections that all listening ports of a process have taken, and refuses more.
+
+    Log, queues and small files have descriptors of their own, which no connection ever takes. The
+    last places are kept for this machine and for brokers that are known, so that strangers from
+    many addresses do not keep slaves, name servers and operators out. IPv6 addresses count by
+    their first 64 bits: whoever has one of them has all of them.
+
+    :param descriptors: that the process may have; RLIM_INFINITY: any number.
+    :param known: addresses of brokers; names among them are of no use here.
+    :ivar taken: how many there are.
+    :ivar refused: how many were refused, by key.
+    """
+
+    def __init__(
+        self, limits: ConnectionLimits, descriptors: int, known: Iterable[str] = ()
+    ) -> None:
+        self._limits = limits
+        self._descriptors = descriptors
+        self._known = {"127.0.0.1", "::1"}
+        self._by_address: dict[str, int] = {}
+        self.taken = 0
+        self.refused = {IN_ALL: 0, BY_ADDRESS: 0}
+        for host in known:
+            self.know(host)
+
+    @property
+    def places(self) -> int | None:
+        """How many connections there may be; None: any number."""
+        room = None
+        if self._descriptors != resource.RLIM_INFINITY:
+            for_files = max(_FEWEST_FOR_FILES, min(self._descriptors // 4, _MOST_FOR_FILES))
+            room = max(1, self._descriptors - for_files)
+        wanted = self._limits.max_connections
+        return room if not wanted else min(wanted, room or wanted)
+
+    def know(self, host: str) -> None:
+        """A broker of this cluster is there: it may take the last places."""
+        if len(self._known) < MOST_KNOWN:
+            self._known.add(_plain(host))
+
+    def why_not(self, host: str) -> str | None:
+        """
+        Somebody connects.
+
+        :returns: the key that refuses it, which is counted; None: it may come.
+        """
+        places, host = self.places, _plain(host)
+        per_address = self._limits.max_connections_per_ip
+        if not per_address and places is not None:
+            per_address = max(1, places // 2)
+        key = None
+        if per_address and self._by_address.get(_block(host), 0) >= per_address:
+            key = BY_ADDRESS
+        elif places is not None:
+            kept = 0 if host in self._known else min(_MOST_KEPT, places // 8)
+            if self.taken >= places - kept:
+                key = IN_ALL
+        if key is not None:
+            self.refused[key] += 1
+        return key
+
+    def came(self, host: str) -> None:
+        """It has a connection."""
+        block = _block(_plain(host))
+        self.taken += 1
+        self._by_address[block] = self._by_address.get(block, 0) + 1
+
+    def went(self, host: str) -> None:
+        """A connection of it is gone."""
+        block = _block(_plain(host))
+        self.taken -= 1
+        left = self._by_address.pop(block) - 1
+        if left:
+            self._by_address[block] = left
+
+
+def _plain(host: str) -> str:
+    """An IPv4 address as such, also where it came in over IPv6."""
+    return host.removeprefix("::ffff:") if "." in host else host.partition("%")[0]
+
+
+def _block(host: str) -> str:
+    """What counts as one address."""
+    if ":" not in host:
+        return host
+    head, gap, tail = host.partition("::")
+    groups = head.split(":") if head else []
+    if gap:
+        rest = tail.split(":") if tail else []
+        groups += ["0"] * (8 - len(groups) - len(rest)) + rest
+    return ":".join(groups[:4])

@@ -1,0 +1,150 @@
+"""A stranger opens connections until a broker with few descriptors has none left, and goes away."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from live_ports import free_ports
+from prometheus_client.parser import text_string_to_metric_families
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.errors import RmqHaError
+from rmq_ha.host.blocking import BlockingCalls
+from rmq_ha.model.topics import DEFAULT_TOPIC
+
+BASES = range(25200, 25320, 4)
+LIMIT = 160
+"""Descriptors that the broker may have."""
+BODY = b"x" * 40_000
+"""Two of them fill a file of the commit log: each flood meets several new ones."""
+TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
+
+
+class Broker:
+    """A master with its name server, and `LIMIT` descriptors."""
+
+    def __init__(self, directory: Path, settings: str = "") -> None:
+        base, spare = free_ports(2, BASES)
+        self.port, self.namesrv, self.metrics = base + 2, base + 1, spare
+        self.store = directory / "store"
+        (directory / "p").write_text(
+            "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerName=broker-a\n"
+            "storePathRootDir=store\nmappedFileSizeCommitLog=98304\nmaxHashSlotNum=1000\n"
+            "maxIndexNum=4000\nflushDiskType=SYNC_FLUSH\n"
+            f"listenPort={self.port}\nembeddedNamesrvPort={self.namesrv}\n"
+            f"metricsPort={self.metrics}\n{settings}"
+        )
+        self.output = directory / "output.log"
+        self.calls = BlockingCalls()
+        with self.output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [*TWISTD, "--config", "p"],
+                cwd=directory,
+                stdout=sink,
+                stderr=sink,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT)),
+            )
+        deadline = time.monotonic() + 60
+        while "READY {" not in self.output.read_text():
+            assert self.process.poll() is None, self.output.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        ready = next(line for line in self.output.read_text().splitlines() if "READY {" in line)
+        self.ha_port = json.loads(ready[ready.index("{") :])["haListenPort"]
+
+    def send(self, body: bytes = BODY) -> tuple[int, str]:
+        """Code and reason of one send."""
+        sent = send_request("p", DEFAULT_TOPIC, 0, body, "", 1)
+        try:
+            answer = self.calls.invoke(f"127.0.0.1:{self.port}", sent, 10_000)
+        except RmqHaError as error:
+            return -1, str(error)
+        return answer.code, answer.remark or ""
+
+    def metric(self, name: str) -> dict[str, float]:
+        """By the value of the label `reason`, or by nothing."""
+        url = f"http://127.0.0.1:{self.metrics}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as response:
+            text = response.read().decode()
+        return {
+            sample.labels.get("reason", ""): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name
+        }
+
+    def end(self) -> int:
+        """A clean stop; its exit code."""
+        self.calls.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(tmp_path)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def flood(port: int, count: int, source: str = "127.0.0.9") -> list[socket.socket]:
+    """Connections that say nothing; as many as there could be made."""
+    made = []
+    for _ in range(count):
+        stranger = socket.socket()
+        made.append(stranger)
+        stranger.settimeout(2)
+        with suppress(OSError):
+            stranger.bind((source, 0))
+            stranger.connect(("127.0.0.1", port))
+    return made
+
+
+def test_writes_go_on_during_and_after_a_flood(broker: Broker) -> None:
+    """The log needs new files all the time; nothing is refused, least of all for good."""
+    assert broker.send() == (0, "")
+    before = broker.metric("rmqha_open_connections")[""]
+    ports = (broker.port, broker.port - 2, broker.ha_port, broker.namesrv, broker.metrics)
+    strangers = [
+        stranger
+        for number, port in enumerate(ports)
+        for stranger in flood(port, LIMIT // 2, f"127.0.0.{50 + number % 3}")
+    ]
+    during = [broker.send() for _ in range(8)]
+    refused = broker.metric("rmqha_refused_connections_total")
+    open_connections = broker.metric("rmqha_open_connections")[""]
+    places = broker.metric("rmqha_connection_places")[""]
+    for stranger in strangers:
+        stranger.close()
+    after = [broker.send() for _ in range(8)]
+    assert after == [(0, "")] * 8
+    assert during == [(0, "")] * 8
+    assert min(refused["maxConnections"], refused["maxConnectionsPerIp"]) >= 1
+    assert places - 12 <= open_connections <= places == LIMIT - 64
+    for _ in range(100):
+        if broker.metric("rmqha_open_connections")[""] <= before:
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("connections that are gone still count")
+    lines = broker.output.read_text().count("is refused by")
+    assert 1 <= lines <= 6, "a line for each address and reason"
+    assert broker.end() == 0
+    assert not (broker.store / "abort").exists(), "the stop was a clean one"
