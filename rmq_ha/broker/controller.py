@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, transaction_checks
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
+from rmq_ha.broker.masters import TrustedMasters
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
@@ -66,6 +67,7 @@ from rmq_ha.interfaces import (
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.plugins import checked, load_configured
@@ -234,14 +236,15 @@ class BrokerController:
             self.identity.address,
             self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
         )
+        self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.registration = Registration(
             host.clock,
             configuration.broker,
             self.identity,
             self.topics,
             api,
-            self.replication.set_master_address,
-            self.slave_synchronize.set_master_address,
+            self.masters.only(self.replication.set_master_address),
+            self.masters.only(self.slave_synchronize.set_master_address),
         )
         self.topics.on_creation(self.registration.register_new_topic)
 

@@ -19,6 +19,7 @@ class Range(NamedTuple):
 # Java's long; every other number is an int.
 LONG_KEYS = frozenset(
     {
+        "haFirstOffsetMax",
         "brokerId",
         "flushDelayOffsetInterval",
         "osPageCacheBusyTimeOutMills",

@@ -93,6 +93,18 @@ class RmqHaConfig:
         "<storePathRootDir>/setaside and fetches the master's; false: it changes nothing and stays "
         "away from the master",
     )
+    ha_trusted_masters: str = key(
+        "haTrustedMasters",
+        "",
+        "hosts (addresses, networks, or names as the master registers them), comma-separated, of "
+        "masters that a slave follows and sends its signed requests to; empty: whomever the name "
+        "server names, as RocketMQ. haMasterAddress is followed in any case",
+    )
+    ha_first_offset_max: int = key(
+        "haFirstOffsetMax",
+        1 << 56,
+        "a slave with an empty log does not begin it beyond this offset, whatever its master says",
+    )
     embedded_namesrv_port: int = key(
         "embeddedNamesrvPort",
         9876,

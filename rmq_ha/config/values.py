@@ -104,6 +104,8 @@ def _check_text(name: str, text: str) -> None:
         _check_address(text)
     elif name in _NETWORKS:
         Networks(text)
+    elif name == "haTrustedMasters":
+        Networks(text, with_names=True)
     elif name == "deleteWhen":
         for hour in text.split(";"):
             if hour.strip() and not (hour.strip().isdecimal() and int(hour) < 24):

@@ -230,8 +230,8 @@ class MasterLink:
         if place is not None and place >= log.max_offset:
             place = None
         start = self._search.place(place)
-        config = self._configuration.store
-        replica = Replica(log, config, clock.seconds(), start, tail.unreadable_at)
+        config, most = self._configuration.store, self._configuration.ours.ha_first_offset_max
+        replica = Replica(log, config, clock.seconds(), start, tail.unreadable_at, most)
         return ReplicaProtocol(replica, self, clock)
 
     def _connected(self, connection: ReplicaProtocol) -> None:

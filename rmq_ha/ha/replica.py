@@ -6,6 +6,7 @@ Spec: ha.md, sections 4.7, 5 and 18.
 from collections.abc import Callable
 from enum import Enum
 
+from rmq_ha.config.limits import LONG_MAX
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, ReplicationError, UnreadableLog
 from rmq_ha.ha.comparing import Comparison
@@ -42,6 +43,7 @@ class Replica:
 
     :param start: what to ask for; the end of the log: compare nothing.
     :param unreadable_at: tells where the log holds what can never become a record, None: nowhere.
+    :param first_offset_max: an empty log does not begin beyond it.
     :ivar frames: how many whole frames arrived, heartbeats included.
     """
 
@@ -52,12 +54,14 @@ class Replica:
         now: float,
         start: int | None = None,
         unreadable_at: Callable[[], int | None] = _all_readable,
+        first_offset_max: int = LONG_MAX,
     ) -> None:
         self.frames = 0
         self._log = log
         self._config = config
         self._reader = FrameReader()
         self._unreadable_at = unreadable_at
+        self._first_offset_max = first_offset_max
         self._start = int(log.max_offset) if start is None else start
         self._whole = self._reported = self._start
         self._comparison = None if self._start >= log.max_offset else Comparison(log, self._start)
@@ -178,6 +182,7 @@ class Replica:
         """
         offset, size, file_size = piece.physical_offset, piece.size or 0, self._log.file_size
         if not end:
+            self._check_beginning(offset)
             self._log.append_raw(offset - offset % file_size, b"")
             end = int(self._log.max_offset)
             if not size:
@@ -189,6 +194,14 @@ class Replica:
             )
         self._check_fits(offset, size)
         return end
+
+    def _check_beginning(self, offset: int) -> None:
+        """Where our log begins is for good: a master's mistake there, or a lie, would stay."""
+        if offset > self._first_offset_max:
+            raise DivergedLog(
+                f"the master's log begins at {offset}, beyond haFirstOffsetMax="
+                f"{self._first_offset_max}: is it ours? Our empty log is left as it is"
+            )
 
     def _check_fits(self, offset: int, size: int) -> None:
         file_size = self._log.file_size

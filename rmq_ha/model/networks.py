@@ -1,7 +1,9 @@
 """Lists of addresses and networks, as our keys have them: `10.0.0.7, 10.1.0.0/16, fd00::/8`."""
 
+import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+_NAME = re.compile(r"[\w.-]*[A-Za-z][\w.-]*", re.ASCII)
 EVERYBODY = "*"
 _MOST_REMEMBERED = 4096
 _LOCALHOST = {"localhost": "127.0.0.0/8"}
@@ -30,11 +32,15 @@ class Networks:
     :ivar text: as it was given.
     """
 
-    def __init__(self, text: str = "") -> None:
-        """:raises ValueError: a part is neither; the text says which and why."""
+    def __init__(self, text: str = "", *, with_names: bool = False) -> None:
+        """
+        :param with_names: what is compared may be a name, too, which is looked up by nobody here.
+        :raises ValueError: a part is neither; the text says which and why.
+        """
         self.text = text.strip()
         parts = [part.strip() for part in text.split(",") if part.strip()]
         self._everybody = EVERYBODY in parts
+        self._names: set[str] = set()
         self._networks: list[IPv4Network | IPv6Network] = []
         for part in parts:
             if part == EVERYBODY:
@@ -42,6 +48,9 @@ class Networks:
             try:
                 self._networks.append(ip_network(_LOCALHOST.get(part, part), strict=False))
             except ValueError:
+                if with_names and _NAME.fullmatch(part):
+                    self._names.add(part.lower())
+                    continue
                 raise ValueError(
                     f"{part!r} is neither an address nor a network such as 10.1.0.0/16; names are "
                     "not looked up here"
@@ -50,7 +59,7 @@ class Networks:
 
     def __bool__(self) -> bool:
         """Something was given."""
-        return self._everybody or bool(self._networks)
+        return self._everybody or bool(self._networks) or bool(self._names)
 
     def __contains__(self, host: str) -> bool:
         """Whether an address (its text) belongs to it; what is no address only to `*`."""
@@ -65,7 +74,9 @@ class Networks:
 
     def _look(self, host: str) -> bool:
         address = _parse(host)
-        return address is not None and any(address in network for network in self._networks)
+        if address is None:
+            return host.lower() in self._names
+        return any(address in network for network in self._networks)
 
 
 def _parse(host: str) -> IPv4Address | IPv6Address | None:

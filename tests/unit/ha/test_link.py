@@ -107,6 +107,21 @@ class ConnectingTests(LinkCase):
         self.attempts[-1].accept().send(encode_frame(8192))
         self.assertEqual(self.state(), "following")
 
+    def test_impossible_beginning(self) -> None:
+        """An empty log waits for a master whose offsets can be true (haFirstOffsetMax)."""
+        self.follow().lose()
+        del self.log.data[:]
+        self.log.base, self.log.min_offset = 0, -1
+        self.clock.advance(5.0)
+        liar = self.attempts[-1].accept()
+        liar.send(encode_frame(2**62))
+        self.assertTrue(liar.disconnecting)
+        self.assertEqual(self.log.max_offset, 0)
+        liar.lose()
+        self.clock.advance(5.0)
+        self.attempts[-1].accept().send(encode_frame(8192))
+        self.assertEqual(self.state(), "following")
+
     def test_diverged(self) -> None:
         """Another log is left, and tried again after a pause, as operators mend such things."""
         master = self.attempts[0].accept()

@@ -89,6 +89,21 @@ def test_a_heartbeat_inside_a_file_creates_the_whole_file() -> None:
         replica.receive_data(encode_frame(262244, b"x"), 1.0)
 
 
+@pytest.mark.parametrize("body", [b"", b"x"])
+@pytest.mark.parametrize("offset", [2**62, 2**56 + 4096])
+def test_an_empty_log_begins_at_no_impossible_place(offset: int, body: bytes) -> None:
+    """It would be so for good: the true master then refuses us as one that is ahead."""
+    log = MemoryLog(4096)
+    replica = Replica(log, MessageStoreConfig(), 0.0, first_offset_max=2**56)
+    replica.connected(0.0)
+    with pytest.raises(DivergedLog, match="haFirstOffsetMax=72057594037927936"):
+        replica.receive_data(encode_frame(offset, body), 1.0)
+    assert (log.max_offset, log.appends) == (0, [])
+    again = Replica(log, MessageStoreConfig(), 0.0, first_offset_max=2**56)
+    assert again.connected(2.0) == encode_report(0)
+    assert again.receive_data(encode_frame(2**56), 3.0) == encode_report(2**56)
+
+
 def test_data_for_the_middle_of_a_file_cannot_begin_a_log() -> None:
     """A Java slave puts them at the file's start, where they do not belong."""
     with pytest.raises(DivergedLog):

@@ -30,6 +30,17 @@ def test_what_is_no_network_says_so(text: str) -> None:
         Networks(text)
 
 
+def test_names_are_compared_where_they_may_be() -> None:
+    networks = Networks("broker-a.example, 10.0.0.7", with_names=True)
+    assert "Broker-A.example" in networks
+    assert "10.0.0.7" in networks
+    assert "broker-b.example" not in networks
+    for text in ("10.0.0.*", "10.0.0.300", "a:1", ""):
+        assert text not in networks
+    with pytest.raises(ValueError, match="neither an address"):
+        Networks("broker-a:10911", with_names=True)
+
+
 def test_strangers_do_not_fill_the_memory() -> None:
     networks = Networks("10.0.0.0/8")
     for number in range(10_000):

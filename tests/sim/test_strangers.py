@@ -1,0 +1,114 @@
+"""A host that is nobody of ours, beside a name server, a master and a slave that have accounts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.protocol import Factory, Protocol
+
+from rmq_ha.config.netty import NettyClientConfig
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
+from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.cluster import HA_PORT, LISTEN_PORT, small_configuration
+from rmq_ha.testing.host import SimHost, World
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+class Ear(Protocol):
+    """Takes what comes, says nothing."""
+
+    def __init__(self, heard: bytearray) -> None:
+        self._heard = heard
+
+    def dataReceived(self, data: bytes) -> None:
+        self._heard += data
+
+
+class Site:
+    """
+    :param change: gets the configuration of each broker before its start.
+    :ivar heard: what came to the stranger's ports.
+    """
+
+    def __init__(self, change: Callable[[Any], None] = lambda configuration: None) -> None:
+        self.world = World(31, subnet="10.0.0")
+        self.findings = Findings()
+        self.name_server = NamesrvNode(self.world.add("namesrv"))
+        self.master = self._broker("m", BrokerRole.ASYNC_MASTER, 0, change)
+        self.slave = self._broker("s", BrokerRole.SLAVE, 1, change)
+        self.stranger = self.world.add("stranger")
+        self.client = RemotingClient(self.stranger.seams, NettyClientConfig())
+        self.heard = bytearray()
+        factory: Any = Factory()
+        factory.buildProtocol = lambda address: Ear(self.heard)
+        for port in (LISTEN_PORT - 2, LISTEN_PORT, HA_PORT):
+            self.stranger.network.server(port).listen(factory)
+
+    def _broker(
+        self, name: str, role: BrokerRole, number: int, change: Callable[[Any], None]
+    ) -> BrokerNode:
+        host = self.world.add(name)
+        configuration = small_configuration(host.ip, role, FlushDiskType.ASYNC_FLUSH, number)
+        configuration.ours.acl_access_key = "broker"
+        configuration.ours.acl_secret_key = "12345678"
+        change(configuration)
+        return BrokerNode(host, configuration, self.findings, self.name_server.address)
+
+    def start(self) -> "Site":
+        self.name_server.start()
+        for broker in (self.master, self.slave):
+            broker.load()
+            broker.start()
+        self.run(15)
+        return self
+
+    def run(self, seconds: float) -> None:
+        self.world.clock.run_until(self.world.clock.seconds() + seconds)
+
+    def ask(self, code: int, ext: dict[str, str], host: SimHost | None = None) -> RemotingCommand:
+        """As the stranger, or from another machine."""
+        client = self.client
+        if host is not None:
+            client = RemotingClient(host.seams, NettyClientConfig())
+        answers: list[Any] = []
+        address = self.name_server.address
+        client.invoke(address, RemotingCommand(code, ext=ext), 3000).addBoth(answers.append)
+        self.run(1)
+        assert isinstance(answers[0], RemotingCommand), answers
+        return answers[0]
+
+    def register_as_master(self) -> RemotingCommand:
+        ip = self.stranger.ip
+        evil = BrokerIdentity(
+            "DefaultCluster", "broker-a", 0, f"{ip}:{LISTEN_PORT}", f"{ip}:{HA_PORT}"
+        )
+        return self.ask(RequestCode.REGISTER_BROKER, evil.to_ext())
+
+    @property
+    def masters(self) -> dict[int, str]:
+        routes = self.name_server.controller.routes
+        return dict(routes._brokers["broker-a"].addresses)
+
+
+def only_ours(configuration: Any) -> None:
+    configuration.ours.ha_trusted_masters = "10.0.0.2, 10.1.0.0/16"
+
+
+def test_a_slave_neither_follows_nor_asks_a_master_that_it_does_not_trust() -> None:
+    """It asked the evil address for all tables, with signed requests."""
+    site = Site(only_ours).start()
+    asked = site.slave.controller.slave_synchronize
+    assert asked.statistics()["master"] == f"{site.master.host.ip}:{LISTEN_PORT}"
+    link = site.slave.replication.statistics()["master"]
+    assert (link["address"], link["state"]) == (f"{site.master.host.ip}:{HA_PORT}", "following")
+    site.register_as_master()
+    site.world.network.partition("m", "namesrv")  # so that it stays so
+    site.run(100)
+    assert bytes(site.heard) == b""
+    assert asked.statistics()["master"] is None
+    assert site.slave.controller.masters.refused > 0
+    link = site.slave.replication.statistics()["master"]
+    assert (link["address"], link["state"]) == (f"{site.master.host.ip}:{HA_PORT}", "following")
