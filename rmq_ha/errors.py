@@ -87,6 +87,18 @@ class RequestRejected(RmqHaError):
         self.remark = remark
 
 
+class AccessRefused(RequestRejected):
+    """
+    A request that may not be made.
+
+    :param reason: what only this server's log says of it; None: the remark says all.
+    """
+
+    def __init__(self, code: int, remark: str, reason: str | None = None) -> None:
+        super().__init__(code, remark)
+        self.reason = reason or remark
+
+
 class StoreError(RmqHaError):
     """The store cannot go on: message says which file and why."""
 

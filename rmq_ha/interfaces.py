@@ -24,6 +24,13 @@ class IBrokerContext(Interface):
         :param name: `<plugin name>.<key>`.
         """
 
+    def record_starting_at(physical_offset: int) -> bytes | None:
+        """
+        The record that starts at a physical offset; None where none does. Of the running broker.
+
+        :raises StoreError: the disk refuses.
+        """
+
 
 class ICommitLog(Interface):
     """
@@ -182,12 +189,21 @@ class IConsumeMessageHook(Interface):
         """
 
 
+class IGrant(Interface):
+    """What the account may that a request comes from."""
+
+    account = Attribute("The access key.")
+
+    def may_settle(group: str) -> bool:
+        """It may see, commit and roll back the half messages of a producer group."""
+
+
 class IAccessValidator(Interface):
     """Sees every request before its processor does (AccessValidator)."""
 
     def validate(request: Any, remote_address: str) -> None:
         """
-        :param request: a `rmq_ha.wire.command.RemotingCommand`.
+        :param request: a `rmq_ha.wire.command.RemotingCommand`; its `grant` may be set.
         :raises RequestRejected: the request is answered with that code and remark.
         """
 

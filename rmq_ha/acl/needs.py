@@ -1,4 +1,7 @@
-"""Which permissions a request needs.
+"""
+Which permissions a request needs with RocketMQ 4.9.7 (`aclStrict=false`).
+
+It forgets most codes; `rmq_ha.acl.table` has them all.
 
 Spec: remoting.md, section 10.2.
 """
@@ -7,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 from rmq_ha.acl.permissions import PUB, SUB, group_resource
 from rmq_ha.errors import ProtocolViolation, RequestRejected
-from rmq_ha.model.topics import REPLY_SUFFIX, RETRY_PREFIX
+from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.wire.bodies import HeartbeatData
 from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
 
 Need = tuple[str, int]
 Ext = Mapping[str, str]
@@ -23,13 +27,6 @@ ADMIN_CODES = frozenset(
         RequestCode.DELETE_TOPIC_IN_BROKER,
     }
 )
-# With these any account could make itself an admin, or read the secrets of one.
-STRICT_ADMIN_CODES = ADMIN_CODES | {
-    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-    RequestCode.DELETE_ACL_CONFIG,
-    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
-}
 
 
 def _send(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
@@ -42,23 +39,6 @@ def _send(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
         return [(topic, PUB)]
 
     return needs
-
-
-def _strict_send(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
-    """RocketMQ lets whoever may read with any group send to the retry topics of all."""
-    send = _send(topic_field, group_field)
-
-    def needs(ext: Ext) -> list[Need]:
-        topic = ext.get(topic_field, "")
-        return send(ext) + ([(topic, SUB)] if topic.startswith(RETRY_PREFIX) else [])
-
-    return needs
-
-
-def _reply(topic_field: str, group_field: str) -> Callable[[Ext], list[Need]]:
-    """A reply is stored in the topic that it names, which need not be one for replies."""
-    send = _strict_send(topic_field, group_field)
-    return lambda ext: [] if ext.get(topic_field, "").endswith(REPLY_SUFFIX) else send(ext)
 
 
 def _group(ext: Ext, name: str) -> list[Need]:
@@ -81,26 +61,18 @@ _NEEDS: dict[int, Callable[[Ext], list[Need]]] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda ext: _group(ext, "consumerGroup"),
     RequestCode.UPDATE_CONSUMER_OFFSET: lambda ext: _group(ext, "consumerGroup") + _topic(ext),
 }
-_STRICT_NEEDS = _NEEDS | {
-    RequestCode.SEND_MESSAGE: _strict_send("topic", "group"),
-    RequestCode.SEND_MESSAGE_V2: _strict_send("b", "a"),
-    RequestCode.SEND_BATCH_MESSAGE: _strict_send("b", "a"),
-    RequestCode.SEND_REPLY_MESSAGE: _reply("topic", "group"),
-    RequestCode.SEND_REPLY_MESSAGE_V2: _reply("b", "a"),
-}
 
 
-def needs_of(code: int, ext: Ext, body: bytes | None, *, strict: bool) -> list[Need]:
+def needs_of(request: RemotingCommand) -> list[Need]:
     """
     Resources of a request, each with the permission that it needs.
 
-    :param strict: batches and replies need what a single message needs.
     :raises RequestRejected: a heartbeat without a body that can be read.
     """
-    if code == RequestCode.HEART_BEAT:
-        return _heartbeat(body)
-    find = (_STRICT_NEEDS if strict else _NEEDS).get(code)
-    return [] if find is None else find(ext)
+    if request.code == RequestCode.HEART_BEAT:
+        return _heartbeat(request.body)
+    find = _NEEDS.get(request.code)
+    return [] if find is None else find(request.ext or {})
 
 
 def _heartbeat(body: bytes | None) -> list[Need]:

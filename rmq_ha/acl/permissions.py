@@ -8,6 +8,8 @@ from rmq_ha.model.topics import RETRY_PREFIX
 DENY = 1
 PUB = 4
 SUB = 8
+ADMIN = 16
+"""Not of a file: what only an admin may."""
 
 _WORDS = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
 WORDS = "DENY, PUB, SUB or PUB|SUB"

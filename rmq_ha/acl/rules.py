@@ -5,27 +5,23 @@ Spec: remoting.md, section 10.2.
 
 from collections.abc import Iterable, Mapping
 
+from rmq_ha.acl import needs as javas
+from rmq_ha.acl import table
 from rmq_ha.acl.accounts import Account, AclFile
 from rmq_ha.acl.addresses import AddressPatterns
-from rmq_ha.acl.needs import ADMIN_CODES, STRICT_ADMIN_CODES, Need, needs_of
-from rmq_ha.acl.permissions import (
-    DENY,
-    PUB,
-    allows,
-    group_resource,
-    permission,
-    resource_text,
-    split_entry,
-)
+from rmq_ha.acl.grant import Grant
+from rmq_ha.acl.permissions import PUB
 from rmq_ha.acl.signature import ACCESS_KEY, SIGNATURE, Signer, SigningContent
-from rmq_ha.errors import RequestRejected
-from rmq_ha.model.topics import RETRY_PREFIX, TRACE_TOPIC
+from rmq_ha.errors import AccessRefused
+from rmq_ha.model.topics import TRACE_TOPIC
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
 _KNOWN_HOSTS = 4096
 _NO_EXT: Mapping[str, str] = {}
 _HINT_LENGTH = 100
+_NOBODY = Signer("")
+"""Has an unknown account take as long as a wrong secret."""
 
 
 class Rules:
@@ -33,41 +29,49 @@ class Rules:
     Who may do what.
 
     :param files: in the order of precedence: the first that has an access key defines it.
-    :param strict: refuse also what 4.9.7 forgets to check.
+    :param strict: as `table` says; else as 4.9.7, which forgets most.
+    :param reply_topic: where replies of this cluster are stored.
     :ivar files: the same.
     :ivar accounts: those that count, by access key.
     :ivar home: the path of the file that defines an access key.
     :ivar notices: what is odd about the files together.
     """
 
-    def __init__(self, files: Iterable[AclFile], *, strict: bool) -> None:
+    def __init__(self, files: Iterable[AclFile], *, strict: bool, reply_topic: str = "") -> None:
         self.files = tuple(files)
         self.accounts: dict[str, Account] = {}
         self.home: dict[str, str] = {}
         self.notices: list[str] = []
         self._strict = strict
-        self._admin_codes = STRICT_ADMIN_CODES if strict else ADMIN_CODES
+        self._reply_topic = reply_topic
         self._white = AddressPatterns()
-        self._rules: dict[str, _Rule] = {}
+        self._grants: dict[str, Grant] = {}
         self._hosts: dict[str, bool] = {}
         self._content = SigningContent()
         for file in self.files:
             self._add(file)
-        if not self._white and not self._rules:
+        if not self._white and not self._grants:
             self.notices.append("no account and no white address is defined: nobody is let in")
 
-    def check(self, request: RemotingCommand, host: str) -> None:
+    def check(
+        self,
+        request: RemotingCommand,
+        host: str,
+        record_at: table.RecordAt = lambda _: None,
+    ) -> Grant | None:
         """
         Let a request pass, or not.
 
         :param host: the peer's address without its port.
+        :param record_at: the record that starts at a physical offset.
+        :returns: what the account may that signed it; None: this address is asked for nothing.
         :raises RequestRejected: with the reason; it names neither secret nor signature.
         """
         is_white = self._hosts.get(host)
         if is_white is None:
             is_white = self._judge_host(host)
         if is_white:
-            return
+            return None
         ext = request.ext or _NO_EXT
         access_key = ext.get(ACCESS_KEY)
         if access_key is None:
@@ -75,32 +79,63 @@ class Rules:
                 f"No accessKey is configured: the request is not signed, and {host} is not among "
                 "globalWhiteRemoteAddresses"
             )
-        rule = self._rules.get(access_key)
-        if rule is None:
+        grant = self._grants.get(access_key)
+        if self._strict:
+            return self._check_strictly(request, host, access_key, grant, record_at)
+        if grant is None:
             raise _refusal(f"No acl config for {access_key[:_HINT_LENGTH]}")
-        if rule.white.matches(host):
-            return
-        signature = ext.get(SIGNATURE)
-        if signature is None or not rule.signer.is_signed(
-            signature, self._content.of(ext), request.body
-        ):
-            raise _refusal(
-                f"Check signature failed for accessKey={access_key}: the secret key is another "
-                "than the broker's, or the request was changed after it was signed"
-            )
-        code = request.code
-        needs = needs_of(code, ext, request.body, strict=self._strict)
-        if (TRACE_TOPIC, PUB) in needs:
-            return
-        if code in self._admin_codes and not rule.is_admin:
-            raise _refusal(
-                f"Need admin permission for request code={code}, but accessKey={access_key} is not"
-            )
-        rule.check(needs)
+        if not grant.white.matches(host):
+            self._check_as_java(request, ext, grant)
+        return grant
 
     def every_notice(self) -> list[str]:
         """What is odd about the files, together and each for itself."""
         return [*self.notices, *(text for file in self.files for text in file.notices)]
+
+    def _check_strictly(
+        self,
+        request: RemotingCommand,
+        host: str,
+        access_key: str,
+        grant: Grant | None,
+        record_at: table.RecordAt,
+    ) -> Grant:
+        """An account's white address saves it the signature, and nothing else."""
+        ext = request.ext or _NO_EXT
+        if grant is None or not grant.white.matches(host):
+            signer = _NOBODY if grant is None else grant.signer
+            is_signed = self._is_signed(request, ext, signer)
+            if grant is None or not is_signed:
+                reason = "there is no such account" if grant is None else "the secret is wrong"
+                raise _refusal(
+                    f"Check signature failed for accessKey={access_key[:_HINT_LENGTH]}: the broker "
+                    "knows no such account, or its secret key is another, or the request was "
+                    "changed after it was signed",
+                    f"accessKey={access_key[:_HINT_LENGTH]}: {reason}",
+                )
+        grant.check(request.code, table.needs_of(request, record_at))
+        return grant
+
+    def _check_as_java(
+        self, request: RemotingCommand, ext: Mapping[str, str], grant: Grant
+    ) -> None:
+        if not self._is_signed(request, ext, grant.signer):
+            raise _refusal(
+                f"Check signature failed for accessKey={grant.account}: the secret key is another "
+                "than the broker's, or the request was changed after it was signed"
+            )
+        needs = javas.needs_of(request)
+        if (TRACE_TOPIC, PUB) in needs:
+            return
+        if request.code in javas.ADMIN_CODES and not grant.is_admin:
+            raise grant.not_admin(request.code)
+        grant.check(request.code, needs)
+
+    def _is_signed(self, request: RemotingCommand, ext: Mapping[str, str], signer: Signer) -> bool:
+        signature = ext.get(SIGNATURE)
+        return signature is not None and signer.is_signed(
+            signature, self._content.of(ext), request.body
+        )
 
     def _judge_host(self, host: str) -> bool:
         is_white = self._white.matches(host)
@@ -114,66 +149,16 @@ class Rules:
             self._white.add(address)
         for account in file.accounts:
             home = self.home.setdefault(account.access_key, file.path)
-            if account.access_key in self._rules:
+            if account.access_key in self._grants:
                 self.notices.append(
                     f"{file.path}: account {account.access_key} has no effect: {home} defines it"
                 )
             else:
                 self.accounts[account.access_key] = account
-                self._rules[account.access_key] = _Rule(account)
+                self._grants[account.access_key] = Grant(
+                    account, strict=self._strict, reply_topic=self._reply_topic
+                )
 
 
-class _Rule:
-    """One account, compiled."""
-
-    __slots__ = (
-        "_access_key",
-        "_default_group",
-        "_default_topic",
-        "_resources",
-        "is_admin",
-        "signer",
-        "white",
-    )
-
-    def __init__(self, account: Account) -> None:
-        self.is_admin = account.admin
-        self.signer = Signer(account.secret_key)
-        self.white = AddressPatterns()
-        self.white.add(account.white_remote_address)
-        self._access_key = account.access_key
-        self._default_topic = permission(account.default_topic_perm)
-        self._default_group = permission(account.default_group_perm)
-        self._resources: dict[str, int] = {}
-        for entry in account.topic_perms or ():
-            name, word = split_entry(entry)
-            self._resources[name] = permission(word)
-        for entry in account.group_perms or ():
-            name, word = split_entry(entry)
-            self._resources[group_resource(name)] = permission(word)
-
-    def check(self, needs: list[Need]) -> None:
-        """:raises RequestRejected: one of these permissions is not granted."""
-        resources = self._resources
-        if self.is_admin and not resources:
-            return
-        for resource, needed in needs:
-            owned = resources.get(resource)
-            if owned is None:
-                is_group = resource.startswith(RETRY_PREFIX)
-                owned = self._default_group if is_group else self._default_topic
-            if not allows(owned, needed):
-                raise self._denied(resource, needed, owned)
-
-    def _denied(self, resource: str, needed: int, owned: int) -> RequestRejected:
-        word = "PUB" if needed == PUB else "SUB"
-        reason = "denies it" if owned & DENY else f"does not include {word}"
-        source = "the account's entry" if resource in self._resources else "the account's default"
-        return _refusal(
-            f"No default permission for {resource_text(resource[:_HINT_LENGTH])}: accessKey="
-            f"{self._access_key} needs {word}, {source} {reason}"
-        )
-
-
-def _refusal(reason: str) -> RequestRejected:
-    return RequestRejected(ResponseCode.SYSTEM_ERROR, f"AclException: {reason}")
+def _refusal(remark: str, reason: str | None = None) -> AccessRefused:
+    return AccessRefused(ResponseCode.SYSTEM_ERROR, f"AclException: {remark}", reason)

@@ -4,14 +4,14 @@ Spec: remoting.md, chapter 10.
 """
 
 import os.path
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredLock, fail
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rmq_ha.acl.accounts import AccountChange
+from rmq_ha.acl.accounts import AccountChange, AclFile
 from rmq_ha.acl.addresses import host_of
 from rmq_ha.acl.edits import (
     Edit,
@@ -23,11 +23,12 @@ from rmq_ha.acl.edits import (
 from rmq_ha.acl.files import AclFiles
 from rmq_ha.acl.refusals import RefusalLog
 from rmq_ha.acl.rules import Rules
-from rmq_ha.config.ours import RmqHaConfig
+from rmq_ha.acl.table import RecordAt
 from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.host.periodic import Periodic
-from rmq_ha.interfaces import IAccessControl
+from rmq_ha.interfaces import IAccessControl, IBrokerContext
 from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topics import REPLY_SUFFIX
 from rmq_ha.seams import Host
 from rmq_ha.wire.command import RemotingCommand
 
@@ -35,15 +36,22 @@ LOOK_S = 1.0
 REFUSAL_PERIOD_S = 10.0
 
 
-def make_access_control(host: Host, config: RmqHaConfig) -> "PlainAccessControl":
+def make_access_control(broker: IBrokerContext) -> "PlainAccessControl":
     """
     What the built-in plugin `plain` makes.
 
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
+    config = broker.configuration.ours
     if config.acl_directory is None:
         raise ConfigurationError("aclPlugIn=plain: set aclDirectory to where plain_acl.yml is")
-    return PlainAccessControl(host, config.acl_directory, strict=config.acl_strict)
+    return PlainAccessControl(
+        broker.host,
+        config.acl_directory,
+        strict=config.acl_strict,
+        reply_topic=broker.configuration.broker.broker_cluster_name + REPLY_SUFFIX,
+        record_at=broker.record_starting_at,
+    )
 
 
 @implementer(IAccessControl)
@@ -53,23 +61,35 @@ class PlainAccessControl:
 
     :param directory: where `plain_acl.yml` and the folder `acl` are.
     :param strict: refuse also what 4.9.7 forgets to check.
+    :param reply_topic: where replies of this cluster are stored.
+    :param record_at: the record that starts at a physical offset.
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
 
     log = Logger()
 
-    def __init__(self, host: Host, directory: str, *, strict: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        directory: str,
+        *,
+        strict: bool,
+        reply_topic: str,
+        record_at: RecordAt,
+    ) -> None:
         self._clock = host.clock
         self._worker = host.worker
         self._now_ms = host.now_ms
         self._strict = strict
+        self._reply_topic = reply_topic
+        self._record_at = record_at
         self._files = AclFiles(host.disk, directory)
         self._files.load(host.now_ms())
         self._one_at_a_time = DeferredLock()
         self._refusals = RefusalLog(REFUSAL_PERIOD_S)
         self._periodic = Periodic(host.clock, "a look at the ACL files", self._look, LOOK_S)
         self._started_at = DataVersion(host.now_ms(), 0)
-        self._rules = Rules((), strict=strict)
+        self._rules = self._compiled(())
         self._take_over()
 
     # ------------------------------------------------------------ checking
@@ -83,7 +103,7 @@ class PlainAccessControl:
         """
         host = host_of(remote_address)
         try:
-            self._rules.check(request, host)
+            request.grant = self._rules.check(request, host, self._record_at)
         except RequestRejected as refusal:
             told = self._refusals.refused(host, self._clock.seconds())
             if told is not None:
@@ -92,7 +112,7 @@ class PlainAccessControl:
                     "were not logged)",
                     code=request.code,
                     peer=remote_address,
-                    reason=refusal.remark,
+                    reason=getattr(refusal, "reason", refusal.remark),
                     silent=told.silent,
                 )
             raise
@@ -114,10 +134,13 @@ class PlainAccessControl:
         looked = self._worker.call(self._files.refresh, self._now_ms())
         return looked.addCallback(lambda is_news: self._take_over() if is_news else None)
 
+    def _compiled(self, files: Iterable[AclFile]) -> Rules:
+        return Rules(files, strict=self._strict, reply_topic=self._reply_topic)
+
     def _take_over(self) -> None:
         """Put what the files say in force, and say what is wrong with them."""
         files = self._files
-        rules = Rules(files.current(), strict=self._strict)
+        rules = self._compiled(files.current())
         for fault in files.faults.values():
             self.log.error(
                 "ACL: {fault}. The rules that were read before stay in force; correct the file",

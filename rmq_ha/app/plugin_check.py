@@ -35,7 +35,7 @@ def check_plugins(host: Host, configuration: BrokerConfiguration) -> list[str]:
     :returns: what a person should know: options that no plugin has asked for.
     :raises ConfigurationError: some cannot be made; it names each, and why.
     """
-    trial = _Trial(_Context(host, configuration))
+    trial = _Trial(_Context(host, configuration, lambda _: None))
     trial.run()
     if trial.faults:
         raise ConfigurationError("\n".join(trial.faults))

@@ -1,5 +1,6 @@
 """What plugins may know of the broker that they serve."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from zope.interface import implementer
@@ -12,10 +13,15 @@ from rmq_ha.seams import Host
 @implementer(IBrokerContext)
 @dataclass(frozen=True)
 class BrokerContext:
-    """A broker's host and configuration, and the plugins' own settings."""
+    """
+    A broker's host and configuration, and the plugins' own settings.
+
+    :ivar record_starting_at: see `rmq_ha.store.starts`.
+    """
 
     host: Host
     configuration: BrokerConfiguration
+    record_starting_at: Callable[[int], bytes | None]
 
     def option(self, name: str, default: str | None = None) -> str | None:
         """

@@ -103,7 +103,9 @@ class BrokerController:
         self.host = host
         self.configuration = configuration
         self._plugins = load_configured(configuration)
-        self._context = BrokerContext(host, configuration)
+        self._context = BrokerContext(
+            host, configuration, lambda offset: self.store.record_starting_at(offset)
+        )
         broker = configuration.broker
         port = configuration.server.listen_port
         self._identity = BrokerIdentity(

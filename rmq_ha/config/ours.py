@@ -32,9 +32,8 @@ class RmqHaConfig:
     acl_strict: bool = key(
         "aclStrict",
         True,
-        "refuse also what 4.9.7 forgets to check: batches and stored replies to topics without "
-        "PUB, sends to other groups' retry topics, and the ACL commands (but for the version) "
-        "without admin",
+        "check every request by the table of permissions in docs/security.md; false: as 4.9.7, "
+        "which forgets most of them",
     )
     acl_access_key: str = key(
         "aclAccessKey", "", "signs this broker's own requests, as a slave's to its master"

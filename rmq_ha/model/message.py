@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rmq_ha.model.status import GetMessageStatus, PutMessageStatus
 
 _PORT_OFFSET = Struct(">iq")
+_MSG_ID_SIZES = (16, 28)
 
 
 class Address(NamedTuple):
@@ -40,6 +41,15 @@ class Address(NamedTuple):
 def offset_msg_id(store_host: Address, physical_offset: int) -> str:
     """The offsetMsgId: host, port and commit-log offset in upper-case hex."""
     return (store_host.ip + _PORT_OFFSET.pack(store_host.port, physical_offset)).hex().upper()
+
+
+def place_of(message_id: str) -> int | None:
+    """The commit-log offset in an offsetMsgId, its last 16 digits; None where it is no such id."""
+    try:
+        data = bytes.fromhex(message_id)
+    except ValueError:
+        return None
+    return int.from_bytes(data[-8:], "big") if len(data) in _MSG_ID_SIZES else None
 
 
 @dataclass(slots=True)

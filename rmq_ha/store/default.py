@@ -45,6 +45,7 @@ from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
 from rmq_ha.store.settle import Done, PutSettler
+from rmq_ha.store.starts import record_starting_at
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.tailcut import TailCut
 
@@ -195,6 +196,12 @@ class DefaultMessageStore(StoreMaintenance):
     def add_dispatcher(self, dispatcher: ICommitLogDispatcher) -> None:
         """One more dispatcher, after queues and index; its failures are logged and forgotten."""
         self._dispatchers.append(dispatcher)
+
+    # Reading
+
+    def record_starting_at(self, physical_offset: int) -> bytes | None:
+        """See `rmq_ha.store.starts`."""
+        return record_starting_at(self, physical_offset)
 
     # Putting
 

@@ -3,7 +3,8 @@
 Spec: remoting.md, sections 1.2 to 1.6.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
@@ -19,6 +20,8 @@ class RemotingCommand:
     :ivar ext: the header map, string to string; None when the frame had none.
     :ivar body: None when the frame had none (an empty one cannot be sent).
     :ivar binary: the header is (to be) in ROCKETMQ instead of JSON form.
+    :ivar grant: the `IGrant` of the account that signed it, once access control has seen it; None
+        for all else. It is never sent.
     """
 
     code: int
@@ -30,6 +33,7 @@ class RemotingCommand:
     language: str | None = "JAVA"
     version: int = VERSION
     binary: bool = False
+    grant: Any = field(default=None, compare=False, repr=False)
 
     @property
     def is_response(self) -> bool:

@@ -20,5 +20,6 @@ accounts:
   - p=PUB
 - accessKey: slaveslave
   secretKey: slavesecret
+  admin: true
 """
 ADMIN, USER = "adminadmin adminsecret", "useruser usersecret"

@@ -62,7 +62,7 @@ class PlainAccess:
     def make_validator(self, broker: "IBrokerContext") -> "IAccessControl":
         from rmq_ha.acl.service import make_access_control
 
-        return make_access_control(broker.host, broker.configuration.ours)
+        return make_access_control(broker)
 
 
 default_commit_log = DefaultCommitLog()

@@ -152,7 +152,7 @@ class EndTransactionProcessor:
 
         :raises RequestRejected: it is not there, or is another group's.
         """
-        data = self._store.record_at(physical_offset)
+        data = self._store.record_starting_at(physical_offset)
         try:
             record = decode_record(data) if data else None
         except CorruptRecord:

@@ -4,6 +4,7 @@ Spec: remoting.md, sections 7.1 and 7.2.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from rmq_ha.broker.notify import ConsumerIdsNotifier
@@ -89,8 +90,12 @@ class HeartbeatProcessor:
         self._watch(channel)
         for item in data.consumers:
             self._register_consumer(item, client)
+        grant = request.grant
         for group in data.producer_groups:
-            self._producers.register(group, client)
+            if grant is None or grant.may_settle(group):
+                self._producers.register(group, client)
+            else:  # it is there for replies to its questions all the same
+                self._producers.register(group, replace(client, may_settle=False))
         return request.response()
 
     def unregister(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:

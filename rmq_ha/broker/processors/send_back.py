@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.broker.overload import LoadedStore, SendOverload
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
-from rmq_ha.broker.processors.query import RecordReader, record_that_starts_at
+from rmq_ha.broker.processors.query import RecordReader
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -150,7 +150,7 @@ class SendBackProcessor:
         return group
 
     def _record_at(self, physical_offset: int) -> Record:
-        data = record_that_starts_at(self._store, physical_offset)
+        data = self._store.record_starting_at(physical_offset)
         if data is not None:
             try:
                 return decode_record(data)

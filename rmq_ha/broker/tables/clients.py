@@ -32,6 +32,7 @@ class ClientChannelInfo:
 
     :ivar last_update_ms: when that was, for people.
     :ivar seen_ms: the same, by a clock that nobody sets.
+    :ivar may_settle: a producer that may be shown the half messages of its group.
     """
 
     channel: ClientChannel
@@ -40,6 +41,7 @@ class ClientChannelInfo:
     version: int = 0
     last_update_ms: int = 0
     seen_ms: int = 0
+    may_settle: bool = True
 
 
 @dataclass(slots=True)

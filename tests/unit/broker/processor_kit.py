@@ -236,6 +236,9 @@ class FakeStore:
         data = self.log[physical_offset : physical_offset + size] if size > 0 else b""
         return data if len(data) == size else None
 
+    def record_starting_at(self, physical_offset: int) -> bytes | None:
+        return self.records.get(physical_offset)
+
     def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> Any:
         self.queries.append((topic, key, max_nums, begin_ms, end_ms))
         return self.found

@@ -162,7 +162,7 @@ def test_refusals_are_logged_once_with_address_and_reason(
     lines = [event for event in logged if "refused request" in (event.get("log_format") or "")]
     assert len(lines) == 1
     assert lines[0]["peer"].startswith(guarded.sim.client_host.ip)
-    assert "Check signature failed" in lines[0]["reason"]
+    assert lines[0]["reason"] == "accessKey=useruser: the secret is wrong"
     guarded.pass_time(11)
     guarded.send(None)
     lines = [event for event in logged if "refused request" in (event.get("log_format") or "")]
@@ -303,6 +303,6 @@ def test_a_slave_signs_what_it_asks_of_its_master(guarded: Guarded) -> None:
 
     sim = guarded.sim
     address = f"{sim.host.ip}:{LISTEN_PORT}"
-    api = BrokerOuterAPI(SigningCalls(sim.client, USER))
+    api = BrokerOuterAPI(SigningCalls(sim.client, ADMIN))
     table = sim.wait(Deferred.fromCoroutine(api.topic_configs(address)))
     assert TOPIC in table.topics

@@ -232,6 +232,7 @@ def test_producers_are_asked_in_turn() -> None:
     class Client:
         def __init__(self, channel: Member) -> None:
             self.channel = channel
+            self.may_settle = True
 
     members = [Member() for _ in range(3)]
     broker.controller.producers.clients = lambda group: [Client(item) for item in members]
@@ -398,7 +399,7 @@ def test_commit_to_nowhere() -> None:
     processor = broker.controller.dispatcher.routes[37].__self__
 
     class Store:
-        def record_at(self, offset: int, size: int | None = None) -> bytes:
+        def record_starting_at(self, offset: int) -> bytes:
             return bytes(broken)
 
     processor._store = Store()
