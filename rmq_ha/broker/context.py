@@ -16,12 +16,12 @@ class BrokerContext:
     """
     A broker's host and configuration, and the plugins' own settings.
 
-    :ivar record_starting_at: see `rmq_ha.store.starts`.
+    :ivar find_record: see `rmq_ha.store.starts`.
     """
 
     host: Host
     configuration: BrokerConfiguration
-    record_starting_at: Callable[[int], bytes | None]
+    find_record: Callable[[int], bytes | None]
 
     def option(self, name: str, default: str | None = None) -> str | None:
         """
@@ -30,3 +30,7 @@ class BrokerContext:
         :param name: `<plugin name>.<key>`.
         """
         return self.configuration.plugin_options.get(name, default)
+
+    def record_starting_at(self, physical_offset: int) -> bytes | None:
+        """The record that starts at a physical offset; None where none does."""
+        return self.find_record(physical_offset)
