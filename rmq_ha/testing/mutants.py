@@ -213,7 +213,7 @@ MUTANTS = (
         "greeting-believed",
         "the checksum with which a slave greets is not compared",
         "F1, between two of ours",
-        46,
+        23984,
         _believe_greeting,
     ),
     Mutant(
