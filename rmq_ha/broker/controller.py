@@ -48,6 +48,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
 from rmq_ha.host.periodic import Periodic
+from rmq_ha.host.timer import next_turn
 from rmq_ha.interfaces import (
     IAccessControl,
     IAccessPlugin,
@@ -130,7 +131,12 @@ class BrokerController:
                 FIRST_PERSIST_S,
             ),
             Periodic(host.clock, "consumer filters", self._persist_filters, FILTERS_S),
-            Periodic(host.clock, "client expiry", self._expire, CLIENT_SCAN_S),
+            Periodic(
+                host.clock,
+                "client expiry",
+                lambda: next_turn(host.clock).addCallback(self._expire),
+                CLIENT_SCAN_S,
+            ),
             Periodic(host.clock, "slow consumers", self.slow_consumers.check, SLOW_CONSUMERS_S),
         ]
         self._undo: list[tuple[str, Callable[[], Any]]] = []
@@ -429,7 +435,7 @@ class BrokerController:
         if isinstance(result, Awaitable):
             await result
 
-    def _expire(self) -> None:
+    def _expire(self, _: object) -> None:
         self.heartbeats.close_expired()
         self.queue_locks.expire(self.host.steady_ms())
 

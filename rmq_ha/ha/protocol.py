@@ -23,7 +23,7 @@ from zope.interface import implementer
 from rmq_ha.errors import ReplicationError, StoreError
 from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.replica import Replica, ReplicaStage
-from rmq_ha.host.timer import rearm
+from rmq_ha.host.timer import LastTurn, rearm
 from rmq_ha.tls.transport import TlsTransport
 
 FRAMES_PER_TURN = 4
@@ -111,6 +111,7 @@ class FeedProtocol(Protocol):
         self._owner = owner
         self._clock = clock
         self._timer: IDelayedCall | None = None
+        self._last_turn = LastTurn()
         self._is_open = True
 
     def connectionMade(self) -> None:
@@ -190,8 +191,11 @@ class FeedProtocol(Protocol):
         try:
             self.feed.on_time(self._clock.seconds())
         except ReplicationError as error:
-            self.close(str(error), error)
+            self._timer = self._last_turn.again(self._clock, self._on_time)
+            if self._timer is None:
+                self.close(str(error), error)
         else:
+            self._last_turn.reset()
             self.push()
 
     def pauseProducing(self) -> None:
@@ -248,6 +252,7 @@ class ReplicaProtocol(Protocol):
         self._owner = owner
         self._clock = clock
         self._timer: IDelayedCall | None = None
+        self._last_turn = LastTurn()
         self._error: Exception | None = None
         self.is_lost = False
         self._is_open = True
@@ -276,6 +281,12 @@ class ReplicaProtocol(Protocol):
         self._step(self.replica.look)
 
     def _on_time(self) -> None:
+        if not self.replica.is_overdue(self._clock.seconds()):
+            self._last_turn.reset()
+        else:
+            self._timer = self._last_turn.again(self._clock, self._on_time)
+            if self._timer is not None:
+                return
         self._step(self.replica.on_time)
 
     def _step(self, step: Callable[..., bytes], *args: bytes) -> None:

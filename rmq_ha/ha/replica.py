@@ -231,9 +231,13 @@ class Replica:
         self._check_readable()
         if self._comparison is not None:
             self._comparison.on_time(now)
-        if now >= self._expiry_time():
+        if self.is_overdue(now):
             raise ReplicationError(f"the master sent nothing for {now - self._last_read:.0f} s")
         return self._report(self._reported, now) if now >= self._report_time() else b""
+
+    def is_overdue(self, now: float) -> bool:
+        """The master sent nothing for haHousekeepingInterval."""
+        return now >= self._expiry_time()
 
     def deadline(self) -> float:
         """When to call `on_time` if nothing else happens."""

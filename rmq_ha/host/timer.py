@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 
@@ -31,3 +32,36 @@ def rearm(
     if deadline is None:
         return None
     return clock.callLater(max(0.0, deadline - clock.seconds()), function, *args)
+
+
+class LastTurn:
+    """
+    One more turn of the reactor before somebody is given up for his silence.
+
+    Timers come before sockets are read. After a turn that took long (a big request, a machine that
+    slept) what an honest peer has sent in time is still unread when its timer is over.
+    """
+
+    def __init__(self) -> None:
+        self._is_given = False
+
+    def again(self, clock: IReactorTime, function: Callable[[], object]) -> IDelayedCall | None:
+        """
+        Somebody's time is over.
+
+        :param function: looks again, with what was read by then.
+        :returns: the timer of that, or None when this was the last turn.
+        """
+        self._is_given = not self._is_given
+        return clock.callLater(0, function) if self._is_given else None
+
+    def reset(self) -> None:
+        """He was heard of."""
+        self._is_given = False
+
+
+def next_turn(clock: IReactorTime) -> "Deferred[None]":
+    """Fires when what has arrived by now is read, as `LastTurn` says."""
+    later: Deferred[None] = Deferred()
+    clock.callLater(0, later.callback, None)
+    return later

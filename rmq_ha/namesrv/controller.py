@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.host.periodic import Periodic
+from rmq_ha.host.timer import next_turn
 from rmq_ha.namesrv.kv_config import KVConfigManager
 from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
 from rmq_ha.namesrv.routes import RouteInfoManager
@@ -78,7 +79,7 @@ class NamesrvController:
         self._scan = Periodic(
             host.clock,
             "broker expiry",
-            self._expire_brokers,
+            lambda: next_turn(host.clock).addCallback(self._expire_brokers),
             SCAN_EVERY_SECONDS,
             SCAN_FIRST_SECONDS,
         )
@@ -124,7 +125,7 @@ class NamesrvController:
         await self.kv_config.persist_if_dirty()
         await self._settings.file.written()
 
-    def _expire_brokers(self) -> None:
+    def _expire_brokers(self, _: object) -> None:
         for broker in self.routes.expire(self._host.clock.seconds()):
             self.log.warn(
                 "broker {broker} is gone: no registration for 120 s", broker=broker.address

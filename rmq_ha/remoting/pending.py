@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.host.timer import LastTurn
 from rmq_ha.wire.command import RemotingCommand
 
 _LAST_OPAQUE = 2**31 - 1
@@ -38,6 +39,7 @@ class PendingCalls:
         self._peer = peer
         self._calls: dict[int, _Call] = {}
         self._timer: IDelayedCall | None = None
+        self._last_turn = LastTurn()
         self._opaque = 0
 
     def __len__(self) -> int:
@@ -93,7 +95,9 @@ class PendingCalls:
         self._timer = call_later(max(0.0, deadline - self._clock.seconds()), self._expire)
 
     def _expire(self) -> None:
-        self._timer = None
+        self._timer = self._last_turn.again(self._clock, self._expire)
+        if self._timer is not None:
+            return
         now = self._clock.seconds()
         late = [opaque for opaque, call in self._calls.items() if call.deadline <= now]
         calls = [self._calls.pop(opaque) for opaque in late]

@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused
+from rmq_ha.host.timer import LastTurn
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.tls.refusals import Refusals
@@ -56,6 +57,7 @@ class RemotingProtocol(Protocol):
         self._paused = False
         self._running = False
         self._idle_timer: IDelayedCall | None = None
+        self._last_turn = LastTurn()
         self.lost: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:
@@ -172,7 +174,11 @@ class RemotingProtocol(Protocol):
     def _check_idle(self) -> None:
         left = self.channel.last_io + self._idle - self._clock.seconds()
         if left > _IDLE_SLACK:
+            self._last_turn.reset()
             self._watch_idle(left)
+            return
+        self._idle_timer = self._last_turn.again(self._clock, self._check_idle)
+        if self._idle_timer is not None:
             return
         self.log.debug("closing {peer}: idle", peer=self.channel.remote_text)
         self.channel.abort()

@@ -15,7 +15,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.host.timer import rearm
+from rmq_ha.host.timer import LastTurn, rearm
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import FirstByte, ServerTls
 from rmq_ha.tls.session import TlsSession
@@ -146,6 +146,7 @@ class TlsDoor(_End):
         self._patience = patience
         self._pending = pending
         self._timer: IDelayedCall | None = None
+        self._last_turn = LastTurn()
 
     def connectionMade(self) -> None:
         """Wait for the first byte."""
@@ -197,7 +198,9 @@ class TlsDoor(_End):
         self.dataReceived = _ignore  # type: ignore[method-assign]
 
     def _silent(self) -> None:
-        self._timer = None
+        self._timer = self._last_turn.again(self._clock, self._silent)
+        if self._timer is not None:
+            return
         self._refuse(f"it said nothing for {self._patience:.0f} s")
 
     def _tell(self, reason: str) -> None:

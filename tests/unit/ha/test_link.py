@@ -156,6 +156,15 @@ class ConnectingTests(LinkCase):
         self.clock.advance(1.0)
         self.assertTrue(master.aborted)
 
+    def test_unread_master(self) -> None:
+        """What it sent while a turn of ours took long counts, though its time is over."""
+        master = self.follow()
+        self.clock.callLater(20, master.send, encode_frame(self.end))
+        self.clock.advance(100)
+        self.assertFalse(master.disconnecting)
+        self.station.pass_time(20.3)
+        self.assertTrue(master.disconnecting)
+
     def test_fixed(self) -> None:
         """A configured address is not changed by the name server."""
         self.service.set_master_address("10.0.0.9:10912")

@@ -333,6 +333,15 @@ class RefusalTests(ServiceCase):
         self.station.pass_time(0.3)
         self.assertTrue(slave.disconnecting)
 
+    def test_unread(self) -> None:
+        """What a slave said while a turn of ours took long counts, though its time is over."""
+        slave = self.station.slave(444)
+        self.clock.callLater(20, slave.report, 444)
+        self.clock.advance(100)
+        self.assertFalse(slave.disconnecting)
+        self.station.pass_time(20.3)
+        self.assertTrue(slave.disconnecting)
+
     def test_reporting(self) -> None:
         """A slave that reports stays."""
         slave = self.station.slave(444)

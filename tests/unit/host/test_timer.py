@@ -2,7 +2,7 @@
 
 from twisted.internet.task import Clock
 
-from rmq_ha.host.timer import rearm
+from rmq_ha.host.timer import LastTurn, next_turn, rearm
 
 
 def test_calls_at_the_deadline() -> None:
@@ -45,3 +45,24 @@ def test_a_deadline_in_the_past_calls_next_turn() -> None:
     clock.advance(0)
     assert calls == ["x"]
     assert rearm(clock, timer, 11.0, calls.append, "y") is not timer
+
+
+def test_the_last_turn_comes_once_after_each_silence() -> None:
+    clock, calls = Clock(), []
+    turn = LastTurn()
+    for _ in range(2):
+        assert turn.again(clock, lambda: calls.append("again")) is not None
+        clock.advance(0)
+        assert turn.again(clock, lambda: calls.append("again")) is None
+    assert calls == ["again"] * 2
+    turn.again(clock, lambda: None)
+    turn.reset()
+    assert turn.again(clock, lambda: None) is not None
+
+
+def test_the_next_turn_comes_after_what_is_due_now() -> None:
+    clock, calls = Clock(), []
+    clock.callLater(1, lambda: next_turn(clock).addCallback(lambda _: calls.append("timer")))
+    clock.callLater(1, calls.append, "read")
+    clock.advance(50)
+    assert calls == ["read", "timer"]

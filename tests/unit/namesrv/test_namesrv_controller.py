@@ -67,6 +67,19 @@ class ControllerTests(SynchronousTestCase):
         self.client = RemotingClient(self.peer.seams, NettyClientConfig())
         self.assertEqual(self.ask(105, topic="T").code, 17)
 
+    def test_registrations_that_are_unread_after_a_long_turn_are_read_before_the_scan(self) -> None:
+        """Else a name server that stood still for two minutes would forget every broker."""
+        order: list[str] = []
+        server = self.world.add("other")
+        namesrv = NamesrvController(server.seams, NamesrvConfig(), NettyServerConfig(listen_port=1))
+        self.wait(namesrv.start(), 0.1)
+        namesrv.routes.expire = lambda now: order.append("scan") or []  # type: ignore
+        due = namesrv._scan._timer.getTime()  # type: ignore[union-attr]
+        server.seams.clock.callLater(due - server.seams.clock.seconds(), order.append, "read")
+        self.world.clock.run_for(5.0)
+        self.assertEqual(order, ["read", "scan"])
+        self.wait(namesrv.stop())
+
     def test_a_silent_broker_expires(self) -> None:
         """Although its connection is in use: only registrations count."""
         self.register()

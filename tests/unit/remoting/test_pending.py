@@ -47,6 +47,18 @@ def test_all_that_are_late_are_told_together_and_the_others_at_their_time(
     assert clock.getDelayedCalls() == []
 
 
+def test_an_answer_that_was_not_read_during_a_long_turn_is_in_time(
+    clock: Clock, calls: PendingCalls
+) -> None:
+    opaque, waiting = calls.add(1000)
+    clock.callLater(1, calls.resolve, RemotingCommand(0, opaque=opaque))
+    clock.advance(30)
+    assert isinstance(waiting.result, RemotingCommand)  # type: ignore[attr-defined]
+    (outcome,) = called(calls, 1000)
+    clock.advance(1)
+    assert outcome == [RemotingTimeout]
+
+
 def test_a_late_answer_finds_nobody(clock: Clock, calls: PendingCalls) -> None:
     opaque, waiting = calls.add(100)
     waiting.addErrback(lambda failure: failure.type)

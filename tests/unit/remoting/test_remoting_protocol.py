@@ -421,6 +421,16 @@ class ConnectionTests(ConnectionCase):
         self.clock.advance(1)
         self.assertTrue(self.transport.disconnected)
 
+    def test_what_an_honest_peer_sent_during_a_long_turn_counts(self):
+        """The turn ends after the time: its timer comes before the bytes are read."""
+        self.clock.callLater(120, self.receive, RemotingCommand(1, flag=FLAG_ONEWAY))
+        self.clock.advance(300)
+        self.assertFalse(self.transport.disconnected)
+        self.clock.advance(119)
+        self.assertFalse(self.transport.disconnected)
+        self.clock.advance(1)
+        self.assertTrue(self.transport.disconnected)
+
     def test_what_was_answered_is_sent_before_the_connection_is_closed(self):
         def last(channel, request):
             channel.send(request.response())
