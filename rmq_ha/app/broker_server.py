@@ -105,7 +105,7 @@ class BrokerServer:
         warning = exposure(own.bind_address, options, own.acl_plug_in)
         if warning is None and not is_dledger(self._configuration):
             port = self._configuration.server.listen_port + 1
-            warning = replication_exposure(own.bind_address, options, port)
+            warning = replication_exposure(own.bind_address, options, port, own.ha_allowed_slaves)
         if warning is not None:
             self.log.warn("{warning}", warning=warning)
 

@@ -1,6 +1,7 @@
 """Says when a server is open to the network."""
 
 from rmq_ha.config.load import ANY_ADDRESS
+from rmq_ha.model.networks import EVERYBODY
 
 _LOOPBACK = ("127.", "::1", "localhost")
 _ENFORCING = "enforcing"
@@ -25,18 +26,23 @@ def exposure(
     )
 
 
-def replication_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
+def replication_exposure(
+    bind_address: str, options: dict[str, str], port: int, allowed_slaves: str
+) -> str | None:
     """
     A warning for a broker that guards its clients' ports and not this one; None when it does.
 
     :param port: for slaves.
+    :param allowed_slaves: `haAllowedSlaves`.
     """
+    if allowed_slaves.strip() not in ("", EVERYBODY):
+        return None
     if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
         return None
     return (
         f"port {port} on {_where(bind_address)} gives every message to whoever connects and says "
-        "to be a slave: set tls.ha.mode=enforcing with tls.ha.trustCertPath, or let a firewall "
-        "keep all but the slaves from it"
+        "to be a slave, and believes its acknowledgements: set haAllowedSlaves, better "
+        "tls.ha.mode=enforcing with tls.ha.trustCertPath"
     )
 
 

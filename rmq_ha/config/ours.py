@@ -92,6 +92,12 @@ class RmqHaConfig:
         "<storePathRootDir>/setaside and fetches the master's; false: it changes nothing and stays "
         "away from the master",
     )
+    ha_allowed_slaves: str = key(
+        "haAllowedSlaves",
+        "",
+        "addresses and networks, comma-separated, that may replicate from this broker, whose "
+        "acknowledgements count; empty: whoever reaches the port, as RocketMQ",
+    )
     ha_trusted_masters: str = key(
         "haTrustedMasters",
         "",

@@ -110,16 +110,23 @@ class Feed:
         """
         Take what the slave sent.
 
+        Only whole reports are a sign of life: a byte now and then is none of a slave.
+
         :returns: whether it held a complete report.
         :raises ReplicationError: a report that cannot be true.
         :raises StoreError: our log cannot be read.
         """
-        self._last_read = now
         if self._greeting.progress is not Progress.OPEN:
             offset = self._reader.receive_data(data)
-            return offset is not None and self._reported(offset)
+            if offset is None:
+                return False
+            self._last_read = now
+            return self._reported(offset)
         words = self._reader.receive_all(data)
-        return bool(words) and self._receive_first(words, now)
+        if not words:
+            return False
+        self._last_read = now
+        return self._receive_first(words, now)
 
     def _receive_first(self, words: list[int], now: float) -> bool:
         """The words of a connection's beginning; true: they hold a report that counts."""

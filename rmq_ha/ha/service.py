@@ -21,6 +21,7 @@ from rmq_ha.ha.refused import RefusedSlaves, SentTo
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog, IReplication
+from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.tls.ends import TlsDoor
@@ -41,9 +42,9 @@ class _FeedFactory(Factory):
     def __init__(self, service: "HAService") -> None:
         self._service = service
 
-    def buildProtocol(self, addr: IAddress | None) -> Protocol:
-        """One feed a connection; with TLS behind a door."""
-        return self._service.meet()
+    def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
+        """One feed a connection; with TLS behind a door. None: it is closed at once."""
+        return self._service.meet(addr)
 
 
 @implementer(IReplication)
@@ -79,6 +80,8 @@ class HAService:
         self._sent_to = SentTo()
         self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
         self._refusals = Refusals(host.clock)
+        self._allowed = Networks(configuration.ours.ha_allowed_slaves)
+        self._refused = 0
         self._doors: dict[TlsDoor, None] = {}
         self._open = 0
         self._told: dict[str, str] = {}
@@ -258,6 +261,7 @@ class HAService:
             "verified": self._verified,
             "different": self._different,
             "within_record": self._within,
+            "refused": self._refused,
             "refused_ahead": self._ahead.hosts,
             "replicated_offset": self.replicated_offset(),
             "unacknowledged": None if best is None else max(0, end - best),
@@ -272,13 +276,34 @@ class HAService:
     def _behind(self, offset: int) -> float:
         return self._times.behind(offset, self._host.clock.seconds())
 
-    def meet(self) -> Protocol:
-        """Somebody connects to the listener; with TLS there is no feed before the handshake."""
+    def meet(self, address: IAddress | None) -> Protocol | None:
+        """
+        Somebody connects to the listener; with TLS there is no feed before the handshake.
+
+        :returns: None: it comes from elsewhere than `haAllowedSlaves`.
+        """
+        if self._allowed and not self._is_allowed(str(getattr(address, "host", ""))):
+            return None
         if self.tls.mode is TlsMode.DISABLED:
             return self.accept()
         patience = self._configuration.store.ha_housekeeping_interval / 1000
         clock, doors = self._host.clock, self._doors
         return TlsDoor(clock, self.accept, self.tls, self._refusals, patience, doors)
+
+    def _is_allowed(self, host: str) -> bool:
+        if host in self._allowed:
+            return True
+        self._refused += 1
+        more = self._refusals.admit(host, "haAllowedSlaves")
+        if more is not None:
+            self.log.warn(
+                "{peer} refused on the replication port: it is not in haAllowedSlaves={allowed}; "
+                "add it there if it is a slave{more}",
+                peer=host,
+                allowed=self._allowed.text,
+                more=more,
+            )
+        return False
 
     def accept(self) -> FeedProtocol:
         """Somebody may replicate."""

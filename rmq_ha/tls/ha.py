@@ -1,7 +1,8 @@
 """TLS of the replication port: off unless asked for, since a Java slave speaks plain.
 
 One key and certificate for both roles, as a broker may have either: `tls.ha.keyPath`,
-`tls.ha.keyPassword`, `tls.ha.certPath`. With `tls.ha.trustCertPath` both ends prove who they are.
+`tls.ha.keyPassword`, `tls.ha.certPath`. With `tls.ha.trustCertPath` both ends prove who they are;
+who connects has one of `tls.ha.allowedNames`, as the same root may have signed for clients, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from OpenSSL import SSL
 
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.networks import EVERYBODY
 from rmq_ha.tls.client import client_session
 from rmq_ha.tls.context import ClientAuth, client_context, server_context
 from rmq_ha.tls.files import TlsFiles
@@ -72,6 +74,13 @@ class HaTls(ServerTls):
             )
         if allowed and trust is None:
             raise ConfigurationError("tls.ha.allowedNames needs tls.ha.trustCertPath")
+        if trust is not None and not allowed:
+            raise ConfigurationError(
+                "tls.ha.trustCertPath without tls.ha.allowedNames: every client with a certificate "
+                "of that root could replicate everything and acknowledge it. Name the brokers "
+                "(names of their certificates, comma-separated), or set tls.ha.allowedNames=* if "
+                "that root is for brokers only"
+            )
         if pair is None and (mode is not TlsMode.DISABLED or trust is not None):
             raise ConfigurationError("TLS of replication needs tls.ha.keyPath and tls.ha.certPath")
         if trust is None:
@@ -85,4 +94,5 @@ class HaTls(ServerTls):
         # Nothing fails from here on: all changes, or nothing.
         self.is_enabled, self._link_context = is_enabled, link
         self._master_name = options.text("tls.ha.masterName")
+        allowed = () if EVERYBODY in allowed else allowed
         return Material(mode, context, False, trust is not None, allowed, tuple(files.paths))

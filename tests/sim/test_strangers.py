@@ -112,3 +112,26 @@ def test_a_slave_neither_follows_nor_asks_a_master_that_it_does_not_trust() -> N
     assert site.slave.controller.masters.refused > 0
     link = site.slave.replication.statistics()["master"]
     assert (link["address"], link["state"]) == (f"{site.master.host.ip}:{HA_PORT}", "following")
+
+
+def test_a_stranger_gets_nothing_of_the_log_while_the_slave_does() -> None:
+    """It read the whole log, and its acknowledgements were SEND_OK without a replica."""
+
+    def change(configuration: Any) -> None:
+        configuration.ours.ha_allowed_slaves = "10.0.0.3"
+
+    site = Site(change).start()
+    got = bytearray()
+    factory: Any = Factory()
+    factory.buildProtocol = lambda address: Ear(got)
+    seen: list[Any] = []
+    endpoint = site.stranger.network.client(site.master.host.ip, HA_PORT)
+    endpoint.connect(factory).addBoth(seen.append)
+    site.run(1)
+    (ear,) = seen
+    ear.transport.write(bytes(8))
+    site.run(5)
+    assert bytes(got) == b""
+    statistics = site.master.replication.statistics()
+    assert statistics["refused"] == 1
+    assert [slave["address"].partition(":")[0] for slave in statistics["slaves"]] == ["10.0.0.3"]

@@ -190,6 +190,7 @@ class BrokerStatus:
         samples.add("rmqha_replication_slaves", len(serving))
         samples.add("rmqha_replication_diverged_total", found.get("different"))
         samples.add("rmqha_replication_within_record_total", found.get("within_record"))
+        samples.add("rmqha_replication_refused_total", found.get("refused") or 0)
         samples.add("rmqha_replication_refused_ahead", len(found.get("refused_ahead") or []))
         for slave in serving[:_MOST_SLAVES]:
             address = slave["address"]

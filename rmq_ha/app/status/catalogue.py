@@ -145,6 +145,12 @@ _REPLICATION = (
         "Slaves that cannot compare, and came with an end within a record that they were not sent",
     ),
     _ours(
+        "replication_refused_total",
+        _COUNTER,
+        "connections",
+        "Of hosts that are not in haAllowedSlaves",
+    ),
+    _ours(
         "replication_refused_ahead",
         _GAUGE,
         "machines",

@@ -79,11 +79,14 @@ def test_loopback_acl_and_enforced_tls_are_not_exposed() -> None:
 
 
 def test_a_plain_replication_port_is_exposed_unless_only_this_machine_reaches_it() -> None:
-    warning = replication_exposure("", {"tls.ha.mode": "permissive"}, 10912)
+    warning = replication_exposure("", {"tls.ha.mode": "permissive"}, 10912, "")
     assert warning is not None
     assert "port 10912 on all addresses" in warning
-    assert replication_exposure("127.0.0.1", {}, 10912) is None
-    assert replication_exposure("10.0.0.1", {"tls.ha.mode": "enforcing"}, 10912) is None
+    assert "set haAllowedSlaves" in warning
+    assert replication_exposure("", {}, 10912, "*") is not None
+    assert replication_exposure("", {}, 10912, "10.0.0.2") is None
+    assert replication_exposure("127.0.0.1", {}, 10912, "") is None
+    assert replication_exposure("10.0.0.1", {"tls.ha.mode": "enforcing"}, 10912, "") is None
 
 
 def test_the_advice_fits_the_server() -> None:

@@ -122,13 +122,16 @@ class NoFiles:
 class Station:
     """A service on a fake network, and the raw slaves that connect to it."""
 
-    def __init__(self, role: BrokerRole, log: MemoryLog, **store: Any) -> None:
+    def __init__(
+        self, role: BrokerRole, log: MemoryLog, *, allowed_slaves: str = "", **store: Any
+    ) -> None:
         self.log = log
         self.clock = Clock()
         self.network = FakeNetwork()
         self.configuration = BrokerConfiguration()
         self.configuration.server.listen_port = 10911
         self.configuration.store.broker_role = role
+        self.configuration.ours.ha_allowed_slaves = allowed_slaves
         for name, value in store.items():
             setattr(self.configuration.store, name, value)
         host = Host(

@@ -6,6 +6,7 @@ import pytest
 from ha_fakes import Station
 from memory_log import MemoryLog
 from record_logs import record_log
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
@@ -214,6 +215,23 @@ class StatusTests(ServiceCase):
         self.assertIs(self.successResultOf(put), TIMEOUT)
         self.assertFalse(self.service.is_replicated(444, 454))
 
+    def test_only_allowed_hosts_are_slaves(self) -> None:
+        """Nobody else gets a byte, keeps a put waiting or acknowledges one (haAllowedSlaves)."""
+        log = MemoryLog(4096, 0, bytes(444))
+        station = Station(self.role, log, allowed_slaves="10.0.0.2, 10.1.0.0/16").start()
+        (listener,) = station.network.listeners
+        with capturedLogs() as events:
+            for _ in range(100):
+                met = listener.factory.buildProtocol(IPv4Address("TCP", "10.0.0.66", 5000))
+                self.assertIsNone(met)
+        (event,) = events
+        self.assertIn("10.0.0.66 refused on the replication port", formatEvent(event))
+        self.assertEqual(station.service.statistics()["refused"], 100)
+        self.assertEqual(station.service.statistics()["slaves"], [])
+        self.assertIs(station.service.wait_replicated(log.put(b"x"), 444), NOT_AVAILABLE)
+        for peer in ("10.0.0.2", "10.1.2.3"):
+            self.assertEqual(station.slave(444, peer).take(), encode_frame(444, b"x"))
+
     def test_an_idle_slave_is_available(self) -> None:
         """It has shown nothing yet, but puts wait for it."""
         slave = self.station.slave(444)
@@ -342,6 +360,15 @@ class RefusalTests(ServiceCase):
         self.station.pass_time(20.3)
         self.assertTrue(slave.disconnecting)
 
+    def test_a_byte_now_and_then(self) -> None:
+        """It kept a connection for ever that never reported."""
+        for first in (None, 444):
+            slave = self.station.slave(first)
+            for _ in range(5):
+                self.station.pass_time(4.1)
+                slave.send(b"\0")
+            self.assertTrue(slave.disconnecting)
+
     def test_reporting(self) -> None:
         """A slave that reports stays."""
         slave = self.station.slave(444)
@@ -405,6 +432,7 @@ class FlowTests(ServiceCase):
                 "verified": 0,
                 "different": 0,
                 "within_record": 1,
+                "refused": 0,
                 "refused_ahead": [],
                 "unacknowledged": 24,
                 "unacknowledged_seconds": 0.0,

@@ -181,6 +181,10 @@ def test_what_enforces_tls_also_connects_with_it(files: Files) -> None:
         ({"tls.ha.mode": "permissive"}, "slaves that speak plain cannot be verified"),
         ({"tls.ha.enable": "true"}, "slaves that speak plain cannot be verified"),
         (
+            {"tls.ha.mode": "enforcing", "tls.ha.allowedNames": " , "},
+            "tls.ha.trustCertPath without tls.ha.allowedNames: every client with a certificate",
+        ),
+        (
             {"tls.ha.mode": "enforcing", "tls.ha.keyPath": "", "tls.ha.certPath": ""},
             "needs tls.ha.keyPath and tls.ha.certPath",
         ),
@@ -193,7 +197,8 @@ def test_what_enforces_tls_also_connects_with_it(files: Files) -> None:
 def test_replication_settings_that_contradict_each_other(
     files: Files, changes: dict[str, str], message: str
 ) -> None:
-    options = files.put_pair("tls.ha", "a") | files.put_root("tls.ha") | changes
+    options = files.put_pair("tls.ha", "a") | files.put_root("tls.ha")
+    options |= {"tls.ha.allowedNames": "*"} | changes
     assert message in refusal(lambda: HaTls(options, files.read_bytes, now_ms))
 
 

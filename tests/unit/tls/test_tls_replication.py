@@ -15,7 +15,11 @@ def options_of(host: SimHost, root: str, *names: str) -> dict[str, str]:
     options = files.put_pair("tls.ha", *names, root=root) | files.put_root("tls.ha", root)
     for path, data in files.items():
         host.seams.disk.replace(path, data)
-    return options | {"tls.ha.mode": "enforcing", "tls.ha.enable": "true"}
+    return options | {
+        "tls.ha.mode": "enforcing",
+        "tls.ha.enable": "true",
+        "tls.ha.allowedNames": "*",
+    }
 
 
 class Place:

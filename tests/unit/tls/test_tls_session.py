@@ -228,7 +228,7 @@ def test_new_material_counts_from_the_next_handshake_on(files: Files) -> None:
 
 def ha_of(files: Files, *names: str, root: str = "ours", **changes: str) -> HaTls:
     options = files.put_pair("tls.ha", *names, root=root) | files.put_root("tls.ha", root)
-    options |= {"tls.ha.mode": "enforcing", "tls.ha.enable": "true"}
+    options |= {"tls.ha.mode": "enforcing", "tls.ha.enable": "true", "tls.ha.allowedNames": "*"}
     options |= {f"tls.ha.{name}": value for name, value in changes.items()}
     return HaTls(options, files.read_bytes, now_ms)
 

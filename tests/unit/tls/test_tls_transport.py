@@ -112,9 +112,9 @@ def make_world(mode: str = "enforcing", slave_root: str = "ours", **changes: str
     both = {"tls.ha.mode": mode, "tls.ha.enable": "true"}
     server = both | files.put_pair("tls.ha", HOST)
     if mode == "enforcing":
-        server |= files.put_root("tls.ha")
+        server |= files.put_root("tls.ha") | {"tls.ha.allowedNames": "*"}
     mine = Files()
-    client = {"tls.ha.mode": "enforcing", "tls.ha.enable": "true"}
+    client = {"tls.ha.mode": "enforcing", "tls.ha.enable": "true", "tls.ha.allowedNames": "*"}
     client |= mine.put_pair("tls.ha", "slave.example", root=slave_root) | mine.put_root("tls.ha")
     return World(server | changes, files, HaTls(client, mine.read_bytes, now_ms))
 
