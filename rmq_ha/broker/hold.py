@@ -14,10 +14,11 @@ from zope.interface import implementer
 from rmq_ha.interfaces import ICommitLogDispatcher, IMessageFilter
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.wire.command import RemotingCommand
 
 RECHECK_SECONDS = 5.0
 MAX_HOLD_SECONDS = 3600.0
+MAX_EXPRESSIONS = 1 << 22
+"""Characters of the subscriptions of all that wait; their filters take forty times as much."""
 GONE = -1.0
 _MIN_COMPACT = 64
 
@@ -29,17 +30,19 @@ class HeldPull:
 
     :ivar wanted_offset: the queue offset it asked for.
     :ivar suspend_ms: how long it may wait.
+    :ivar message_filter: freed with `resume` when the pull is let go.
     :ivar resume: runs the pull again, without permission to wait, and answers it.
+    :ivar expression_size: characters from which its own `message_filter` was made.
     """
 
     channel: Channel
-    request: RemotingCommand
     topic: str
     queue_id: int
     wanted_offset: int
     suspend_ms: int
     message_filter: IMessageFilter | None
     resume: Callable[["HeldPull"], None]
+    expression_size: int = 0
     deadline: float = field(default=0.0, init=False)
     check_at: float = field(default=GONE, init=False)
 
@@ -54,7 +57,8 @@ class PullRequestHoldService:
     broker's sweep does, so that the consumer's offset moves past what it does not want.
 
     :param max_offset: the end of a queue, by topic and queue id.
-    :param capacity: how many may wait; the next is answered at once.
+    :param capacity: how many may wait; the next is answered at once, as is one whose expression
+        is too much for `MAX_EXPRESSIONS`.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class PullRequestHoldService:
         self._sequence = count()
         self._timer: IDelayedCall | None = None
         self._held = 0
+        self._expressions = 0
         self._stopped = False
 
     def __len__(self) -> int:
@@ -81,6 +86,8 @@ class PullRequestHoldService:
         :returns: False when it cannot wait and has to be answered now.
         """
         if self._stopped or self._held >= self._capacity or not pull.channel.is_open:
+            return False
+        if self._expressions + pull.expression_size > MAX_EXPRESSIONS:
             return False
         now = self._clock.seconds()
         pull.deadline = now + min(max(pull.suspend_ms, 0) / 1000, MAX_HOLD_SECONDS)
@@ -95,6 +102,7 @@ class PullRequestHoldService:
             pull.channel.on_close(self._forget_channel)
         of_channel[pull] = None
         self._held += 1
+        self._expressions += pull.expression_size
         self._check_at(pull, check_at)
         return True
 
@@ -143,7 +151,9 @@ class PullRequestHoldService:
         for pull in pulls:
             self._remove(pull)
         for pull in pulls:
-            pull.resume(pull)
+            resume = pull.resume
+            _free(pull)
+            resume(pull)
 
     def _remove(self, pull: HeldPull) -> None:
         """Harmless when it is gone already."""
@@ -157,19 +167,26 @@ class PullRequestHoldService:
         self._channels.get(pull.channel, {}).pop(pull, None)
         pull.check_at = GONE
         self._held -= 1
+        self._expressions -= pull.expression_size
 
     def _forget_channel(self, channel: Channel) -> None:
         for pull in list(self._channels.pop(channel, ())):
             self._remove(pull)
+            _free(pull)
+        self._compact()
 
-    def _check_at(self, pull: HeldPull, when: float) -> None:
-        """Only the entry whose time is the pull's `check_at` counts; older ones are skipped."""
-        pull.check_at = when
+    def _compact(self) -> None:
+        """The heap keeps nothing alive for long that was let go."""
         heap = self._heap
         if len(heap) > _MIN_COMPACT and len(heap) > 2 * self._held:
             heap[:] = [entry for entry in heap if entry[0] == entry[2].check_at]
             heapify(heap)
-        heappush(heap, (when, next(self._sequence), pull))
+
+    def _check_at(self, pull: HeldPull, when: float) -> None:
+        """Only the entry whose time is the pull's `check_at` counts; older ones are skipped."""
+        pull.check_at = when
+        self._compact()
+        heappush(self._heap, (when, next(self._sequence), pull))
         self._arm()
 
     def _arm(self) -> None:
@@ -200,6 +217,16 @@ class PullRequestHoldService:
                 heappush(heap, (pull.deadline, next(self._sequence), pull))
         self._release(due)
         self._arm()
+
+
+def _free(pull: HeldPull) -> None:
+    """The heap may still know it until its time has come; what it needed to be answered goes now."""
+    pull.message_filter = None
+    pull.resume = _done
+
+
+def _done(pull: HeldPull) -> None:
+    """Instead of `HeldPull.resume`, of one that was let go."""
 
 
 def _is_wanted(wanted: IMessageFilter, request: DispatchRequest) -> bool:

@@ -5,7 +5,7 @@ Spec: remoting.md, chapter 6; store.md, section 8.4.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from twisted.logger import Logger
@@ -60,6 +60,7 @@ class _Pull:
     max_nums: int
     sys_flag: int
     message_filter: IMessageFilter | None
+    expression_size: int
 
 
 class PullMessageProcessor:
@@ -156,7 +157,9 @@ class PullMessageProcessor:
         sys_flag = fields.int32(header, "sysFlag")
         if sys_flag & PULL_SUBSCRIPTION:
             message_filter = self._filters.of_request(topic, header)
+            expression_size = len(header.get("subscription", ""))
         else:
+            expression_size = 0
             message_filter = self._filters.of_group(group, topic, header)
         return _Pull(
             group,
@@ -166,6 +169,7 @@ class PullMessageProcessor:
             min(fields.int32(header, "maxMsgNums"), MAX_MSG_NUMS),
             sys_flag,
             message_filter,
+            expression_size,
         )
 
     def _checked_queue(self, channel: Channel, topic: str, queue_id: int) -> int:
@@ -279,16 +283,18 @@ class PullMessageProcessor:
     ) -> bool:
         if not self._broker.long_polling_enable:
             suspend_ms = self._broker.short_polling_time_mills
+        # What the answer needs; fields and body would stay in memory for as long as it waits.
+        request = replace(request, ext=None, body=None, remark=None)
         return self._hold.hold(
             HeldPull(
                 channel,
-                request,
                 pull.topic,
                 pull.queue_id,
                 pull.queue_offset,
                 suspend_ms,
                 pull.message_filter,
                 lambda held: self._resume(channel, request, pull),
+                pull.expression_size,
             )
         )
 

@@ -1,5 +1,7 @@
 """PullRequestHoldService. Spec: remoting.md, section 6.5."""
 
+import gc
+import weakref
 from typing import Any
 
 from hypothesis import given
@@ -8,12 +10,16 @@ from processor_kit import FakeChannel
 from twisted.internet.task import Clock
 from zope.interface.verify import verifyObject
 
-from rmq_ha.broker.hold import MAX_HOLD_SECONDS, HeldPull, PullRequestHoldService
+from rmq_ha.broker.hold import (
+    MAX_EXPRESSIONS,
+    MAX_HOLD_SECONDS,
+    HeldPull,
+    PullRequestHoldService,
+)
 from rmq_ha.interfaces import ICommitLogDispatcher
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.filters import TagFilter
-from rmq_ha.wire.command import RemotingCommand
 
 
 class Holding:
@@ -36,7 +42,6 @@ class Holding:
         message_filter = TagFilter(SubscriptionData.for_tags("T", tags)) if tags else None
         return HeldPull(
             channel or FakeChannel(),  # type: ignore[arg-type]
-            RemotingCommand(11),
             "T",
             queue_id,
             wanted,
@@ -239,3 +244,52 @@ def test_every_pull_is_resumed_once_or_its_connection_is_gone(steps: list[Any]) 
     assert len(it.resumed) == len({id(pull) for pull in it.resumed})
     for pull in held:
         assert pull in it.resumed or not pull.channel.is_open
+
+
+def test_nothing_of_a_pull_outlives_its_connection() -> None:
+    """70 pulls of 15 MiB stayed after their client had left, until somebody else's was held."""
+    it = Holding()
+    channel = FakeChannel()
+    kept: list[weakref.ref[Any]] = []
+    for _ in range(70):
+        pull = it.pull(tags="a", channel=channel)
+        pull.resume = lambda held: None
+        kept += (weakref.ref(pull.message_filter), weakref.ref(pull.resume))
+        assert it.service.hold(pull)
+    del pull
+    gc.collect()
+    assert all(item() for item in kept)
+    channel.close()
+    gc.collect()
+    assert not any(item() for item in kept)
+    assert len(it.service._heap) == 0
+
+
+def test_an_answered_pull_leaves_nothing_in_the_heap() -> None:
+    it = Holding()
+    pull = it.hold(tags="a")
+    it.service.on_arrival([arrival(tag="a")])
+    assert it.resumed == [pull]
+    assert pull.message_filter is None
+    assert pull.resume != it.resumed.append
+
+
+def test_long_expressions_do_not_wait_beyond_their_limit() -> None:
+    it = Holding(10_000)
+    long = "||".join(f"tag{n}" for n in range(8000))
+
+    def pull(channel: FakeChannel) -> HeldPull:
+        made = it.pull(channel=channel)
+        made.expression_size = len(long)
+        return made
+
+    channels = [FakeChannel(port) for port in range(2)]
+    held = 0
+    while it.service.hold(pull(channels[held % 2])):
+        held += 1
+    assert held == MAX_EXPRESSIONS // len(long)
+    assert it.service.hold(it.pull()), "others wait as before"
+    channels[0].close()
+    assert it.service.hold(pull(channels[1]))
+    it.service.stop()
+    assert it.service._expressions == 0
