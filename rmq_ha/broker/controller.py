@@ -76,6 +76,7 @@ from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
+from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.tls.client import ClientTls
@@ -313,8 +314,9 @@ class BrokerController:
         add_routes(self.dispatcher, self.fast_dispatcher, processors)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.dispatch))
+        frames = UnfinishedFrames(configuration.server)
         self.main_server, self.fast_server = (
-            RemotingServer(self.host, configuration.server, item, self._server_tls)
+            RemotingServer(self.host, configuration.server, item, self._server_tls, frames)
             for item in (self.dispatcher, self.fast_dispatcher)
         )
 

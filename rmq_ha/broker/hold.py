@@ -220,7 +220,7 @@ class PullRequestHoldService:
 
 
 def _free(pull: HeldPull) -> None:
-    """The heap may still know it until its time has come; what it needed to be answered goes now."""
+    """The heap may know it until its time has come; what its answer needed goes now."""
     pull.message_filter = None
     pull.resume = _done
 

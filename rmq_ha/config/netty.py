@@ -36,6 +36,25 @@ class NettyServerConfig:
         0,
         "ours: of them, of one address (IPv6: of one /64); 0: half of all",
     )
+    max_header_size: int = key(
+        "maxHeaderSize",
+        262144,
+        "ours: bytes of the header of what a peer sends; 16777216: any, as RocketMQ takes",
+    )
+    max_unfinished_bytes: int = key(
+        "maxUnfinishedBytes",
+        134217728,
+        "ours: bytes of frames that are not whole yet, on all connections of a server; beyond it "
+        "the connection with the oldest of them is closed",
+    )
+    max_unfinished_bytes_per_ip: int = key(
+        "maxUnfinishedBytesPerIp", 67108864, "ours: of them, from one address"
+    )
+    frame_timeout_seconds: int = key(
+        "frameTimeoutSeconds",
+        120,
+        "ours: within which a frame that has begun has to be whole; 0: never, as RocketMQ",
+    )
     server_socket_snd_buf_size: int = key("serverSocketSndBufSize", 0, "serverSocketSndBufSize")
     server_socket_rcv_buf_size: int = key("serverSocketRcvBufSize", 0, "serverSocketRcvBufSize")
     write_buffer_high_water_mark: int = key(

@@ -17,6 +17,7 @@ from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused
 from rmq_ha.host.timer import LastTurn
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import FirstByte, ServerTls
 from rmq_ha.tls.transport import TlsTransport
@@ -53,6 +54,9 @@ class RemotingProtocol(Protocol):
         self._idle = idle
         self._accepts = accepts
         self._reader = FrameReader()
+        self._frame_began = 0.0
+        self._frames: UnfinishedFrames | None = None
+        self._is_counted = False
         self._backlog: deque[Frame] = deque()
         self._paused = False
         self._running = False
@@ -64,8 +68,7 @@ class RemotingProtocol(Protocol):
         """Start the idle timer, and on the accepting end watch the peer's reading."""
         assert self.transport is not None
         self.channel = Channel(self._clock, self.transport)
-        if self._idle > 0:
-            self._watch_idle(self._idle)
+        self._watch_idle()
         register = getattr(self.transport, "registerProducer", None)
         if register is not None:
             register(self, True)
@@ -74,22 +77,30 @@ class RemotingProtocol(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Handle all whole frames; their synchronous responses leave as one write."""
         channel = self.channel
-        channel.last_io = self._clock.seconds()
+        reader = self._reader
+        now = channel.last_io = self._clock.seconds()
+        begins = not reader.unfinished
         try:
-            frames = self._reader.receive_data(data)
+            frames = reader.receive_data(data)
         except ProtocolViolation as violation:
             self._violated(violation)
             return
+        if frames or begins:
+            self._frame_began = now
         if frames:
             self._handle(frames)
-        if self._reader.fault is not None:
-            self._violated(self._reader.fault)
+        if reader.fault is not None:
+            self._violated(reader.fault)
+        elif self._frames is not None:
+            self._count(self._frames)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fail the calls that wait and tell the channel's watchers."""
         if self._idle_timer is not None and self._idle_timer.active():
             self._idle_timer.cancel()
         self._backlog.clear()
+        if self._frames is not None:
+            self._frames.forget(self)
         self.channel.closed(reason.getErrorMessage())
         self.lost.callback(None)
 
@@ -110,8 +121,11 @@ class RemotingProtocol(Protocol):
         self.channel.drained()
         if not self._accepts:
             return
+        self._frame_began = self._clock.seconds()  # until now it was us who did not read
         if self._backlog:
             self._handle([])
+            if self._frames is not None:
+                self._count(self._frames)
         if not self._paused and self.transport is not None:
             self.transport.resumeProducing()  # type: ignore[attr-defined]
 
@@ -158,6 +172,27 @@ class RemotingProtocol(Protocol):
                 opaque=command.opaque,
             )
 
+    def _count(self, frames: UnfinishedFrames) -> None:
+        """What waits for the rest of its frame, and what waits until the peer reads."""
+        size = self._reader.unfinished
+        for _, header, body in self._backlog:
+            size += len(header) + len(body)
+        if size or self._is_counted:
+            self._is_counted = size > 0
+            frames.keep(self, size)
+
+    @property
+    def host(self) -> str:
+        """The peer's address."""
+        return self.channel.remote_text.rpartition(":")[0]
+
+    def overrun(self, violation: ProtocolViolation) -> None:
+        """Too much waits here: close the connection now, and free it."""
+        self._reader.give_up(violation)
+        self._backlog.clear()
+        self._violated(violation)
+        self.channel.abort()
+
     def _violated(self, violation: RmqHaError) -> None:
         if self.channel.is_open:
             self._dispatcher.violations += 1
@@ -167,21 +202,41 @@ class RemotingProtocol(Protocol):
     def _tell(self, violation: RmqHaError) -> None:
         self.log.warn("closing {peer}: {reason}", peer=self.channel.remote_text, reason=violation)
 
-    def _watch_idle(self, delay: float) -> None:
-        call_later: Callable[..., IDelayedCall] = self._clock.callLater
-        self._idle_timer = call_later(delay, self._check_idle)
+    def _watch_idle(self) -> None:
+        """Look again when the connection could be idle, or its frame could have taken too long."""
+        now = self._clock.seconds()
+        ends = [self.channel.last_io + self._idle] if self._idle > 0 else []
+        timeout = 0 if self._frames is None else self._frames.timeout
+        if timeout:
+            waits = self._reader.unfinished and not self._paused
+            ends.append((self._frame_began if waits else now) + timeout)
+        if ends:
+            call_later: Callable[..., IDelayedCall] = self._clock.callLater
+            self._idle_timer = call_later(max(0.0, min(ends) - now), self._check_idle)
 
     def _check_idle(self) -> None:
-        left = self.channel.last_io + self._idle - self._clock.seconds()
-        if left > _IDLE_SLACK:
+        now = self._clock.seconds()
+        is_idle = self._idle > 0 and now > self.channel.last_io + self._idle - _IDLE_SLACK
+        is_too_slow = self._is_too_slow(now)
+        if not is_idle and not is_too_slow:
             self._last_turn.reset()
-            self._watch_idle(left)
+            self._watch_idle()
             return
         self._idle_timer = self._last_turn.again(self._clock, self._check_idle)
         if self._idle_timer is not None:
             return
+        if is_too_slow:
+            assert self._frames is not None
+            self.overrun(self._frames.is_too_slow(self))
+            return
         self.log.debug("closing {peer}: idle", peer=self.channel.remote_text)
         self.channel.abort()
+
+    def _is_too_slow(self, now: float) -> bool:
+        if self._frames is None or not self._frames.timeout or self._paused:
+            return False
+        began = self._frame_began
+        return self._reader.unfinished > 0 and now > began + self._frames.timeout - _IDLE_SLACK
 
 
 class ServerProtocol(RemotingProtocol):
@@ -195,13 +250,19 @@ class ServerProtocol(RemotingProtocol):
         connected: "dict[ServerProtocol, None]",
         tls: ServerTls | None = None,
         refusals: Refusals | None = None,
+        frames: UnfinishedFrames | None = None,
     ) -> None:
         """
         :param connected: the protocol is in there while it is connected.
         :param tls: None takes plain connections only.
         :param refusals: keeps strangers from filling the log; None: every one is told.
+        :param frames: bounds what waits for the rest of its frame, here and elsewhere; None: only
+            the largest frame does.
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
+        if frames is not None:
+            self._frames = frames
+            self._reader = FrameReader(max_header_size=frames.max_header_size)
         self._connected = connected
         self._rules = tls
         self._refusals = refusals

@@ -14,6 +14,7 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.protocol import ServerProtocol
+from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import ServerTls
@@ -27,6 +28,7 @@ class RemotingServer:
 
     :ivar channels: the connections there are.
     :ivar accepted: how many there have been.
+    :ivar frames: what waits for the rest of its frame.
     """
 
     log = Logger()
@@ -37,10 +39,12 @@ class RemotingServer:
         server_config: NettyServerConfig,
         dispatcher: RequestDispatcher,
         tls: Mapping[str, str] | ServerTls | None = None,
+        frames: UnfinishedFrames | None = None,
     ) -> None:
         """
         :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones, or rules that
             several servers share; None: plain only.
+        :param frames: that several servers share; None: it counts for itself.
         :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
         """
         self._host = host
@@ -50,6 +54,7 @@ class RemotingServer:
             tls = ServerTls(tls, host.disk.read_bytes, host.now_ms)
         self._tls = tls
         self._refusals = Refusals(host.clock)
+        self.frames = frames or UnfinishedFrames(server_config)
         self._ports: list[IListeningPort] = []
         self._protocols: dict[ServerProtocol, None] = {}
         self.accepted = 0
@@ -100,6 +105,7 @@ class RemotingServer:
             self._protocols,
             self._tls,
             self._refusals,
+            self.frames,
         )
 
     def _listening(self, port: IListeningPort) -> IListeningPort:

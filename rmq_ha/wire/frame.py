@@ -40,14 +40,28 @@ class FrameReader:
     :ivar fault: why nothing can be read any more, or None.
     """
 
-    def __init__(self, max_frame_size: int = MAX_FRAME_SIZE) -> None:
+    def __init__(
+        self, max_frame_size: int = MAX_FRAME_SIZE, max_header_size: int = MAX_FRAME_SIZE
+    ) -> None:
         """
         :param max_frame_size: bytes, length word included.
+        :param max_header_size: bytes; a header that says it is longer is never waited for.
         """
         self._max_length = max_frame_size - _LENGTH_SIZE
+        self._max_header = max_header_size
         self._rest: bytes | bytearray = b""
         self._needed = _LENGTH_SIZE
         self.fault: ProtocolViolation | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that wait for the rest of their frame."""
+        return len(self._rest)
+
+    def give_up(self, fault: ProtocolViolation) -> None:
+        """Forget what waits, and read nothing more."""
+        self.fault = fault
+        self._rest = b""
 
     def receive_data(self, data: bytes) -> list[Frame]:
         """
@@ -70,8 +84,7 @@ class FrameReader:
         try:
             position = self._cut(data, frames)
         except ProtocolViolation as fault:
-            self.fault = fault
-            self._rest = b""
+            self.give_up(fault)
             if not frames:
                 raise
             return frames
@@ -89,10 +102,15 @@ class FrameReader:
             if not _LENGTH_SIZE <= length <= max_length:
                 raise self._bad_length(length)
             end = position + _LENGTH_SIZE + length
+            header_size = word & _HEADER_SIZE_MASK
+            if header_size > self._max_header:
+                raise ProtocolViolation(
+                    f"a header of {header_size} bytes; maxHeaderSize allows {self._max_header}"
+                )
             if end > size:
                 self._needed = end - position
                 return position
-            body = position + _WORDS_SIZE + (word & _HEADER_SIZE_MASK)
+            body = position + _WORDS_SIZE + header_size
             kind = word >> 24
             if body > end:
                 raise ProtocolViolation("a header is longer than its frame")

@@ -180,6 +180,10 @@ class BrokerStatus:
         for code, count in negative.items():
             samples.add("rmqha_negative_answers_total", count, code=_CODES[code])
         samples.add("rmqha_protocol_violations_total", violations)
+        frames = broker.main_server.frames  # the fast port's, too
+        samples.add("rmqha_unfinished_bytes", frames.kept)
+        for key, count in frames.dropped.items():
+            samples.add("rmqha_dropped_frames_total", count, reason=key)
         samples.add("rmqha_held_pulls", len(broker.hold))
 
     def _tell_replication(self, samples: Samples) -> None:
