@@ -15,7 +15,7 @@ A member stays out, loudly, where the two logs have not one whole record in comm
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
@@ -73,7 +73,7 @@ class Judge:
         self._random = random
         self._flushed: dict[str, int] = {}
         self._behind_damage: dict[str, int] = {}
-        self._undamaged: dict[str, LogImage] = {}
+        self._undamaged: dict[str, tuple[float, LogImage]] = {}
         self._hampered: dict[str, float] = {}
         self._safe: dict[str, deque[int]] = {name: deque([0], LOOKS_BACK) for name in nodes}
         self.parts: dict[str, BrokerRole] = {}
@@ -106,36 +106,40 @@ class Judge:
             return
         attempt.held_by.add(other)
         slave = self._nodes[other]
-        held = self._held(slave, attempt)
         master = self._nodes[machine]
         if master.life == attempt.life and master.state == "running":
-            same = held == _read(master, attempt.offset, attempt.end)
+            message = _read(master, attempt.offset, attempt.end)
+            same = any(held == message for held in self._held(slave, attempt))
         else:
-            same = attempt.unique_id.encode() in held
-        if not same or len(held) < attempt.end - attempt.offset:
+            key, size = attempt.unique_id.encode(), attempt.end - attempt.offset
+            same = any(key in held and len(held) >= size for held in self._held(slave, attempt))
+        if not same:
             text = f"{attempt.unique_id} ({attempt.offset} to {attempt.end}) ended PUT_OK"
             self._violation("acknowledged-without-replica", text)
         elif slave.state == "running":
             due = self._now() + SERVED_WITHIN_SECONDS
             self._to_serve.append((due, attempt, slave.life))
 
-    def _held(self, slave: StoreNode, attempt: Attempt) -> bytes:
+    def _held(self, slave: StoreNode, attempt: Attempt) -> Iterator[bytes]:
         """
-        What a slave has of it, or all of its log where the record's end is not known.
+        What a slave may have meant when it said that it has it.
 
-        What was spoilt since it was fetched, and is not noticed, was there when the slave said so,
-        before its start or with the checksum of what lies behind.
+        What it has; and what it had before it was damaged, as long as a message waits that was
+        asked for before: its word may have been under way. All of its log where the record's end
+        is not known.
         """
         name = slave.host.name
-        image = self._undamaged.get(name)
-        if attempt.end <= attempt.offset:  # the answer came from a machine that is down by now
-            image = image or slave.log_image()
-            start, data = image.start, image.data
-        elif image is not None:
-            start, data = attempt.offset, image.slice(attempt.offset, attempt.end)
-        else:
+        is_placed = attempt.end > attempt.offset  # else the answer came from one that is down now
+        if is_placed:
             start, data = attempt.offset, _read(slave, attempt.offset, attempt.end)
-        return self.damages[name].mend(data, start) if name in self.damages else data
+        else:
+            image = slave.log_image()
+            start, data = image.start, image.data
+        # What it did not notice it confirms with the checksum of what lies behind.
+        yield self.damages[name].mend(data, start) if name in self.damages else data
+        damaged_at, before = self._undamaged.get(name, (-1.0, LogImage(0, b"", 0, 0)))
+        if damaged_at >= attempt.asked_at:
+            yield before.slice(attempt.offset, attempt.end) if is_placed else before.data
 
     def _see_late(self, machine: str, attempt: Attempt) -> None:
         """The answer of a former master, which promised nothing for its slave."""
@@ -214,7 +218,6 @@ class Judge:
         :param before: its log as it was before it was opened.
         """
         node = self._nodes[machine]
-        self._undamaged.pop(machine, None)
         end = node.store.log.max_offset
         records = list(before.records())
         whole = records[-1].offset + records[-1].size if records else 0
@@ -302,7 +305,7 @@ class Judge:
         :param good: its log before.
         """
         self.damages[machine] = damage
-        self._undamaged[machine] = good
+        self._undamaged[machine] = self._now(), good
         self._hazard("damage", f"{machine}: {damage}")
         start, end = damage.log_range
         if start < self._safe[machine][0]:

@@ -147,6 +147,20 @@ def test_a_replica_that_was_spoilt_since_it_said_so(
     assert pair.kinds == ([] if had_it else ["acknowledged-without-replica"])
 
 
+@pytest.mark.parametrize("asked_at", [0.0, 2.0])
+def test_the_word_of_a_replica_that_is_back_already(pair: Pair, asked_at: float) -> None:
+    """It cut its damage and has not fetched it again; its word of before waited in the network."""
+    attempt = pair.put("m1")
+    slave = pair.nodes["b"]
+    slave.data, pair.now = pair.nodes["a"].data, 1.0
+    pair.judge.damaged("b", Damage(LOG, LOST, PATH, 0, FILE), slave.log_image())
+    slave.data = b""
+    pair.boot("b", BrokerRole.SLAVE)
+    attempt.asked_at = asked_at
+    pair.judge.answered(attempt)
+    assert pair.kinds == (["acknowledged-without-replica"] if asked_at else [])
+
+
 @pytest.mark.parametrize("is_noticed", [True, False])
 def test_a_replica_that_does_not_know_that_it_was_spoilt(pair: Pair, is_noticed: bool) -> None:
     """It is back, with the bytes that it had and the damage: what was fetched anew has to fit."""
@@ -155,6 +169,7 @@ def test_a_replica_that_does_not_know_that_it_was_spoilt(pair: Pair, is_noticed:
     slave.data = good = pair.nodes["a"].data
     damage = Damage(LOG, ZERO, PATH, 100, 104, good[100:104], bytes(4))
     pair.judge.damaged("b", damage, slave.log_image())
+    attempt.asked_at = 1.0
     slave.data = good[:100] + (b"anew" if is_noticed else bytes(4)) + good[104:]
     pair.boot("b", BrokerRole.SLAVE)
     pair.judge.answered(attempt)
