@@ -25,6 +25,7 @@ from rmq_ha.client.settings import ClientConfig
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 TOPICS = ["Pub", "Sub", "Both"]
 BROKER = "broker-a"
@@ -34,8 +35,17 @@ QUICK = {"waitTimeMillsInSendQueue": 10000, "registerNameServerPeriod": 10000}
 class Guarded:
     """A name server, a master with access control, and a Java program with clients of it."""
 
-    def __init__(self, rig: Rig, name: str, program: list[str], *, java: bool = False) -> None:
-        self.rig = rig
+    def __init__(
+        self,
+        rig: Rig,
+        name: str,
+        program: list[str],
+        *,
+        java: bool = False,
+        is_strict: bool = True,
+    ) -> None:
+        self.is_strict = is_strict and not java and not ALL_JAVA
+        self.rig, self.name = rig, name
         self.namesrv = rig.namesrv(name=f"ns-{name}")
         directory = rig.directory / name
         self.file = directory / "conf" / "plain_acl.yml"
@@ -44,7 +54,8 @@ class Guarded:
         self.file.chmod(0o600)
         self.master = rig.broker(
             "master-async.conf", name, java=java, namesrv=self.namesrv,
-            aclEnable="true", aclDirectory=self.file.parent, **QUICK,
+            aclEnable="true", aclStrict=str(is_strict).lower(), aclDirectory=self.file.parent,
+            **QUICK,
         )  # fmt: skip
         home = rig.directory / f"tools-{name}"
         (home / "conf").mkdir(parents=True)
@@ -76,21 +87,23 @@ class Guarded:
         assert reason in answer["error"]
         assert "secret" not in answer["error"].replace("secret key", "")
 
+    def unknown(self, access_key: str) -> str:
+        """What is said of an account that is not there: strictly the same as of a wrong secret."""
+        said = "Check signature failed for accessKey=" if self.is_strict else "No acl config for "
+        return said + access_key
+
     def slave(self, name: str, *, java: bool, **settings: Any) -> Server:
         """Another broker that follows the master."""
         return self.rig.broker(
-            "slave.conf", name, java=java, namesrv=self.namesrv, **{**QUICK, **settings}
+            "slave.conf",
+            f"{name}-{self.name}",
+            java=java,
+            namesrv=self.namesrv,
+            **{**QUICK, **settings},
         )
 
     def until(self, condition: Any, seconds: float, what: str) -> None:
         self.rig.until(condition, seconds, what, self.master)
-
-
-def unknown(access_key: str) -> str:
-    """What is said of an account that is not there: we say the same of a wrong secret."""
-    if ALL_JAVA:
-        return f"No acl config for {access_key}"
-    return f"Check signature failed for accessKey={access_key}"
 
 
 def topics_of(slave: Server) -> set[str]:
@@ -104,9 +117,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return compiled_java("Acl", tmp_path_factory.mktemp("acl-java"))
 
 
-@pytest.fixture(scope="module")
-def guarded(shared_rig: Rig, program: list[str]) -> Iterator[Guarded]:
-    made = Guarded(shared_rig, "m", program)
+@pytest.fixture(scope="module", params=["strict", "as 4.9.7"])
+def guarded(
+    request: pytest.FixtureRequest, shared_rig: Rig, program: list[str]
+) -> Iterator[Guarded]:
+    is_strict = request.param == "strict"
+    made = Guarded(shared_rig, "m" if is_strict else "m-java-way", program, is_strict=is_strict)
     for topic in TOPICS:
         made.allowed(f"topic {ADMIN} {made.master.address} {topic}")
     yield made
@@ -128,7 +144,7 @@ def test_clients_may_nothing_else(guarded: Guarded) -> None:
     guarded.denied(f"pull {USER} g-Both Pub {BROKER}", "No default permission for topic:Pub")
     guarded.denied(f"pull {USER} g-Sub Both {BROKER}", "No default permission for group:g-Sub")
     guarded.denied("send useruser wrongsecret Pub", "Check signature failed for accessKey=useruser")
-    guarded.denied("send nobodynobody usersecret Pub", unknown("nobodynobody"))
+    guarded.denied("send nobodynobody usersecret Pub", guarded.unknown("nobodynobody"))
     guarded.denied("send - - Pub", "No accessKey is configured")
     admin = f"topic {USER} {guarded.master.address} New"
     assert "Need admin permission for request code=17" in guarded.do(admin)["error"]
@@ -187,7 +203,7 @@ def test_mqadmin_changes_accounts(guarded: Guarded) -> None:
     assert "Both=PUB|SUB" in rules
 
     assert "success" in guarded.allowed(f"mqadmin deleteAclConfig {where} -a newaccount")
-    guarded.denied(send, unknown("newaccount"))
+    guarded.denied(send, guarded.unknown("newaccount"))
     assert "newaccount" not in guarded.file.read_text()
     assert "useruser" in guarded.file.read_text()
     if not guarded.master.java:
@@ -199,6 +215,34 @@ def test_mqadmin_changes_accounts(guarded: Guarded) -> None:
         f"mqadmin updateAclConfig {where} -a newaccount -s newsecret -m false -t Sub=ALL"
     )
     assert "success" not in failed
+
+
+def traced(guarded: Guarded) -> int:
+    """Messages in the trace topic."""
+    admin, found = Credentials(*ADMIN.split()), 0
+    with Wire(guarded.master.address) as wire:
+        for queue_id in range(8):
+            ext = {"topic": "RMQ_SYS_TRACE_TOPIC", "queueId": str(queue_id)}
+            (answer,) = wire.exchange(
+                [sign(RemotingCommand(RequestCode.GET_MAX_OFFSET, ext), admin)]
+            )
+            found += int((answer.ext or {})["offset"])
+    return found
+
+
+def test_whatever_clients_do_beside_sending_and_pulling(guarded: Guarded) -> None:
+    """Retries, locks, transactions, replies, traces: nothing is granted but the usual."""
+    assert guarded.allowed(f"send {USER} Both") == "SEND_OK"
+    assert guarded.allowed(f"retry {USER} g-Both Both") is True
+    assert guarded.allowed(f"send {USER} Both") == "SEND_OK"
+    assert guarded.allowed(f"orderly {USER} g-Both Both") is True
+    assert guarded.allowed(f"transaction {USER} p Both") is True
+    assert guarded.allowed(f"request {USER} g-Both Both") == "pong"
+    before = traced(guarded)
+    assert guarded.allowed(f"trace {USER} Both") == "SEND_OK"
+    guarded.until(lambda: traced(guarded) > before, 10, "the trace is there")
+    if guarded.is_strict:
+        guarded.denied(f"transaction {USER} q Both", "No default permission for group:q")
 
 
 KEYS = {"aclAccessKey": "slaveslave", "aclSecretKey": "slavesecret"}

@@ -15,12 +15,19 @@ import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.common.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.remoting.RPCHook;
@@ -76,6 +83,11 @@ public final class Acl {
             case "pull": return pull(hook, words[3], words[4], words[5]);
             case "consume": return consume(hook, words[3], words[4]);
             case "topic": return admin(hook, words[3], words[4]);
+            case "retry": return retry(hook, words[3], words[4]);
+            case "orderly": return orderly(hook, words[3], words[4]);
+            case "transaction": return transaction(hook, words[3], words[4]);
+            case "request": return request(account, hook, words[3], words[4]);
+            case "trace": return trace(hook, words[3]);
             default: throw new IllegalArgumentException(words[0]);
         }
     }
@@ -125,6 +137,112 @@ public final class Acl {
         } finally {
             consumer.shutdown();
         }
+    }
+
+    private static DefaultMQPushConsumer consumer(RPCHook hook, String group, String topic) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, hook,
+            new org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely());
+        consumer.setNamesrvAddr(namesrv);
+        consumer.setInstanceName("push" + System.nanoTime());
+        consumer.setHeartbeatBrokerInterval(1000);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        return consumer;
+    }
+
+    private static boolean within(DefaultMQPushConsumer consumer, CountDownLatch arrived) throws Exception {
+        consumer.start();
+        try {
+            return arrived.await(30, TimeUnit.SECONDS);
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    /** Gives the first message back, and waits until it comes again. */
+    private static Object retry(RPCHook hook, String group, String topic) throws Exception {
+        CountDownLatch again = new CountDownLatch(1);
+        DefaultMQPushConsumer consumer = consumer(hook, group, topic);
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            if (messages.get(0).getReconsumeTimes() > 0) {
+                again.countDown();
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            }
+            context.setDelayLevelWhenNextConsume(1);
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        });
+        return within(consumer, again);
+    }
+
+    private static Object orderly(RPCHook hook, String group, String topic) throws Exception {
+        CountDownLatch arrived = new CountDownLatch(1);
+        DefaultMQPushConsumer consumer = consumer(hook, group, topic);
+        consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+            arrived.countDown();
+            return ConsumeOrderlyStatus.SUCCESS;
+        });
+        return within(consumer, arrived);
+    }
+
+    /** One whose outcome is not known until the broker asks. */
+    private static Object transaction(RPCHook hook, String group, String topic) throws Exception {
+        CountDownLatch asked = new CountDownLatch(1);
+        TransactionMQProducer producer = new TransactionMQProducer(group, hook);
+        producer.setNamesrvAddr(namesrv);
+        producer.setInstanceName("transaction" + System.nanoTime());
+        producer.setHeartbeatBrokerInterval(1000);
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.UNKNOW;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                asked.countDown();
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        producer.start();
+        try {
+            producer.sendMessageInTransaction(new Message(topic, "paid".getBytes()), null);
+            return asked.await(30, TimeUnit.SECONDS);
+        } finally {
+            producer.shutdown();
+        }
+    }
+
+    /** Asks, and answers itself with the same account. */
+    private static Object request(String account, RPCHook hook, String group, String topic) throws Exception {
+        DefaultMQProducer producer = producer(account, hook);
+        DefaultMQPushConsumer consumer = consumer(hook, group, topic);
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            try {
+                for (MessageExt message : messages) {
+                    if (message.getProperty("CLUSTER") != null && message.getProperty("REPLY_TO_CLIENT") != null) {
+                        producer.send(MessageUtil.createReplyMessage(message, "pong".getBytes()), 3000);
+                    }
+                }
+            } catch (Exception e) {
+                return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        try {
+            return new String(producer.request(new Message(topic, "ping".getBytes()), 20000).getBody());
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private static Object trace(RPCHook hook, String topic) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("p", hook, true, null);
+        producer.setNamesrvAddr(namesrv);
+        producer.setInstanceName("traced" + System.nanoTime());
+        producer.start(); // and stays: its traces come a little later
+        return producer.send(new Message(topic, "traced".getBytes())).getSendStatus();
     }
 
     private static Object admin(RPCHook hook, String address, String topic) throws Exception {
