@@ -58,7 +58,10 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
         ),
         QueryProcessor(store=store, config=configuration.store),
         ConsumerProcessor(
-            store=store, consumers=broker.consumers, consumer_offsets=broker.consumer_offsets
+            store=store,
+            consumers=broker.consumers,
+            consumer_offsets=broker.consumer_offsets,
+            client_offsets=broker.client_offsets,
         ),
         LockProcessor(queue_locks=broker.queue_locks, steady_ms=host.steady_ms),
         *_table_processors(broker),

@@ -36,6 +36,7 @@ from rmq_ha.broker.slave import SlaveSynchronize
 from rmq_ha.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
 from rmq_ha.broker.slow_consumers import SlowConsumers
 from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
@@ -165,6 +166,9 @@ class BrokerController:
         )
         self.consumer_offsets = ConsumerOffsetManager(
             host.disk, host.worker, f"{folder}/consumerOffset.json"
+        )
+        self.client_offsets = ClientOffsets(
+            self.consumer_offsets, self.topics, self.configuration.ours
         )
         self.delay_offsets = DelayOffsetCopy(host.disk, host.worker, f"{folder}/delayOffset.json")
         self.consumer_filters = ConsumerFilterManager(
@@ -342,6 +346,7 @@ class BrokerController:
             topics=self.topics,
             groups=self.groups,
             consumer_offsets=self.consumer_offsets,
+            client_offsets=self.client_offsets,
             filters=PullFilters(configuration.broker, self.consumers, self.consumer_filters),
             hold=self.hold,
             stats=self.stats,

@@ -70,6 +70,12 @@ class RmqHaConfig:
         "consumer groups keep their offsets on a topic that is deleted, as with RocketMQ, and skip "
         "what is put into it when it is made again",
     )
+    check_committed_offsets: bool = key(
+        "checkCommittedOffsets",
+        True,
+        "commit consumers' offsets only on queues that their topic has, and none below 0; false: "
+        "whatever comes is stored for ever, as with RocketMQ",
+    )
     slave_drops_deleted_topics: bool = key(
         "slaveDropsDeletedTopics",
         True,

@@ -184,6 +184,7 @@ class BrokerStatus:
         samples.add("rmqha_unfinished_bytes", frames.kept)
         for key, count in frames.dropped.items():
             samples.add("rmqha_dropped_frames_total", count, reason=key)
+        samples.add("rmqha_refused_offsets_total", broker.client_offsets.refused)
         samples.add("rmqha_held_pulls", len(broker.hold))
 
     def _tell_replication(self, samples: Samples) -> None:

@@ -85,6 +85,12 @@ _BROKER = (
         "code",
     ),
     _ours(
+        "refused_offsets_total",
+        _COUNTER,
+        "commits",
+        "Offsets of clients on queues that there are not, or below 0 (checkCommittedOffsets)",
+    ),
+    _ours(
         "protocol_violations_total",
         _COUNTER,
         "connections",

@@ -7,8 +7,10 @@ from typing import Protocol
 
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.broker.tables.clients import ConsumerManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.errors import RequestRejected
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -34,10 +36,12 @@ class ConsumerProcessor:
         store: QueueStart,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
+        client_offsets: ClientOffsets,
     ) -> None:
         self._store = store
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
+        self._client_offsets = client_offsets
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -80,12 +84,14 @@ class ConsumerProcessor:
         return request.response(ext={"offset": str(offset)})
 
     def update_offset(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
-        """UPDATE_CONSUMER_OFFSET: whatever comes is stored, on a slave, too."""
+        """UPDATE_CONSUMER_OFFSET: lower values are stored, too, and on a slave."""
         header = fields.header(request)
-        self._consumer_offsets.commit(
+        fault = self._client_offsets.commit(
             fields.text(header, "consumerGroup"),
             fields.text(header, "topic"),
             fields.int32(header, "queueId"),
             fields.int64(header, "commitOffset"),
         )
+        if fault is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
         return request.response(ext={})

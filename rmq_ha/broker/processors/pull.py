@@ -16,6 +16,7 @@ from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.processors.pull_filters import PullFilters
 from rmq_ha.broker.processors.pull_response import found_frame
 from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -81,6 +82,7 @@ class PullMessageProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumer_offsets: ConsumerOffsetManager,
+        client_offsets: ClientOffsets,
         filters: PullFilters,
         hold: PullRequestHoldService,
         stats: BrokerStats,
@@ -93,6 +95,7 @@ class PullMessageProcessor:
         self._topics = topics
         self._groups = groups
         self._consumer_offsets = consumer_offsets
+        self._client_offsets = client_offsets
         self._filters = filters
         self._hold = hold
         self._stats = stats
@@ -126,7 +129,7 @@ class PullMessageProcessor:
             return self._run(channel, request, pull, suspend_ms)
         finally:
             if pull.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
-                self._consumer_offsets.commit(
+                self._client_offsets.commit(
                     pull.group.group_name, pull.topic, pull.queue_id, commit_offset
                 )
 

@@ -25,6 +25,7 @@ from rmq_ha.broker.processors.pull_filters import PullFilters
 from rmq_ha.broker.processors.query import QueryProcessor
 from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
@@ -285,6 +286,7 @@ class Kit:
             disk, worker, "/c/groups.json", self.broker, self.now_ms
         )
         self.offsets = ConsumerOffsetManager(disk, worker, "/c/offsets.json")
+        self.client_offsets = ClientOffsets(self.offsets, self.topics, self.configuration.ours)
         self.filters = ConsumerFilterManager(
             disk, worker, "/c/filters.json", self.broker, self.now_ms
         )
@@ -321,6 +323,7 @@ class Kit:
                 store=self.store,
                 groups=self.groups,
                 consumer_offsets=self.offsets,
+                client_offsets=self.client_offsets,
                 hold=self.hold,
                 stats=self.stats,
                 configuration=self.configuration,
@@ -341,7 +344,10 @@ class Kit:
             ),
             QueryProcessor(store=self.store, config=self.configuration.store),
             ConsumerProcessor(
-                store=self.store, consumers=self.consumers, consumer_offsets=self.offsets
+                store=self.store,
+                consumers=self.consumers,
+                consumer_offsets=self.offsets,
+                client_offsets=self.client_offsets,
             ),
             LockProcessor(queue_locks=RebalanceLockManager(), steady_ms=self.steady_ms),
             AdminOffsetsProcessor(

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from processor_kit import FakeChannel, Kit
 
-from rmq_ha.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.client.requests import pull_request
+from rmq_ha.model.flags import PULL_COMMIT_OFFSET
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.command import FLAG_ONEWAY
 
 
@@ -195,6 +197,60 @@ def test_committed_offsets() -> None:
     assert kit.request(14, where).ext == {"offset": "4"}
     assert kit.request(14, {**where, "queueId": "x"}).code == 1
     assert kit.request(15, where).code == 1
+
+
+ODD = [
+    ({"queueId": 4}, "topic TopicA has 4 queues"),
+    ({"queueId": 2**31 - 1}, "topic TopicA has 4 queues"),
+    ({"queueId": -7}, "queueId[-7] is illegal"),
+    ({"commitOffset": -9}, "the offset -9 is negative"),
+    ({"topic": "nope"}, "topic[nope] not exist"),
+    ({"topic": "x@y"}, "topic[x@y] not exist"),
+    ({"consumerGroup": "G1@TopicA"}, "contains an @"),
+]
+
+
+@pytest.mark.parametrize(("odd", "reason"), ODD)
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_offsets_that_no_consumer_can_have(
+    odd: dict[str, Any], reason: str, is_checked: bool
+) -> None:
+    """Each id made an entry for ever: with 1.5 million of them the slave got no table any more."""
+    kit = Kit()
+    kit.configuration.ours.check_committed_offsets = is_checked
+    commit = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 1, "commitOffset": 9} | odd
+    answer = kit.request(15, commit)
+    assert answer.code == is_checked
+    assert (reason in (answer.remark or "")) is is_checked
+    assert bool(kit.offsets.table) is not is_checked
+    assert kit.client_offsets.refused == is_checked
+
+
+def test_an_attacker_with_one_topic_and_one_group_fills_no_table() -> None:
+    """H5: 1.5 million queue ids were 40,892,273 bytes for the slave, more than a frame holds."""
+    kit = Kit()
+    for queue_id in range(20_000):
+        kit.client_offsets.commit("G1", "TopicA", queue_id, 1)
+    assert len(kit.offsets.table["TopicA@G1"]) == 4
+    assert len(kit.offsets.to_body()) < 100
+
+
+def test_queues_that_a_topic_has_for_writing_only_count_too() -> None:
+    """mqadmin resets offsets on these."""
+    kit = Kit()
+    kit.topics.update(TopicConfig("Shrunk", 2, 8, 6))
+    commit = {"consumerGroup": "G1", "topic": "Shrunk", "queueId": 7, "commitOffset": 9}
+    assert kit.request(15, commit).code == 0
+
+
+def test_a_pull_brings_no_negative_offset() -> None:
+    kit = Kit()
+    pull = pull_request("G1", "TopicA", 0, 0).ext or {}
+    flags = int(pull["sysFlag"]) | PULL_COMMIT_OFFSET
+    kit.request(11, pull | {"sysFlag": flags, "commitOffset": -9})
+    assert kit.offsets.table == {}
+    kit.request(11, pull | {"sysFlag": flags, "commitOffset": 3})
+    assert kit.offsets.query("G1", "TopicA", 0) == 3
 
 
 def test_offset_of_a_new_group() -> None:
