@@ -91,6 +91,12 @@ class RmqHaConfig:
         "largest body of one HA frame while haTransferBatchSize is not set; a Java slave's receive "
         "buffer holds 4 MiB",
     )
+    ha_max_slaves: int = key(
+        "haMaxSlaves",
+        32,
+        "connections to the replication port; beyond it one of the machine with the most of them "
+        "has to leave",
+    )
     ha_set_aside_diverged_tail: bool = key(
         "haSetAsideDivergedTail",
         True,

@@ -118,8 +118,8 @@ class FeedProtocol(Protocol):
         """The timer starts: a peer that says nothing is dropped."""
         self.peer = address_text(self.transport.getPeer())
         prepare(self.transport)
-        self._owner.met(self)
         self.transport.registerProducer(self, True)
+        self._owner.met(self)
         self.push()
 
     def dataReceived(self, data: bytes) -> None:

@@ -1,7 +1,14 @@
-"""What a master remembers of slaves that cannot prove what they have.
+"""What a master remembers of slaves that cannot prove what they have, and who has to leave when
+there are too many.
 
 Spec: ha.md, section 14.2.
 """
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from rmq_ha.ha.feed import Feed
 
 MOST_HOSTS = 256
 
@@ -55,3 +62,37 @@ class SentTo:
         if len(self._ends) >= MOST_HOSTS:
             del self._ends[next(iter(self._ends))]
         self._ends[host] = max(known, end)
+
+
+class Fed(Protocol):
+    """A replication connection."""
+
+    feed: Feed
+
+    @property
+    def peer_host(self) -> str:
+        """The machine at its other end."""
+
+
+F = TypeVar("F", bound=Fed)
+
+
+def whom_to_turn_away(connections: Sequence[F], most: int) -> F | None:
+    """
+    Who leaves now that there is one connection more.
+
+    Of the machines with the most connections one that never reported, or else the newest: nobody
+    who opens many of them keeps the slave out that comes with one. The newest may still report.
+
+    :param connections: oldest first; the last one has just come.
+    :param most: how many there may be.
+    """
+    if len(connections) <= most:
+        return None
+    of_host = Counter(one.peer_host for one in connections)
+    heaviest = max(of_host.values())
+    candidates = [one for one in connections if of_host[one.peer_host] == heaviest]
+    silent = [one for one in candidates if one.feed.requested is None]
+    if silent and silent[0] is not connections[-1]:
+        return silent[0]
+    return candidates[-1]

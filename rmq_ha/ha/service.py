@@ -17,7 +17,7 @@ from rmq_ha.ha.feed import Common, Feed
 from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.link import MasterLink, TailOfStore
 from rmq_ha.ha.protocol import FeedProtocol, Stage
-from rmq_ha.ha.refused import RefusedSlaves, SentTo
+from rmq_ha.ha.refused import RefusedSlaves, SentTo, whom_to_turn_away
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog, IReplication
@@ -78,6 +78,7 @@ class HAService:
         self._different = 0
         self._within = 0
         self._sent_to = SentTo()
+        self._turned_away = 0
         self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
         self._refusals = Refusals(host.clock)
         self._allowed = Networks(configuration.ours.ha_allowed_slaves)
@@ -263,6 +264,7 @@ class HAService:
             "within_record": self._within,
             "refused": self._refused,
             "refused_ahead": self._ahead.hosts,
+            "turned_away": self._turned_away,
             "replicated_offset": self.replicated_offset(),
             "unacknowledged": None if best is None else max(0, end - best),
             "unacknowledged_seconds": None if best is None else self._behind(best),
@@ -315,8 +317,22 @@ class HAService:
         return connection
 
     def met(self, connection: FeedProtocol) -> None:
-        """Somebody connected: from a machine whose slave was ahead of us?"""
+        """Somebody connected: from a machine whose slave was ahead of us? Is it one too many?"""
         connection.feed.ceiling = self._ahead.ceiling(connection.peer_host)
+        most = self._configuration.ours.ha_max_slaves
+        surplus = whom_to_turn_away(self._feeds, most)
+        if surplus is None:
+            return
+        self._turned_away += 1
+        more = self._refusals.admit(surplus.peer_host, "haMaxSlaves")
+        if more is not None:
+            self.log.warn(
+                "connection {peer} has to leave: {most} may replicate (haMaxSlaves){more}",
+                peer=surplus.peer,
+                most=most,
+                more=more,
+            )
+        surplus.close("one too many (haMaxSlaves)")
 
     def compared(self, connection: FeedProtocol) -> None:
         """A slave of ours greeted; count how it was, and say so if the logs are not the same."""

@@ -196,6 +196,7 @@ class BrokerStatus:
         samples.add("rmqha_replication_diverged_total", found.get("different"))
         samples.add("rmqha_replication_within_record_total", found.get("within_record"))
         samples.add("rmqha_replication_refused_total", found.get("refused") or 0)
+        samples.add("rmqha_replication_turned_away_total", found.get("turned_away"))
         samples.add("rmqha_replication_refused_ahead", len(found.get("refused_ahead") or []))
         for slave in serving[:_MOST_SLAVES]:
             address = slave["address"]

@@ -165,6 +165,12 @@ _REPLICATION = (
         "Of hosts that are not in haAllowedSlaves",
     ),
     _ours(
+        "replication_turned_away_total",
+        _COUNTER,
+        "connections",
+        "That had to leave the replication port, as there were more than haMaxSlaves",
+    ),
+    _ours(
         "replication_refused_ahead",
         _GAUGE,
         "machines",

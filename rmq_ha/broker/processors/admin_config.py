@@ -50,6 +50,7 @@ MUTABLE_KEYS = frozenset(
         "flushIntervalConsumeQueue",
         "forceRegister",
         "haHousekeepingInterval",
+        "haMaxSlaves",
         "haSendHeartbeatInterval",
         "haSlaveFallbehindMax",
         "haTransferBatchMax",

@@ -351,6 +351,36 @@ class RefusalTests(ServiceCase):
         self.station.pass_time(0.3)
         self.assertTrue(slave.disconnecting)
 
+    def test_too_many(self) -> None:
+        """A flood of one machine keeps nobody out, and costs a put no more than a few frames."""
+        old = self.station.slave(444)
+        flood = [
+            self.station.slave(0 if port % 2 else None, "10.6.6.6", 6000 + port)
+            for port in range(1500)
+        ]
+        new = self.station.slave(444, "10.0.0.3")
+        self.assertFalse(old.disconnecting)
+        self.assertFalse(new.disconnecting)
+        left = [wire for wire in flood if not wire.disconnecting]
+        self.assertEqual(len(left), 30)
+        found = self.service.statistics()
+        self.assertEqual((len(found["slaves"]), found["turned_away"]), (32, 1470))
+        for wire in (old, new, *flood):
+            wire.take()
+        self.station.put(bytes(10))
+        frame = encode_frame(444, bytes(10))
+        self.assertEqual((old.take(), new.take()), (frame, frame))
+        self.assertLessEqual(sum(bool(wire.take()) for wire in flood), 30)
+
+    def test_a_word_in_pieces_keeps_nobody(self) -> None:
+        """Who never says a whole report is silent, however often he says a byte of one."""
+        slave = self.station.slave()
+        for _ in range(5):
+            self.station.pass_time(3.5)
+            slave.send(b"\x00")
+        self.station.pass_time(3.0)
+        self.assertTrue(slave.disconnecting)
+
     def test_unread(self) -> None:
         """What a slave said while a turn of ours took long counts, though its time is over."""
         slave = self.station.slave(444)
@@ -434,6 +464,7 @@ class FlowTests(ServiceCase):
                 "within_record": 1,
                 "refused": 0,
                 "refused_ahead": [],
+                "turned_away": 0,
                 "unacknowledged": 24,
                 "unacknowledged_seconds": 0.0,
                 "slaves": [
