@@ -20,7 +20,7 @@ class LedgerReader:
     What a ledger holds, and where.
 
     :ivar first_pos: where the first entry goes, behind an old commit log; start of a file. To be
-        set before anything is loaded.
+        set while the ledger is empty, before `become`.
     :param cached_bytes: of recent entries, kept so that pushing them needs no read.
     :ivar begin_index: the first entry; -1 when empty.
     :ivar begin_pos: where it begins.

@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rmq_ha.dledger.ledger_recovery import Recovered
 from rmq_ha.dledger.ledger_sync import SyncJob
 from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
@@ -237,12 +238,8 @@ class LedgerParts:
 
     def load(self) -> None:
         """As `LogParts` says; the ledger recovers itself, behind the classic files."""
-        log = self._log
-        row = log.classic.log.row
-        row.load()
-        if row.starts:
-            log.ledger.first_pos = row.starts[-1] + row.file_size
-        log.ledger.load()
+        self._log.classic.log.row.load()
+        self._log.ledger.load()
 
     def look_for_it(self) -> None:
         """As `LogParts` says: an empty ledger is filled by its group."""
@@ -255,7 +252,9 @@ class LedgerParts:
         """
         log, ledger, queues = self._log, self._log.ledger, self._store.queues
         log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
+        ledger.first_pos = log.classic.end
         if ledger.end_index < 0:
+            ledger.become(Recovered())  # behind what the classic log has now
             self._recover_empty()
             return
         log.flushed_offset = ledger.end_pos

@@ -135,6 +135,22 @@ def test_11_4_a_gap_is_reported_after_a_second():
     assert [(action.token, action.message.code) for action in done] == [(smallest, 406)]
 
 
+def test_11_4_each_gap_is_waited_for_as_long():
+    """The one before it was filled in time; nobody is woken for nothing until then."""
+    script = follower()
+    script.push(APPEND, 2, script.next_entry(2, skip=1))
+    script.run(600)
+    script.push(APPEND, 2, script.next_entry(2, skip=3))
+    last = script.last_token
+    script.push(APPEND, 2, script.next_entry(2))
+    assert script.ledger.end_index == 5
+    script.done.clear()
+    assert not script.of(Answer, script.run(1000))
+    assert script.node.next_wake > script.now
+    done = script.of(Answer, script.run(1))
+    assert [(action.token, action.message.code) for action in done] == [(last, 406)]
+
+
 def test_11_4_a_duplicate_that_differs():
     script = follower()
     assert script.push(APPEND, 2, script.ledger.entry(3)._replace(body=b"other")).code == 406

@@ -3,7 +3,7 @@
 import pytest
 
 from rmq_ha.dledger.actions import RoleChanged
-from rmq_ha.dledger.codes import RequestCode
+from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.messages import HeartBeatRequest, HeartBeatResponse, VoteRequest
 from rmq_ha.dledger.values import Role
 from rmq_ha.testing.dledger_script import Script
@@ -59,6 +59,25 @@ def test_8_5_row_1_a_quorum_of_successes_is_all():
         calls = script.sent(HeartBeatRequest, script.run(2001))
         script.respond(calls[0], HeartBeatResponse())
         script.respond(calls[1], HeartBeatResponse(code=403, term=9))
+    assert script.node.role is Role.LEADER
+
+
+def test_8_5_only_403_brings_a_larger_term():
+    """Whoever is in another group by mistake deposes no leader."""
+    script = Script(2).lead()
+    for _ in range(9):
+        calls = script.sent(HeartBeatRequest, script.run(2001))
+        script.respond(calls[0], HeartBeatResponse())
+        script.respond(calls[1], HeartBeatResponse(code=401, term=9))
+    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+
+
+def test_8_5_row_4_silence_counts_from_the_last_quorum():
+    """However long ago this leader began."""
+    script = Script(2).lead()
+    for _ in range(9):
+        script.beaten(script.run(2001))
+    script.beaten(script.run(2001), ResponseCode.NETWORK_ERROR)
     assert script.node.role is Role.LEADER
 
 

@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.dledger.actions import Committed, Completed, RoleChanged, Send, Sync
-from rmq_ha.dledger.codes import PushType, RequestCode, VoteResult
+from rmq_ha.dledger.actions import Answer, Committed, Completed, RoleChanged, Send, Sync
+from rmq_ha.dledger.codes import PushType, RequestCode, ResponseCode, VoteResult
 from rmq_ha.dledger.messages import (
     AppendEntryRequest,
     GetEntriesRequest,
     HeartBeatRequest,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
+    MetadataRequest,
     PushEntryRequest,
     VoteRequest,
     VoteResponse,
@@ -19,7 +20,7 @@ from rmq_ha.dledger.messages import (
 from rmq_ha.dledger.quorum import quorum_index
 from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.dledger.values import Role
-from rmq_ha.errors import ConfigurationError
+from rmq_ha.errors import ConfigurationError, LedgerFull
 from rmq_ha.testing.dledger_script import GROUP, Script
 
 APPEND, COMMIT = PushType.APPEND, PushType.COMMIT
@@ -86,6 +87,7 @@ def test_11_2_equal_at_the_end():
         (406, -1, -1, (TRUNCATE, 0)),  # it is empty
         (406, 10, 20, (TRUNCATE, 0)),  # another range
         (406, 0, 1, (COMPARE, 1)),  # it is behind
+        (406, 0, 0, (COMPARE, 0)),  # it has only the first one
         (406, 0, 5, (COMPARE, 2)),  # inside, but different
     ],
 )
@@ -147,6 +149,7 @@ def test_11_1_entries_below_the_own_begin():
 def test_11_1_commit_after_a_second_without_pushes():
     script = appending()
     assert not pushes(script, script.run(1000))
+    script.node.tick(script.now)
     assert pushes(script, script.run(1)) == [(COMMIT, None)]
     assert not pushes(script, script.run(1000))
 
@@ -244,6 +247,29 @@ def test_13_throttle():
     assert first in (3, 4, 5)
     assert not pushes(script, script.run(999 - script.now % 1000))
     assert len(pushes(script, script.run(1))) in (3, 4, 5)
+
+
+def test_13_only_who_is_far_behind_in_bytes_is_throttled():
+    """Many small entries are no burden."""
+    script = leader(entries=(2,) * 40, throttle_entries=5, peer_push_quota=200)
+    script.pushed(last_push(script), 406, end=0)
+    assert len(pushes(script, script.pushed(last_push(script)))) == 39
+
+
+def test_13_the_last_place_in_flight_is_throttled_too():
+    """Else whoever has but one would pass the quota, an answer at a time."""
+    script = leader(
+        entries=(2,) * 40,
+        throttle_entries=5,
+        peer_push_throttle_point=100,
+        peer_push_quota=200,
+        max_in_flight=1,
+    )
+    script.pushed(last_push(script), 406, end=0)
+    pushed = len(pushes(script, script.pushed(last_push(script))))
+    while found := pushes(script, script.pushed(last_push(script))):
+        pushed += len(found)
+    assert pushed in (3, 4, 5)
 
 
 # 10
@@ -382,6 +408,48 @@ def test_6_5_get_and_append():
     assert (answer.code, answer.index, answer.pos) == (200, 4, script.ledger.entry(4).pos)
     refusing = appending()
     assert refusing.ask(RequestCode.APPEND, append).code == 303
+
+
+def appended_from_outside(**changes):
+    """A request that waits for a quorum, and its number."""
+    script = appending(serve_append=True, **changes)
+    append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"x")
+    assert script.ask(RequestCode.APPEND, append) is None
+    return script, script.last_token
+
+
+def test_6_5_an_append_without_a_quorum_is_answered_when_its_time_is_over():
+    script, token = appended_from_outside(max_wait_ack=100)
+    assert script.answer_to(token, script.run(100)) is None
+    assert script.answer_to(token, script.run(1)).code == ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+
+
+def test_6_5_an_append_that_others_decide_now_is_answered():
+    script, token = appended_from_outside()
+    script.beat("n0", 9)
+    assert script.answer_to(token, script.of(Answer)).code == ResponseCode.NOT_LEADER
+
+
+@pytest.mark.parametrize("error", [LedgerFull("full"), OSError(5, "EIO"), ValueError("too large")])
+def test_6_5_an_append_that_the_disk_refuses_is_answered(error, monkeypatch):
+    script = appending(serve_append=True)
+
+    def refuses(*_):
+        raise error
+
+    monkeypatch.setattr(script.ledger, "append", refuses)
+    append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"x")
+    assert script.ask(RequestCode.APPEND, append).code == ResponseCode.DISK_ERROR
+
+
+@pytest.mark.parametrize(("status", "known"), [(False, (None, None)), (True, ("LEADER", 2))])
+def test_6_5_how_a_member_is_is_told_to_those_who_ask(status, known):
+    """Java's question gets Java's answer."""
+    request = MetadataRequest(group=GROUP, remote_id="n1", status=status)
+    answer = appending().ask(RequestCode.METADATA, request)
+    assert (answer.role, answer.current_term) == known
+    assert answer.leader_id == "n1"
+    assert (answer.watermarks is not None) == status
 
 
 # 9

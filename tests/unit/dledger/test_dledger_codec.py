@@ -130,6 +130,11 @@ def test_what_is_no_push_is_a_protocol_violation(body: bytes | None) -> None:
         decode_body(PushEntryRequest, body)
 
 
+def test_what_is_true_is_written_as_json_says() -> None:
+    assert b'"status":true' in encode_body(MetadataRequest(status=True))
+    assert b"status" not in encode_body(MetadataRequest(status=False))
+
+
 def test_what_java_leaves_out_is_left_out() -> None:
     assert encode_body(HeartBeatResponse()) == b'{"code":200,"term":-1}'
     commit = PushEntryResponse(group="g", term=2, begin_index=0, end_index=3)

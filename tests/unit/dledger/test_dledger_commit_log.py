@@ -4,6 +4,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from twisted.logger import LogLevel, capturedLogs
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
@@ -126,6 +127,28 @@ def test_dispatch_finds_the_same_in_memory_and_on_the_disk() -> None:
     assert {request.topic for request in read} == {"T"}
 
 
+def test_what_this_leader_appended_is_dispatched_without_being_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    rig.put(b"one", b"two")
+    rig.put(b"three")
+    rig.commit()
+    monkeypatch.setattr(rig.log, "read", None)
+    assert [request.queue_offset for request in rig.dispatched()] == [0, 1, 2]
+
+
+def test_a_file_of_which_just_eight_bytes_are_left_is_dispatched_to_its_end() -> None:
+    rig = Rig()
+    (probe,) = rig.put(b"")
+    (last,) = rig.put(b"x" * (FILE_SIZE - 8 - 2 * (48 + probe.size)))
+    assert last.physical_offset + last.size == FILE_SIZE - 8
+    rig.put(b"y")
+    rig.commit()
+    rig.log.pending.clear()
+    assert [request.queue_offset for request in rig.dispatched()] == [0, 1, 2]
+
+
 def test_what_was_appended_and_cut_again_is_not_dispatched_from_memory() -> None:
     """Another leader's entries stand in its place; the service clears what this one remembers."""
     rig = Rig()
@@ -199,6 +222,19 @@ def test_a_disk_that_refuses_loses_no_numbers_and_may_recover() -> None:
     assert [result.queue_offset for result in results] == [1, 2]
     rig.commit()
     assert len(rig.dispatched()) == 3
+
+
+def test_a_refusing_disk_is_told_of_once_each_time() -> None:
+    """Not with every put; and again when it takes some and then refuses again."""
+    rig = Rig()
+    with capturedLogs() as events:
+        for _ in range(2):
+            rig.log.ledger.full = "its disk is full"
+            rig.put(b"a")
+            rig.put(b"b")
+            rig.log.ledger.full = None
+            rig.put(b"c")
+    assert [event["log_level"] for event in events] == [LogLevel.error] * 2
 
 
 def test_only_starts_of_records_are_records() -> None:

@@ -131,6 +131,23 @@ def test_a_full_disk_is_told_to_the_ledger() -> None:
     assert not rig.store.flags.is_writable
 
 
+def test_files_are_kept_an_hour_longer_than_the_configuration_says() -> None:
+    """As RocketMQ tells DLedger."""
+    rig = Rig()
+    rig.append(200)
+    rig.ledger.commit(199)
+    rig.run(1)
+    rig.store.configuration.store.file_reserved_time = 1
+    cleaner = LedgerCleaner(rig.log, rig.store)
+    deleted: list[int] = []
+    for minutes, expected in ((115, [0]), (10, [0, 3])):
+        rig.host.step_clock(minutes * 60_000)
+        cleaner.clean_manually()
+        cleaner.clean().addCallback(deleted.append)
+        rig.run(5)
+        assert deleted == expected
+
+
 def test_files_that_cannot_be_opened_for_a_sync_end_the_ledger_and_not_the_stop() -> None:
     """Nobody knows any more what of it is on the disk."""
     rig = Rig()

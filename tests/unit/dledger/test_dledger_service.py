@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.dledger.actions import Persist, RoleChanged
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import MetadataRequest
 from rmq_ha.dledger.protocol import Answered
-from rmq_ha.dledger.values import Role
-from rmq_ha.errors import RequestRejected
+from rmq_ha.dledger.values import Role, TermVote
+from rmq_ha.errors import LedgerFull, RequestRejected
+from rmq_ha.model.status import FlushDiskType
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import BrokerGroup
 
@@ -115,6 +117,8 @@ def test_a_member_that_cannot_keep_its_vote_leaves_and_says_so_without_a_traceba
     assert group.send(b"b") == 0
     with pytest.raises(RequestRejected):
         service_of(old)._serve(RequestCode.METADATA, MetadataRequest(), Deferred())
+    assert service_of(old)._log.fault is not None
+    assert service_of(old).term_to_append() is None
 
 
 def test_a_put_without_quorum_says_who_does_not_answer_and_what_to_do() -> None:
@@ -160,3 +164,166 @@ def test_what_a_member_says_of_its_group() -> None:
     assert " answers, " in service_of(leader).why_no_puts()
     service_of(leader).node = None
     assert "does not take part yet" in service_of(leader).why_no_puts()
+
+
+def test_a_leader_that_stops_hands_over_before_it_goes() -> None:
+    """Nobody waits six seconds for an election, though the log has a single entry."""
+    group = BrokerGroup(8).start()
+    old = group.wait_for_master()
+    group.wait_until(lambda: service_of(old).node.watermark(followers(group)[0].host.name) == 0)
+    service, others = service_of(old), followers(group)
+    began = group.now
+    group.wait(old.stop())
+    assert service.term_to_append() is None
+    assert group.wait_for_master() in others
+    assert group.now - began < 1
+    assert group.send(b"after") == 0
+    group.run(5)  # no timer of the stop is left
+    assert group.world.clock.failures == []
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2, 3])
+def test_a_leader_that_stops_hands_over_to_who_has_most(gone: int) -> None:
+    """And not to one that went long ago."""
+    group = BrokerGroup(14, size=5).start()
+    old = group.wait_for_master()
+    group.kill(followers(group)[gone])
+    assert [group.send(b"%d" % number) for number in range(3)] == [0, 0, 0]
+    group.run(1)
+    began = group.now
+    group.wait(old.stop())
+    group.wait_for_master()
+    assert group.now - began < 1
+
+
+def test_a_group_of_one_leads_and_stops_alone() -> None:
+    """Nobody is there to hand over to, or to wait for."""
+    group = BrokerGroup(9, size=1).start()
+    (member,) = group.members
+    assert group.send(b"a") == 0
+    began = group.now
+    group.wait(member.stop())
+    assert group.now - began < 1
+    assert member.state == "down"
+    assert group.world.clock.failures == []
+
+
+def test_nothing_is_appended_while_a_vote_is_on_its_way_to_the_disk() -> None:
+    """A member that led then and forgot it could vote for another leader of the same term."""
+    group = BrokerGroup(10, size=1).start()
+    service = service_of(group.members[0])
+    term = service.node.term
+    assert service.term_to_append() == term
+    assert (service.leads(term), service.leads(term + 1)) == (True, False)
+    service._persist(Persist(TermVote(term, "n0")))
+    assert service.term_to_append() is None
+    group.run(0.1)
+    assert service.term_to_append() == term
+    service.node = None
+    assert service.term_to_append() is None
+
+
+class Told:
+    """What a member says of its roles."""
+
+    def __init__(self) -> None:
+        self.roles: list[str] = []
+
+    def follow(self) -> None:
+        self.roles.append("follow")
+
+    def stand(self) -> None:
+        self.roles.append("stand")
+
+    def lead(self, term: int) -> None:
+        self.roles.append(f"lead {term}")
+
+
+def test_each_change_of_a_role_is_told_and_elections_are_counted() -> None:
+    """The broker is a slave while another leads, and has no role while nobody does."""
+    group = BrokerGroup(11).start()
+    leader = group.wait_for_master()
+    service = service_of(leader)
+    assert service.statistics()["elections"] == 0
+    service.roles = told = Told()
+    term = service.node.term
+    others = followers(group)
+    for other in others:
+        group.kill(other)
+    group.wait_until(lambda: bool(told.roles))
+    assert told.roles == ["stand"]
+    assert service.statistics()["elections"] == 1
+    for other in others:
+        group.boot(other)
+    group.wait_until(lambda: len(told.roles) > 1)
+    assert told.roles[1] in ("follow", f"lead {service.node.term}")
+    service._role_changed(RoleChanged(Role.FOLLOWER, term + 9, "n9"))
+    assert told.roles[-1] == "follow"
+    assert service._log.admits is False
+
+
+def test_a_leader_that_cannot_write_its_first_entry_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The disk had no room for a moment; until there is that entry, nothing is committed."""
+    group = BrokerGroup(12, size=1).start()
+    (member,) = group.members
+    assert group.send(b"a") == 0
+    group.kill(member)
+    member.load()
+    ledger = member.store.log.ledger
+
+    def refuses(*_: object) -> None:
+        raise LedgerFull("the disk is full")
+
+    monkeypatch.setattr(ledger, "append", refuses)
+    member.start()
+    group.wait_until(lambda: service_of(member).node is not None)
+    service = service_of(member)
+    group.wait_until(lambda: service.node.role is Role.LEADER)
+    end = ledger.end_index
+    group.run(3)
+    service._begin_term(service.node.term)  # leads anew: one attempt is planned, not two
+    monkeypatch.undo()
+    group.run(1.1)
+    assert ledger.end_index == end + 1
+    group.run(3)
+    assert ledger.end_index == end + 1
+    assert group.master() is member
+    assert group.bodies(member) == [b"a"]
+
+
+def test_under_sync_flush_a_put_waits_for_the_disks_of_a_quorum() -> None:
+    def change(configuration: Any) -> None:
+        configuration.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+
+    group = BrokerGroup(13, change=change).start()
+    assert [group.send(b"%d" % number) for number in range(3)] == [0, 0, 0]
+    synced = [service_of(member)._ledger.synced_index for member in group.members]
+    assert sorted(synced)[1] >= service_of(group.wait_for_master())._ledger.committed_index
+    service = service_of(group.members[0])
+    service._is_stopped = True
+    service._synced(99)  # a late one changes nothing
+    service.node = None
+    service._is_stopped = False
+    service._synced(99)
+    assert service._ledger.synced_index < 99
+
+
+def test_a_leader_that_stops_while_it_cannot_write_leaves_no_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second stop finds nothing to do."""
+    group = BrokerGroup(15, size=1).start()
+    service = service_of(group.members[0])
+
+    def refuses(*_: object) -> None:
+        raise LedgerFull("the disk is full")
+
+    monkeypatch.setattr(service._ledger, "append", refuses)
+    service._begin_term(service.node.term)
+    planned = service._again
+    assert planned.active()
+    for _ in range(2):
+        group.wait(service.stop())
+        assert not planned.active()

@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -17,10 +18,12 @@ from rmq_ha.dledger.format import (
     encode_header,
 )
 from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.dledger.ledger_files import DirtyRow
 from rmq_ha.dledger.values import MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import CorruptRecord, InconsistentLedger, LedgerFull, StoreError
 from rmq_ha.host.disk import RealDisk
-from rmq_ha.seams import Disk
+from rmq_ha.seams import Disk, File
+from rmq_ha.store import mapped_files
 from rmq_ha.testing.disk import SimDisk
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"
@@ -83,6 +86,17 @@ def test_the_recorded_entry_is_laid_out_as_javas() -> None:
     assert (second.index, second.pos) == (1, 160)
     assert encode_header(first) + first.body == recorded[:160]
     assert encode_header(second) == recorded[160:208]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_an_entry_is_taken_whole_or_not_at_all(size: int) -> None:
+    data = encode_header(Entry(3, 1, 500, b"x" * size)) + b"x" * size
+    assert decode_entry(b"??" + data, 2) == Entry(3, 1, 500, b"x" * size)
+    no_magic = b"\0\0\0\2" + data[4:]
+    for bad in (data[:-1], data[:47], b"", no_magic, no_magic + bytes(999), bytes(99)):
+        for offset in (0, 30):
+            with pytest.raises(CorruptRecord):
+                decode_entry(bytes(offset) + bad, offset)
 
 
 def test_files_are_those_of_java(start: Open, disk: Disk, root: str) -> None:
@@ -274,6 +288,40 @@ def test_a_place_that_no_file_has_is_refused(start: Open) -> None:
 # Reading
 
 
+def test_a_disk_that_cannot_read_is_no_end_of_the_ledger() -> None:
+    disk = SimDisk(Random(1), lambda: 0)
+    ledger = Ledger(disk, "/m", FILE, index_file_size=2048, cached_bytes=0)
+    ledger.load()
+    ledger.append(1, [b"x" * 50] * 5)
+    disk.fault = lambda operation, path: 5 if operation == "pread" else None
+    reads = (
+        lambda: ledger.entry(2),
+        lambda: ledger.entries(2, 1000, 9),
+        lambda: ledger.term_at(2),
+        lambda: ledger.read(0, 10),
+    )
+    for read in reads:
+        with pytest.raises(StoreError):
+            read()
+
+
+def test_entries_side_by_side_are_read_at_once_and_nothing_else(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = start(cached_bytes=0)
+    ledger.append(1, [bytes(52)] * 9)
+    asked: list[tuple[int, int]] = []
+    read = ledger.files.data.read
+
+    def noted(pos: int, size: int) -> bytes:
+        asked.append((pos, size))
+        return read(pos, size)
+
+    monkeypatch.setattr(ledger.files.data, "read", noted)
+    assert len(ledger.entries(3, 1000, 4)) == 4
+    assert asked == [(300, 400)]
+
+
 def test_entries_come_in_batches_with_a_limit(start: Open) -> None:
     for ledger in (filled(start), start(cached_bytes=2000)):
         assert [e.index for e in ledger.entries(0, 0, 10)] == [0]
@@ -357,6 +405,57 @@ def test_a_wrong_index_is_made_anew_from_the_data(start: Open, disk: Disk, root:
     filled(start).sync(thorough=True)
     overwrite(disk, f"{root}/index/{0:020}", INDEX_UNIT * 18 + 5, b"\7\7\7")
     assert bodies(start()) == list(range(20))
+
+
+def test_without_checksums_what_was_synced_is_there(start: Open, disk: Disk, root: str) -> None:
+    """The checkpoint vouches for it; for what nobody synced nobody does."""
+    ledger = filled(start)
+    ledger.sync(thorough=True)
+    ledger.append(1, [b"%03d" % n + b"." * 500 for n in range(20, 25)])
+    disk.remove_tree(f"{root}/checksums")
+    assert bodies(start()) == list(range(20))
+
+
+def test_a_checksum_that_is_missing_is_no_damage(start: Open, disk: Disk, root: str) -> None:
+    """Of the newest entry that was synced, too."""
+    filled(start).sync(thorough=True)
+    for index in (16, 19):
+        overwrite(disk, f"{root}/checksums/{0:020}", CHECKSUM_UNIT * index, bytes(CHECKSUM_UNIT))
+    assert bodies(start()) == list(range(20))
+
+
+def test_checksums_that_fit_stay_as_they_are_after_javas_turn(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """The walk begins in the middle: it does not know the term before, and they do."""
+    filled(start, 35).sync(thorough=True)
+    disk.replace(f"{root}/checkpoint", b"committedIndex=34\nendIndex=34\n")
+    file = disk.open(f"{root}/checksums/{0:020}", CHECKSUM_UNIT * 64)
+    before = file.pread(CHECKSUM_UNIT * 35, 0)
+    found = start(cached_bytes=0)
+    assert file.pread(CHECKSUM_UNIT * 35, 0) == before
+    assert bodies(found) == list(range(35))
+
+
+def test_entries_larger_than_a_read_are_found_whole(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those over the end of one; a file of a GiB is not read at once."""
+    ledger = start(4 << 20)
+    sizes = [700_000, 700_000, 1_500_000, 700_000]
+    ledger.append(1, [bytes(size) for size in sizes])
+    ledger.sync(thorough=True)
+    asked: list[int] = []
+    read = DirtyRow.read
+
+    def noted(row: DirtyRow, position: int, size: int) -> bytes:
+        asked.append(size)
+        return read(row, position, size)
+
+    monkeypatch.setattr(DirtyRow, "read", noted)
+    found = start(4 << 20)
+    assert (found.end_index, found.end_pos) == (3, sum(sizes) + 4 * 48)
+    assert max(asked) <= 1_500_048
 
 
 def test_files_without_our_checksums_are_taken_as_upstream_does(
@@ -554,6 +653,42 @@ def test_one_sync_at_a_time(start: Open) -> None:
         ledger.sync_job()
     job.run()
     assert ledger.synced(job) == 19
+
+
+def test_what_was_synced_is_not_synced_again(start: Open) -> None:
+    """Of data, checksums and index alike."""
+    ledger = filled(start)
+    assert ledger.files.take(True) != []
+    assert ledger.files.take(True) == []
+
+
+def test_descriptors_are_given_back(
+    start: Open, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While there are many files, of clean ones; at the end, of all."""
+    monkeypatch.setattr(mapped_files, "_MAX_OPEN", 2)
+    opened, opens = [], disk.open
+
+    def noted(path: str, size: int) -> File:
+        opened.append((path, opens(path, size)))
+        return opened[-1][1]
+
+    def still_open(part: str) -> int:
+        count = 0
+        for path, file in opened:
+            with suppress(OSError):
+                file.pread(1, 0)
+                count += f"/{part}/" in path
+        return count
+
+    monkeypatch.setattr(disk, "open", noted)
+    ledger = filled(start, 300, 200)
+    assert all(still_open(part) > 2 for part in ("data", "index", "checksums"))
+    ledger.sync(thorough=True)
+    assert all(still_open(part) <= 3 for part in ("data", "index", "checksums"))
+    assert bodies(ledger) == list(range(99))
+    ledger.close()
+    assert all(still_open(part) == 0 for part in ("data", "index", "checksums"))
 
 
 # Expiry: chapter 14

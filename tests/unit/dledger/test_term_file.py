@@ -36,6 +36,7 @@ def test_the_recorded_files_are_read() -> None:
     assert decode_term(b"voteLeader=n0\ncurrTerm=2\n") == TermVote(2, "n0")
     assert decode_term(b"currTerm=3\r\nvoteLeader=\r\n") == TermVote(3, None)
     assert decode_checkpoint(b"committedIndex=5\nendIndex=5\n") == Checkpoint(5, 5)
+    assert decode_checkpoint(b"committedIndex=5\n") == Checkpoint(5, -1)
 
 
 def test_what_is_saved_is_loaded_and_the_old_content_is_the_backup(disk: SimDisk) -> None:
