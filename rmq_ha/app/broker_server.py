@@ -1,6 +1,7 @@
 """What `twistd rmqha` runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -16,7 +17,6 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port, is_dledger
 from rmq_ha.config.load import ANY_ADDRESS, PlannedPort, embeds_namesrv, port_plan
 from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.seams import Host
 
@@ -116,7 +116,7 @@ class BrokerServer:
         namesrv = NamesrvController(
             self._host,
             NamesrvConfig(kv_config_path=f"{root}/namesrv/kvConfig.json"),
-            NettyServerConfig(listen_port=configuration.ours.embedded_namesrv_port),
+            replace(configuration.server, listen_port=configuration.ours.embedded_namesrv_port),
             interface=bound,
             tls=configuration.plugin_options,
         )

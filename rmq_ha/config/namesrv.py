@@ -30,6 +30,19 @@ class NamesrvConfig:
     bind_address: str = key(
         "bindAddress", "", "ours: interface to listen on; empty: all, as the Java name server does"
     )
+    max_registration_bytes: int = key(
+        "maxRegistrationBytes",
+        4194304,
+        "ours: bytes that a compressed registration may become",
+    )
+    max_topics_of_broker: int = key(
+        "maxTopicsOfBroker", 50000, "ours: topics in one registration; more are refused"
+    )
+    max_topic_routes: int = key(
+        "maxTopicRoutes",
+        500000,
+        "ours: pairs of topic and broker name in all; a registration that makes it more is refused",
+    )
     metrics_port: int = key(
         "metricsPort", 0, "ours: serve /metrics (Prometheus) and /healthz over HTTP here; 0: do not"
     )

@@ -60,12 +60,13 @@ class NamesrvController:
         self._server_config = server_config
         self._interface = interface or namesrv_config.bind_address
         self._port: IListeningPort | None = None
-        route_processor = RouteProcessor(
+        route_processor = self._route_processor = RouteProcessor(
             host.clock,
             self.routes,
             self.kv_config,
             lambda: namesrv_config.order_message_enable,
             wiped,
+            namesrv_config,
         )
         self._settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
         dispatcher = RequestDispatcher([])
@@ -88,6 +89,16 @@ class NamesrvController:
     def port(self) -> int:
         """The port that it listens on; 0 before the start."""
         return 0 if self._port is None else cast(IPv4Address, self._port.getHost()).port
+
+    @property
+    def refused_registrations(self) -> int:
+        """How many were too large, or could not be read."""
+        return self._route_processor.refused_registrations
+
+    @property
+    def dropped_frames(self) -> dict[str, int]:
+        """Connections that had to go for a frame that was not whole, by the key that says so."""
+        return self._server.frames.dropped
 
     @property
     def connections(self) -> int:

@@ -3,25 +3,33 @@
 Spec: remoting.md, section 2.3 and chapter 9.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, RequestRejected
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.namesrv.wiped import WipedBrokers
+from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import read_body
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.route_bodies import RegisterBrokerBody, body_crc32, wants_standard_json
+from rmq_ha.wire.route_bodies import (
+    RegisterBrokerBody,
+    RegistrationLimits,
+    body_crc32,
+    wants_standard_json,
+)
 
 Answer = RemotingCommand | Deferred[RemotingCommand | None] | None
 Handler = Callable[[Any, RemotingCommand], Answer]
@@ -49,6 +57,8 @@ class RouteProcessor:
 
     :param order_enabled: says whether routes carry ORDER_TOPIC_CONFIG (`orderMessageEnable`).
     :param wiped: brokers without write permission; `routes` looks there, too.
+    :param config: what one broker, and all of them, may register.
+    :ivar refused_registrations: how many were more than that, or could not be read.
     """
 
     log = Logger()
@@ -60,7 +70,11 @@ class RouteProcessor:
         kv_config: KVConfigManager,
         order_enabled: Callable[[], bool],
         wiped: WipedBrokers,
+        config: NamesrvConfig,
     ) -> None:
+        self._config = config
+        self.refused_registrations = 0
+        self._refusals = Refusals(clock)
         self._clock = clock
         self._routes = routes
         self._kv_config = kv_config
@@ -97,8 +111,13 @@ class RouteProcessor:
                 request.body,
                 compressed=ext.get("compressed", "").lower() == "true",
                 version=request.version,
+                limits=RegistrationLimits(
+                    self._config.max_registration_bytes, self._config.max_topics_of_broker
+                ),
             )
+            self._check_room(broker.broker_name, body.topics)
         except ProtocolViolation as error:
+            self._refuse(channel, error)
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
         result = self._routes.register(
             broker,
@@ -231,6 +250,28 @@ class RouteProcessor:
     ) -> RemotingCommand:
         """313."""
         return _topic_list(request, self._routes.unit_sub_non_unit_topics())
+
+    def _check_room(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+        most = self._config.max_topic_routes
+        if self._routes.pairs + len(topics) <= most:
+            return
+        pairs = self._routes.pairs_with(broker_name, topics)
+        if pairs > most:
+            raise ProtocolViolation(
+                f"{pairs} pairs of topic and broker; maxTopicRoutes allows {most}"
+            )
+
+    def _refuse(self, channel: ClosingChannel, error: ProtocolViolation) -> None:
+        self.refused_registrations += 1
+        peer = channel.remote_text
+        more = self._refusals.admit(peer.rpartition(":")[0], str(error))
+        if more is not None:
+            self.log.warn(
+                "a registration by {peer} is refused: {error}{more}",
+                peer=peer,
+                error=error,
+                more=more,
+            )
 
     def _note_if_wiped(self, broker_name: str) -> str:
         if not self._wiped.is_wiped(broker_name):

@@ -64,11 +64,13 @@ class RouteInfoManager:
     Topics are added and updated by registrations of masters and never removed by them.
 
     :param is_wiped: says of a broker name that producers are to avoid it, whatever it registers.
+    :ivar pairs: how many pairs of topic and broker name there are.
     """
 
     def __init__(self, is_wiped: Callable[[str], bool] = lambda broker_name: False) -> None:
         self._is_wiped = is_wiped
         self._topics: dict[str, dict[str, QueueRoute]] = {}
+        self.pairs = 0
         self._brokers: dict[str, BrokerRoute] = {}
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[str, BrokerLive] = {}
@@ -260,20 +262,27 @@ class RouteInfoManager:
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, everywhere or on the brokers of one cluster."""
         if cluster is None:
-            self._topics.pop(topic, None)
+            self.pairs -= len(self._topics.pop(topic, ()))
             return
         queues = self._topics.get(topic)
         if queues is None:
             return
         for name in self._clusters.get(cluster, {}):
-            queues.pop(name, None)
+            self.pairs -= queues.pop(name, None) is not None
         if not queues:
             del self._topics[topic]
+
+    def pairs_with(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> int:
+        """How many there would be once these are registered."""
+        known = self._topics
+        return self.pairs + sum(broker_name not in known.get(name, ()) for name in topics)
 
     def _put_topics(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
         allowed = ~PERM_WRITE if self._is_wiped(broker_name) else -1
         for name, config in topics.items():
-            self._topics.setdefault(name, {})[broker_name] = QueueRoute(
+            queues = self._topics.setdefault(name, {})
+            self.pairs += broker_name not in queues
+            queues[broker_name] = QueueRoute(
                 broker_name,
                 config.read_queue_nums,
                 config.write_queue_nums,
@@ -307,8 +316,10 @@ class RouteInfoManager:
             if not names:
                 del self._clusters[cluster]
         for topic, queues in list(self._topics.items()):
-            if queues.pop(name, None) is not None and not queues:
-                del self._topics[topic]
+            if queues.pop(name, None) is not None:
+                self.pairs -= 1
+                if not queues:
+                    del self._topics[topic]
 
     def _topics_with(self, matches: Callable[[int], bool]) -> list[str]:
         return [

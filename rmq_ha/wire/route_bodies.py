@@ -7,18 +7,16 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct, error
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.bodies import TopicTable, decode_topic_table, read_body, text
 from rmq_ha.wire.fastjson import encode, encode_browser, parse
-from rmq_ha.wire.frame import MAX_FRAME_SIZE
 from rmq_ha.wire.versions import V3_0_11, V4_9_4
 
 _INT = Struct(">i")
-_MAX_INFLATED = 4 * MAX_FRAME_SIZE
 _COMPRESSION_LEVEL = 9
 REGISTRATION_VALUES = 1_000_000
 """Values of a registration that is not compressed; a topic has nine."""
@@ -27,6 +25,32 @@ REGISTRATION_VALUES = 1_000_000
 def body_crc32(body: bytes | None) -> int:
     """What the ext field `bodyCrc32` of a registration carries; 0 for no body."""
     return zlib.crc32(body) & 0x7FFFFFFF if body else 0
+
+
+class RegistrationLimits(NamedTuple):
+    """
+    What a name server takes from one broker.
+
+    :ivar inflated: bytes of a compressed body.
+    :ivar topics: in one registration.
+    """
+
+    inflated: int = 4194304
+    topics: int = 50_000
+
+    def check_topics(self, count: int) -> None:
+        """
+        Before they are made.
+
+        :raises ProtocolViolation: they are too many.
+        """
+        if count > self.topics:
+            raise ProtocolViolation(
+                f"a registration of {count} topics; maxTopicsOfBroker allows {self.topics}"
+            )
+
+
+_DEFAULT_LIMITS = RegistrationLimits()
 
 
 @dataclass(slots=True)
@@ -63,22 +87,30 @@ class RegisterBrokerBody:
 
     @classmethod
     def decode(
-        cls, body: bytes | None, *, compressed: bool = False, version: int = V4_9_4
+        cls,
+        body: bytes | None,
+        *,
+        compressed: bool = False,
+        version: int = V4_9_4,
+        limits: RegistrationLimits = _DEFAULT_LIMITS,
     ) -> "RegisterBrokerBody":
         """
         From a request's body; none at all means version (0, 0) and no topics.
 
         :param version: of the sender; old ones put a bare topic table into the body.
-        :raises ProtocolViolation: it is not such a body.
+        :raises ProtocolViolation: it is not such a body, or larger than `limits` say.
         """
         if not body:
             return cls()
         if compressed:
-            return _Inflated(_inflate(body)).registration()
+            return _Inflated(_inflate(body, limits.inflated)).registration(limits)
         if version < V3_0_11:
             table = decode_topic_table(body, REGISTRATION_VALUES)
+            limits.check_topics(len(table.topics))
             return cls(table.version, table.topics, None)
-        return read_body(body, cls._from_json, REGISTRATION_VALUES)
+        found = read_body(body, cls._from_json, REGISTRATION_VALUES)
+        limits.check_topics(len(found.topics))
+        return found
 
     @classmethod
     def _from_json(cls, value: dict[str, Any]) -> "RegisterBrokerBody":
@@ -102,14 +134,18 @@ def _topic_text(topic: TopicConfig) -> bytes:
     ).encode()
 
 
-def _inflate(body: bytes) -> bytes:
+def _inflate(body: bytes, most: int) -> bytes:
     stream = zlib.decompressobj()
     try:
-        data = stream.decompress(body, _MAX_INFLATED)
+        data = stream.decompress(body, most + 1)
     except zlib.error as fault:
         raise ProtocolViolation(f"the registration does not inflate: {fault}") from None
+    if len(data) > most:
+        raise ProtocolViolation(
+            f"a registration that becomes larger than maxRegistrationBytes allows, {most} bytes"
+        )
     if not stream.eof:
-        raise ProtocolViolation("the registration is cut short, or too large when inflated")
+        raise ProtocolViolation("the compressed registration is cut short")
     return data
 
 
@@ -120,16 +156,18 @@ class _Inflated:
         self._data = data
         self._position = 0
 
-    def registration(self) -> RegisterBrokerBody:
+    def registration(self, limits: RegistrationLimits) -> RegisterBrokerBody:
         """
         All of it.
 
-        :raises ProtocolViolation: lengths or pieces do not fit.
+        :raises ProtocolViolation: lengths or pieces do not fit, or there are too many topics.
         """
         try:
             version = DataVersion.from_json(parse(self._piece()))
+            count = self._integer()
+            limits.check_topics(count)
             topics = {}
-            for _ in range(self._integer()):
+            for _ in range(count):
                 topic = self._topic()
                 topics[topic.topic_name] = topic
             servers = parse(self._piece())

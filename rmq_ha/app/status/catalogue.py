@@ -352,6 +352,20 @@ _NAMESRV = (
     Described("rmqha_namesrv_topics", _GAUGE, "topics", PROCESS, "Known topics"),
     Described("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
     Described(
+        "rmqha_namesrv_refused_registrations_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "Of brokers, because they were too large or could not be read",
+    ),
+    Described(
+        "rmqha_namesrv_dropped_frames_total",
+        _COUNTER,
+        "connections",
+        (*PROCESS, "reason"),
+        "Closed because of a frame that was not whole, by the key that says so",
+    ),
+    Described(
         "rmqha_namesrv_registration_age_seconds",
         _GAUGE,
         "seconds",

@@ -28,6 +28,10 @@ class NamesrvStatus:
         samples.add("rmqha_namesrv_brokers", len(live))
         samples.add("rmqha_namesrv_topics", len(routes.topics()))
         samples.add("rmqha_namesrv_connections", self._namesrv.connections)
+        refused = self._namesrv.refused_registrations
+        samples.add("rmqha_namesrv_refused_registrations_total", refused)
+        for key, count in self._namesrv.dropped_frames.items():
+            samples.add("rmqha_namesrv_dropped_frames_total", count, reason=key)
         for address, when in list(live.items())[:MOST_BROKERS]:
             age = max(0.0, now - when)
             samples.add("rmqha_namesrv_registration_age_seconds", age, address=address)

@@ -19,6 +19,7 @@ from rmq_ha.config.load import (
     render_changed,
     update,
 )
+from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
@@ -288,7 +289,7 @@ def test_a_name_server_may_take_any_free_port() -> None:
 def test_every_key_of_the_tables_exists() -> None:
     """A typing mistake in limits.py would be a rule that never applies."""
     configuration = BrokerConfiguration()
-    known = {"productEnvName", "clusterTest", "tls.config.file"}
+    known = {"tls.config.file", *fields_by_key(NamesrvConfig)}
     for item in fields(configuration):
         if item.name.endswith(("broker", "store", "server", "client", "ours")):
             known |= fields_by_key(type(getattr(configuration, item.name))).keys()

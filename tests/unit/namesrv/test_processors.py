@@ -58,8 +58,13 @@ class ProcessorTests(SynchronousTestCase):
         self.kv_config = KVConfigManager(self.disk, worker, KV_PATH)
         wiped = WipedBrokers(self.kv_config, lambda: self.config.keep_wiped_write_perm)
         self.routes = RouteInfoManager(wiped.is_wiped)
-        route = RouteProcessor(
-            Clock(), self.routes, self.kv_config, lambda: self.config.order_message_enable, wiped
+        route = self.route = RouteProcessor(
+            Clock(),
+            self.routes,
+            self.kv_config,
+            lambda: self.config.order_message_enable,
+            wiped,
+            self.config,
         )
         settings = NamesrvSettings(self.disk, worker, self.config, self.server_config)
         config = ConfigProcessor(self.kv_config, settings)
@@ -128,6 +133,29 @@ class ProcessorTests(SynchronousTestCase):
         answer = self.ask(103, BODY_A6, compressed="true", bodyCrc32="697467845", **self.broker())
         self.assertEqual(answer.code, 0)
         self.assertEqual(set(self.routes.topics()), {"TopicA", "TBW102"})
+
+    def test_what_brokers_may_register(self) -> None:
+        """A million topics of one stranger took 444 MiB."""
+        self.config.max_topics_of_broker = 3
+        self.config.max_topic_routes = 4
+        answer = self.register("A", "B", "C", "D")
+        self.assertEqual(answer.code, 1)
+        self.assertIn("maxTopicsOfBroker allows 3", answer.remark or "")
+        self.assertEqual(self.routes.registrations(), {})
+        self.assertEqual(self.register("A", "B", "C").code, 0)
+        self.assertEqual(self.register("A", "B", "C", counter=2).code, 0)
+        self.assertEqual(self.register("D", counter=3).code, 0)
+        answer = self.register("E", counter=4)
+        self.assertEqual(answer.code, 1)
+        self.assertIn("maxTopicRoutes allows 4", answer.remark or "")
+        self.assertEqual(self.route.refused_registrations, 2)
+        self.assertEqual(self.ask(216, topic="A").code, 0)
+        self.assertEqual(self.register("E", counter=4).code, 0)
+
+    def test_a_compressed_registration_may_become_so_large(self) -> None:
+        self.config.max_registration_bytes = 100
+        answer = self.ask(103, BODY_A6, compressed="true", **self.broker())
+        self.assertIn("maxRegistrationBytes", answer.remark or "")
 
     def test_register_with_a_wrong_crc(self) -> None:
         self.assertEqual(self.ask(103, b"{}", bodyCrc32="1", **self.broker()).code, 1)

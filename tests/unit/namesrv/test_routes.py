@@ -1,5 +1,8 @@
 """RouteInfoManager. Spec: remoting.md, chapter 9."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
@@ -336,3 +339,41 @@ class TestQueries:
         routes.delete_topic("U")
         routes.delete_topic("U", "C")
         assert routes.topics() == []
+
+
+BROKERS = [
+    BrokerIdentity("C", name, number, f"{name}{number}:1", "h")
+    for name in "ab"
+    for number in (0, 1)
+]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "bye", "delete", "delete in C", "silent"]),
+            st.sampled_from(BROKERS),
+            st.sets(st.sampled_from("TUV")),
+        ),
+        max_size=30,
+    )
+)
+def test_the_pairs_of_topic_and_broker_are_counted(
+    steps: list[tuple[str, BrokerIdentity, set[str]]],
+) -> None:
+    routes = Routes()
+    for turn, (what, broker, topics) in enumerate(steps):
+        table = [TopicConfig(topic) for topic in topics]
+        if what == "put":
+            expected = routes.pairs_with(broker.broker_name, {one.topic_name: one for one in table})
+            routes.put(broker, *table, version=DataVersion(turn, turn))
+            if broker.broker_id == 0:
+                assert routes.pairs == expected
+        elif what == "bye":
+            routes.unregister(broker, routes.channel)
+        elif what == "silent":
+            routes.expire(1000.0)
+        else:
+            for topic in topics:
+                routes.delete_topic(topic, "C" if what == "delete in C" else None)
+        assert routes.pairs == sum(map(len, routes._topics.values()))

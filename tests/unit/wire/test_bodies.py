@@ -1,6 +1,7 @@
 """Bodies. Spec: remoting.md, chapters 7 to 9, appendix B."""
 
 import struct
+import tracemalloc
 import zlib
 
 import pytest
@@ -13,9 +14,14 @@ from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire import bodies, route_bodies, stat_bodies
 from rmq_ha.wire.batch import decode_batch, encode_batch
-from rmq_ha.wire.bodies import CheckClient, HeartbeatData, LockBatch, MessageQueue
+from rmq_ha.wire.bodies import CheckClient, HeartbeatData, LockBatch, MessageQueue, TopicTable
 from rmq_ha.wire.fastjson import encode, parse
-from rmq_ha.wire.route_bodies import BrokerRoute, ClusterInfo, RegisterBrokerBody
+from rmq_ha.wire.route_bodies import (
+    BrokerRoute,
+    ClusterInfo,
+    RegisterBrokerBody,
+    RegistrationLimits,
+)
 
 QUEUE = MessageQueue("TopicA", "broker-a", 0)
 MQ = '{"brokerName":"broker-a","queueId":0,"topic":"TopicA"}'
@@ -172,8 +178,39 @@ def test_malformed_compressed_registrations_are_violations(data):
 
 def test_a_compressed_bomb_is_refused():
     bomb = zlib.compress(bytes(100_000_000))
-    with pytest.raises(ProtocolViolation, match="too large"):
-        RegisterBrokerBody.decode(bomb, compressed=True)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolViolation, match="maxRegistrationBytes allows, 4194304"):
+            RegisterBrokerBody.decode(bomb, compressed=True)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["json", "compressed", "old"])
+def test_a_registration_has_so_many_topics(form):
+    """115 KiB of them took 8.6 s, 5 MiB took 1.2 GiB."""
+    version = 0 if form == "old" else 407
+    limits = RegistrationLimits(topics=100)
+    for count, is_taken in ((100, True), (101, False)):
+        table = {f"T{n}": TopicConfig(f"T{n}", 8, 8) for n in range(count)}
+        body = RegisterBrokerBody(DataVersion(1, 1), table)
+        data = body.encode(compressed=form == "compressed")
+        if form == "old":
+            data = encode(TopicTable(body.version, table).to_json())
+        reading = {"compressed": form == "compressed", "version": version, "limits": limits}
+        if is_taken:
+            assert len(RegisterBrokerBody.decode(data, **reading).topics) == count
+            continue
+        with pytest.raises(ProtocolViolation, match="101 topics; maxTopicsOfBroker allows 100"):
+            RegisterBrokerBody.decode(data, **reading)
+
+
+def test_as_many_topics_as_a_name_server_takes_fit_its_bytes():
+    """A compressed topic of 50 characters, the largest registration that healthy brokers send."""
+    table = {f"{n:050d}": TopicConfig(f"{n:050d}", 8, 8) for n in range(50_000)}
+    data = RegisterBrokerBody(DataVersion(1, 1), table).encode(compressed=True)
+    assert len(RegisterBrokerBody.decode(data, compressed=True).topics) == 50_000
 
 
 @given(st.binary(max_size=40) | SHAPES.map(encode))
