@@ -67,21 +67,15 @@ class Rules:
         :returns: what the account may that signed it; None: this address is asked for nothing.
         :raises RequestRejected: with the reason; it names neither secret nor signature.
         """
-        is_white = self._hosts.get(host)
-        if is_white is None:
-            is_white = self._judge_host(host)
-        if is_white:
+        if self._is_white(host):
             return None
         ext = request.ext or _NO_EXT
-        access_key = ext.get(ACCESS_KEY)
-        if access_key is None:
-            raise _refusal(
-                f"No accessKey is configured: the request is not signed, and {host} is not among "
-                "globalWhiteRemoteAddresses"
-            )
+        access_key = _access_key(ext, host)
         grant = self._grants.get(access_key)
         if self._strict:
-            return self._check_strictly(request, host, access_key, grant, record_at)
+            grant = self._signer_of(request, host, access_key)
+            grant.check(request.code, table.needs_of(request, record_at))
+            return grant
         if grant is None:
             raise _refusal(f"No acl config for {access_key[:_HINT_LENGTH]}")
         if not grant.white.matches(host):
@@ -92,19 +86,27 @@ class Rules:
         """What is odd about the files, together and each for itself."""
         return [*self.notices, *(text for file in self.files for text in file.notices)]
 
-    def _check_strictly(
-        self,
-        request: RemotingCommand,
-        host: str,
-        access_key: str,
-        grant: Grant | None,
-        record_at: table.RecordAt,
-    ) -> Grant:
+    def administrator(self, request: RemotingCommand, host: str) -> Grant | None:
+        """
+        Let a request pass that only administrators may send, whatever its code.
+
+        :returns: as `check`.
+        :raises RequestRejected: as `check`.
+        """
+        if self._is_white(host):
+            return None
+        access_key = _access_key(request.ext or _NO_EXT, host)
+        grant = self._signer_of(request, host, access_key)
+        if not grant.is_admin:
+            raise grant.not_admin(request.code)
+        return grant
+
+    def _signer_of(self, request: RemotingCommand, host: str, access_key: str) -> Grant:
         """An account's white address saves it the signature, and nothing else."""
-        ext = request.ext or _NO_EXT
+        grant = self._grants.get(access_key)
         if grant is None or not grant.white.matches(host):
             signer = _NOBODY if grant is None else grant.signer
-            is_signed = self._is_signed(request, ext, signer)
+            is_signed = self._is_signed(request, request.ext or _NO_EXT, signer)
             if grant is None or not is_signed:
                 reason = "there is no such account" if grant is None else "the secret is wrong"
                 raise _refusal(
@@ -113,7 +115,6 @@ class Rules:
                     "changed after it was signed",
                     f"accessKey={access_key[:_HINT_LENGTH]}: {reason}",
                 )
-        grant.check(request.code, table.needs_of(request, record_at))
         return grant
 
     def _check_as_java(
@@ -137,7 +138,10 @@ class Rules:
             signature, self._content.of(ext), request.body
         )
 
-    def _judge_host(self, host: str) -> bool:
+    def _is_white(self, host: str) -> bool:
+        is_white = self._hosts.get(host)
+        if is_white is not None:
+            return is_white
         is_white = self._white.matches(host)
         if len(self._hosts) >= _KNOWN_HOSTS:
             self._hosts.clear()
@@ -158,6 +162,16 @@ class Rules:
                 self._grants[account.access_key] = Grant(
                     account, strict=self._strict, reply_topic=self._reply_topic
                 )
+
+
+def _access_key(ext: Mapping[str, str], host: str) -> str:
+    access_key = ext.get(ACCESS_KEY)
+    if access_key is None:
+        raise _refusal(
+            f"No accessKey is configured: the request is not signed, and {host} is not among "
+            "globalWhiteRemoteAddresses"
+        )
+    return access_key
 
 
 def _refusal(remark: str, reason: str | None = None) -> AccessRefused:

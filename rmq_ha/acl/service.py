@@ -21,6 +21,7 @@ from rmq_ha.acl.edits import (
     set_white_addresses,
 )
 from rmq_ha.acl.files import AclFiles
+from rmq_ha.acl.grant import Grant
 from rmq_ha.acl.refusals import RefusalLog
 from rmq_ha.acl.rules import Rules
 from rmq_ha.acl.table import RecordAt
@@ -103,7 +104,7 @@ class PlainAccessControl:
         """
         host = host_of(remote_address)
         try:
-            request.grant = self._rules.check(request, host, self._record_at)
+            request.grant = self._check(request, host)
         except RequestRejected as refusal:
             told = self._refusals.refused(host, self._clock.seconds())
             if told is not None:
@@ -116,6 +117,9 @@ class PlainAccessControl:
                     silent=told.silent,
                 )
             raise
+
+    def _check(self, request: RemotingCommand, host: str) -> Grant | None:
+        return self._rules.check(request, host, self._record_at)
 
     # ------------------------------------------------------------ watching
 

@@ -15,9 +15,11 @@ from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port, is_dledger
-from rmq_ha.config.load import ANY_ADDRESS, PlannedPort, embeds_namesrv, port_plan
+from rmq_ha.config.load import ANY_ADDRESS, PLAIN_ACL, PlannedPort, embeds_namesrv, port_plan
 from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.model.networks import EVERYBODY, canonical
 from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.plugins import split_names
 from rmq_ha.seams import Host
 
 _BUILT_IN = "default"
@@ -110,25 +112,41 @@ class BrokerServer:
             self.log.warn("{warning}", warning=warning)
 
     async def _start_namesrv(self) -> None:
-        configuration = self._configuration
-        bound = configuration.ours.bind_address
-        root = configuration.store.store_path_root_dir
+        configuration, own = self._configuration, self._configuration.ours
+        interface = own.embedded_namesrv_address or own.bind_address or "127.0.0.1"
+        address = "127.0.0.1" if interface in ANY_ADDRESS else interface
         namesrv = NamesrvController(
             self._host,
-            NamesrvConfig(kv_config_path=f"{root}/namesrv/kvConfig.json"),
-            replace(configuration.server, listen_port=configuration.ours.embedded_namesrv_port),
-            interface=bound,
+            self._namesrv_config(address),
+            replace(configuration.server, listen_port=own.embedded_namesrv_port),
+            interface=interface,
             tls=configuration.plugin_options,
         )
         await namesrv.start()
         self._namesrv = namesrv
         if self._status is not None:
             self._status.add(NamesrvStatus(self._host, namesrv))
-        address = "127.0.0.1" if bound in ANY_ADDRESS else bound
         configuration.broker.namesrv_addr = f"{address}:{namesrv.port}"
         self.log.info(
             "no namesrvAddr: embedded name server on {address}",
             address=configuration.broker.namesrv_addr,
+        )
+
+    def _namesrv_config(self, address: str) -> NamesrvConfig:
+        """
+        Of the embedded one: what changes settings is signed as at the broker; who registers is
+        told by its address, as a Java slave cannot sign.
+
+        :param address: that this broker comes from.
+        """
+        own = self._configuration.ours
+        root = self._configuration.store.store_path_root_dir
+        allowed, here = own.namesrv_allowed_brokers, canonical(address) or "localhost"
+        return NamesrvConfig(
+            kv_config_path=f"{root}/namesrv/kvConfig.json",
+            namesrv_allowed_brokers=f"{allowed},{here}" if allowed else EVERYBODY,
+            acl_enable=PLAIN_ACL in split_names(own.acl_plug_in),
+            acl_directory=own.acl_directory,
         )
 
     async def _stop(self) -> None:

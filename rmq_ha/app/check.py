@@ -22,8 +22,8 @@ def check_report(
     """
     check_tls(configuration)
     known = [notice.text for notice in notices if not notice.is_unknown]
+    known += check_acl(configuration)
     if isinstance(configuration, BrokerConfiguration):
-        known += check_acl(configuration)
         known += _plugins(configuration)
         plan = port_plan(configuration)
     else:

@@ -13,7 +13,8 @@ _REASONS = {
         "configStorePathName"
     ),
     "says where this server listens": (
-        "listenPort haListenPort bindAddress embeddedNamesrvPort metricsPort metricsAddress"
+        "listenPort haListenPort bindAddress embeddedNamesrvPort embeddedNamesrvAddress "
+        "metricsPort metricsAddress"
     ),
     "says where clients, slaves and masters are sent": (
         "brokerIP1 brokerIP2 namesrvAddr haMasterAddress fetchNamesrvAddrByAddressServer"
@@ -23,7 +24,9 @@ _REASONS = {
         "enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId"
     ),
     "says who may do what": (
-        "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey dLegerOperatorHosts"
+        "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey dLegerOperatorHosts "
+        "dLegerPeerHosts haAllowedSlaves haTrustedMasters haFirstOffsetMax namesrvAllowedBrokers "
+        "namesrvBrokerTakeover"
     ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }

@@ -112,6 +112,9 @@ def load_namesrv(
     own.config_store_path = surroundings.absolute(
         own.config_store_path or name or surroundings.below_home("namesrv", "namesrv.properties")
     )
+    if own.acl_enable:
+        directory = own.acl_directory or _acl_directory(own.rocketmq_home, name)
+        own.acl_directory = surroundings.absolute(directory)
     notices += [
         Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
         for key in configuration.plugin_options
@@ -356,18 +359,20 @@ def _complete_acl(
     if PLAIN_ACL not in _names(own.acl_plug_in):
         return
     home = configuration.broker.rocketmq_home
-    if own.acl_directory:
-        directory = own.acl_directory
-    elif home:
-        directory = f"{home}/conf"
-    elif configuration.config_file:
-        directory = os.path.dirname(configuration.config_file)
-    else:
-        raise ConfigurationError(
-            "aclEnable=true: set aclDirectory to the directory of plain_acl.yml; without a "
-            "properties file and rocketmqHome nothing tells where it is"
-        )
+    directory = own.acl_directory or _acl_directory(home, configuration.config_file)
     own.acl_directory = surroundings.absolute(directory)
+
+
+def _acl_directory(home: str | None, config_file: str | None) -> str:
+    """Where plain_acl.yml is if nobody says so."""
+    if home:
+        return f"{home}/conf"
+    if config_file:
+        return os.path.dirname(config_file)
+    raise ConfigurationError(
+        "aclEnable=true: set aclDirectory to the directory of plain_acl.yml; without a "
+        "properties file and rocketmqHome nothing tells where it is"
+    )
 
 
 def _names(text: str) -> set[str]:

@@ -43,6 +43,30 @@ class NamesrvConfig:
         500000,
         "ours: pairs of topic and broker name in all; a registration that makes it more is refused",
     )
+    namesrv_allowed_brokers: str = key(
+        "namesrvAllowedBrokers",
+        "",
+        "ours: addresses and networks, comma-separated, from which brokers register and "
+        "unregister; empty: from everywhere, as RocketMQ",
+    )
+    namesrv_broker_takeover: bool = key(
+        "namesrvBrokerTakeover",
+        True,
+        "ours: another machine may take over name and id of a broker that is connected still, as "
+        "in RocketMQ; false: only once that connection is gone, or it was silent for 120 s",
+    )
+    acl_enable: bool = key(
+        "aclEnable",
+        False,
+        "ours: registrations (unless namesrvAllowedBrokers is set) and what changes or shows "
+        "settings need an admin's signature, by plain_acl.yml",
+    )
+    acl_directory: str | None = key(
+        "aclDirectory",
+        None,
+        "ours: where plain_acl.yml and the folder acl are; without it rocketmqHome/conf, or the "
+        "directory of this file",
+    )
     metrics_port: int = key(
         "metricsPort", 0, "ours: serve /metrics (Prometheus) and /healthz over HTTP here; 0: do not"
     )

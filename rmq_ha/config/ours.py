@@ -127,6 +127,18 @@ class RmqHaConfig:
         9876,
         "a master without namesrvAddr runs its own name server on this port; 0: any free one",
     )
+    embedded_namesrv_address: str = key(
+        "embeddedNamesrvAddress",
+        "",
+        "interface of the embedded name server; empty: bindAddress, or 127.0.0.1 if that is empty; "
+        "0.0.0.0: all",
+    )
+    namesrv_allowed_brokers: str = key(
+        "namesrvAllowedBrokers",
+        "",
+        "addresses and networks, comma-separated, from which brokers register at the embedded name "
+        "server, besides this one; empty: from wherever it can be reached",
+    )
     metrics_port: int = key(
         "metricsPort", 0, "serve /metrics (Prometheus) and /healthz over HTTP here; 0: do not"
     )

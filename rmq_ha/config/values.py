@@ -22,7 +22,12 @@ _BOOLEANS = {"true": True, "false": False}
 _DELAY_LEVEL = re.compile(r"[0-9]{1,9}[smhd]")
 _ADDRESS_LISTS = {"namesrvAddr"}
 _ADDRESSES = {"haMasterAddress"}
-_NETWORKS = {"dLegerOperatorHosts", "dLegerPeerHosts", "haAllowedSlaves"}
+_NETWORKS = {
+    "dLegerOperatorHosts",
+    "dLegerPeerHosts",
+    "haAllowedSlaves",
+    "namesrvAllowedBrokers",
+}
 _ONE_DIRECTORY = {"storePathRootDir", "storePathCommitLog"}
 
 

@@ -15,6 +15,8 @@ from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.host.timer import next_turn
+from rmq_ha.model.networks import Networks
+from rmq_ha.namesrv.access import BrokerAddresses, make_access
 from rmq_ha.namesrv.kv_config import KVConfigManager
 from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
 from rmq_ha.namesrv.routes import RouteInfoManager
@@ -39,6 +41,7 @@ class NamesrvController:
     :ivar routes: who is registered.
     :ivar kv_config: the key-value store; in memory only without a `kvConfigPath`.
     :ivar tls: reads certificates again.
+    :ivar addresses: counts who may not register.
     """
 
     log = Logger()
@@ -64,12 +67,14 @@ class NamesrvController:
             host.clock,
             self.routes,
             self.kv_config,
-            lambda: namesrv_config.order_message_enable,
             wiped,
             namesrv_config,
         )
         self._settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
-        dispatcher = RequestDispatcher([])
+        allowed = Networks(namesrv_config.namesrv_allowed_brokers)
+        self.addresses = BrokerAddresses(host, allowed)
+        self._access = make_access(host, namesrv_config, allowed)
+        dispatcher = RequestDispatcher([item for item in (self.addresses, self._access) if item])
         dispatcher.routes.update(route_processor.handlers())
         dispatcher.routes.update(ConfigProcessor(self.kv_config, self._settings).handlers())
         rules = None
@@ -126,11 +131,15 @@ class NamesrvController:
         self.kv_config.load()
         self._port = await self._server.listen(self._server_config.listen_port, self._interface)
         self._scan.start()
+        if self._access is not None:
+            self._access.start()
         self.tls.start()
         self.log.info("name server listens on port {port}", port=self.port)
 
     async def _stop(self) -> None:
         await self._scan.stop()
+        if self._access is not None:
+            await self._access.stop()
         await self.tls.stop()
         await self._server.stop()
         await self.kv_config.persist_if_dirty()

@@ -55,9 +55,8 @@ class RouteProcessor:
     """
     Brokers register, clients ask where topics are.
 
-    :param order_enabled: says whether routes carry ORDER_TOPIC_CONFIG (`orderMessageEnable`).
     :param wiped: brokers without write permission; `routes` looks there, too.
-    :param config: what one broker, and all of them, may register.
+    :param config: what one broker, and all of them, may register; read at each request.
     :ivar refused_registrations: how many were more than that, or could not be read.
     """
 
@@ -68,7 +67,6 @@ class RouteProcessor:
         clock: IReactorTime,
         routes: RouteInfoManager,
         kv_config: KVConfigManager,
-        order_enabled: Callable[[], bool],
         wiped: WipedBrokers,
         config: NamesrvConfig,
     ) -> None:
@@ -78,7 +76,6 @@ class RouteProcessor:
         self._clock = clock
         self._routes = routes
         self._kv_config = kv_config
-        self._order_enabled = order_enabled
         self._wiped = wiped
         self._watched: set[ClosingChannel] = set()
 
@@ -119,6 +116,8 @@ class RouteProcessor:
         except ProtocolViolation as error:
             self._refuse(channel, error)
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        if not self._config.namesrv_broker_takeover:
+            self._check_rival(broker, channel)
         result = self._routes.register(
             broker,
             body.version,
@@ -149,6 +148,17 @@ class RouteProcessor:
         order = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
         answer = None if order is None else fastjson.encode({"table": order})
         return request.response(ext=answer_ext, body=answer)
+
+    def _check_rival(self, broker: BrokerIdentity, channel: ClosingChannel) -> None:
+        """:raises RequestRejected: name, id or address is another's (namesrvBrokerTakeover)."""
+        rival = self._routes.rival(broker, channel)
+        if rival is not None:
+            raise RequestRejected(
+                ResponseCode.NO_PERMISSION,
+                f"{broker.broker_name} {broker.broker_id} is a broker that registers from {rival}, "
+                "and is connected still: stop that one, or wait until it was silent for 120 s "
+                "(namesrvBrokerTakeover=false)",
+            )
 
     def unregister_broker(
         self, channel: ClosingChannel, request: RemotingCommand
@@ -190,7 +200,7 @@ class RouteProcessor:
                 f"No topic route info in name server for the topic: {topic}; create it, or look "
                 "whether its brokers name this server in namesrvAddr",
             )
-        if self._order_enabled():
+        if self._config.order_message_enable:
             found.order_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, topic)
         standard_json = wants_standard_json(request.version, request.ext)
         return request.response(body=found.encode(standard_json=standard_json))

@@ -22,6 +22,10 @@ BROKER_EXPIRED_SECONDS = 120.0
 class BrokerChannel(Protocol):
     """What is kept of a `rmq_ha.remoting.channel.Channel`: told apart by identity."""
 
+    @property
+    def remote_text(self) -> str:
+        """`ip:port` of the peer."""
+
     def abort(self) -> object:
         """End the connection now."""
 
@@ -75,6 +79,20 @@ class RouteInfoManager:
         self._clusters: dict[str, dict[str, None]] = {}
         self._live: dict[str, BrokerLive] = {}
         self._filter_servers: dict[str, list[str]] = {}
+
+    def rival(self, broker: BrokerIdentity, channel: BrokerChannel) -> str | None:
+        """
+        The connection, `ip:port`, of another machine that has this broker's address, or name and
+        id, and is there still; None: there is none.
+        """
+        data = self._brokers.get(broker.broker_name)
+        taken = None if data is None else data.addresses.get(broker.broker_id)
+        host = _host(channel)
+        for address in (broker.address, taken):
+            live = None if address is None else self._live.get(address)
+            if live is not None and _host(live.channel) != host:
+                return live.channel.remote_text
+        return None
 
     def register(
         self,
@@ -336,3 +354,7 @@ class RouteInfoManager:
                 queue.perm = change(queue.perm)
                 count += 1
         return count
+
+
+def _host(channel: BrokerChannel) -> str:
+    return channel.remote_text.rpartition(":")[0]

@@ -83,10 +83,15 @@ class BrokerNode(StoreNode):
 
 
 class NamesrvNode:
-    """A name server on a simulated machine."""
+    """
+    A name server on a simulated machine.
+
+    :ivar configuration: read at each start.
+    """
 
     def __init__(self, host: SimHost) -> None:
         self.host = host
+        self.configuration = NamesrvConfig(kv_config_path="/namesrv/kvConfig.json")
         self.controller: Any = None
 
     @property
@@ -102,7 +107,7 @@ class NamesrvNode:
             self.host.restart()
         self.controller = NamesrvController(
             self.host.seams,
-            NamesrvConfig(kv_config_path="/namesrv/kvConfig.json"),
+            self.configuration,
             NettyServerConfig(listen_port=NAMESRV_PORT),
         )
         self.controller.start()

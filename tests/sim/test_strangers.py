@@ -30,13 +30,17 @@ class Ear(Protocol):
 class Site:
     """
     :param change: gets the configuration of each broker before its start.
+    :param allowed: of the name server, `namesrvAllowedBrokers`.
     :ivar heard: what came to the stranger's ports.
     """
 
-    def __init__(self, change: Callable[[Any], None] = lambda configuration: None) -> None:
+    def __init__(
+        self, change: Callable[[Any], None] = lambda configuration: None, allowed: str = ""
+    ) -> None:
         self.world = World(31, subnet="10.0.0")
         self.findings = Findings()
         self.name_server = NamesrvNode(self.world.add("namesrv"))
+        self.name_server.configuration.namesrv_allowed_brokers = allowed
         self.master = self._broker("m", BrokerRole.ASYNC_MASTER, 0, change)
         self.slave = self._broker("s", BrokerRole.SLAVE, 1, change)
         self.stranger = self.world.add("stranger")
@@ -135,3 +139,20 @@ def test_a_stranger_gets_nothing_of_the_log_while_the_slave_does() -> None:
     statistics = site.master.replication.statistics()
     assert statistics["refused"] == 1
     assert [slave["address"].partition(":")[0] for slave in statistics["slaves"]] == ["10.0.0.3"]
+
+
+def test_a_stranger_registers_nothing_and_removes_nobody() -> None:
+    """Clients and the slave followed it, with one request."""
+    site = Site(allowed="10.0.0.2, 10.0.0.3").start()
+    before = site.masters
+    assert sorted(before) == [0, 1]
+    answer = site.register_as_master()
+    assert answer.code == 16
+    assert "namesrvAllowedBrokers" in str(answer.remark)
+    address = f"{site.master.host.ip}:{LISTEN_PORT}"
+    honest = BrokerIdentity("DefaultCluster", "broker-a", 0, address)
+    assert site.ask(RequestCode.UNREGISTER_BROKER, honest.to_ext()).code == 16
+    site.run(100)
+    assert site.masters == before
+    assert bytes(site.heard) == b""
+    assert site.name_server.controller.addresses.refused == 2

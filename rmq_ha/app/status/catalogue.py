@@ -350,6 +350,13 @@ _PROCESS = (
 _NAMESRV = (
     Described("rmqha_namesrv_brokers", _GAUGE, "brokers", PROCESS, "Registered addresses"),
     Described("rmqha_namesrv_topics", _GAUGE, "topics", PROCESS, "Known topics"),
+    Described(
+        "rmqha_namesrv_refused_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "For a broker, from elsewhere than namesrvAllowedBrokers",
+    ),
     Described("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
     Described(
         "rmqha_namesrv_refused_registrations_total",

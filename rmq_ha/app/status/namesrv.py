@@ -27,6 +27,7 @@ class NamesrvStatus:
         live = routes.registrations()
         samples.add("rmqha_namesrv_brokers", len(live))
         samples.add("rmqha_namesrv_topics", len(routes.topics()))
+        samples.add("rmqha_namesrv_refused_total", self._namesrv.addresses.refused)
         samples.add("rmqha_namesrv_connections", self._namesrv.connections)
         refused = self._namesrv.refused_registrations
         samples.add("rmqha_namesrv_refused_registrations_total", refused)

@@ -20,6 +20,7 @@ from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.namesrv.wiped import WipedBrokers
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import RegisterBrokerBody
 
@@ -59,12 +60,7 @@ class ProcessorTests(SynchronousTestCase):
         wiped = WipedBrokers(self.kv_config, lambda: self.config.keep_wiped_write_perm)
         self.routes = RouteInfoManager(wiped.is_wiped)
         route = self.route = RouteProcessor(
-            Clock(),
-            self.routes,
-            self.kv_config,
-            lambda: self.config.order_message_enable,
-            wiped,
-            self.config,
+            Clock(), self.routes, self.kv_config, wiped, self.config
         )
         settings = NamesrvSettings(self.disk, worker, self.config, self.server_config)
         config = ConfigProcessor(self.kv_config, settings)
@@ -111,6 +107,35 @@ class ProcessorTests(SynchronousTestCase):
         found = self.ask(105, topic="TopicA")
         assert found.body is not None
         self.assertIn(b'"brokerAddrs":{"0":"127.0.0.1:10911"}', found.body)
+
+    def test_a_takeover_waits_for_the_end_of_the_other(self) -> None:
+        """namesrvBrokerTakeover=false: the address, or name and id, of one that is connected."""
+        self.config.namesrv_broker_takeover = False
+        self.register("T")
+        honest = self.channel
+        self.channel = FakeChannel()
+        self.channel.remote_text = "10.0.0.66:4000"
+        for port in (10911, 20911):
+            refused = self.register("Evil", port=port, counter=9)
+            self.assertEqual(refused.code, ResponseCode.NO_PERMISSION)
+            self.assertIn("registers from 10.0.0.1:4000, and is connected still", refused.remark)
+        self.assertEqual(self.routes.topics(), ["T"])
+        self.assertEqual(self.register("T", port=20921, broker_id=1).code, 0)
+        again = FakeChannel()  # the same machine, restarted
+        self.channel = again
+        self.assertEqual(self.register("T").code, 0)
+        honest.abort()
+        again.abort()
+        self.channel = FakeChannel()
+        self.channel.remote_text = "10.0.0.77:4000"
+        self.assertEqual(self.register("T", port=20911).code, 0)
+
+    def test_a_takeover_is_at_once_by_default(self) -> None:
+        """As in RocketMQ: a promoted slave must not wait for a master that hangs."""
+        self.register("T")
+        self.channel = FakeChannel()
+        self.channel.remote_text = "10.0.0.66:4000"
+        self.assertEqual(self.register("T", port=20911).code, 0)
 
     def test_route_forms(self) -> None:
         """Bare keys for old clients, unless they ask for strict JSON."""

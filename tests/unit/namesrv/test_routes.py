@@ -15,6 +15,8 @@ V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
 
 
 class FakeChannel:
+    remote_text = "10.0.0.1:4000"
+
     def abort(self) -> None:
         """Never called by the tables."""
 

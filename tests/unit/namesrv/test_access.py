@@ -1,0 +1,77 @@
+"""Who may register brokers at a name server, and who may change what it says."""
+
+import pytest
+
+from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.errors import ConfigurationError, RequestRejected
+from rmq_ha.model.networks import Networks
+from rmq_ha.namesrv.access import OF_ADMINS, OF_BROKERS, BrokerAddresses, make_access
+from rmq_ha.testing.host import SimHost, World
+from rmq_ha.wire.codes import ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+RULES = b"""
+accounts:
+- {accessKey: the-admin, secretKey: "12345678", admin: true}
+- {accessKey: a-client, secretKey: "12345678", defaultTopicPerm: PUB|SUB, defaultGroupPerm: SUB}
+"""
+HERE, THERE = "10.0.0.1:4000", "10.0.0.66:4000"
+OF_CLIENTS = (105, 106, 206, 224, 304)
+
+
+@pytest.fixture
+def host() -> SimHost:
+    made = World(1).add("namesrv")
+    made.disk.replace("/conf/plain_acl.yml", RULES)
+    return made
+
+
+def outcome(check: object, request: RemotingCommand, remote: str) -> int:
+    """The code that it is refused with; 0: it passes."""
+    try:
+        check.validate(request, remote)  # type: ignore[attr-defined]
+    except RequestRejected as refusal:
+        return int(refusal.code)
+    return 0
+
+
+def test_brokers_come_from_allowed_addresses_only(host: SimHost) -> None:
+    check = BrokerAddresses(host.seams, Networks("10.0.0.0/28"))
+    for code in OF_BROKERS:
+        assert outcome(check, RemotingCommand(code), HERE) == 0
+        assert outcome(check, RemotingCommand(code), THERE) == ResponseCode.NO_PERMISSION
+    for code in (*OF_ADMINS, *OF_CLIENTS):
+        assert outcome(check, RemotingCommand(code), THERE) == 0
+    assert check.refused == len(OF_BROKERS)
+    with pytest.raises(RequestRejected, match="add it to namesrvAllowedBrokers"):
+        check.validate(RemotingCommand(103, ext={"brokerName": "a\n"}), THERE)
+
+
+def test_by_default_everybody_is_a_broker(host: SimHost) -> None:
+    assert outcome(BrokerAddresses(host.seams, Networks()), RemotingCommand(103), THERE) == 0
+
+
+@pytest.mark.parametrize("allowed", ["", "10.0.0.0/28"])
+def test_what_changes_anything_is_signed_by_an_administrator(host: SimHost, allowed: str) -> None:
+    """Registrations, too, unless addresses tell brokers: Java's cannot sign."""
+    config = NamesrvConfig(acl_enable=True, acl_directory="/conf")
+    check = make_access(host.seams, config, Networks(allowed))
+    assert check is not None
+    guarded = OF_ADMINS if allowed else OF_ADMINS | OF_BROKERS
+    for code in (*OF_ADMINS, *OF_BROKERS, *OF_CLIENTS):
+        plain = RemotingCommand(code, ext={"topic": "T"})
+        wrong = sign(plain, Credentials("the-admin", "87654321"))
+        client = sign(plain, Credentials("a-client", "12345678"))
+        admin = sign(plain, Credentials("the-admin", "12345678"))
+        refused = [bool(outcome(check, item, THERE)) for item in (plain, wrong, client)]
+        assert refused == [code in guarded] * 3, code
+        assert outcome(check, admin, THERE) == 0
+
+
+def test_acl_is_off_unless_asked_for_and_never_without_files(host: SimHost) -> None:
+    assert make_access(host.seams, NamesrvConfig(), Networks()) is None
+    for directory in (None, "/nowhere"):
+        config = NamesrvConfig(acl_enable=True, acl_directory=directory)
+        with pytest.raises(ConfigurationError):
+            make_access(host.seams, config, Networks())
