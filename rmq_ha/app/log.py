@@ -1,4 +1,4 @@
-"""Where twistd logs to, and how it looks.
+"""Where twistd logs to, how it looks, and how much it may become.
 
 One line less: on a read-only installation Twisted says at every start, and at every search for
 plugins, that it cannot write its plugin cache. It works without one.
@@ -21,6 +21,7 @@ from twisted.python.logfile import LogFile
 from zope.interface import provider
 
 from rmq_ha.app.json_log import JsonObserver
+from rmq_ha.app.log_budget import LogBudget
 from rmq_ha.config.log_format import LogFormat
 
 DAEMON_LOG = "twistd.log"
@@ -28,10 +29,14 @@ _CACHE_MESSAGE = "Unable to write to plugin cache "
 
 
 class LogStyle(NamedTuple):
-    """:ivar constants: what each line of JSON says of this server."""
+    """
+    :ivar constants: what each line of JSON says of this server.
+    :ivar most_files: how many rotated files are kept; 0: all.
+    """
 
     format: LogFormat = LogFormat.text
     constants: Mapping[str, Any] = {}
+    most_files: int = 100
 
 
 @provider(ILogFilterPredicate)
@@ -46,27 +51,26 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
     What twistd is to log with, in place of its own choice.
 
     :param twistd_options: the parent of our options; None outside twistd.
-    :returns: None leaves it to twistd: for text that goes anywhere but to standard output, and
-        wherever the command line chose syslog or an observer.
+    :returns: None leaves it to twistd, wherever the command line chose syslog or an observer, or
+        to whoever runs text outside it.
     """
     options = twistd_options or {}
     style = style or LogStyle()
-    if options.get("logger") or options.get("syslog"):
+    is_nobodys = twistd_options is None and style.format is LogFormat.text
+    if is_nobodys or options.get("logger") or options.get("syslog"):
         return None
     name = options.get("logfile") or ("-" if options.get("nodaemon") else DAEMON_LOG)
     if name == "-":
         _survive_sigusr1()
     if name == "-" and not options.get("nodaemon"):
         return None  # twistd refuses that itself
+    out = sys.stdout if name == "-" else _rotated(name, style.most_files)
     observer: ILogObserver
     if style.format is LogFormat.json:
-        out = sys.stdout if name == "-" else _rotated(name)
         observer = JsonObserver(out, style.constants)
-    elif name == "-":
-        observer = textFileLogObserver(sys.stdout)
     else:
-        return None
-    return FilteringLogObserver(observer, [no_cache_message])
+        observer = textFileLogObserver(out)
+    return FilteringLogObserver(LogBudget(observer), [no_cache_message])
 
 
 def _survive_sigusr1() -> None:
@@ -75,9 +79,10 @@ def _survive_sigusr1() -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
-def _rotated(path: str) -> Any:
-    """As twistd does it: by size, and at SIGUSR1 where nobody else has that signal."""
-    file = LogFile.fromFullPath(path)  # type: ignore[no-untyped-call]
+def _rotated(path: str, most: int) -> Any:
+    """As twistd does it, by size, and at SIGUSR1 where nobody else has that signal; but not all
+    of them are kept."""
+    file = LogFile.fromFullPath(path, maxRotatedFiles=most or None)  # type: ignore[no-untyped-call]
     if signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
         signal.signal(signal.SIGUSR1, lambda *_: _rotate_soon(file))
     return file

@@ -79,7 +79,8 @@ def known_brokers(configuration: Any) -> list[str]:
 
 def _log_style(program: str, configuration: Any) -> LogStyle:
     if not isinstance(configuration, BrokerConfiguration):
-        return LogStyle(configuration.namesrv.log_format, {"server": program})
+        own = configuration.namesrv
+        return LogStyle(own.log_format, {"server": program}, own.log_max_files)
     broker = configuration.broker
     return LogStyle(
         configuration.ours.log_format,
@@ -89,4 +90,5 @@ def _log_style(program: str, configuration: Any) -> LogStyle:
             "broker_id": broker.broker_id,
             "role": configuration.store.broker_role.name,
         },
+        configuration.ours.log_max_files,
     )

@@ -353,6 +353,7 @@ class BrokerController:
             configuration=configuration,
             store_host=configuration.store_host,
             now_ms=self.host.now_ms,
+            steady_ms=self.host.steady_ms,
             hooks=hooks,
         )
 

@@ -59,6 +59,8 @@ RANGES: dict[str, Range] = {
     "embeddedNamesrvPort": Range(0, 65535),
     "metricsPort": Range(0, 65535),
     "metricsSeriesLimit": Range(0, 100_000),
+    "logMaxFiles": Range(0, INT_MAX),
+    "offsetMovedEventInterval": Range(0, INT_MAX),
     "haMaxSlaves": Range(1, INT_MAX),
     "maxConnections": Range(0, INT_MAX),
     "maxConnectionsPerIp": Range(0, INT_MAX),

@@ -76,3 +76,6 @@ class NamesrvConfig:
     log_format: LogFormat = key(
         "logFormat", LogFormat.text, "ours: text, or json: one object a line, with every field"
     )
+    log_max_files: int = key(
+        "logMaxFiles", 100, "ours: rotated log files, of 1 MB each, that are kept; 0: all"
+    )

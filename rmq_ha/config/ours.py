@@ -177,6 +177,15 @@ class RmqHaConfig:
     log_format: LogFormat = key(
         "logFormat", LogFormat.text, "text, or json: one object a line, with every field"
     )
+    log_max_files: int = key(
+        "logMaxFiles", 100, "rotated log files, of 1 MB each, that are kept; 0: all"
+    )
+    offset_moved_event_interval: int = key(
+        "offsetMovedEventInterval",
+        60000,
+        "ms within which one group's pulls beyond one queue leave one line and one message in "
+        "OFFSET_MOVED_EVENT; 0: each of them, as RocketMQ",
+    )
     dledger_commit_own_term_only: bool = key(
         "dLegerCommitOwnTermOnly",
         True,

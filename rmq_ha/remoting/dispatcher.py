@@ -156,6 +156,14 @@ class RequestDispatcher:
         error = failure.value
         if isinstance(error, RequestRejected):
             response = request.response(error.code, error.remark)
+        elif isinstance(error, ProtocolViolation):  # of bytes, not of ours: no traceback
+            self.log.warn(
+                "request {code} from {peer} cannot be served: {error}",
+                code=request.code,
+                peer=channel.remote_text,
+                error=error,
+            )
+            response = _failed(request, failure)
         else:
             self.log.failure(
                 "request {code} from {peer}", failure, code=request.code, peer=channel.remote_text

@@ -10,6 +10,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
+from rmq_ha.acl.refusals import RefusalLog
 from rmq_ha.broker.hold import HeldPull, PullRequestHoldService
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
@@ -89,6 +90,7 @@ class PullMessageProcessor:
         configuration: BrokerConfiguration,
         store_host: Address,
         now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
         hooks: Sequence[Any] = (),
     ) -> None:
         self._store = store
@@ -103,6 +105,8 @@ class PullMessageProcessor:
         self._store_config = configuration.store
         self._store_host = store_host
         self._now_ms = now_ms
+        self._steady_ms = steady_ms
+        self._moved = RefusalLog(configuration.ours.offset_moved_event_interval / 1000)
         self._hooks = [hook for hook in hooks if IConsumeMessageHook.providedBy(hook)]
 
     def routes(self) -> dict[int, Handler]:
@@ -333,10 +337,20 @@ class PullMessageProcessor:
                 )
 
     def _offset_moved(self, pull: _Pull, new_offset: int) -> None:
-        """Leave a trace of a reset for operators: one message in OFFSET_MOVED_EVENT."""
+        """
+        Leave a trace of a reset for operators: one message in OFFSET_MOVED_EVENT.
+
+        A group that asks again and again leaves one in `offsetMovedEventInterval`: each of them
+        costs the log more than the pull cost who sent it.
+        """
+        of = f"{pull.group.group_name} {pull.topic} {pull.queue_id}"
+        told = self._moved.refused(of, self._steady_ms() / 1000)
+        if told is None:
+            return
         self.log.warn(
             "group {group} asked for offset {queue_offset} of {topic} queue {queue_id}: "
-            "sent to {new_offset}",
+            "sent to {new_offset} ({silent} such pulls before it are not logged)",
+            silent=told.silent,
             group=pull.group.group_name,
             topic=pull.topic,
             queue_id=pull.queue_id,

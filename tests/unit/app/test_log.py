@@ -12,7 +12,7 @@ from twisted.logger import ILogObserver
 from twisted.python import log
 
 from rmq_ha.app.exposure import exposure, replication_exposure
-from rmq_ha.app.log import server_observer
+from rmq_ha.app.log import LogStyle, server_observer
 from rmq_ha.app.service import ServerService
 
 
@@ -46,8 +46,7 @@ def test_only_the_plugin_cache_message_is_dropped(monkeypatch: pytest.MonkeyPatc
     "options",
     [
         None,
-        {"nodaemon": False},
-        {"nodaemon": True, "logfile": "x.log"},
+        {"nodaemon": False, "logfile": "-"},
         {"nodaemon": True, "syslog": True},
         {"nodaemon": True, "logger": lambda: None},
     ],
@@ -95,3 +94,18 @@ def test_the_advice_fits_the_server() -> None:
     assert "set bindAddress, aclEnable=true, or tls.server.mode=enforcing" in broker
     assert namesrv is not None
     assert "set bindAddress, or tls.server.mode=enforcing" in namesrv
+
+
+def test_a_text_file_keeps_so_many_rotated_ones(tmp_path) -> None:
+    path = tmp_path / "broker.log"
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        observer = server_observer({"logfile": str(path)}, LogStyle(most_files=2))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert observer is not None
+    for number in range(40):
+        event = {"log_format": "{text}", "text": f"{number} " + "x" * 200_000, "log_time": 1.0}
+        observer(event)
+    assert sorted(os.listdir(tmp_path)) == ["broker.log", "broker.log.1", "broker.log.2"]
+    assert "39 xxx" in path.read_text()

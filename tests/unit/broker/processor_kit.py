@@ -272,9 +272,13 @@ class AtOnce:
 class Kit:
     """Everything that processors use, and the processors."""
 
-    def __init__(self, role: BrokerRole = BrokerRole.ASYNC_MASTER, hooks: Any = ()) -> None:
+    def __init__(
+        self, role: BrokerRole = BrokerRole.ASYNC_MASTER, hooks: Any = (), **ours: Any
+    ) -> None:
         self.clock = Clock()
         self.configuration = BrokerConfiguration()
+        for name, value in ours.items():
+            setattr(self.configuration.ours, name, value)
         self.broker = self.configuration.broker
         self.broker.broker_name = "broker-a"
         self.broker.broker_ip1 = "127.0.0.1"
@@ -329,6 +333,7 @@ class Kit:
                 configuration=self.configuration,
                 store_host=BROKER,
                 now_ms=self.now_ms,
+                steady_ms=self.steady_ms,
                 hooks=hooks,
                 topics=self.topics,
                 filters=PullFilters(self.broker, self.consumers, self.filters),

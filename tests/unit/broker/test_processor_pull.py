@@ -232,6 +232,25 @@ def test_offset_moved_event() -> None:
     assert json.loads(message.body)["offsetNew"] == 1
 
 
+def test_one_event_for_a_group_and_queue_in_a_minute() -> None:
+    """A flood of such pulls, which cost nothing, leaves one message; each is answered."""
+    kit = Kit()
+    kit.store.put("TopicA")
+    assert [pull(kit, queueOffset=99 + n).code for n in range(500)] == [21] * 500
+    assert len(kit.store.messages) == 2
+    kit.clock.advance(60)
+    assert pull(kit, queueOffset=99).code == 21
+    assert len(kit.store.messages) == 3
+
+
+def test_events_as_java_leaves_them() -> None:
+    kit = Kit(offset_moved_event_interval=0)
+    kit.store.put("TopicA")
+    for _ in range(5):
+        pull(kit, queueOffset=99)
+    assert len(kit.store.messages) == 6
+
+
 def test_slave_does_not_move_offsets() -> None:
     """It may only be behind: 20, and the group's broker."""
     kit = Kit(BrokerRole.SLAVE)

@@ -161,7 +161,17 @@ class RequestTests(ConnectionCase):
             response = self.answer(RemotingCommand(code))
             self.assertEqual(response.code, 1)
             self.assertIn("cannot be sent", response.remark)
-        self.flushLoggedErrors(ProtocolViolation)
+
+    def test_a_body_that_cannot_be_read_is_no_failure_of_ours(self):
+        """A line, and no traceback: peers send them as often as they like."""
+
+        def reads(channel, request):
+            raise ProtocolViolation("no body")
+
+        self.dispatcher.routes[2] = reads
+        response = self.answer(RemotingCommand(2))
+        self.assertEqual((response.code, response.remark), (1, "ProtocolViolation: no body"))
+        self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_a_failure_too_large_to_be_told_leaves_the_connection_open(self):
         def fails(channel, request):
