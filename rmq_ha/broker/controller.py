@@ -21,6 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, transaction_checks
+from rmq_ha.broker.audited import acts
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.masters import TrustedMasters
@@ -74,6 +75,7 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.plugins import checked, load_configured
 from rmq_ha.properties_file import PropertiesFile
+from rmq_ha.remoting.audit import AuditLog
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
@@ -315,7 +317,8 @@ class BrokerController:
             self._pulls(hooks),
             *admin_processors(self),
         ]
-        add_routes(self.dispatcher, self.fast_dispatcher, processors)
+        audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
+        add_routes(self.dispatcher, self.fast_dispatcher, processors, audit)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.dispatch))
         frames = UnfinishedFrames(configuration.server)

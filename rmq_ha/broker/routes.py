@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.remoting.audit import AuditLog
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.wire.codes import RequestCode
 
@@ -20,11 +21,15 @@ class Processor(Protocol):
 
 
 def add_routes(
-    main: RequestDispatcher, fast: RequestDispatcher, processors: Iterable[Processor]
+    main: RequestDispatcher,
+    fast: RequestDispatcher,
+    processors: Iterable[Processor],
+    audit: AuditLog,
 ) -> None:
     """
     Give both ports their functions; the fast ("VIP") port serves everything but pulls.
 
+    :param audit: hears of what changes something for all.
     :raises ConfigurationError: two processors want the same code.
     """
     for processor in processors:
@@ -33,6 +38,6 @@ def add_routes(
                 raise ConfigurationError(
                     f"{type(processor).__name__} wants request code {code}, which is taken"
                 )
-            main.routes[code] = handler
+            main.routes[code] = audit.around(code, handler)
             if code != RequestCode.PULL_MESSAGE:
-                fast.routes[code] = handler
+                fast.routes[code] = main.routes[code]

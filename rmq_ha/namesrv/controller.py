@@ -17,11 +17,13 @@ from rmq_ha.host.periodic import Periodic
 from rmq_ha.host.timer import next_turn
 from rmq_ha.model.networks import Networks
 from rmq_ha.namesrv.access import BrokerAddresses, make_access
+from rmq_ha.namesrv.audited import ACTS
 from rmq_ha.namesrv.kv_config import KVConfigManager
 from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
 from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.namesrv.wiped import WipedBrokers
+from rmq_ha.remoting.audit import AuditLog
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
@@ -75,8 +77,11 @@ class NamesrvController:
         self.addresses = BrokerAddresses(host, allowed)
         self._access = make_access(host, namesrv_config, allowed)
         dispatcher = RequestDispatcher([item for item in (self.addresses, self._access) if item])
-        dispatcher.routes.update(route_processor.handlers())
-        dispatcher.routes.update(ConfigProcessor(self.kv_config, self._settings).handlers())
+        config_processor = ConfigProcessor(self.kv_config, self._settings)
+        handlers = route_processor.handlers() | config_processor.handlers()
+        audit = AuditLog(host.clock, ACTS)
+        for code, handler in handlers.items():
+            dispatcher.routes[code] = audit.around(code, handler)
         rules = None
         if tls is not None:
             rules = ServerTls(tls, host.disk.read_bytes, host.now_ms)

@@ -1,0 +1,137 @@
+"""The audit log: one line says who did what to topics, groups, offsets, settings and accounts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from guarded import ADMIN, OWNER, WEAK, Guarded, every_request
+from twisted.internet.task import Clock
+from twisted.logger import globalLogPublisher
+
+from rmq_ha.broker.audited import acts
+from rmq_ha.namesrv.audited import ACTS
+from rmq_ha.remoting.audit import NAMESPACE, AuditLog
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+@pytest.fixture
+def lines() -> Iterator[list[Any]]:
+    """What was written under the audit log's namespace."""
+    events: list[Any] = []
+
+    def observe(event: Any) -> None:
+        if event.get("log_namespace") == NAMESPACE:
+            events.append(event)
+
+    globalLogPublisher.addObserver(observe)
+    yield events
+    globalLogPublisher.removeObserver(observe)
+
+
+@pytest.fixture
+def broker() -> Iterator[Guarded]:
+    made = Guarded().start()
+    yield made
+    made.stop()
+
+
+def told(event: Any) -> tuple[Any, ...]:
+    return tuple(event[name] for name in ("account", "verb", "kind", "item"))
+
+
+def test_who_did_what_to_whom(broker: Guarded, lines: list[Any]) -> None:
+    requests = every_request(broker)
+    broker.account = ADMIN
+    new = dict(requests[17].ext or {}) | {"topic": "New"}
+    for request in (
+        RemotingCommand(17, new),
+        RemotingCommand(17, dict(new)),
+        RemotingCommand(215, {"topic": "New"}),
+        RemotingCommand(200, {}, fastjson.encode({"groupName": "newgroup"})),
+        requests[200],
+        RemotingCommand(207, {"groupName": "newgroup"}),
+        RemotingCommand(314, {"srcGroup": "good", "destGroup": "other", "offline": "true"}),
+        RemotingCommand(25, {}, b"regionId=changed\n"),
+        requests[50],
+        RemotingCommand(51, {"accessKey": "newaccount"}),
+        RemotingCommand(53, {"globalWhiteAddrs": "10.9.9.9"}),
+        requests[316],
+    ):
+        assert broker.call(request).code == 0
+    assert [told(event) for event in lines] == [
+        ("adminadmin", "created", "topic", "New"),
+        ("adminadmin", "changed", "topic", "New"),
+        ("adminadmin", "deleted", "topic", "New"),
+        ("adminadmin", "created", "group", "newgroup"),
+        ("adminadmin", "changed", "group", "good"),
+        ("adminadmin", "deleted", "group", "newgroup"),
+        ("adminadmin", "cloned", "offsets to group", "other"),
+        ("adminadmin", "changed", "configuration", "regionId"),
+        ("adminadmin", "set", "account", "newaccount"),
+        ("adminadmin", "deleted", "account", "newaccount"),
+        ("adminadmin", "set", "white addresses", "10.9.9.9"),
+        ("adminadmin", "cleaned", "queues", "of unused topics"),
+    ]
+    assert {event["peer"].rpartition(":")[0] for event in lines} == {broker.client_host.ip}
+    assert lines[0]["details"] == {"readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+    assert lines[7]["details"] == {"regionId": "changed"}
+    assert lines[8]["details"] == {"admin": "true", "secretKey": "***"}
+    assert "newsecret" not in repr(lines)
+
+
+def test_a_reset_names_the_account_that_asked(broker: Guarded, lines: list[Any]) -> None:
+    for queue_id in range(4):
+        broker.controller.consumer_offsets.commit("good", "Secret", queue_id, 1)
+    ext = {"group": "good", "topic": "Secret", "timestamp": "0", "isForce": "true"}
+    assert broker.by(OWNER, RemotingCommand(222, ext)).code == 0
+    (line,) = lines
+    assert told(line) == ("ownerowner", "reset", "offsets of group", "good")
+    assert line["details"] == {"topic": "Secret", "timestamp": "0", "isForce": "true"}
+
+
+def test_without_access_control_the_address_says_who(lines: list[Any]) -> None:
+    from sim_broker import SimBroker
+
+    sim = SimBroker().start()
+    assert sim.call(RemotingCommand(RequestCode.CLEAN_UNUSED_TOPIC, {"AccessKey": "x"})).code == 0
+    (line,) = lines
+    assert line["account"] == "-"  # nobody has checked that it is x
+    sim.stop()
+
+
+def test_what_is_refused_is_told_once_in_ten_seconds(broker: Guarded, lines: list[Any]) -> None:
+    """What access control refuses has its own line; this is what a handler refuses."""
+    broker.account = ADMIN
+    for _ in range(20):
+        assert broker.call(RemotingCommand(215, {"topic": "TBW102"})).code == 1
+    (line,) = lines
+    assert line["log_level"].name == "warn"
+    assert "conflict with system topic" in line["reason"]
+    broker.run(11)
+    broker.call(RemotingCommand(200, {}, b"{"))
+    assert lines[-1]["silent"] == 19
+    assert lines[-1]["verb"] == "asked for"
+    assert broker.by(WEAK, RemotingCommand(215, {"topic": "Secret"})).code == 1
+    assert len(lines) == 2
+
+
+def test_every_code_that_changes_something_is_there() -> None:
+    """Those that the table of permissions gives to admins and that are no questions."""
+    changing = {17, 25, 50, 51, 53, 200, 207, 215, 222, 306, 309, 314, 316, 323, 329}
+    assert set(map(int, acts({}.get, {}.get))) == changing
+    assert set(map(int, ACTS)) == {100, 102, 205, 216, 318, 327}
+
+
+def test_a_value_is_cut_and_a_secret_hidden(lines: list[Any]) -> None:
+    class Peer:
+        remote_text = "1.2.3.4:5"
+
+    peer: Any = Peer()
+    handler = AuditLog(Clock(), ACTS).around(100, lambda _, request: request.response())
+    handler(peer, RemotingCommand(100, {"namespace": "n", "key": "k", "value": "v" * 10**6}))
+    assert len(lines[0]["details"]["value"]) == 203
+    handler = AuditLog(Clock(), ACTS).around(318, lambda _, request: request.response())
+    handler(peer, RemotingCommand(318, {}, b"someSecretKey=hidden\nother=x\\u000ay"))
+    assert lines[1]["details"] == {"someSecretKey": "***", "other": "x\ny"}
