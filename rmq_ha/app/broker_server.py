@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rmq_ha.app.exposure import exposure, replication_exposure
+from rmq_ha.app.exposure import exposure, group_exposure, replication_exposure
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.namesrv import NamesrvStatus
@@ -105,7 +105,10 @@ class BrokerServer:
     def _warn_if_exposed(self) -> None:
         own, options = self._configuration.ours, self._configuration.plugin_options
         warning = exposure(own.bind_address, options, own.acl_plug_in)
-        if warning is None and not is_dledger(self._configuration):
+        if warning is None and is_dledger(self._configuration):
+            port = dledger_port(self._configuration)
+            warning = group_exposure(own.bind_address, options, port)
+        elif warning is None:
             port = self._configuration.server.listen_port + 1
             warning = replication_exposure(own.bind_address, options, port, own.ha_allowed_slaves)
         if warning is not None:

@@ -46,5 +46,20 @@ def replication_exposure(
     )
 
 
+def group_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
+    """
+    The same for a member of a DLedger group.
+
+    :param port: for the other members.
+    """
+    if options.get("tls.ha.mode") == _ENFORCING or bind_address.startswith(_LOOPBACK):
+        return None
+    return (
+        f"port {port} on {_where(bind_address)} believes whoever comes from the address of a "
+        "member of the group: set tls.ha.mode=enforcing with tls.ha.trustCertPath if other "
+        "processes run there, or the network can be listened to"
+    )
+
+
 def _where(bind_address: str) -> str:
     return "all addresses" if bind_address in ANY_ADDRESS else bind_address

@@ -47,6 +47,7 @@ from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.client.signing import Calls, Credentials, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.dledger.service import DLedgerService
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
 from rmq_ha.host.periodic import Periodic
@@ -232,7 +233,7 @@ class BrokerController:
         self._server_tls = ServerTls(options, read_bytes, now_ms)
         client_tls = ClientTls(options, read_bytes, now_ms, enabled=configuration.client.use_tls)
         parts: list[Part] = [self._server_tls, client_tls]
-        if isinstance(self.replication, HAService):
+        if isinstance(self.replication, HAService | DLedgerService):
             parts.append(self.replication.tls)
         self.tls = TlsReload(host, parts)
         self.client = RemotingClient(host, configuration.client, client_tls)

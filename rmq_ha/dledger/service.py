@@ -49,6 +49,7 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.tls.ha import HaCalls, HaTls
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
@@ -85,6 +86,7 @@ class DLedgerService:
     :param settings: others than the configuration says; for tests.
     :ivar roles: set before `start`.
     :ivar node: None until `start`.
+    :ivar tls: who may connect, and how we connect to the others.
     """
 
     log = Logger()
@@ -116,8 +118,9 @@ class DLedgerService:
         requests = PeerRequests(self._serve, self._members, self._refused)
         dispatcher = RequestDispatcher()
         dispatcher.routes.update(requests.routes())
-        self._server = RemotingServer(host, configuration.server, dispatcher)
-        self._client = RemotingClient(host, NettyClientConfig())
+        self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
+        self._server = RemotingServer(host, configuration.server, dispatcher, self.tls)
+        self._client = RemotingClient(host, NettyClientConfig(), HaCalls(self.tls))
         self._actions: deque[Action] = deque()
         self._is_barred = self._is_running = self._is_stopped = False
         self._timer: IDelayedCall | None = None

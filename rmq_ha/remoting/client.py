@@ -5,6 +5,7 @@ Spec: remoting.md, sections 1.6, 1.10 and 1.11.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from twisted.internet.defer import Deferred, DeferredList, fail, succeed
 from twisted.internet.interfaces import IAddress, IDelayedCall, IProtocol, IReactorTime
@@ -20,9 +21,21 @@ from rmq_ha.remoting.protocol import RemotingProtocol
 from rmq_ha.seams import Host
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.ends import connect_tls
+from rmq_ha.tls.session import TlsSession
 from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
 
 CLOSE_SECONDS = 1.0
+
+
+class ConnectingTls(Protocol):
+    """Whether, and how, connections are TLS: `ClientTls` says it for most."""
+
+    @property
+    def enabled(self) -> bool:
+        """They are."""
+
+    def session(self, host: str) -> TlsSession:
+        """For a connection to this host."""
 
 
 class RemotingClient:
@@ -38,7 +51,7 @@ class RemotingClient:
         self,
         host: Host,
         client_config: NettyClientConfig,
-        tls: Mapping[str, str] | ClientTls | None = None,
+        tls: Mapping[str, str] | ConnectingTls | None = None,
     ) -> None:
         """
         :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones, or rules.
@@ -46,10 +59,10 @@ class RemotingClient:
         """
         self._host = host
         self._config = client_config
-        if not isinstance(tls, ClientTls):
+        if tls is None or isinstance(tls, Mapping):
             read_bytes, enabled = host.disk.read_bytes, client_config.use_tls
             tls = ClientTls(tls or {}, read_bytes, host.now_ms, enabled=enabled)
-        self._tls = tls
+        self._tls: ConnectingTls = tls
         self._dispatcher = RequestDispatcher()
         self.routes: dict[int, Handler] = self._dispatcher.routes
         self._peers: dict[str, _Peer] = {}

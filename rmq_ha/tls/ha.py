@@ -1,4 +1,4 @@
-"""TLS of the replication port: off unless asked for, since a Java slave speaks plain.
+"""TLS of replication, of a pair and of a DLedger group: off unless asked for, as Java speaks plain.
 
 One key and certificate for both roles, as a broker may have either: `tls.ha.keyPath`,
 `tls.ha.keyPassword`, `tls.ha.certPath`. With `tls.ha.trustCertPath` both ends prove who they are;
@@ -96,3 +96,23 @@ class HaTls(ServerTls):
         self._master_name = options.text("tls.ha.masterName")
         allowed = () if EVERYBODY in allowed else allowed
         return Material(mode, context, False, trust is not None, allowed, tuple(files.paths))
+
+
+class HaCalls:
+    """The rules of replication for a `RemotingClient`, which calls a group's other members."""
+
+    def __init__(self, rules: HaTls) -> None:
+        self._rules = rules
+
+    @property
+    def enabled(self) -> bool:
+        """Connections that we make speak TLS (`tls.ha.enable`)."""
+        return self._rules.is_enabled
+
+    def session(self, host: str) -> TlsSession:
+        """
+        For a connection to a member.
+
+        :param host: as `dLegerPeers` has it.
+        """
+        return self._rules.link_session(host)
