@@ -1,5 +1,12 @@
-"""Says when a server is open to the network."""
+"""Says when a server is open to the network, or its secrets to everybody on its machine."""
 
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+from rmq_ha.acl.files import DEFAULT_FILE, FOLDER
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.load import ANY_ADDRESS
 from rmq_ha.model.networks import EVERYBODY
 
@@ -63,3 +70,38 @@ def group_exposure(bind_address: str, options: dict[str, str], port: int) -> str
 
 def _where(bind_address: str) -> str:
     return "all addresses" if bind_address in ANY_ADDRESS else bind_address
+
+
+def readable_secrets(configuration: Any, properties_file: str | None) -> list[str]:
+    """
+    A warning for each file of secrets that every user of this machine may read.
+
+    :param configuration: of a broker or a name server.
+    :param properties_file: where it was read from.
+    """
+    return [
+        f"every user of this machine can read {path}, which holds {what}: chmod o-rwx {path}"
+        for path, what in _secrets(configuration, properties_file)
+        if _is_readable_by_all(path)
+    ]
+
+
+def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[str, str]]:
+    is_broker = isinstance(configuration, BrokerConfiguration)
+    directory = (configuration.ours if is_broker else configuration.namesrv).acl_directory
+    if directory:
+        yield f"{directory}/{DEFAULT_FILE}", "secret keys"
+        for folder, _, names in os.walk(f"{directory}/{FOLDER}"):
+            yield from ((f"{folder}/{name}", "secret keys") for name in names)
+    for key, path in configuration.plugin_options.items():
+        if key.endswith(".keyPath"):
+            yield path, f"the key of {key}"
+    if is_broker and configuration.ours.acl_secret_key and properties_file:
+        yield properties_file, "aclSecretKey"
+
+
+def _is_readable_by_all(path: str) -> bool:
+    try:
+        return bool(stat.S_IMODE(os.stat(path).st_mode) & stat.S_IROTH)
+    except OSError:
+        return False

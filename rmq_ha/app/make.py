@@ -5,6 +5,7 @@ from typing import Any
 
 from rmq_ha.app.check import finish_check
 from rmq_ha.app.descriptors import allow_descriptors, complaint
+from rmq_ha.app.exposure import readable_secrets
 from rmq_ha.app.log import LogStyle, server_observer
 from rmq_ha.app.process import ProcessEnd
 from rmq_ha.app.service import ServerService
@@ -34,6 +35,7 @@ def make_service(
             name=options["config"] or "",
             overrides=options.overrides,
         )
+        notices = [*notices, *map(Notice, readable_secrets(configuration, options["config"]))]
         if options["check"]:
             finish_check(configuration, notices)
     except ConfigurationError as error:
@@ -51,7 +53,9 @@ def make_service(
     make_steady(reactor)
     try:
         admission = Admission(configuration.server, descriptors, known_brokers(configuration))
-        server = make_server(make_host(reactor, admission), configuration)
+        is_private = _own(configuration).private_files
+        host = make_host(reactor, admission, are_files_private=is_private)
+        server = make_server(host, configuration)
     except ConfigurationError as error:  # of files that it names
         raise SystemExit(f"{program}: {error}") from None
     return ServerService(
@@ -77,18 +81,24 @@ def known_brokers(configuration: Any) -> list[str]:
     return [address.rpartition(":")[0].strip("[] ") for address in addresses if address]
 
 
+def _own(configuration: Any) -> Any:
+    """The settings that only we know."""
+    is_broker = isinstance(configuration, BrokerConfiguration)
+    return configuration.ours if is_broker else configuration.namesrv
+
+
 def _log_style(program: str, configuration: Any) -> LogStyle:
+    own = _own(configuration)
     if not isinstance(configuration, BrokerConfiguration):
-        own = configuration.namesrv
         return LogStyle(own.log_format, {"server": program}, own.log_max_files)
     broker = configuration.broker
     return LogStyle(
-        configuration.ours.log_format,
+        own.log_format,
         {
             "server": program,
             "broker": broker.broker_name,
             "broker_id": broker.broker_id,
             "role": configuration.store.broker_role.name,
         },
-        configuration.ours.log_max_files,
+        own.log_max_files,
     )

@@ -76,6 +76,12 @@ class NamesrvConfig:
     log_format: LogFormat = key(
         "logFormat", LogFormat.text, "ours: text, or json: one object a line, with every field"
     )
+    private_files: bool = key(
+        "privateFiles",
+        True,
+        "ours: new files and folders are for owner and group only (0640, 0750); false: as the "
+        "umask says, as with RocketMQ",
+    )
     log_max_files: int = key(
         "logMaxFiles", 100, "ours: rotated log files, of 1 MB each, that are kept; 0: all"
     )

@@ -177,6 +177,12 @@ class RmqHaConfig:
     log_format: LogFormat = key(
         "logFormat", LogFormat.text, "text, or json: one object a line, with every field"
     )
+    private_files: bool = key(
+        "privateFiles",
+        True,
+        "new files and folders are for owner and group only (0640, 0750); false: as the umask "
+        "says, as with RocketMQ",
+    )
     log_max_files: int = key(
         "logMaxFiles", 100, "rotated log files, of 1 MB each, that are kept; 0: all"
     )

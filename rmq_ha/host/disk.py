@@ -136,7 +136,14 @@ class RealLock:
 
 
 class RealDisk:
-    """The file system of this machine; see `rmq_ha.seams.Disk`."""
+    """
+    The file system of this machine; see `rmq_ha.seams.Disk`.
+
+    :param is_private: new files and folders are for owner and group only; else as the umask says.
+    """
+
+    def __init__(self, is_private: bool = True) -> None:
+        self._file_mode, self._folder_mode = (0o640, 0o750) if is_private else (0o666, 0o777)
 
     def open(self, path: str, size: int) -> RealFile:
         """
@@ -150,7 +157,7 @@ class RealDisk:
             fd = os.open(path, flags)
         except FileNotFoundError:
             new_in = self._make_dirs(os.path.dirname(path))
-            fd = os.open(path, flags | os.O_CREAT, 0o644)
+            fd = os.open(path, flags | os.O_CREAT, self._file_mode)
         try:
             found = os.fstat(fd).st_size
             if found != size:
@@ -193,9 +200,9 @@ class RealDisk:
     def replace(self, path: str, data: bytes, *, backup: bool = False) -> None:
         """Replace a small file so that a crash leaves the old or the new one."""
         directory = os.path.dirname(path)
-        os.makedirs(directory, exist_ok=True)
+        self.make_dirs(directory)
         mode = _mode(path)
-        _write_synced(f"{path}.tmp", data, mode)
+        self._write_synced(f"{path}.tmp", data, mode)
         if backup:
             with suppress(FileNotFoundError):
                 self._keep_old(path, f"{path}.bak.tmp", mode)
@@ -222,11 +229,23 @@ class RealDisk:
         except FileNotFoundError:
             raise
         except OSError:
-            _write_synced(name, self.read_bytes(path), mode)
+            self._write_synced(name, self.read_bytes(path), mode)
+
+    def _write_synced(self, path: str, data: bytes, mode: int | None) -> None:
+        with open(path, "wb", opener=self._create) as file:
+            if mode is not None:
+                # Before the content, which may be secret.
+                os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _create(self, path: str, flags: int) -> int:
+        return os.open(path, flags, self._file_mode)
 
     def make_dirs(self, path: str) -> None:
         """Create a directory and its parents."""
-        os.makedirs(path, exist_ok=True)
+        self._make_dirs(path)
 
     def remove(self, path: str) -> None:
         """Delete a file."""
@@ -254,8 +273,8 @@ class RealDisk:
 
         :raises StoreLocked: somebody holds it.
         """
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.make_dirs(os.path.dirname(path))
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._file_mode)
         wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         try:
             fcntl.fcntl(fd, fcntl.F_OFD_SETLK, wanted)
@@ -289,9 +308,14 @@ class RealDisk:
         changed = [directory]
         missing = directory
         while not os.path.isdir(missing):
-            missing = os.path.dirname(missing)
+            missing = os.path.dirname(missing) or "."
             changed.append(missing)
-        os.makedirs(directory, exist_ok=True)
+        for made in reversed(changed[:-1]):
+            try:
+                os.mkdir(made, self._folder_mode)
+            except FileExistsError:
+                if not os.path.isdir(made):
+                    raise
         return changed
 
 
@@ -301,16 +325,6 @@ def _mode(path: str) -> int | None:
         return stat.S_IMODE(os.stat(path).st_mode)
     except FileNotFoundError:
         return None
-
-
-def _write_synced(path: str, data: bytes, mode: int | None) -> None:
-    with open(path, "wb") as file:
-        if mode is not None:
-            # Before the content, which may be secret.
-            os.fchmod(file.fileno(), mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _open_directory(path: str) -> int:

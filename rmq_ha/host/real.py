@@ -23,19 +23,22 @@ def physical_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def make_host(reactor: Any, admission: Admission | None = None) -> Host:
+def make_host(
+    reactor: Any, admission: Admission | None = None, *, are_files_private: bool = True
+) -> Host:
     """
     Clock, network, disk, worker and chance of this machine.
 
     :param reactor: one that is ours counts by the monotonic clock already (`make_steady`).
     :param admission: limits the connections that are taken; None: nobody does.
+    :param are_files_private: as `RealDisk`.
     """
     clock = steady_clock(reactor)
     return Host(
         clock=clock,
         now_ms=now_ms,
         network=RealNetwork(reactor, clock, admission),
-        disk=RealDisk(),
+        disk=RealDisk(are_files_private),
         worker=RealWorker(reactor),
         random=SystemRandom(),
         memory_bytes=physical_memory(),

@@ -107,6 +107,52 @@ def test_replace_keeps_who_may_read_the_file(tmp_path):
     assert (tmp_path / "plain_acl.yml.bak").stat().st_mode & 0o777 == 0o600
 
 
+def modes(root):
+    return {
+        str(path.relative_to(root)): path.stat().st_mode & 0o777 for path in sorted(root.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("is_private", "file", "folder"), [(True, 0o640, 0o750), (False, 0o644, 0o755)]
+)
+def test_who_may_read_what_is_made(tmp_path, is_private, file, folder):
+    """Messages are for nobody else on this machine."""
+    before = os.umask(0o022)
+    try:
+        disk = RealDisk(is_private)
+        disk.open(f"{tmp_path}/store/commitlog/0", 10).close()
+        disk.replace(f"{tmp_path}/store/config/topics.json", b"x", backup=True)
+        disk.replace(f"{tmp_path}/store/config/topics.json", b"y", backup=True)
+        disk.make_dirs(f"{tmp_path}/store/index")
+        disk.lock(f"{tmp_path}/store/lock").release()
+        disk.move(f"{tmp_path}/store/index", f"{tmp_path}/other/index")
+    finally:
+        os.umask(before)
+    assert modes(tmp_path) == {
+        "other": folder,
+        "other/index": folder,
+        "store": folder,
+        "store/commitlog": folder,
+        "store/commitlog/0": file,
+        "store/config": folder,
+        "store/config/topics.json": file,
+        "store/config/topics.json.bak": file,
+        "store/lock": file,
+    }
+
+
+def test_a_file_in_the_place_of_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OSError, match=r"exists|directory"):
+        RealDisk().make_dirs(f"{tmp_path}/file")
+    with pytest.raises(OSError, match=r"exists|directory"):
+        RealDisk().make_dirs(f"{tmp_path}/file/below")
+    monkeypatch.chdir(tmp_path)
+    RealDisk().make_dirs("relative/path")
+    assert (tmp_path / "relative/path").is_dir()
+
+
 def test_a_map_and_writes_see_each_other(tmp_path):
     """The index file is mapped, everything else is not."""
     file = RealDisk().open(str(tmp_path / "file"), 8192)

@@ -1,0 +1,37 @@
+"""Secrets that every user of a machine may read."""
+
+from pathlib import Path
+
+from rmq_ha.app.exposure import readable_secrets
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+
+
+def test_each_file_of_secrets_that_all_may_read_is_named(tmp_path: Path) -> None:
+    paths = [tmp_path / "plain_acl.yml", tmp_path / "acl/deep/a.yml", tmp_path / "key.pem"]
+    paths += [tmp_path / "broker.properties"]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+        path.chmod(0o644)
+    configuration = BrokerConfiguration()
+    configuration.ours.acl_directory = str(tmp_path)
+    configuration.ours.acl_secret_key = "s"
+    configuration.plugin_options["tls.server.keyPath"] = str(paths[2])
+    told = readable_secrets(configuration, str(paths[3]))
+    assert len(told) == 4
+    for path, text in zip(paths, told, strict=True):
+        assert f"can read {path}, which holds" in text
+        assert f"chmod o-rwx {path}" in text
+        path.chmod(0o640)
+    assert readable_secrets(configuration, str(paths[3])) == []
+
+
+def test_files_that_are_not_there_or_hold_no_secret(tmp_path: Path) -> None:
+    properties = tmp_path / "p"
+    properties.write_text("")
+    properties.chmod(0o644)
+    configuration = BrokerConfiguration()
+    configuration.ours.acl_directory = str(tmp_path / "none")
+    assert readable_secrets(configuration, str(properties)) == []
+    assert readable_secrets(NamesrvConfiguration(), None) == []
