@@ -63,7 +63,9 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
             consumer_offsets=broker.consumer_offsets,
             client_offsets=broker.client_offsets,
         ),
-        LockProcessor(queue_locks=broker.queue_locks, steady_ms=host.steady_ms),
+        LockProcessor(
+            queue_locks=broker.queue_locks, limits=broker.limits, steady_ms=host.steady_ms
+        ),
         *_table_processors(broker),
         *_client_processors(broker),
     ]

@@ -23,6 +23,7 @@ from twisted.logger import Logger
 from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, transaction_checks
 from rmq_ha.broker.audited import acts
 from rmq_ha.broker.context import BrokerContext
+from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.masters import TrustedMasters
 from rmq_ha.broker.notify import ConsumerIdsNotifier
@@ -289,6 +290,7 @@ class BrokerController:
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
         )
+        self.limits = FrameLimits(configuration.ours)
         self.heartbeats = HeartbeatProcessor(
             topics=self.topics,
             groups=self.groups,
@@ -297,6 +299,7 @@ class BrokerController:
             notifier=self.notifier,
             filters=self.consumer_filters,
             config=configuration.broker,
+            limits=self.limits,
             now_ms=self.host.now_ms,
             steady_ms=self.host.steady_ms,
         )
@@ -309,6 +312,7 @@ class BrokerController:
             self.host.random,
             self.host.now_ms,
             self.answers,
+            self.limits,
             hooks,
             self.front,
         )

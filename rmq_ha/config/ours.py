@@ -150,6 +150,23 @@ class RmqHaConfig:
         200,
         "how many topics, and how many pairs of topic and group, have series of their own",
     )
+    max_messages_per_batch: int = key(
+        "maxMessagesPerBatch", 10000, "members of a batch; more are refused with code 13"
+    )
+    max_groups_per_heartbeat: int = key(
+        "maxGroupsPerHeartbeat", 500, "groups of consumers and producers in one heartbeat"
+    )
+    max_subscriptions_per_heartbeat: int = key(
+        "maxSubscriptionsPerHeartbeat", 5000, "subscriptions of all groups in one heartbeat"
+    )
+    max_filter_characters_per_heartbeat: int = key(
+        "maxFilterCharactersPerHeartbeat",
+        131072,
+        "characters of all SQL92 expressions in one heartbeat",
+    )
+    max_queues_per_lock: int = key(
+        "maxQueuesPerLock", 5000, "queues that one request of an ordered consumer locks or unlocks"
+    )
     lock_max_live_time: int = key(
         "lockMaxLiveTime",
         60000,

@@ -16,6 +16,7 @@ offset  size  meaning
 Big-endian. Spec: remoting.md, section 5.7.
 """
 
+import sys
 from collections.abc import Iterable
 from struct import Struct
 
@@ -30,17 +31,18 @@ _MAX_PROPERTIES_SIZE = 32767
 BatchMember = tuple[int, bytes, str]
 
 
-def decode_batch(body: bytes) -> list[BatchMember]:
+def decode_batch(body: bytes, most: int = sys.maxsize) -> list[BatchMember]:
     """
     Take a batch apart.
 
+    :param most: members; behind the first one beyond it nothing is read.
     :returns: flag, body and property string of each message.
     :raises ProtocolViolation: the lengths do not fit together, or it is empty.
     """
     members: list[BatchMember] = []
     position = 0
     total = len(body)
-    while position < total:
+    while position < total and len(members) <= most:
         if total - position < _OVERHEAD:
             raise ProtocolViolation(f"{total - position} bytes too many at the end of a batch")
         size, _, _, flag, body_size = _HEAD.unpack_from(body, position)

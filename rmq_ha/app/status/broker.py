@@ -181,6 +181,8 @@ class BrokerStatus:
             samples.add("rmqha_negative_answers_total", count, code=_CODES[code])
         samples.add("rmqha_protocol_violations_total", violations)
         frames = broker.main_server.frames  # the fast port's, too
+        for key, count in broker.limits.refused.items():
+            samples.add("rmqha_oversized_requests_total", count, reason=key)
         samples.add("rmqha_unfinished_bytes", frames.kept)
         for key, count in frames.dropped.items():
             samples.add("rmqha_dropped_frames_total", count, reason=key)

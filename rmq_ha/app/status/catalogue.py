@@ -96,6 +96,13 @@ _BROKER = (
         "connections",
         "Closed by us because of what the peer sent; refusals of TLS are here",
     ),
+    _ours(
+        "oversized_requests_total",
+        _COUNTER,
+        "requests",
+        "Refused, because they ask for too much at once, by the key that says so",
+        "reason",
+    ),
     _ours("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
     _ours(
         "dropped_frames_total",

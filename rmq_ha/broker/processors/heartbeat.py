@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+from rmq_ha.broker.frame_limits import FILTERS, GROUPS, SUBSCRIPTIONS, FrameLimits
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
@@ -51,6 +52,7 @@ class HeartbeatProcessor:
         notifier: ConsumerIdsNotifier,
         filters: ConsumerFilterManager,
         config: BrokerConfig,
+        limits: FrameLimits,
         now_ms: Callable[[], int],
         steady_ms: Callable[[], int],
     ) -> None:
@@ -61,6 +63,7 @@ class HeartbeatProcessor:
         self._notifier = notifier
         self._filters = filters
         self._config = config
+        self._limits = limits
         self._now_ms = now_ms
         self._steady_ms = steady_ms
         self._channels: set[Channel] = set()
@@ -79,6 +82,7 @@ class HeartbeatProcessor:
         if not channel.is_open or not (data.consumers or data.producer_groups):
             return request.response()
         _check(data)
+        self._check_size(data)
         client = ClientChannelInfo(
             channel,
             data.client_id,
@@ -131,6 +135,13 @@ class HeartbeatProcessor:
         expired = [*self._consumers.expired(now_ms), *self._producers.expired(now_ms)]
         for channel in dict.fromkeys(expired):
             cast(Channel, channel).close()
+
+    def _check_size(self, data: HeartbeatData) -> None:
+        wanted = [one for item in data.consumers for one in item.subscriptions]
+        expressions = [one.sub_string for one in wanted if one.expression_type not in TAG_TYPES]
+        self._limits.check(GROUPS, len(data.consumers) + len(data.producer_groups))
+        self._limits.check(SUBSCRIPTIONS, len(wanted))
+        self._limits.check(FILTERS, sum(map(len, expressions)))
 
     def _watch(self, channel: Channel) -> None:
         if channel not in self._channels:

@@ -6,6 +6,7 @@ Spec: remoting.md, section 7.3.
 from collections import Counter
 from collections.abc import Callable
 
+from rmq_ha.broker.frame_limits import QUEUES, FrameLimits
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
@@ -27,8 +28,13 @@ class LockProcessor:
     """
 
     def __init__(
-        self, *, queue_locks: "RebalanceLockManager[MessageQueue]", steady_ms: Callable[[], int]
+        self,
+        *,
+        queue_locks: "RebalanceLockManager[MessageQueue]",
+        limits: FrameLimits,
+        steady_ms: Callable[[], int],
     ) -> None:
+        self._limits = limits
         self._queue_locks = queue_locks
         self._steady_ms = steady_ms
         self._lockers: dict[Channel, set[tuple[str, str]]] = {}
@@ -43,7 +49,7 @@ class LockProcessor:
 
     def lock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """LOCK_BATCH_MQ: the response lists the queues that the client owns now."""
-        batch = fields.body(request, LockBatch.decode)
+        batch = self._read(request)
         owned = self._queue_locks.lock_batch(
             batch.consumer_group, batch.queues, batch.client_id, self._steady_ms()
         )
@@ -55,9 +61,14 @@ class LockProcessor:
 
     def unlock_batch(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """UNLOCK_BATCH_MQ: only what the caller owns is given up."""
-        batch = fields.body(request, LockBatch.decode)
+        batch = self._read(request)
         self._queue_locks.unlock_batch(batch.consumer_group, batch.queues, batch.client_id)
         return request.response()
+
+    def _read(self, request: RemotingCommand) -> LockBatch:
+        batch = fields.body(request, LockBatch.decode)
+        self._limits.check(QUEUES, len(batch.queues))
+        return batch
 
     def _note(self, channel: Channel, group: str, client_id: str) -> None:
         """Locks depend on the connection that renewed them last."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.frame_limits import MESSAGES, FrameLimits
 from rmq_ha.broker.overload import SendOverload
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.processors.send_answers import SendAnswers
@@ -85,6 +86,7 @@ class SendMessageProcessor:
         random: Random,
         now_ms: Callable[[], int],
         answers: SendAnswers,
+        limits: FrameLimits,
         hooks: Sequence[Any] = (),
         front: IMessageStore | None = None,
     ) -> None:
@@ -99,6 +101,7 @@ class SendMessageProcessor:
         self._hooks = SendHooks(hooks)
         self._store_host = configuration.store_host
         self._answers = answers
+        self._limits = limits
         self._overload = SendOverload(self._broker, store)
         self._checks = SendChecks(self._broker, topics, random)
 
@@ -266,9 +269,17 @@ class SendMessageProcessor:
         properties[CLUSTER] = self._broker.broker_cluster_name
         common = encode_properties(properties)
         try:
-            members = decode_batch(body)
+            members = decode_batch(body, self._limits.most(MESSAGES))
         except ProtocolViolation as violation:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(violation)) from None
+        self._limits.check(MESSAGES, len(members), ResponseCode.MESSAGE_ILLEGAL)
+        size = len(body) + len(members) * len(common)
+        if size > self._configuration.store.max_message_size:
+            raise RequestRejected(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {size} bytes with the properties that each member gets; "
+                f"{self._configuration.store.max_message_size} are allowed (maxMessageSize)",
+            )
         sys_flag = header.sys_flag
         if topic.topic_filter_type == MULTI_TAG_FILTER:
             sys_flag |= MULTI_TAGS

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.task import Clock
 
+from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
@@ -298,6 +299,7 @@ class Kit:
         self.producers = ProducerManager()
         self.stats = BrokerStats(self.now_ms, self.clock.seconds, "DefaultCluster")
         self.hold = PullRequestHoldService(self.clock, self.store.max_offset_in_queue, 1000)
+        self.limits = FrameLimits(self.configuration.ours)
         self.notifier = ConsumerIdsNotifier(self.clock, self.broker, self.consumers, self.groups)
         self.registered: list[TopicConfig] = []
         self.registering: Deferred[None] | None = None
@@ -317,6 +319,7 @@ class Kit:
             notifier=self.notifier,
             filters=self.filters,
             config=self.broker,
+            limits=self.limits,
             now_ms=self.now_ms,
             steady_ms=self.steady_ms,
             **tables,
@@ -354,7 +357,9 @@ class Kit:
                 consumer_offsets=self.offsets,
                 client_offsets=self.client_offsets,
             ),
-            LockProcessor(queue_locks=RebalanceLockManager(), steady_ms=self.steady_ms),
+            LockProcessor(
+                queue_locks=RebalanceLockManager(), limits=self.limits, steady_ms=self.steady_ms
+            ),
             AdminOffsetsProcessor(
                 store=self.store, consumer_offsets=self.offsets, delay_offsets=lambda: {1: 3, 3: 4}
             ),
