@@ -8,7 +8,13 @@ Spec: store.md, sections 3.4, 3.5 and 3.9.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT, UNIT_SIZE, count_valid
+from rmq_ha.store.format.consumequeue import (
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    count_valid,
+    is_torn_filler,
+)
 
 WALK_SIZE = 800 * UNIT_SIZE
 
@@ -126,7 +132,9 @@ def valid_part(read: Callable[[int, int], bytes], file_size: int) -> tuple[int, 
         valid = count_valid(data) * UNIT_SIZE
         for at in range(valid - UNIT_SIZE, -1, -UNIT_SIZE):
             physical_offset, size, _ = UNIT.unpack_from(data, at)
-            if size != FILLER_SIZE:
+            if at == valid - UNIT_SIZE and is_torn_filler(size):
+                valid = at
+            elif size != FILLER_SIZE:
                 reached = physical_offset + size
                 break
         position += valid

@@ -56,6 +56,11 @@ class ConsumeQueueUnit(NamedTuple):
         return unit
 
 
+def is_torn_filler(size: int) -> bool:
+    """A crash cut a filler in the middle of its size: no record is as large as what is left."""
+    return size != FILLER_SIZE and size >> 24 == FILLER_SIZE >> 24
+
+
 def is_extension_address(tags_code: int) -> bool:
     """The number is no tag code: it points into a consume queue extension file (section 3.6)."""
     return tags_code <= _EXTENSION_ADDRESS

@@ -298,6 +298,19 @@ def test_recovery_stops_at_the_first_hole() -> None:
     assert disk.read_bytes(name)[200:] == bytes(600)
 
 
+@pytest.mark.parametrize("torn", range(1, 20))
+def test_a_filler_that_a_crash_cut_is_none(torn: int) -> None:
+    """It said that all of the first 2 GiB of the log were dispatched."""
+    disk = a_disk()
+    a_table(disk).put_requests([request(7, 5000)])
+    path = "/store/consumequeue/T/0/00000000000000000000"
+    disk.damage(path, (FILLER * 3 + FILLER[:torn]).ljust(FILE, b"\0"))
+    table = reopened(disk, last_exit_ok=False)
+    assert table.max_physical_offset == -1
+    table.put_requests([request(7, 5000)])
+    assert table.queue("T", 0).units(7, 1) == [(5000, 100, 7)]
+
+
 def test_recovery_looks_at_the_last_three_files() -> None:
     """As Java, unless a file in the middle is damaged: the end is where it shows."""
     disk = a_disk()
