@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from twisted.logger import (
+    FileLogObserver,
     FilteringLogObserver,
     ILogFilterPredicate,
     ILogObserver,
     LogEvent,
     PredicateResult,
-    textFileLogObserver,
+    formatEventAsClassicLogText,
 )
 from twisted.python.logfile import LogFile
 from zope.interface import provider
@@ -23,6 +24,7 @@ from zope.interface import provider
 from rmq_ha.app.json_log import JsonObserver
 from rmq_ha.app.log_budget import LogBudget
 from rmq_ha.config.log_format import LogFormat
+from rmq_ha.model.printable import printable
 
 DAEMON_LOG = "twistd.log"
 _CACHE_MESSAGE = "Unable to write to plugin cache "
@@ -44,6 +46,12 @@ def no_cache_message(event: LogEvent) -> Any:
     """Lets every event pass but that one, known by its format."""
     is_it = str(event.get("format", "")).startswith(_CACHE_MESSAGE)
     return PredicateResult.no if is_it else PredicateResult.maybe
+
+
+def text_line(event: LogEvent) -> str | None:
+    """As Twisted writes it, but what a peer's name holds does nothing to the reader's terminal."""
+    text = formatEventAsClassicLogText(event)
+    return None if text is None else printable(text)
 
 
 def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogObserver | None:
@@ -69,7 +77,7 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
     if style.format is LogFormat.json:
         observer = JsonObserver(out, style.constants)
     else:
-        observer = textFileLogObserver(out)
+        observer = FileLogObserver(out, text_line)
     return FilteringLogObserver(LogBudget(observer), [no_cache_message])
 
 

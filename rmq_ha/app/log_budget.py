@@ -13,8 +13,8 @@ class LogBudget:
     """
     Lets so many events of one kind pass in a minute; what was left out is counted and told.
 
-    A kind is the format of a message: what a peer says only fills it in. Time is that of the
-    events.
+    A kind is the format of a message: what a peer says only fills it in. An event may name
+    another (`log_kind`), so that one peer's lines leave out no others. Time is that of the events.
 
     :param observer: gets what passes.
     """
@@ -32,7 +32,7 @@ class LogBudget:
             self._since = now
             self._seen.clear()
             self._tell(now)
-        kind = event.get("log_format") or event.get("format")
+        kind = event.get("log_kind") or event.get("log_format") or event.get("format")
         if kind is None:
             self._observer(event)
             return

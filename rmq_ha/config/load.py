@@ -15,6 +15,7 @@ from rmq_ha.config.settings import Notice, Setting, collect, fill, render_object
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.config.values import parse_value
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.printable import one_line
 from rmq_ha.model.status import BrokerRole
 
 BROKER_PORT = 10911
@@ -219,7 +220,7 @@ def _objects(configuration: BrokerConfiguration | NamesrvConfiguration) -> tuple
 def _option_lines(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
     """Secrets stay out of what a peer can ask for."""
     return [
-        f"{key}={value}"
+        f"{key}={one_line(value)}"
         for key, value in configuration.plugin_options.items()
         if not key.lower().endswith("password")
     ]

@@ -13,6 +13,7 @@ from rmq_ha.config.limits import NOT_IMPLEMENTED, REFUSED, TLS_KEYS
 from rmq_ha.config.properties import parse
 from rmq_ha.config.values import check_tls, format_value, parse_value
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.printable import one_line
 
 
 class Notice(NamedTuple):
@@ -35,7 +36,7 @@ class Setting(NamedTuple):
 
     def error(self, reason: str) -> ConfigurationError:
         """The exception that says all a person needs to find and fix it."""
-        return ConfigurationError(f"{self.where}: {self.key}={self.value}: {reason}")
+        return ConfigurationError(f"{self.where}: {self.key}={one_line(self.value)}: {reason}")
 
 
 def collect(
@@ -105,7 +106,7 @@ def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> lis
             if not only_changed or value != item.default:
                 text = "***" if item.metadata["secret"] and value else format_value(value)
                 lines.setdefault(item.metadata["key"], text)
-    return [f"{key}={value}" for key, value in lines.items()]
+    return [f"{key}={one_line(value)}" for key, value in lines.items()]
 
 
 def _value(setting: Setting, item: Any) -> Any:

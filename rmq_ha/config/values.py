@@ -16,6 +16,7 @@ from rmq_ha.config.limits import (
     Range,
 )
 from rmq_ha.model.networks import Networks
+from rmq_ha.model.printable import is_one_line
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _BOOLEANS = {"true": True, "false": False}
@@ -51,6 +52,8 @@ def parse_value(item: Field[Any], text: str) -> Any:
         if text not in kind.__members__:
             raise ValueError(f"must be one of {', '.join(kind.__members__)}")
         return kind[text]
+    if not is_one_line(text):
+        raise ValueError("must not contain line breaks or other control characters")
     _check_text(name, text)
     return text
 

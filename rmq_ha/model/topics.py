@@ -5,6 +5,8 @@ Spec: remoting.md, sections 4.3, 4.4 and 7.7; store.md, section 12.2.
 
 import re
 
+from rmq_ha.model.printable import is_one_line
+
 DEFAULT_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"
@@ -83,6 +85,21 @@ def topic_fault(topic: str) -> str | None:
         return f"the topic {topic!r} contains characters outside %|a-zA-Z0-9_-"
     if len(topic) > MAX_TOPIC_LENGTH:
         return f"the topic is longer than {MAX_TOPIC_LENGTH} characters"
+    return None
+
+
+def group_name_fault(group: str) -> str | None:
+    """
+    Why a group cannot have this name, whoever asks for it; None where it can.
+
+    Brokers of 4.9 take any, and some clients other than Java's use more than `group_fault` allows.
+    """
+    if not group.strip():
+        return "the group is blank"
+    if "@" in group or not is_one_line(group):
+        return f"the group {group[:MAX_GROUP_LENGTH]!r} contains an @ or a control character"
+    if len(group) > MAX_GROUP_LENGTH:
+        return f"the group is longer than {MAX_GROUP_LENGTH} characters"
     return None
 
 

@@ -16,6 +16,7 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.config.settings import render_objects
 from rmq_ha.config.values import parse_value
 from rmq_ha.errors import ConfigurationError, RequestRejected
+from rmq_ha.model.printable import one_line
 from rmq_ha.properties_file import PropertiesFile
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.codes import ResponseCode
@@ -65,7 +66,9 @@ class NamesrvSettings:
                     try:
                         value = parse_value(field, wanted[key])
                     except ValueError as error:
-                        raise ConfigurationError(f"{key}={wanted[key]}: {error}") from None
+                        raise ConfigurationError(
+                            f"{key}={one_line(wanted[key])}: {error}"
+                        ) from None
                     values.append((target, field.name, value))
                     changes[key] = wanted[key].strip()
         for target, name, value in values:

@@ -16,6 +16,7 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import RequestRejected
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
+from rmq_ha.model.topics import group_name_fault
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue, read_body
@@ -71,8 +72,11 @@ class AdminGroupsProcessor:
         config = fields.body(
             request, lambda body: read_body(body, SubscriptionGroupConfig.from_json)
         )
-        if not isinstance(config.group_name, str) or not config.group_name.strip():
+        if not isinstance(config.group_name, str):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the body names no groupName")
+        fault = group_name_fault(config.group_name)
+        if fault is not None:
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, fault)
         queue_nums(config.retry_queue_nums, "retryQueueNums")
         return answer_when_written(self._groups.update(config), request)
 

@@ -109,3 +109,17 @@ def test_a_text_file_keeps_so_many_rotated_ones(tmp_path) -> None:
         observer(event)
     assert sorted(os.listdir(tmp_path)) == ["broker.log", "broker.log.1", "broker.log.2"]
     assert "39 xxx" in path.read_text()
+
+
+def test_what_a_peer_is_called_does_nothing_to_the_readers_terminal(monkeypatch) -> None:
+    """ESC, CR, NUL and reading directions of broker and group names came through."""
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    observer = server_observer({"nodaemon": True})
+    assert observer is not None
+    name = "b\x1b[2J\x00\x9b\r\u202ex\u2028y\nforged"
+    observer({"log_format": "broker {name}", "name": name, "log_time": 1.0, "log_namespace": "n"})
+    text = out.getvalue()
+    assert text.endswith(
+        "broker b\\x1b[2J\\x00\\x9b\\x0d\\u202ex\\u2028y\n\tforged\n"  # indented: no line
+    )

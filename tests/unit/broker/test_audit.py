@@ -8,6 +8,7 @@ from guarded import ADMIN, OWNER, WEAK, Guarded, every_request
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
+from rmq_ha.app.log_budget import LINES, LogBudget
 from rmq_ha.broker.audited import acts
 from rmq_ha.namesrv.audited import ACTS
 from rmq_ha.remoting.audit import NAMESPACE, AuditLog
@@ -135,3 +136,26 @@ def test_a_value_is_cut_and_a_secret_hidden(lines: list[Any]) -> None:
     handler = AuditLog(Clock(), ACTS).around(318, lambda _, request: request.response())
     handler(peer, RemotingCommand(318, {}, b"someSecretKey=hidden\nother=x\\u000ay"))
     assert lines[1]["details"] == {"someSecretKey": "***", "other": "x\ny"}
+
+
+def test_one_peers_lines_leave_out_no_others() -> None:
+    """The log's budget is by kind of line: one's flood must not hide what others do."""
+
+    class Peer:
+        def __init__(self, host: str) -> None:
+            self.remote_text = f"{host}:5"
+
+    kept: list[Any] = []
+    budget = LogBudget(kept.append)
+    globalLogPublisher.addObserver(budget)
+    handler = AuditLog(Clock(), ACTS).around(102, lambda _, request: request.response())
+    one: Any = Peer("10.0.0.1")
+    other: Any = Peer("10.0.0.2")
+    try:
+        for _ in range(LINES + 10):
+            handler(one, RemotingCommand(102, {"namespace": "n", "key": "k"}))
+        handler(other, RemotingCommand(102, {"namespace": "n", "key": "precious"}))
+    finally:
+        globalLogPublisher.removeObserver(budget)
+    items = [event["item"] for event in kept if event.get("log_namespace") == NAMESPACE]
+    assert items == [*["k"] * LINES, "precious"]

@@ -98,3 +98,15 @@ def test_what_cannot_change_says_why(key: str, reason: str) -> None:
     assert (answer.remark or "").endswith("nothing was changed")
     assert not broker.configuration.broker.slave_read_enable
     broker.stop()
+
+
+def test_a_value_with_a_line_break_changes_nothing() -> None:
+    """L2: GET_BROKER_CONFIG showed a line of its own."""
+    broker = SimBroker().start()
+    change = RemotingCommand(25, {}, b"regionId=x \\u000aaclEnable=true\n")
+    answer = broker.call(change)
+    assert answer.code == 1
+    assert "must not contain line breaks" in (answer.remark or "")
+    shown = (broker.call(RemotingCommand(26)).body or b"").decode()
+    assert "aclEnable=true" not in shown
+    broker.stop()

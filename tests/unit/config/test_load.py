@@ -22,6 +22,7 @@ from rmq_ha.config.load import (
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.printable import is_one_line
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 
 HERE = Surroundings(
@@ -329,3 +330,14 @@ def test_a_replication_frame_size_that_is_named_counts() -> None:
     assert notices("haTransferBatchSize=16384\nhaTransferBatchMax=65536") == [
         "b.properties:2: haTransferBatchMax=65536 does nothing: haTransferBatchSize=16384 is set"
     ]
+
+
+@pytest.mark.parametrize("value", ["x \\u000aaclEnable=true", "a\\nb", "a\\u0000", "a\\u001b[2J"])
+def test_a_value_has_one_line(value: str) -> None:
+    """L2: `--check` and GET_BROKER_CONFIG showed a forged line `aclEnable=true`."""
+    with pytest.raises(ConfigurationError) as refused:
+        load(f"regionId={value}\n")
+    assert "must not contain line breaks" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    options = load(f"acme.x={value}\n").configuration
+    assert all(is_one_line(line) for line in render(options))

@@ -1,0 +1,31 @@
+"""Texts of peers, made fit for a line that a person reads."""
+
+import re
+
+_CONTROLS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # terminals act on them
+    "\u2028\u2029"  # end a line for some
+    "\u202a-\u202e\u2066-\u2069"  # turn the reading direction
+)
+_UNFIT = re.compile(f"[{_CONTROLS}]")
+_UNFIT_OR_BLANK = re.compile(f"[\t\n{_CONTROLS}]")
+
+
+def printable(text: str) -> str:
+    """The text with control characters as `\\\\x1b`; it keeps line ends and tabs."""
+    return _UNFIT.sub(_escaped, text)
+
+
+def one_line(text: str) -> str:
+    """As `printable`, and without line ends and tabs."""
+    return _UNFIT_OR_BLANK.sub(_escaped, text)
+
+
+def is_one_line(text: str) -> bool:
+    """It holds nothing that `one_line` would change."""
+    return _UNFIT_OR_BLANK.search(text) is None
+
+
+def _escaped(found: "re.Match[str]") -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
