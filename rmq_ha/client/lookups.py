@@ -15,6 +15,7 @@ from rmq_ha.client.messages import (
     PullResult,
     PullStatus,
     decode_messages,
+    decode_pulled,
 )
 from rmq_ha.client.requests import route_request
 from rmq_ha.client.subscriptions import MessageSelector, chosen, subscription
@@ -174,10 +175,10 @@ def pull(
     """
     data = subscription(queue.topic, wanted.selector, 0)
     pulled = yield from pull_records(choice, addresses, queue, offset, wanted)
-    messages = decode_messages(pulled.body, queue.broker_name) if pulled.body else []
+    messages, left = decode_pulled(pulled.body, queue.broker_name)
     return PullResult(
         pulled.status,
-        pulled.next_begin_offset,
+        pulled.next_begin_offset if left is None else left,
         pulled.min_offset,
         pulled.max_offset,
         chosen(messages, data),

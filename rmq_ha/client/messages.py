@@ -35,11 +35,14 @@ __all__ = [
     "SendStatus",
     "UndecodableBody",
     "decode_messages",
+    "decode_pulled",
     "message_of",
 ]
 
 KEY_SEPARATOR = " "
 MAX_INFLATED = 64 << 20
+INFLATED_AT_ONCE = 16 << 20
+"""Bytes of decompressed bodies after which no further message of an answer is decompressed."""
 _ZLIB_TYPES = (0, 0x300)
 
 
@@ -237,23 +240,62 @@ class PullResult(NamedTuple):
 
 def decode_messages(data: bytes, broker_name: str = "") -> list[MessageExt]:
     """
-    The body of a pull response, or of a push with one message.
+    The body of an answer, or of a push with one message.
+
+    Once `INFLATED_AT_ONCE` is reached, bodies stay as they are, and so do their bits in `sys_flag`.
 
     :raises CorruptRecord: something else than records is in it.
     """
-    return [message_of(record, broker_name) for record in decode_records(data)]
+    messages: list[MessageExt] = []
+    inflated = 0
+    for record in decode_records(data):
+        message = message_of(record, broker_name, inflates=inflated < INFLATED_AT_ONCE)
+        inflated += _inflated(record, message)
+        messages.append(message)
+    return messages
 
 
-def message_of(record: Record, broker_name: str = "") -> MessageExt:
+def decode_pulled(
+    data: bytes, broker_name: str = "", most: int = INFLATED_AT_ONCE
+) -> tuple[list[MessageExt], int | None]:
+    """
+    The body of a pull response, as far as it fits into memory.
+
+    64 KiB of an answer may become 64 MiB, and it may hold many of those. What is left out is pulled
+    again, so that nothing is lost.
+
+    :param most: bytes of decompressed bodies behind which nothing more is taken; one message is
+        always taken.
+    :returns: messages, and the queue offset of the first that was left out, None for none.
+    :raises CorruptRecord: something else than records is in it.
+    """
+    messages: list[MessageExt] = []
+    inflated = 0
+    for record in decode_records(data):
+        if inflated >= most:
+            return messages, record.queue_offset
+        message = message_of(record, broker_name)
+        inflated += _inflated(record, message)
+        messages.append(message)
+    return messages, None
+
+
+def _inflated(record: Record, message: MessageExt) -> int:
+    return len(message.body) if record.sys_flag & COMPRESSED else 0
+
+
+def message_of(record: Record, broker_name: str = "", *, inflates: bool = True) -> MessageExt:
     """
     One record as a message; its body decompressed.
 
     A body that does not decompress stays as it is, and so does its bit in `sys_flag`: one bad
     message must not stop its queue.
+
+    :param inflates: whether to try.
     """
     properties = decode_properties(record.properties_string)
     body, sys_flag = record.body, record.sys_flag
-    if sys_flag & COMPRESSED:
+    if inflates and sys_flag & COMPRESSED:
         try:
             body = inflate(body, sys_flag)
             sys_flag &= ~COMPRESSED

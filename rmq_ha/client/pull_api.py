@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused, MQClientError
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.messages import MessageExt, PullResult, PullStatus, decode_messages
+from rmq_ha.client.messages import MessageExt, PullResult, PullStatus, decode_pulled
 from rmq_ha.client.subscriptions import chosen
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.broker_identity import MASTER_ID
@@ -160,19 +160,23 @@ class PullApi:
         self.choice.suggest(pull.queue, suggested)
         messages: list[MessageExt] = []
         if status is PullStatus.FOUND and response.body:
-            messages = self._decode(response.body, pull, ext)
+            messages, left = self._decode(response.body, pull, ext)
+            following = following if left is None else left
         result = PullResult(status, following, least, most, messages, suggested)
         return Pulled(result, broker_id != MASTER_ID)
 
-    def _decode(self, body: bytes, pull: Pull, ext: dict[str, str]) -> list[MessageExt]:
-        messages = chosen(decode_messages(body, pull.queue.broker_name), pull.wanted)
+    def _decode(
+        self, body: bytes, pull: Pull, ext: dict[str, str]
+    ) -> tuple[list[MessageExt], int | None]:
+        pulled, left = decode_pulled(body, pull.queue.broker_name)
+        messages = chosen(pulled, pull.wanted)
         for keep in self._filters:
             messages = keep(messages)
         least, most = ext["minOffset"], ext["maxOffset"]
         for message in messages:
             message.properties[MIN_OFFSET] = least
             message.properties[MAX_OFFSET] = most
-        return messages
+        return messages, left
 
 
 def pull_request(group: str, pull: Pull, *, is_master: bool) -> RemotingCommand:

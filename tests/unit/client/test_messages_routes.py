@@ -13,6 +13,7 @@ from rmq_ha.client.messages import (
     MessageQueue,
     UndecodableBody,
     decode_messages,
+    decode_pulled,
     inflate,
     message_of,
 )
@@ -28,7 +29,7 @@ from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import encode_properties
-from rmq_ha.store.format.commitlog import Record
+from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 HOST = Address(bytes([10, 0, 0, 1]), 10911)
@@ -78,6 +79,25 @@ def test_bombs_and_other_kinds() -> None:
         inflate(bomb, 1)
     with pytest.raises(UndecodableBody, match="ZSTD"):
         inflate(b"x", 0x201)
+
+
+def test_an_answer_of_bombs_is_taken_piece_by_piece() -> None:
+    """32 messages in 2 MiB became 2,131 MiB; each is taken once, and nothing is left out."""
+    body = zlib.compress(bytes(6 << 20), 9)
+    records = [record(body, 1)._replace(queue_offset=3 + n) for n in range(8)]
+    records.insert(1, record(b"plain")._replace(queue_offset=99))
+    data = b"".join(map(encode_record, records))
+    messages, left = decode_pulled(data)
+    assert [one.queue_offset for one in messages] == [3, 99, 4, 5]
+    assert left == 6
+    messages, left = decode_pulled(b"".join(map(encode_record, records[4:])), most=1)
+    assert ([one.queue_offset for one in messages], left) == ([6], 7)
+    messages, left = decode_pulled(b"".join(map(encode_record, records[-3:])))
+    assert ([one.queue_offset for one in messages], left) == ([8, 9, 10], None)
+    found = decode_messages(data)
+    assert len(found) == 9
+    assert [len(one.body) for one in found if one.sys_flag & COMPRESSED] == [len(body)] * 5
+    assert decode_pulled(b"") == ([], None)
 
 
 @settings(deadline=None)

@@ -45,7 +45,7 @@ def test_the_file_is_java_s_to_the_byte() -> None:
 
 @given(
     st.dictionaries(
-        st.builds(MessageQueue, st.text(), st.text(), st.integers(0, 1 << 31)),
+        st.builds(MessageQueue, st.text(), st.text(), st.integers(0, (1 << 31) - 1)),
         st.integers(0, 1 << 62),
     )
 )
