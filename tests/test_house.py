@@ -32,6 +32,8 @@ LAYERS = {
     "rmq_ha.store": 2,
     "rmq_ha.store.default": 3,
     "rmq_ha.ha": 2,
+    "rmq_ha.ha.door": 3,
+    "rmq_ha.ha.entrance": 3,
     "rmq_ha.ha.link": 3,
     "rmq_ha.dledger": 2,
     "rmq_ha.dledger.codec": 1,

@@ -25,8 +25,8 @@ _REASONS = {
     ),
     "says who may do what": (
         "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey dLegerOperatorHosts "
-        "dLegerPeerHosts haAllowedSlaves haTrustedMasters haFirstOffsetMax namesrvAllowedBrokers "
-        "namesrvBrokerTakeover"
+        "dLegerPeerHosts haAllowedSlaves haSecret haSecretRequired haTrustedMasters "
+        "haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover"
     ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }

@@ -110,6 +110,19 @@ class RmqHaConfig:
         "addresses and networks, comma-separated, that may replicate from this broker, whose "
         "acknowledgements count; empty: whoever reaches the port, as RocketMQ",
     )
+    ha_secret: str = key(
+        "haSecret",
+        "",
+        "at least 16 characters that master and slaves of ours share: a slave answers with it when "
+        "its master asks, and leaves a master that does not know it",
+        secret=True,
+    )
+    ha_secret_required: bool = key(
+        "haSecretRequired",
+        False,
+        "whoever replicates from this broker has to know haSecret, and so has its master; false: "
+        "only who is asked answers, and Java peers notice nothing",
+    )
     ha_trusted_masters: str = key(
         "haTrustedMasters",
         "",

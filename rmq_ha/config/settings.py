@@ -113,7 +113,8 @@ def _value(setting: Setting, item: Any) -> Any:
     try:
         return parse_value(item, setting.value)
     except ValueError as error:
-        raise setting.error(str(error)) from None
+        shown = setting._replace(value="***") if item.metadata["secret"] else setting
+        raise shown.error(str(error)) from None
 
 
 def _check_meaning(setting: Setting, is_default: bool, notices: list[Notice]) -> None:

@@ -112,6 +112,9 @@ def _check_text(name: str, text: str) -> None:
         _check_address(text)
     elif name in _NETWORKS:
         Networks(text)
+    elif name == "haSecret":
+        if 0 < len(text) < 16:
+            raise ValueError("needs at least 16 characters")
     elif name == "haTrustedMasters":
         Networks(text, with_names=True)
     elif name == "deleteWhen":

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -20,14 +20,17 @@ from rmq_ha.errors import (
     DamagedMaster,
     DivergedTail,
     NothingInCommon,
+    ReplicationError,
     StoreError,
     TlsRefused,
     UnreadableLog,
 )
 from rmq_ha.ha.comparing import Search
+from rmq_ha.ha.door import SecretCall
 from rmq_ha.ha.places import holds_nothing
 from rmq_ha.ha.protocol import ReplicaProtocol
 from rmq_ha.ha.replica import Replica, ReplicaStage
+from rmq_ha.ha.secret import SlaveProof, make_nonce
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.seams import Host
@@ -91,6 +94,11 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is no host:port")
     return host.strip("[]"), int(port)
+
+
+def _opened(call: Any) -> "Deferred[Any]":
+    opened: Deferred[Any] = call.opened
+    return opened
 
 
 class MasterLink:
@@ -217,12 +225,24 @@ class MasterLink:
 
     def _open(self, host: str, port: int) -> "Deferred[Any]":
         endpoint = self._host.network.client(host, port, timeout=CONNECT_TIMEOUT_SECONDS)
+        own = self._configuration.ours
+        build: Callable[[], Protocol] = self._build_call if own.ha_secret else self._build
+        connected: Deferred[Any]
         if self._tls.is_enabled:
             session = self._tls.link_session(host)
-            return connect_tls(endpoint, self._host.clock, self._build, session)
-        factory = Factory.forProtocol(self._build)
-        factory.noisy = False
-        return endpoint.connect(factory)
+            connected = connect_tls(endpoint, self._host.clock, build, session)
+        else:
+            factory = Factory.forProtocol(build)
+            factory.noisy = False
+            connected = endpoint.connect(factory)
+        return connected.addCallback(_opened) if own.ha_secret else connected
+
+    def _build_call(self) -> SecretCall:
+        """The master may want to know whether we know `haSecret`, and has to know it then."""
+        own = self._configuration.ours
+        proof = SlaveProof(own.ha_secret.encode(), make_nonce(self._host.random))
+        required = own.ha_secret_required
+        return SecretCall(self._host.clock, self._build, proof, is_required=required)
 
     def _build(self) -> ReplicaProtocol:
         clock, log, tail = self._host.clock, self._commit_log, self.tail
@@ -248,7 +268,14 @@ class MasterLink:
             return
         self._state = "unreachable"
         if not isinstance(
-            failure.value, ConnectError | DNSLookupError | OSError | TlsRefused | StoreError
+            failure.value,
+            ConnectError
+            | ConnectionClosed
+            | DNSLookupError
+            | OSError
+            | TlsRefused
+            | StoreError
+            | ReplicationError,
         ):
             self.log.failure("connecting to the master at {peer}", failure, peer=self.address)
         self._tell(f"cannot connect: {failure.getErrorMessage()}")

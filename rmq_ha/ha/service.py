@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import AheadOfMaster, ConfigurationError, ReplicationError
+from rmq_ha.ha.entrance import Entrance
 from rmq_ha.ha.feed import Common, Feed
 from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.link import MasterLink, TailOfStore
@@ -21,13 +22,10 @@ from rmq_ha.ha.refused import RefusedSlaves, SentTo, whom_to_turn_away
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog, IReplication
-from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
-from rmq_ha.tls.ends import TlsDoor
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.refusals import Refusals
-from rmq_ha.tls.server import TlsMode
 
 MIN_ADDRESS_SIZE = 6
 """A shorter haMasterAddress counts as none, as in the Java broker."""
@@ -44,7 +42,7 @@ class _FeedFactory(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
         """One feed a connection; with TLS behind a door. None: it is closed at once."""
-        return self._service.meet(addr)
+        return self._service.entrance.meet(addr)
 
 
 @implementer(IReplication)
@@ -60,6 +58,7 @@ class HAService:
     a slave that is ahead after our loss of power is healed.
 
     :ivar tls: who may connect, and how the link connects.
+    :ivar entrance: whoever connects comes through it.
     """
 
     log = Logger()
@@ -81,9 +80,7 @@ class HAService:
         self._turned_away = 0
         self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
         self._refusals = Refusals(host.clock)
-        self._allowed = Networks(configuration.ours.ha_allowed_slaves)
-        self._refused = 0
-        self._doors: dict[TlsDoor, None] = {}
+        self.entrance = Entrance(host, configuration, self.tls, self._refusals, self.accept)
         self._open = 0
         self._told: dict[str, str] = {}
         self._port: IListeningPort | None = None
@@ -155,8 +152,7 @@ class HAService:
         await self._let_slaves_catch_up()
         self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
         self._fire(self._waiting.drain(), PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
-        for door in list(self._doors):
-            door.abort()
+        self.entrance.close()
         for connection in list(self._feeds):
             connection.close("this broker stops")
         if self._open:
@@ -262,7 +258,7 @@ class HAService:
             "verified": self._verified,
             "different": self._different,
             "within_record": self._within,
-            "refused": self._refused,
+            "refused": self.entrance.refused,
             "refused_ahead": self._ahead.hosts,
             "turned_away": self._turned_away,
             "replicated_offset": self.replicated_offset(),
@@ -277,35 +273,6 @@ class HAService:
 
     def _behind(self, offset: int) -> float:
         return self._times.behind(offset, self._host.clock.seconds())
-
-    def meet(self, address: IAddress | None) -> Protocol | None:
-        """
-        Somebody connects to the listener; with TLS there is no feed before the handshake.
-
-        :returns: None: it comes from elsewhere than `haAllowedSlaves`.
-        """
-        if self._allowed and not self._is_allowed(str(getattr(address, "host", ""))):
-            return None
-        if self.tls.mode is TlsMode.DISABLED:
-            return self.accept()
-        patience = self._configuration.store.ha_housekeeping_interval / 1000
-        clock, doors = self._host.clock, self._doors
-        return TlsDoor(clock, self.accept, self.tls, self._refusals, patience, doors)
-
-    def _is_allowed(self, host: str) -> bool:
-        if host in self._allowed:
-            return True
-        self._refused += 1
-        more = self._refusals.admit(host, "haAllowedSlaves")
-        if more is not None:
-            self.log.warn(
-                "{peer} refused on the replication port: it is not in haAllowedSlaves={allowed}; "
-                "add it there if it is a slave{more}",
-                peer=host,
-                allowed=self._allowed.text,
-                more=more,
-            )
-        return False
 
     def accept(self) -> FeedProtocol:
         """Somebody may replicate."""

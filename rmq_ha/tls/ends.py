@@ -138,7 +138,7 @@ class TlsDoor(_End):
         tls: ServerTls,
         refusals: Refusals,
         patience: float,
-        pending: "dict[TlsDoor, None]",
+        pending: "dict[Any, None]",
     ) -> None:
         super().__init__(clock, build)
         self._rules = tls

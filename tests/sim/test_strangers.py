@@ -156,3 +156,24 @@ def test_a_stranger_registers_nothing_and_removes_nobody() -> None:
     assert site.masters == before
     assert bytes(site.heard) == b""
     assert site.name_server.controller.addresses.refused == 2
+
+
+def test_a_pair_that_shares_a_secret_and_a_stranger_that_does_not() -> None:
+    def change(configuration: Any) -> None:
+        configuration.ours.ha_secret = "correct horse battery"
+        configuration.ours.ha_secret_required = True
+
+    site = Site(change).start()
+    link = site.slave.replication.statistics()["master"]
+    assert link["state"] == "following"
+    got = bytearray()
+    factory: Any = Factory()
+    factory.buildProtocol = lambda address: Ear(got)
+    seen: list[Any] = []
+    endpoint = site.stranger.network.client(site.master.host.ip, HA_PORT)
+    endpoint.connect(factory).addBoth(seen.append)
+    site.run(1)
+    seen[0].transport.write(bytes(8))
+    site.run(10)
+    assert len(got) == 44  # the challenge
+    assert site.master.replication.statistics()["refused"] == 1

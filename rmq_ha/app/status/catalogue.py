@@ -169,7 +169,7 @@ _REPLICATION = (
         "replication_refused_total",
         _COUNTER,
         "connections",
-        "Of hosts that are not in haAllowedSlaves",
+        "Of hosts that are not in haAllowedSlaves, or do not know haSecret",
     ),
     _ours(
         "replication_turned_away_total",

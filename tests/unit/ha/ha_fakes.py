@@ -1,6 +1,7 @@
 """A network without sockets: the test is the other end."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from memory_log import MemoryLog
@@ -123,7 +124,12 @@ class Station:
     """A service on a fake network, and the raw slaves that connect to it."""
 
     def __init__(
-        self, role: BrokerRole, log: MemoryLog, *, allowed_slaves: str = "", **store: Any
+        self,
+        role: BrokerRole,
+        log: MemoryLog,
+        *,
+        ours: Mapping[str, Any] = {},
+        **store: Any,
     ) -> None:
         self.log = log
         self.clock = Clock()
@@ -131,7 +137,8 @@ class Station:
         self.configuration = BrokerConfiguration()
         self.configuration.server.listen_port = 10911
         self.configuration.store.broker_role = role
-        self.configuration.ours.ha_allowed_slaves = allowed_slaves
+        for name, value in ours.items():
+            setattr(self.configuration.ours, name, value)
         for name, value in store.items():
             setattr(self.configuration.store, name, value)
         host = Host(

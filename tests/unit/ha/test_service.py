@@ -218,7 +218,8 @@ class StatusTests(ServiceCase):
     def test_only_allowed_hosts_are_slaves(self) -> None:
         """Nobody else gets a byte, keeps a put waiting or acknowledges one (haAllowedSlaves)."""
         log = MemoryLog(4096, 0, bytes(444))
-        station = Station(self.role, log, allowed_slaves="10.0.0.2, 10.1.0.0/16").start()
+        allowed = {"ha_allowed_slaves": "10.0.0.2, 10.1.0.0/16"}
+        station = Station(self.role, log, ours=allowed).start()
         (listener,) = station.network.listeners
         with capturedLogs() as events:
             for _ in range(100):

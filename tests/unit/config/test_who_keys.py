@@ -1,0 +1,66 @@
+"""The keys that say who is who."""
+
+import pytest
+
+from rmq_ha.config.from_afar import why_not_from_afar
+from rmq_ha.config.load import load_broker, load_namesrv, render
+from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.errors import ConfigurationError
+
+HERE = Surroundings(
+    environ={}, home="/home/u", host_name="box", address="10.1.2.3", directory="/work"
+)
+
+
+@pytest.mark.parametrize(
+    "key", ["haAllowedSlaves", "dLegerPeerHosts", "dLegerOperatorHosts", "namesrvAllowedBrokers"]
+)
+def test_lists_are_addresses_and_networks(key: str) -> None:
+    load_broker(f"{key}=10.0.0.7, 10.1.0.0/16,*", HERE)
+    with pytest.raises(ConfigurationError, match=f"b:1: {key}=broker-a: 'broker-a' is neither"):
+        load_broker(f"{key}=broker-a", HERE, name="b")
+
+
+def test_a_name_server_checks_its_own() -> None:
+    with pytest.raises(ConfigurationError, match="namesrvAllowedBrokers=x: 'x' is neither"):
+        load_namesrv("namesrvAllowedBrokers=x", HERE)
+    own = load_namesrv("aclEnable=true", HERE, name="etc/n.properties").configuration.namesrv
+    assert own.acl_directory == "/work/etc"
+    with pytest.raises(ConfigurationError, match="aclEnable=true: set aclDirectory"):
+        load_namesrv("aclEnable=true", HERE)
+
+
+def test_masters_may_have_names() -> None:
+    load_broker("haTrustedMasters=broker-a-0.example, 10.0.0.0/8", HERE)
+    with pytest.raises(ConfigurationError, match="haTrustedMasters=a:10912: 'a:10912' is neither"):
+        load_broker("haTrustedMasters=a:10912", HERE)
+
+
+def test_the_secret_is_long_and_never_shown() -> None:
+    with pytest.raises(ConfigurationError, match=r"haSecret=\*\*\*: needs at least 16 characters"):
+        load_broker("haSecret=short", HERE)
+    with pytest.raises(ConfigurationError, match="haSecretRequired=true: haSecret is missing"):
+        load_broker("haSecretRequired=true", HERE)
+    text = "haSecret=correct horse battery\nhaSecretRequired=true"
+    assert "haSecret=***" in render(load_broker(text, HERE).configuration)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "haAllowedSlaves",
+        "haTrustedMasters",
+        "haFirstOffsetMax",
+        "haSecret",
+        "haSecretRequired",
+        "dLegerPeerHosts",
+        "dLegerOperatorHosts",
+        "namesrvAllowedBrokers",
+        "namesrvBrokerTakeover",
+        "aclEnable",
+        "aclDirectory",
+        "embeddedNamesrvAddress",
+    ],
+)
+def test_nobody_changes_them_from_afar(key: str) -> None:
+    assert why_not_from_afar(key) is not None
