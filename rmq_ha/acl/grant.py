@@ -24,10 +24,11 @@ from rmq_ha.acl.permissions import (
 from rmq_ha.acl.signature import Signer
 from rmq_ha.errors import AccessRefused
 from rmq_ha.interfaces import IGrant
-from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC, holds_others, is_system
+from rmq_ha.model.topics import DLQ_PREFIX, HOLD_OTHERS, RETRY_PREFIX, TRACE_TOPIC, is_system
 from rmq_ha.wire.codes import ResponseCode
 
 _HINT_LENGTH = 100
+_NOTHING: frozenset[str] = frozenset()
 
 
 @implementer(IGrant)
@@ -81,15 +82,20 @@ class Grant:
 
         :raises RequestRejected: one of them is not granted.
         """
-        if self.is_admin and not self._resources:
+        resources, is_admin = self._resources, self.is_admin
+        if is_admin and not resources:
             return
+        guarded = HOLD_OTHERS if self._strict and not is_admin else _NOTHING
         for resource, needed in needs:
-            if self._strict and not self.is_admin and (needed == ADMIN or holds_others(resource)):
-                raise self.not_admin(code, resource)
-            if needed == ADMIN:
-                continue
-            owned = self._owned(resource)
-            if not allows(owned, needed):
+            if resource in guarded or needed == ADMIN:
+                if not is_admin:
+                    raise self.not_admin(code, resource)
+                if needed == ADMIN:
+                    continue
+            owned = resources.get(resource)
+            if owned is None:
+                owned = self._default(resource)
+            if owned & DENY or not owned & needed:
                 raise self._denied(resource, needed, owned)
 
     def may_settle(self, group: str) -> bool:

@@ -4,7 +4,7 @@ The table of permissions: what each request needs of the account that signed it 
 A code that is not here is refused. docs/security.md shows the table.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rmq_ha.acl.needs import Ext, Need
@@ -69,7 +69,7 @@ class Rule(NamedTuple):
     """
 
     text: str
-    needs: Callable[[Asked], Iterable[Need]]
+    needs: Callable[[Asked], list[Need]]
 
 
 def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
@@ -87,7 +87,10 @@ def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
             "(aclStrict=true)",
         )
     asked = Asked(request.code, request.ext or _NO_EXT, request.body, record_at)
-    return [need for rule in rules for need in rule.needs(asked)]
+    needs = rules[0].needs(asked)
+    for rule in rules[1:]:
+        needs += rule.needs(asked)
+    return needs
 
 
 # ------------------------------------------------------------ rules

@@ -59,7 +59,8 @@ BUILT_IN_GROUPS = (
     "CID_ONSAPI_OWNER",
 )
 
-_HOLD_OTHERS = NOT_FOR_CLIENTS - {SELF_TEST_TOPIC}
+HOLD_OTHERS = NOT_FOR_CLIENTS - {SELF_TEST_TOPIC}
+"""Messages of all topics wait there, and what becomes of them is written there."""
 _FOR_ALL = frozenset({BENCHMARK_TOPIC, SELF_TEST_TOPIC})
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
@@ -70,11 +71,6 @@ def is_system(topic: str) -> bool:
     if topic in SYSTEM_TOPICS:
         return topic not in _FOR_ALL
     return topic.lower().startswith(SYSTEM_PREFIX)
-
-
-def holds_others(topic: str) -> bool:
-    """Messages of all topics wait there, and what becomes of them is written there."""
-    return topic in _HOLD_OTHERS
 
 
 def topic_fault(topic: str) -> str | None:
