@@ -193,6 +193,7 @@ class IGrant(Interface):
     """What the account may that a request comes from."""
 
     account = Attribute("The access key.")
+    owner = Attribute("The same where client ids belong to accounts; None: to who says so last.")
 
     def may_settle(group: str) -> bool:
         """It may see, commit and roll back the half messages of a producer group."""

@@ -39,6 +39,7 @@ class Grant:
     :param strict: the account's defaults are for topics of users only, as `_default` says.
     :param reply_topic: where replies of this cluster are stored.
     :ivar account: its access key.
+    :ivar owner: see `IGrant`.
     :ivar white: addresses from which it need not sign.
     """
 
@@ -51,12 +52,14 @@ class Grant:
         "_strict",
         "account",
         "is_admin",
+        "owner",
         "signer",
         "white",
     )
 
     def __init__(self, account: Account, *, strict: bool, reply_topic: str) -> None:
         self.account = account.access_key
+        self.owner = account.access_key if strict else None
         self.is_admin = account.admin
         self.signer = Signer(account.secret_key)
         self.white = AddressPatterns()

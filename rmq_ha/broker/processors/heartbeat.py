@@ -83,6 +83,7 @@ class HeartbeatProcessor:
             return request.response()
         _check(data)
         self._check_size(data)
+        grant = request.grant
         client = ClientChannelInfo(
             channel,
             data.client_id,
@@ -90,11 +91,11 @@ class HeartbeatProcessor:
             request.version,
             self._now_ms(),
             self._steady_ms(),
+            None if grant is None else grant.owner,
         )
         self._watch(channel)
         for item in data.consumers:
             self._register_consumer(item, client)
-        grant = request.grant
         for group in data.producer_groups:
             if grant is None or grant.may_settle(group):
                 self._producers.register(group, client)

@@ -32,6 +32,7 @@ class ClientChannelInfo:
 
     :ivar last_update_ms: when that was, for people.
     :ivar seen_ms: the same, by a clock that nobody sets.
+    :ivar owner: the account whose client id it is; None: nobody's.
     :ivar may_settle: a producer that may be shown the half messages of its group.
     """
 
@@ -41,6 +42,7 @@ class ClientChannelInfo:
     version: int = 0
     last_update_ms: int = 0
     seen_ms: int = 0
+    owner: str | None = None
     may_settle: bool = True
 
 
@@ -109,13 +111,22 @@ class _Memberships:
 
 
 class _ClientIds:
-    """Which channel a client id means: the one that said so last."""
+    """
+    Which channel a client id means: the one that said so last, of the account that said so first.
+
+    Replies are sent there: nobody gets another account's by its client id.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[ClientChannel, str] = {}
         self._channels: dict[str, ClientChannel] = {}
+        self._owners: dict[str, str | None] = {}
 
-    def put(self, channel: ClientChannel, client_id: str) -> None:
+    def put(self, client: ClientChannelInfo) -> None:
+        channel, client_id = client.channel, client.client_id
+        if client_id in self._channels and self._owners[client_id] != client.owner:
+            return
+        self._owners[client_id] = client.owner
         if self._ids.get(channel) != client_id:
             self.forget(channel)
             self._ids[channel] = client_id
@@ -126,7 +137,7 @@ class _ClientIds:
     def forget(self, channel: ClientChannel) -> None:
         client_id = self._ids.pop(channel, None)
         if client_id is not None and self._channels.get(client_id) is channel:
-            del self._channels[client_id]
+            del self._channels[client_id], self._owners[client_id]
 
     def find(self, client_id: str) -> ClientChannel | None:
         return self._channels.get(client_id)
@@ -249,7 +260,7 @@ class ProducerManager:
         if client.channel not in members:
             self._memberships.add(client.channel, group)
         members[client.channel] = client
-        self._client_ids.put(client.channel, client.client_id)
+        self._client_ids.put(client)
 
     def unregister(self, group: str, channel: ClientChannel) -> None:
         """Remove this connection from the group; harmless when it is no member."""

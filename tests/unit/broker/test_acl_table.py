@@ -118,6 +118,21 @@ def test_a_stranger_is_not_asked_about_half_messages(broker: Guarded) -> None:
     broker.wait(stranger.stop())
 
 
+def test_a_stranger_gets_no_replies_by_another_accounts_client_id(broker: Guarded) -> None:
+    """Replies go to the client id that the question names; whoever said it last got them."""
+    requester = broker.controller.producers.find_channel("c1")
+    assert requester is not None
+    stranger = RemotingClient(broker.client_host.seams, broker.configuration.client)
+    address = f"{broker.host.ip}:{LISTEN_PORT}"
+    beat = {"clientID": "c1", "producerDataSet": [{"groupName": "any"}]}
+    for account, is_theirs in ((NOBODY, False), (WEAK, False), (OWNER, True)):
+        request = sign(RemotingCommand(RequestCode.HEART_BEAT, {}, fastjson.encode(beat)), account)
+        assert broker.wait(stranger.invoke(address, request, 3000)).code == 0
+        found = broker.controller.producers.find_channel("c1")
+        assert (found is not requester) is is_theirs  # of one account: the one that said so last
+    broker.wait(stranger.stop())
+
+
 def forged(broker: Guarded, topic: str, properties: str, at: int, body: bytes) -> bytes:
     """A record that says of itself that it is at this place of the log."""
     host = broker.configuration.store_host
