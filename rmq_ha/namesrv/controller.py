@@ -18,8 +18,9 @@ from rmq_ha.host.timer import next_turn
 from rmq_ha.model.networks import Networks
 from rmq_ha.namesrv.access import BrokerAddresses, make_access
 from rmq_ha.namesrv.audited import ACTS
+from rmq_ha.namesrv.config_processor import ConfigProcessor
 from rmq_ha.namesrv.kv_config import KVConfigManager
-from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
+from rmq_ha.namesrv.processors import RouteProcessor
 from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.namesrv.wiped import WipedBrokers

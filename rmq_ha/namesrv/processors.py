@@ -1,23 +1,23 @@
-"""The name server's requests.
+"""The name server's requests about brokers and topics.
 
 Spec: remoting.md, section 2.3 and chapter 9.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rmq_ha.config.namesrv import NamesrvConfig
-from rmq_ha.errors import ConfigurationError, ProtocolViolation, RequestRejected
+from rmq_ha.errors import ProtocolViolation, RequestRejected
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.namesrv.answers import Answer, Handler, required, when_written
 from rmq_ha.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from rmq_ha.namesrv.routes import RouteInfoManager
-from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.namesrv.wiped import WipedBrokers
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire import fastjson
@@ -30,9 +30,6 @@ from rmq_ha.wire.route_bodies import (
     body_crc32,
     wants_standard_json,
 )
-
-Answer = RemotingCommand | Deferred[RemotingCommand | None] | None
-Handler = Callable[[Any, RemotingCommand], Answer]
 
 
 class ClosingChannel(Protocol):
@@ -192,7 +189,7 @@ class RouteProcessor:
 
     def route(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """105."""
-        topic = _required(request, "topic")
+        topic = required(request, "topic")
         found = self._routes.route(topic)
         if found is None:
             return request.response(
@@ -211,21 +208,21 @@ class RouteProcessor:
 
     def wipe_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
         """205: lasts until 327, if it is so configured."""
-        name = _required(request, "brokerName")
+        name = required(request, "brokerName")
         count = self._routes.wipe_write_perm(name)
         self.log.info("{broker}: {count} topics are closed to producers", broker=name, count=count)
         written = self._wiped.add(name) if self._routes.has_broker(name) else succeed(True)
         ext = {"wipeTopicCount": str(count)}
-        return _when_written(request, written, self._kv_config.path, ext)
+        return when_written(request, written, self._kv_config.path, ext)
 
     def add_write_perm(self, _: ClosingChannel, request: RemotingCommand) -> Answer:
         """327."""
-        name = _required(request, "brokerName")
+        name = required(request, "brokerName")
         written = self._wiped.remove(name)
         count = self._routes.add_write_perm(name)
         self.log.info("{broker}: {count} topics are open to producers", broker=name, count=count)
         ext = {"addTopicCount": str(count)}
-        return _when_written(request, written, self._kv_config.path, ext)
+        return when_written(request, written, self._kv_config.path, ext)
 
     def topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """206."""
@@ -233,7 +230,7 @@ class RouteProcessor:
 
     def delete_topic(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """216."""
-        topic = _required(request, "topic")
+        topic = required(request, "topic")
         cluster = (request.ext or {}).get("clusterName") or None
         self._routes.delete_topic(topic, cluster)
         self.log.info("topic {topic} deleted", topic=topic, cluster=cluster)
@@ -241,7 +238,7 @@ class RouteProcessor:
 
     def topics_of_cluster(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """224."""
-        return _topic_list(request, self._routes.topics_of_cluster(_required(request, "cluster")))
+        return _topic_list(request, self._routes.topics_of_cluster(required(request, "cluster")))
 
     def system_topics(self, _: ClosingChannel, request: RemotingCommand) -> RemotingCommand:
         """304."""
@@ -307,78 +304,6 @@ class RouteProcessor:
             )
 
 
-class ConfigProcessor:
-    """The key-value store, and the name server's own configuration."""
-
-    def __init__(self, kv_config: KVConfigManager, settings: NamesrvSettings) -> None:
-        self._kv_config = kv_config
-        self._settings = settings
-
-    def handlers(self) -> dict[int, Handler]:
-        """By request code."""
-        return {
-            RequestCode.PUT_KV_CONFIG: self.put,
-            RequestCode.GET_KV_CONFIG: self.get,
-            RequestCode.DELETE_KV_CONFIG: self.delete,
-            RequestCode.GET_KVLIST_BY_NAMESPACE: self.namespace,
-            RequestCode.UPDATE_NAMESRV_CONFIG: self.update,
-            RequestCode.GET_NAMESRV_CONFIG: self.show,
-        }
-
-    def put(self, _: Any, request: RemotingCommand) -> Answer:
-        """100."""
-        namespace, key = _required(request, "namespace"), _required(request, "key")
-        written = self._kv_config.put(namespace, key, _required(request, "value"))
-        return _when_written(request, written, self._kv_config.path)
-
-    def get(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """101."""
-        namespace, key = _required(request, "namespace"), _required(request, "key")
-        value = self._kv_config.get(namespace, key)
-        if value is None:
-            return request.response(
-                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}"
-            )
-        return request.response(ext={"value": value})
-
-    def delete(self, _: Any, request: RemotingCommand) -> Answer:
-        """102."""
-        ext = request.ext or {}
-        written = self._kv_config.delete(ext.get("namespace", ""), ext.get("key", ""))
-        return _when_written(request, written, self._kv_config.path)
-
-    def namespace(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """219."""
-        namespace = _required(request, "namespace")
-        table = self._kv_config.namespace(namespace)
-        if table is None:
-            return request.response(
-                ResponseCode.QUERY_NOT_FOUND, f"there is no namespace {namespace}"
-            )
-        return request.response(body=fastjson.encode({"table": table}))
-
-    def update(self, _: Any, request: RemotingCommand) -> Answer:
-        """318."""
-        if not request.body:
-            return request.response()
-        try:
-            written = self._settings.update(request.body.decode("utf-8", "replace"))
-        except ConfigurationError as error:
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        return _when_written(request, written, self._settings.file.path or "")
-
-    def show(self, _: Any, request: RemotingCommand) -> RemotingCommand:
-        """319."""
-        return request.response(body=self._settings.render().encode())
-
-
-def _required(request: RemotingCommand, name: str) -> str:
-    value = (request.ext or {}).get(name)
-    if value is None:
-        raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"the request lacks {name}")
-    return value
-
-
 def _identity(request: RemotingCommand) -> BrokerIdentity:
     try:
         return BrokerIdentity.from_ext(request.ext or {})
@@ -410,20 +335,3 @@ def _topic_list(
     return request.response(
         body=fastjson.encode({"brokerAddr": broker_address, "topicList": topics})
     )
-
-
-def _when_written(
-    request: RemotingCommand,
-    written: "Deferred[bool]",
-    path: str,
-    ext: dict[str, str] | None = None,
-) -> "Deferred[RemotingCommand | None]":
-    async def answer(written: Awaitable[bool]) -> RemotingCommand | None:
-        if await written:
-            return request.response(ext=ext)
-        return request.response(
-            ResponseCode.SYSTEM_ERROR,
-            f"changed in memory, but {path} could not be written: see the name server's log",
-        )
-
-    return Deferred.fromCoroutine(answer(written))

@@ -56,7 +56,7 @@ class Site:
     ) -> BrokerNode:
         host = self.world.add(name)
         configuration = small_configuration(host.ip, role, FlushDiskType.ASYNC_FLUSH, number)
-        configuration.ours.acl_access_key = "broker"
+        configuration.ours.acl_access_key = "the-broker"
         configuration.ours.acl_secret_key = "12345678"
         change(configuration)
         return BrokerNode(host, configuration, self.findings, self.name_server.address)
@@ -177,3 +177,21 @@ def test_a_pair_that_shares_a_secret_and_a_stranger_that_does_not() -> None:
     site.run(10)
     assert len(got) == 44  # the challenge
     assert site.master.replication.statistics()["refused"] == 1
+
+
+def test_a_name_server_with_accounts_takes_brokers_that_sign() -> None:
+    """All of a broker's calls are signed with aclAccessKey; nobody else registers, or changes."""
+    site = Site()
+    rules = b'accounts:\n- {accessKey: the-broker, secretKey: "12345678", admin: true}\n'
+    site.name_server.host.disk.replace("/conf/plain_acl.yml", rules)
+    site.name_server.configuration.acl_enable = True
+    site.name_server.configuration.acl_directory = "/conf"
+    site.start()
+    before = site.masters
+    assert sorted(before) == [0, 1]
+    assert site.register_as_master().code == 1
+    wiped = site.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert (wiped.code, "No accessKey" in str(wiped.remark)) == (1, True)
+    assert site.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}).code == 0
+    site.run(200)
+    assert site.masters == before

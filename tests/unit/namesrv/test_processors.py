@@ -14,8 +14,9 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.errors import RequestRejected
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.namesrv.config_processor import ConfigProcessor
 from rmq_ha.namesrv.kv_config import KVConfigManager
-from rmq_ha.namesrv.processors import ConfigProcessor, RouteProcessor
+from rmq_ha.namesrv.processors import RouteProcessor
 from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.namesrv.wiped import WipedBrokers
