@@ -1,0 +1,175 @@
+"""Strangers who make a broker do or keep much by sending little, beside an honest client."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from live_ports import free_ports
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.host.blocking import BlockingCalls
+from rmq_ha.model.topics import DEFAULT_TOPIC
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import encode_frame
+
+BASES = range(25400, 25480, 4)
+TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
+MOST_MIB = 256
+LONGEST = 15.0
+"""Seconds that an honest send may take on a machine that does much else; the attacks took a minute
+and more."""
+
+
+class Broker:
+    """A master with its name server."""
+
+    def __init__(self, directory: Path) -> None:
+        (base,) = free_ports(1, BASES)
+        self.port, self.namesrv = base + 2, base + 1
+        (directory / "p").write_text(
+            "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerName=broker-a\n"
+            "storePathRootDir=store\nmappedFileSizeCommitLog=1048576\nmaxHashSlotNum=1000\n"
+            f"maxIndexNum=4000\nlistenPort={self.port}\nembeddedNamesrvPort={self.namesrv}\n"
+        )
+        self.output = directory / "output.log"
+        self.calls = BlockingCalls()
+        with self.output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [*TWISTD, "--config", "p"], cwd=directory, stdout=sink, stderr=sink
+            )
+        deadline = time.monotonic() + 60
+        while "READY {" not in self.output.read_text():
+            assert self.process.poll() is None, self.output.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def memory(self) -> float:
+        """Of its process, MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def sends(self) -> float:
+        """An honest message is stored; seconds."""
+        began = time.monotonic()
+        sent = send_request("p", DEFAULT_TOPIC, 0, b"honest", "", 1)
+        assert self.calls.invoke(f"127.0.0.1:{self.port}", sent, 60_000).code == 0
+        return time.monotonic() - began
+
+    def stranger(self, port: int | None = None) -> socket.socket:
+        """A connection that may stall."""
+        made = socket.create_connection(("127.0.0.1", port or self.port), 5)
+        made.settimeout(5)
+        return made
+
+    def end(self) -> int:
+        """A clean stop; its exit code."""
+        self.calls.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(tmp_path)
+    try:
+        running.sends()
+        yield running
+        assert running.process.poll() is None
+    finally:
+        running.end()
+
+
+def header_bomb() -> bytes:
+    """1.5 KB that become 10^9 values, whatever the request."""
+    lists = ",".join(
+        f'"a{level}":[{",".join([f"""{{"$ref":"$.a{level - 1}"}}"""] * 10)}]'
+        for level in range(1, 10)
+    )
+    header = f'{{"code":28,"a0":[0],{lists},"extFields":{{"k":{{"$ref":"$.a9"}}}}}}'.encode()
+    return struct.pack(">ii", 4 + len(header), len(header)) + header
+
+
+def test_documents_that_grow_are_refused_at_once(broker: Broker) -> None:
+    """A header took 55 s and 2.2 GiB, and 115 KiB for the name server 8.6 s."""
+    registration = zlib.compress(
+        struct.pack(">i2si", 2, b"{}", 2_000_000)
+        + b"".join(struct.pack(">i", 21) + b"%07d 8 8 6 SINGLE" % n for n in range(200_000))
+    )
+    fields = {"brokerName": "x", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
+    fields |= {"haServerAddr": "", "compressed": "true"}
+    register = encode_frame(RemotingCommand(103, fields, registration))
+    strangers = []
+    for port, data in (
+        (broker.port, header_bomb()),
+        (broker.port - 2, header_bomb()),
+        (broker.namesrv, header_bomb()),
+        (broker.namesrv, register),
+    ):
+        stranger = broker.stranger(port)
+        strangers.append(stranger)
+        stranger.sendall(data)
+        assert broker.sends() < LONGEST
+        answer = stranger.recv(4096)
+        assert data is register or answer == b"", "the connection is closed"
+        assert data is not register or b"maxRegistrationBytes" in answer
+    assert broker.memory() < MOST_MIB
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_frames_that_never_end_are_dropped(broker: Broker) -> None:
+    """100 of them kept 1.6 GiB."""
+    head, megabyte = struct.pack(">ii", 16_000_000, 100), bytes(1 << 20)
+    strangers = [broker.stranger() for _ in range(24)]
+    most = 0.0
+    for stranger in strangers:
+        with suppress(OSError):
+            stranger.sendall(head)
+            for _ in range(12):
+                stranger.sendall(megabyte)
+        assert broker.sends() < LONGEST
+        most = max(most, broker.memory())
+    assert most < MOST_MIB
+    assert "(maxUnfinishedBytesPerIp)" in broker.output.read_text()
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_held_pulls_keep_no_bodies(broker: Broker) -> None:
+    """120 of 15 MiB on one connection kept 1.9 GiB."""
+    ext = {
+        "consumerGroup": "CID_ONSAPI_PULL",
+        "topic": DEFAULT_TOPIC,
+        "queueId": "1",
+        "queueOffset": "0",
+        "maxMsgNums": "1",
+        "sysFlag": "6",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "3600000",
+        "subscription": "*",
+        "subVersion": "1",
+    }
+    stranger = broker.stranger()
+    body = bytes(15 << 20)
+    for opaque in range(1, 21):
+        stranger.sendall(encode_frame(RemotingCommand(11, ext, body, opaque)))
+    assert broker.sends() < LONGEST
+    assert broker.memory() < MOST_MIB
+    stranger.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        stranger.recv(1)  # they wait
+    stranger.close()
