@@ -98,6 +98,27 @@ def test_nothing_is_acknowledged_before_the_own_end_is_reached() -> None:
     assert replica.reported == master.max_offset
 
 
+def test_nothing_of_a_diverged_tail_is_taken_while_it_is_judged() -> None:
+    """However small the pieces in which the master's record comes."""
+    master, starts = record_log(BODIES[:6])
+    slave = copy_of(master)
+    extend(slave, [b"only here"], stamp=5)
+    extend(master, [b"new master's"] * 2, stamp=9)
+    before = bytes(slave.data)
+    replica = replica_of(slave, starts[-1])
+    stream = sent(master, starts[-1], 7)
+    pieces = [stream[at : at + 19] for at in range(0, len(stream), 19)]
+
+    def receive_all() -> None:
+        for piece in pieces:
+            replica.receive_data(piece, 1.0)
+
+    with pytest.raises(DivergedTail):
+        receive_all()
+    assert (slave.appends, bytes(slave.data)) == ([], before)
+    assert replica.reported == starts[-1]
+
+
 def test_a_diverged_tail_is_cut_where_its_first_record_begins() -> None:
     master, starts = record_log(BODIES[:6])
     slave = copy_of(master)
@@ -248,6 +269,18 @@ def test_the_search_goes_back_in_growing_steps_down_to_the_first_byte() -> None:
         place = search.place(None)
         places.append(place)
     assert places == [(5 << 20) - FIRST_STEP, (5 << 20) - 17 * FIRST_STEP, 1 << 20]
+
+
+def test_a_search_that_found_nothing_begins_at_the_end_again() -> None:
+    """With the first step: whoever mended it wants no more compared than is needed."""
+    log, starts = record_log([b"a" * (FIRST_STEP // 4)] * 16)
+    search = Search(log)
+    for _ in range(2):
+        places = [search.place(None)]
+        while search.go_back(places[-1]):
+            places.append(search.place(None))
+        assert places[0] == starts[-1]
+        assert len(places) == 3
 
 
 def unreadable_replica(log: MemoryLog, at: int) -> Replica:

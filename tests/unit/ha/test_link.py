@@ -184,9 +184,13 @@ class ConnectingTests(LinkCase):
         self.assertEqual(self.state(), "stopped")
 
     def test_stop_while_connecting(self) -> None:
-        """An attempt under way is given up."""
+        """An attempt under way is given up: else its connection would be made and left alone."""
+        given_up: list[object] = []
+        self.attempts[0].deferred.addErrback(given_up.append)
         self.successResultOf(self.service.stop())
         self.assertFalse(self.clock.getDelayedCalls())
+        self.assertEqual(len(self.attempts), 1)
+        self.assertTrue(self.attempts[0].deferred.called)
 
     def test_stop_while_waiting(self) -> None:
         """So is the next one."""
@@ -292,6 +296,22 @@ class DivergedTests(LinkCase):
         self.assertEqual(self.state(), "following")
         self.assertEqual(self.log.data, self.master_log.data)
         self.assertEqual(self.service.statistics()["master"]["set_aside"], 1)
+
+    def test_comparing_begins_at_the_end_again(self) -> None:
+        """However far back we looked before: what was found equal is not sent a second time."""
+        own = bytes(self.master_log.data[self.common :])
+        last = self.log.max_offset
+        self.meet().lose()  # nothing in common so near the end
+        self.master_log.data[self.common :] = self.log.data[self.common :]
+        follower = self.meet()
+        self.assertEqual((self.state(), self.log.max_offset), ("following", last))
+        follower.lose()
+        self.clock.advance(5.0)
+        word = self.attempts[-1].accept().take()
+        greeting = greet(self.log, self.common)
+        assert greeting is not None
+        self.assertEqual(word, encode_greeting(greeting))
+        self.assertNotEqual(own, bytes(self.log.data[self.common :]))
 
     def test_our_slaves_begin_anew(self) -> None:
         """They were sent what is not ours any more."""

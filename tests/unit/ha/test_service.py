@@ -295,6 +295,41 @@ class RefusalTests(ServiceCase):
         self.assertEqual(self.service.statistics()["refused_ahead"], [])
         self.assertFalse(self.station.slave(500).disconnecting)
 
+    def test_ahead_beside_a_good_one(self) -> None:
+        """A slave on the same machine that never was ahead proves nothing of the other one."""
+        good = self.station.slave(444)
+        self.station.slave(500)
+        self.clock.advance(1.0)
+        put = self.put(1000)
+        good.report(1444)
+        self.assertIs(self.successResultOf(put), OK)
+        self.assertEqual(self.service.statistics()["refused_ahead"], ["10.0.0.2"])
+        self.assertTrue(self.station.slave(500).disconnecting)
+
+    def test_ahead_beside_one_that_proves_what_it_has(self) -> None:
+        """Nor does one of ours that came while the other was refused."""
+        log, starts = record_log([b"a" * 60] * 9)
+        station = Station(self.role, log).start()
+        station.slave(log.max_offset + 100)
+        station.clock.advance(1.0)
+        self.assertEqual(station.service.statistics()["refused_ahead"], ["10.0.0.2"])
+        greeting = greet(log, starts[-1])
+        assert greeting is not None
+        ours = station.slave()
+        ours.send(encode_greeting(greeting))
+        ours.report(log.max_offset)
+        self.assertFalse(ours.disconnecting)
+        self.assertEqual(station.service.statistics()["refused_ahead"], ["10.0.0.2"])
+
+    def test_nothing_counts_as_within_a_record_twice(self) -> None:
+        """A slave that came with nothing was sent nothing: its first word lies at a beginning."""
+        log, starts = record_log([b"a" * 60, b"b" * 60])
+        station = Station(self.role, log).start()
+        one = station.slave(starts[1] + 7)
+        for offset in (starts[1] + 8, starts[1] + 9):
+            one.report(offset)
+        self.assertEqual(station.service.statistics()["within_record"], 1)
+
     def test_within_a_record(self) -> None:
         """Said and counted if it may be another log: not at a record's end, nor what we sent."""
         log, starts = record_log([b"a" * 60, b"b" * 60, b"c" * 60])
