@@ -273,7 +273,7 @@ def test_the_search_goes_back_in_growing_steps_down_to_the_first_byte() -> None:
 
 def test_a_search_that_found_nothing_begins_at_the_end_again() -> None:
     """With the first step: whoever mended it wants no more compared than is needed."""
-    log, starts = record_log([b"a" * (FIRST_STEP // 4)] * 16)
+    log, starts = record_log([b"a" * (FIRST_STEP // 4)] * 16, 1 << 20)
     search = Search(log)
     for _ in range(2):
         places = [search.place(None)]
