@@ -47,6 +47,17 @@ def test_manual_rounds(machine, store, monkeypatch):
     assert store.record_at(0) is None
 
 
+def test_manual_rounds_end(machine, store, monkeypatch):
+    """What becomes due after twenty of them waits for the hour."""
+    use(machine, monkeypatch, 50)
+    store.clean_expired_files()
+    assert [machine.finish(store.cleaner.clean()) for _ in range(20)] == [4] + [0] * 19
+    machine.now_ms += 80 * HOUR * 1000
+    assert machine.finish(store.cleaner.clean()) == 0
+    store.clean_expired_files()
+    assert machine.finish(store.cleaner.clean()) == 1
+
+
 def test_a_filling_disk(machine, store, monkeypatch):
     """Above diskMaxUsedSpaceRatio at any hour; above 85 % young ones, too; never the last."""
     use(machine, monkeypatch, 80)

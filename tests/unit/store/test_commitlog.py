@@ -98,6 +98,30 @@ def test_what_does_not_continue_the_log(log, offset, size):
     assert log.read(0, 100) == b"x" * 10
 
 
+def test_a_slave_whose_disk_has_failed_takes_no_more():
+    """Nobody knows what of the last bytes is there: not until its next start."""
+    disk = SimDisk(Random(1), lambda: 0)
+    log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/log"], SIZE), [1000])
+    log.row.load()
+    log.append_raw(0, b"x" * 10)
+    disk.fault = lambda operation, path: 5 if operation == "pwrite" else None
+    with pytest.raises(StoreError):
+        log.append_raw(10, b"y")
+    disk.fault = lambda operation, path: None
+    with pytest.raises(StoreError, match="no more writes"):
+        log.append_raw(10, b"y")
+    assert (log.max_offset, log.may_resume) == (10, False)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_largest_record_leaves_eight_bytes_of_its_file(log, more):
+    """For the mark of the file's end; one byte more never fits any file."""
+    (small,) = log.append_group([message_of(0)], False, 5)
+    (found,) = log.append_group([message_of(SIZE - 8 - small.size + more)], False, 5)
+    assert isinstance(found, AppendResult) is not bool(more)
+    assert log.max_offset == (small.size if more else 2 * SIZE - 8)
+
+
 def test_an_unaligned_start(log):
     """An empty log cannot begin inside a file."""
     with pytest.raises(DivergedLog):

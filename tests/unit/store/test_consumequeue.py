@@ -1,5 +1,6 @@
 """Consume queues: appending, bounds, recovery, cleaning. Spec: store.md, 3 and 9.3."""
 
+from errno import EIO, EMFILE
 from random import Random
 
 import pytest
@@ -309,6 +310,60 @@ def test_a_filler_that_a_crash_cut_is_none(torn: int) -> None:
     assert table.max_physical_offset == -1
     table.put_requests([request(7, 5000)])
     assert table.queue("T", 0).units(7, 1) == [(5000, 100, 7)]
+
+
+def test_a_queue_that_cannot_be_read_at_a_start_is_removed_and_said() -> None:
+    """It is built anew from the log; a disk that only has no room for it now stops the start."""
+    for number, is_removed in ((EIO, True), (EMFILE, False)):
+        disk = a_disk()
+        made = a_table(disk)
+        made.put_requests(run_of(60))
+        made.close()
+        table = a_table(disk)
+        table.load()
+        faulty(disk, number)
+        if is_removed:
+            table.recover(True)
+            queue = table.queue("T", 0)
+            assert (queue.max_offset, bool(queue.damage)) == (0, True)
+        else:
+            with pytest.raises(StoreError):
+                table.recover(True)
+        disk.fault = lambda operation, path: None
+        assert (files_of(disk) == []) == is_removed
+
+
+def faulty(disk: SimDisk, number: int) -> None:
+    """Reads fail."""
+    disk.fault = lambda operation, path: number if operation == "pread" else None
+
+
+def test_a_queue_that_lost_a_file_to_a_wrong_size_ends_before_it() -> None:
+    """At once, and not only after `recover`: those behind it are gone from the disk as well."""
+    disk = a_disk()
+    made = a_table(disk)
+    made.put_requests(run_of(150))
+    made.close()
+    name = f"/store/consumequeue/T/0/{800:020d}"
+    disk.remove(name)
+    disk.open(name, 400).close()
+    table = a_table(disk)
+    table.load()
+    queue = table.queue("T", 0)
+    assert (files_of(disk), queue.max_offset, queue.min_offset) == (["0"], UNITS, 0)
+    table.recover(True)
+    assert (queue.max_offset, queue.max_physical_offset) == (UNITS, 100 * UNITS)
+
+
+def test_a_destroyed_queue_knows_nothing_of_before() -> None:
+    """Records of its next life may stand anywhere in the log."""
+    table = a_table(a_disk())
+    table.put_requests(run_of(60))
+    queue = table.queue("T", 0)
+    queue.destroy()
+    fresh = a_table(a_disk()).queue("T", 0)
+    for known in (queue, fresh):
+        assert (known.max_offset, known.min_offset, known.max_physical_offset) == (0, 0, -1)
 
 
 def test_recovery_looks_at_the_last_three_files() -> None:

@@ -261,6 +261,44 @@ def test_what_is_left_of_a_cut_file_is_found_by_its_time() -> None:
     assert find(index, "u2", NOW + 4000) == []
 
 
+@pytest.mark.parametrize("left", range(1, 18))
+def test_a_truncated_file_counts_its_items_and_slots(left: int) -> None:
+    """As if the others had never come, several to a slot as they are."""
+    requests = [request(100 * i, f"u{i}") for i in range(18)]
+    cut, never = an_index(a_disk()), an_index(a_disk())
+    cut.put_requests(requests)
+    cut.truncate(100 * left)
+    never.put_requests(requests[:left])
+    headers = [index._files[-1].header for index in (cut, never)]
+    assert headers[0].index_count == headers[1].index_count
+    assert headers[0].hash_slot_count == headers[1].hash_slot_count
+
+
+def test_a_file_that_begins_behind_the_end_of_the_log_goes() -> None:
+    """The end itself is behind it."""
+    disk = a_disk()
+    index = an_index(disk)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(ITEMS + 5)])
+    begin = index._files[-1].header.begin_physical_offset
+    assert len(disk.list_dir("/store/index")) == 2
+    index.truncate(begin + 1)
+    assert len(disk.list_dir("/store/index")) == 2
+    index.truncate(begin)
+    assert len(disk.list_dir("/store/index")) == 1
+    assert find(index, "u0") == [0]
+
+
+def test_a_new_file_is_synced_though_nothing_is_in_it_yet() -> None:
+    """The disk was full when its first item came."""
+    disk = a_disk()
+    file = index_file.IndexFile(disk, "/store/index/1", SLOTS, ITEMS)
+    file.create(IndexHeader(1, 2, 3, 4, 5, 6))
+    assert file.is_dirty
+    file.sync()
+    assert disk.is_safe("/store/index/1")
+    assert not file.is_dirty
+
+
 def test_a_disk_that_cannot_be_read_is_said() -> None:
     disk = a_disk()
     index = an_index(disk)
