@@ -246,10 +246,7 @@ class MasterLink:
 
     def _build(self) -> ReplicaProtocol:
         clock, log, tail = self._host.clock, self._commit_log, self.tail
-        place = tail.unreadable_at()
-        if place is not None and place >= log.max_offset:
-            place = None
-        start = self._search.place(place)
+        start = self._search.place(tail.unreadable_at())
         config, most = self._configuration.store, self._configuration.ours.ha_first_offset_max
         replica = Replica(log, config, clock.seconds(), start, tail.unreadable_at, most)
         return ReplicaProtocol(replica, self, clock)

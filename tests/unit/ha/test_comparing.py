@@ -18,7 +18,7 @@ from rmq_ha.errors import (
     NothingInCommon,
     UnreadableLog,
 )
-from rmq_ha.ha.comparing import FIRST_STEP, Search
+from rmq_ha.ha.comparing import FIRST_STEP, Comparison, Search
 from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.frames import encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
@@ -96,6 +96,20 @@ def test_nothing_is_acknowledged_before_the_own_end_is_reached() -> None:
             assert answer == b""
             assert replica.reported == starts[2]
     assert replica.reported == master.max_offset
+
+
+def test_the_very_first_byte_is_compared() -> None:
+    """A master of another log may begin with the file in which ours begins."""
+    log, _ = record_log(BODIES[:3])
+    theirs = bytearray(log.data)
+    theirs[0] ^= 1
+    comparison = Comparison(log, 1)
+    comparison.begin_at(0)
+    with pytest.raises(NothingInCommon):
+        comparison.take(memoryview(theirs))
+    comparison.begin_at(0)
+    assert bytes(comparison.take(memoryview(bytes(log.data) + b"more"))) == b"more"
+    assert comparison.is_done
 
 
 def test_nothing_of_a_diverged_tail_is_taken_while_it_is_judged() -> None:

@@ -3,6 +3,7 @@
 from ha_fakes import Station, Wire
 from record_logs import copy_of, extend, record_log
 from twisted.internet.defer import Deferred, fail
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.errors import StoreError
@@ -70,6 +71,15 @@ class ConnectingTests(LinkCase):
         for least in (0.4, 0.6, 0.9, 1.35, 2.0, 3.0, 4.0, 4.0):
             self.attempts[-1].refuse()
             self.assert_returns(least, min(5.0, least * 1.28))
+
+    def test_refused_is_said_once(self) -> None:
+        """Not for every attempt."""
+        with capturedLogs() as events:
+            for _ in range(5):
+                self.attempts[-1].refuse()
+                self.clock.advance(5.0)
+        warnings = [item for item in events if item["log_level"] is LogLevel.warn]
+        self.assertEqual(len(warnings), 1)
 
     def test_comes_back(self) -> None:
         """A master that worked and restarts is found soon, however long it was away before."""
@@ -329,6 +339,15 @@ class DivergedTests(LinkCase):
         self.assertIn("haSetAsideDivergedTail", self.service.statistics()["master"]["fault"])
         self.meet()
         self.assertEqual(self.state(), "diverged")
+
+    def test_stopped_is_no_fault(self) -> None:
+        """Who looks at a link that was stopped is told so."""
+        self.station.configuration.ours.ha_set_aside_diverged_tail = False
+        self.part()
+        self.assertEqual(self.state(), "diverged")
+        self.successResultOf(self.service.stop())
+        self.assertEqual(self.state(), "stopped")
+        self.assertIsNone(self.service.statistics()["master"]["fault"])
 
     def test_fails(self) -> None:
         """A disk that refuses: out, loudly, and again in five seconds."""

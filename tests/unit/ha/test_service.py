@@ -265,6 +265,9 @@ class StatusTests(ServiceCase):
         self.assertFalse(slave.disconnecting)
         (entry,) = station.service.statistics()["slaves"]
         self.assertEqual(entry["stage"], "stranded")
+        with capturedLogs() as events:
+            station.slave(445)
+        self.assertEqual([item["log_level"] for item in events][-1], LogLevel.error)
         self.assertEqual(station.service.replicated_offset(), 0)
 
 
@@ -354,6 +357,23 @@ class RefusalTests(ServiceCase):
         self.assertEqual(counted(), 1)
         station.slave(starts[2] + 9, peer="10.0.0.3")
         self.assertEqual(counted(), 2)
+
+    def test_told_once(self) -> None:
+        """Each machine's complaint, though others complain in between."""
+        with capturedLogs() as events:
+            for _ in range(3):
+                for peer in ("10.0.0.2", "10.0.0.3", "10.0.0.4"):
+                    self.station.slave(-5, peer=peer)
+        warnings = [item for item in events if item["log_level"] is LogLevel.warn]
+        self.assertEqual(len(warnings), 3)
+
+    def test_who_left(self) -> None:
+        """A slave that goes is worth a line, a stranger that said nothing is not."""
+        slave, stranger = self.station.slave(444), self.station.slave(peer="10.0.0.9")
+        for wire, level in ((slave, LogLevel.info), (stranger, LogLevel.debug)):
+            with capturedLogs() as events:
+                wire.lose()
+            self.assertEqual(next(item["log_level"] for item in events), level)
 
     def test_negative(self) -> None:
         """So is a negative first report."""
@@ -477,6 +497,7 @@ class FlowTests(ServiceCase):
     def test_back_pressure(self) -> None:
         """A slow slave slows only itself; nothing is buffered for it."""
         slow, fast = self.station.slave(444), self.station.slave(444, port=5001)
+        self.assertTrue(slow.streaming)
         slow.producer.pauseProducing()
         for _ in range(5):
             self.station.put(b"x")
