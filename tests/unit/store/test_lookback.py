@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from delayed_store import DelayedStore
+from delayed_store import DelayedStore, a_store_that_delivered
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store.delayed import DelayLevel, message_of
@@ -137,6 +137,32 @@ def delayed(made: DelayedStore, level: int, offset: int) -> Record:
     queue = made.store.queues.queue(SCHEDULE_TOPIC, level - 1)
     physical_offset, size, _ = queue.units(offset, 1)[0]
     return decode_record(made.store.record_at(physical_offset, size) or b"")
+
+
+def test_what_is_delivered_is_asked_for_no_more() -> None:
+    """At once where all was recorded, else when the last one of before was reached."""
+    made = a_store_that_delivered(10)
+    store = made.store
+    levels = [DelayLevel(1, store.delay_levels[0], recorded) for recorded in (10, 4)]
+    for level in levels:
+        asked: list[int] = []
+
+        def noted(offset: int, size: int, asked: list[int] = asked) -> bytes | None:
+            asked.append(offset)
+            return store.record_at(offset, size)
+
+        look_back = LookBack(store.queues, noted, lambda level, unit: unit[2])
+        look_back.begin([level], store.log.last_store_timestamp)
+        while not look_back.is_settled(level):
+            pass
+        assert (level.unsure_until == 0) == (level.recorded == 10)
+        look_back.reached(level, 9)
+        assert (level.unsure_until == 0) == (level.recorded == 10)
+        look_back.reached(level, 10)
+        assert level.unsure_until == 0
+        asked.clear()
+        assert look_back.is_delivered(level, 9, delayed(made, 1, 9)) is False
+        assert asked == []
 
 
 def test_where_a_level_begins() -> None:

@@ -297,3 +297,18 @@ def test_a_filter_is_shown_what_an_address_leads_to() -> None:
     assert wanted.asked == [(1000, 5000, None), (1001, 5001, bytes([1] * 8)), 7]
     plain = table(disk, ext=None).queue("U", 0)
     assert unit_matcher(plain, wanted) == wanted.matches_unit
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_unit_that_fills_its_file_but_for_the_end_mark_is_one(more: int) -> None:
+    """One byte more fits no file: the plain tag code says what it can."""
+    made = table(SimDisk(Random(1), lambda: 1000))
+    empty = len(ExtensionUnit(1, 2, b"").encode() or b"")
+    made.bit_map_of = lambda request: bytes(EXT_FILE - 4 - empty + more)
+    made.put_requests(run_of(0, 3))
+    codes = [made.queue("T", 0).units(number, 1)[0][2] for number in range(3)]
+    assert [is_extension_address(code) for code in codes] == [not more] * 3
+    if more:
+        assert codes == [1000, 1001, 1002]
+    else:
+        assert [position_of(code) for code in codes] == [0, EXT_FILE, 2 * EXT_FILE]

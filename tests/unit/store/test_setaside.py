@@ -303,6 +303,29 @@ def test_an_attempt_that_fails_leaves_no_copy(machine, pair, at):
     master.close()
 
 
+def test_the_cut_waits_for_a_round_of_the_queues(machine, pair):
+    """Worker threads end in any order: a round of before must not write its times last."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    feed(store, master, appended[57].next_offset)
+    machine.turn(20)
+    machine.worker.later = True
+    store.queue_flusher._round()
+    (round_of_before,), machine.worker.queue = machine.worker.queue, []
+    aside = store.set_tail_aside(appended[30].physical_offset, "test")
+    for _ in range(20):
+        machine.worker.work()
+    machine.worker.queue.append(round_of_before)
+    for _ in range(20):
+        machine.worker.work()
+        machine.turn()
+    machine.worker.later = False
+    machine.finish(aside)
+    assert store.checkpoint.written.flushed_offset <= appended[30].physical_offset
+    expect(store, appended, 30)
+    master.close()
+
+
 def test_a_stop_waits_for_the_cut(machine, pair):
     """
     A store that is stopped meanwhile is closed cleanly, and cut.
