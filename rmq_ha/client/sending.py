@@ -116,7 +116,7 @@ class Sending:
                 part.message_ids,
                 chosen,
             )
-            send.fixed_queue = queue
+            self._direct(send, queue)
             try:
                 result = yield from self._deliver(send)
             except MQClientError as error:
@@ -134,12 +134,16 @@ class Sending:
         self._name(message)
         code, outgoing = outgoing_of(message, self.config)
         send = self._new(message.topic, code, outgoing, message.unique_id, (message,))
+        self._direct(send, queue)
+        send.selector, send.arg = selector, arg
+        return send
+
+    def _direct(self, send: Send, queue: MessageQueue | None) -> None:
         if queue is not None and queue.topic != send.topic.shown:
             raise IllegalMessage(
                 f"the message is for {send.topic.shown}, but the queue is one of {queue.topic}"
             )
-        send.fixed_queue, send.selector, send.arg = queue, selector, arg
-        return send
+        send.fixed_queue = queue
 
     def _name(self, message: Message) -> None:
         if UNIQ_KEY not in message.properties:

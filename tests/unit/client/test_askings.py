@@ -319,6 +319,16 @@ def test_the_callers_queue_is_tried_once() -> None:
         drive(sending().send(Message("T", b"x"), queue=MessageQueue("U", "b", 1)), stored)
 
 
+def test_a_batch_goes_to_the_callers_queue() -> None:
+    """All of its requests; of another topic it is refused, as for a single message."""
+    wanted = MessageQueue("T", "b", 1)
+    messages = [Message("T", b"x" * 600) for _ in range(4)]
+    results, _ = drive(sending(max_batch_size=1500).send_batch(messages, queue=wanted), stored)
+    assert [result.message_queue for result in results] == [wanted] * 2
+    with pytest.raises(IllegalMessage):
+        drive(sending().send_batch(messages, queue=MessageQueue("U", "b", 1)), stored)
+
+
 def test_a_batch_is_split_and_tells_what_is_stored() -> None:
     """Requests that went through are in the error of the one that did not."""
     messages = [Message("T", b"x" * 600) for _ in range(4)]

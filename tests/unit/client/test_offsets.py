@@ -106,6 +106,39 @@ def test_a_file_is_read_again_and_its_backup_when_it_is_damaged() -> None:
         local.store()
 
 
+def test_a_file_is_written_when_there_is_something_to_write() -> None:
+    """Not for offsets that it has; again after a disk that refused."""
+    local = Local()
+    written: list[bytes] = []
+    disk = local.host.disk
+    replace, is_full = disk.replace, False
+
+    def counted(path: str, data: bytes, *, backup: bool = False) -> None:
+        if is_full:
+            raise OSError(28, "No space left on device")
+        written.append(data)
+        replace(path, data, backup=backup)
+
+    disk.replace = counted  # type: ignore[method-assign]
+    store = local.store()
+    one, two = TABLE
+    local.wait(store.persist_all([one]))
+    assert written == []
+    for offset in (1, 1, 5):
+        store.update_offset(one, offset, True)
+        local.wait(store.persist_all([one]))
+        local.wait(store.persist_all([]))
+    assert len(written) == 2
+    is_full = True
+    store.update_offset(two, 7, False)
+    local.wait(store.persist_all([two]))
+    is_full = False
+    assert local.store().memory(two) is None
+    local.wait(store.persist_all([two]))
+    assert len(written) == 3
+    assert (local.store().memory(one), local.store().memory(two)) == (5, 7)
+
+
 def test_a_java_client_s_file_is_taken_over() -> None:
     local = Local()
     local.host.disk.make_dirs(PATH.rpartition("/")[0])

@@ -30,6 +30,7 @@ from rmq_ha.client.messages import (
     SendStatus,
     decode_messages,
 )
+from rmq_ha.client.parts import CheckHeader
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.client.request_reply import create_reply_message
@@ -40,6 +41,7 @@ from rmq_ha.client.transactions import (
     LocalTransactionState,
     TransactionProducer,
 )
+from rmq_ha.model.message import Address
 from rmq_ha.model.topic_config import TopicConfig
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
@@ -560,6 +562,33 @@ def test_transactions(
     assert visible(cluster) == count
     assert len(listener.questions) == questions
     assert set(listener.questions) <= {result.send_result.msg_id}
+
+
+@pytest.mark.parametrize(
+    ("properties", "msg_id", "group"),
+    [
+        ({}, "AT", "PG"),
+        ({"UNIQ_KEY": "K", "PGROUP": "OTHER"}, "K", "OTHER"),
+        ({"UNIQ_KEY": ""}, "AT", "PG"),
+    ],
+)
+def test_an_answer_names_the_message_as_its_producer_did(
+    transactions: tuple[SimCluster, TransactionProducer, Listener],
+    properties: dict[str, str],
+    msg_id: str,
+    group: str,
+) -> None:
+    """And by where it is stored if that producer gave it no name."""
+    _, producer, listener = transactions
+    listener.checked = ROLLBACK
+    here = Address.parse("10.0.0.1", 1)
+    message = MessageExt("T", b"x", properties, "a", 0, 3, "AT", "AT", 77, 1, here, 2, here, 100)
+    answers: list[Any] = []
+    header = CheckHeader(5, 77, "AT", "tx", "AT", "10.0.0.1:10911")
+    producer.check_transaction(message, header, answers.append)
+    (answer,) = answers
+    assert (answer.ext["msgId"], answer.ext["producerGroup"]) == (msg_id, group)
+    assert (answer.ext["tranStateTableOffset"], answer.ext["commitLogOffset"]) == ("5", "77")
 
 
 def test_a_check_that_hangs_is_given_up_in_time(

@@ -80,6 +80,24 @@ class ControllerTests(SynchronousTestCase):
         self.assertEqual(order, ["read", "scan"])
         self.wait(namesrv.stop())
 
+    def test_every_silent_broker_is_cut_off(self) -> None:
+        """Its connection is of no use any more; it has to come again, with all that it has."""
+        aborted: list[str] = []
+
+        class Channel:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def abort(self) -> None:
+                aborted.append(self.name)
+
+        for name in ("a", "b", "c"):
+            broker = BrokerIdentity("C", name, 0, f"{name}:10911", f"{name}:10912")
+            now = self.world.clock.seconds() + (100 if name == "b" else 0)
+            self.namesrv.routes.register(broker, DataVersion(1, 1), {}, None, Channel(name), now)
+        self.world.clock.run_for(140)
+        self.assertEqual(aborted, ["a", "c"])
+
     def test_a_silent_broker_expires(self) -> None:
         """Although its connection is in use: only registrations count."""
         self.register()

@@ -376,6 +376,19 @@ class ProcessorTests(SynchronousTestCase):
         )
         self.assertEqual(self.ask(318).code, 0)
 
+    def test_update_of_several_keys(self) -> None:
+        """Of the name server and of its port, all of them."""
+        wanted = [
+            "orderMessageEnable=true",
+            "clusterTest=true",
+            "serverChannelMaxIdleTimeSeconds=77",
+            "serverAsyncSemaphoreValue=9",
+        ]
+        self.assertEqual(self.ask(318, "\n".join(wanted).encode()).code, 0)
+        lines = (self.ask(319).body or b"").decode().splitlines()
+        self.assertLessEqual(set(wanted), set(lines))
+        self.assertEqual(self.disk.read_bytes(PROPERTIES_PATH).decode().split(), sorted(wanted))
+
     def test_update_of_what_is_dangerous_is_refused(self) -> None:
         """Nothing of such a request is done."""
         for name in (

@@ -379,3 +379,58 @@ def test_the_pairs_of_topic_and_broker_are_counted(
             for topic in topics:
                 routes.delete_topic(topic, "C" if what == "delete in C" else None)
         assert routes.pairs == sum(map(len, routes._topics.values()))
+
+
+class TestGoodBye:
+    """Nothing of a broker that left is known when one comes to its address."""
+
+    def test_unregistered(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"), filters=["10.0.0.1:1"])
+        found = routes.route("T")
+        assert found is not None
+        assert found.filter_servers == {"m:10911": ["10.0.0.1:1"]}
+        assert routes.unregister(MASTER, routes.channel)
+        assert routes.registrations() == {}
+        assert routes.connection_lost(routes.channel) == []
+        assert (routes.route("T"), routes.topics()) == (None, [])
+        assert not routes.has_broker("a")
+        assert routes.query_data_version("m:10911", V1, 1.0) == (True, None)
+        assert routes.put(MASTER, topic("T")) == RegisterResult(True)
+        again = routes.route("T")
+        assert again is not None
+        assert again.filter_servers == {}
+
+    def test_expired_or_cut_off(self) -> None:
+        for gone in ("expired", "cut off"):
+            routes = Routes()
+            routes.put(MASTER, topic("T"), filters=["10.0.0.1:1"])
+            routes.put(OTHER, topic("T"), filters=["10.0.0.2:1"])
+            if gone == "expired":
+                assert len(routes.expire(120.5)) == 2
+            else:
+                assert routes.connection_lost(routes.channel) == ["m:10911", "o:10911"]
+            assert routes.registrations() == {}
+            routes.put(MASTER, topic("T"))
+            routes.put(OTHER, topic("T"))
+            found = routes.route("T")
+            assert found is not None
+            assert found.filter_servers == {}
+
+    def test_filter_servers_are_replaced_kept_or_taken_away(self) -> None:
+        """As the registration says: others, nothing of them, or that there are none."""
+        routes = Routes()
+        for filters, known in ((["x:1"], ["x:1"]), (None, ["x:1"]), (["y:1"], ["y:1"]), ([], None)):
+            routes.put(MASTER, topic("T"), filters=filters)
+            found = routes.route("T")
+            assert found is not None
+            assert found.filter_servers.get("m:10911") == known
+
+    def test_a_slave_leaves_the_master_in_place(self) -> None:
+        routes = Routes()
+        routes.put(MASTER, topic("T"))
+        routes.put(SLAVE)
+        assert routes.unregister(SLAVE, routes.channel)
+        found = routes.route("T")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "m:10911"}
