@@ -56,11 +56,12 @@ def test_an_empty_log(log):
 def test_a_slave_takes_bytes_as_they_are(log):
     """Chunks may end anywhere; readers and subscribers see them at once."""
     told = []
-    log.subscribe(lambda: told.append(log.max_offset))
+    for _ in range(2):
+        log.subscribe(lambda: told.append(log.max_offset))
     log.append_raw(0, b"abc")
     log.append_raw(3, b"defgh")
     log.append_raw(8, b"")
-    assert told == [3, 8]
+    assert told == [3, 3, 8, 8]
     assert log.read(0, 100) == b"abcdefgh"
     assert log.read(2, 3) == b"cde"
     assert log.read(8, 3) == b""

@@ -64,6 +64,15 @@ def test_vectors() -> None:
     assert index_file_size(5000000, 20000000) == 420000040
 
 
+def test_a_file_needs_room_for_one_item_at_least() -> None:
+    """The first place is never used."""
+    index = IndexService(a_disk(), "/store", SLOTS, 2, lambda: NOW)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(3)])
+    assert [find(index, f"u{i}") for i in range(3)] == [[0], [100], [200]]
+    with pytest.raises(ConfigurationError):
+        IndexService(a_disk(), "/store", SLOTS, 1, lambda: NOW)
+
+
 def test_the_least_java_integer_hashes_to_0() -> None:
     """Its absolute value does not fit."""
     assert java_hash("T#DWIECHC") == -(2**31)

@@ -7,6 +7,7 @@ import pytest
 from delayed_store import DelayedStore, a_store_that_delivered
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.delayed import DelayLevel, message_of
 from rmq_ha.store.delivered import DeliveredCopies, Since, Unit
 from rmq_ha.store.format.commitlog import Record, decode_record
@@ -137,6 +138,16 @@ def delayed(made: DelayedStore, level: int, offset: int) -> Record:
     queue = made.store.queues.queue(SCHEDULE_TOPIC, level - 1)
     physical_offset, size, _ = queue.units(offset, 1)[0]
     return decode_record(made.store.record_at(physical_offset, size) or b"")
+
+
+def test_a_start_takes_up_the_progress_that_was_written() -> None:
+    """Before anything is delivered: the log is asked about what lies behind it only."""
+    made = a_store_that_delivered(10)
+    made.stop()
+    store = DefaultMessageStore(made.host.seams, made.configuration)
+    store.load()
+    assert store.schedule.offset_table[1] == 10
+    store.close()
 
 
 def test_what_is_delivered_is_asked_for_no_more() -> None:

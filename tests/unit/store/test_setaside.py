@@ -303,6 +303,25 @@ def test_an_attempt_that_fails_leaves_no_copy(machine, pair, at):
     master.close()
 
 
+def test_what_a_cut_leaves_is_on_the_disk(machine, pair):
+    """Log, queues and index, when it says that it is done; and nobody waits for what is gone."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    feed(store, master, appended[57].next_offset)
+    machine.turn(20)
+    store.parts.tail.unreadable_at = appended[40].physical_offset
+    done = []
+    store.set_tail_aside(appended[30].physical_offset, "test").addCallback(done.append)
+    assert done
+    disk = machine.disk
+    for folder in ("index", "consumequeue/TopicA", "consumequeue/TopicB", "commitlog"):
+        paths = disk.paths(f"{machine.root}/{folder}")
+        assert paths
+        assert [path for path in paths if not disk.is_safe(path)] == []
+    assert store.parts.tail.unreadable_at is None
+    master.close()
+
+
 def test_the_cut_waits_for_a_round_of_the_queues(machine, pair):
     """Worker threads end in any order: a round of before must not write its times last."""
     master, appended = pair

@@ -1,0 +1,51 @@
+"""Which descriptors of a row of files stay open."""
+
+from random import Random
+
+import pytest
+
+from rmq_ha.seams import File
+from rmq_ha.store import mapped_files
+from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.testing.disk import SimDisk
+
+SIZE = 100
+
+
+def a_row(count: int) -> tuple[FileRow, list[File]]:
+    row = FileRow(SimDisk(Random(1), lambda: 0), ["/m"], SIZE)
+    return row, [row.create(SIZE * number) for number in range(count)]
+
+
+def still_open(files: list[File]) -> list[int]:
+    found = []
+    for number, file in enumerate(files):
+        try:
+            file.pread(1, 0)
+            found.append(number)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("count", "before", "left"),
+    [
+        (8, 6 * SIZE, [5, 6, 7]),
+        (8, 8 * SIZE, [5, 6, 7]),
+        (8, 2 * SIZE, [2, 3, 4, 5, 6, 7]),
+        (8, 2 * SIZE - 1, [1, 2, 3, 4, 5, 6, 7]),
+        (4, 4 * SIZE, [1, 2, 3]),
+        (3, 3 * SIZE, [0, 1, 2]),
+        (2, 2 * SIZE, [0, 1]),
+    ],
+)
+def test_the_oldest_that_are_not_written_any_more_are_closed(
+    monkeypatch: pytest.MonkeyPatch, count: int, before: int, left: list[int]
+) -> None:
+    """As many as are too many, and no more."""
+    monkeypatch.setattr(mapped_files, "_MAX_OPEN", 3)
+    row, files = a_row(count)
+    row.close_idle(before)
+    assert still_open(files) == left
+    assert row.file(0).pread(1, 0) == b"\0"
