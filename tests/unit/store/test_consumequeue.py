@@ -357,10 +357,12 @@ def test_a_queue_that_lost_a_file_to_a_wrong_size_ends_before_it() -> None:
 
 def test_a_destroyed_queue_knows_nothing_of_before() -> None:
     """Records of its next life may stand anywhere in the log."""
-    table = a_table(a_disk())
+    disk = a_disk()
+    table = a_table(disk)
     table.put_requests(run_of(60))
     queue = table.queue("T", 0)
     queue.destroy()
+    assert disk.paths("/store/consumequeue/T/0") == []
     fresh = a_table(a_disk()).queue("T", 0)
     for known in (queue, fresh):
         assert (known.max_offset, known.min_offset, known.max_physical_offset) == (0, 0, -1)
