@@ -49,7 +49,8 @@ class Feed:
 
     A slave of ours greets with a checksum (`greeting`). If that is ours it is believed; if not, or
     if the slave is ahead, the log is sent from before that place, for the slave to find where the
-    two part; and two heartbeats at the end of our log tell it at once that there is no more.
+    two part; and two heartbeats at the end of our log tell it at once that there is no more. As a
+    slave ourselves we send that to none: it would set aside what only it may have.
 
     With two frames unacknowledged a SYNC_MASTER gathers what is put meanwhile, up to a full
     frame, and sends it at the next acknowledgement (group commit by itself). Two, so that one is
@@ -192,6 +193,7 @@ class Feed:
         """
         A slave of ours told what it has: is it what we have?
 
+        :raises ReplicationError: it is not, and we are a slave.
         :raises StoreError: our log cannot be read.
         """
         place, window = greeting.place, greeting.window
@@ -205,6 +207,12 @@ class Feed:
             self.sent = max(self.sent, place)
             self.acked = self.vouched = place
             self.base = place - window
+        elif self._store.broker_role is BrokerRole.SLAVE:
+            raise ReplicationError(
+                f"the slave has {place}, and we have not the same below it, up to {end}; but this "
+                "broker is a slave, too, and what it lacks proves nothing: a slave sets its tail "
+                "aside for a master only"
+            )
         else:
             self.common = Common.DIFFERENT
             self.sent = max(low, min(place, end) - window)

@@ -350,6 +350,21 @@ def test_a_slave_with_another_log_is_sent_what_it_compares() -> None:
     assert feed.vouched == 0
 
 
+@pytest.mark.parametrize("place", [900, 2400])
+def test_a_slave_is_nobodys_reason_to_set_a_tail_aside(place: int) -> None:
+    """Promoted late, or in a circle: the other one may be the only one that has that tail."""
+    other = MemoryLog(4096, 0, DATA[:800] + b"!" * 2500)
+    feed = make_feed(MemoryLog(4096, 0, DATA[:1000]), BrokerRole.SLAVE)
+    with pytest.raises(ReplicationError, match="this broker is a slave, too"):
+        feed.receive_data(greeting_of(other, place), 0.0)
+
+
+def test_a_slave_feeds_a_slave_that_has_the_same() -> None:
+    feed = make_feed(MemoryLog(4096, 0, DATA[:3000]), BrokerRole.SLAVE)
+    feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA[:2500]), 2400), 0.0)
+    assert drain(feed, 0.0) == [(2400, 600), (3000, 0), (3000, 0)]
+
+
 def test_a_slave_of_ours_that_is_ahead_is_not_refused() -> None:
     feed = make_feed(MemoryLog(4096, 0, DATA[:1000]))
     feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA), 6000), 0.0)
