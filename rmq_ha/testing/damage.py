@@ -1,15 +1,19 @@
 """What happens to a store while nobody looks: damage at rest, drawn from the seed."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
 from rmq_ha.testing.disk import PAGE, SimDisk
+from rmq_ha.testing.images import LogImage
 
 LOG, QUEUE, INDEX, CHECKPOINT = "commitlog", "consumequeue", "index", "checkpoint"
 _PARTS = {LOG: 4, QUEUE: 4, INDEX: 1, CHECKPOINT: 1}
 BIT, ZERO, CUT, LOST = "bit", "zero", "cut", "lost"
 _FORMS = {BIT: 3, ZERO: 3, CUT: 2, LOST: 2}
 UNIT_SIZE = 20
+_AROUND = 16
 
 
 class Damage(NamedTuple):
@@ -22,6 +26,7 @@ class Damage(NamedTuple):
     :ivar end: behind the last one; the file's size where it was cut or lost.
     :ivar good: the bytes from `start` to `end` before, where they were flipped or zeroed.
     :ivar bad: those bytes now.
+    :ivar around: what was written just before them and just behind.
     """
 
     part: str
@@ -31,6 +36,7 @@ class Damage(NamedTuple):
     end: int
     good: bytes = b""
     bad: bytes = b""
+    around: tuple[bytes, bytes] = (b"", b"")
 
     def __str__(self) -> str:
         return f"{self.form} of {self.path}, {self.start} to {self.end}"
@@ -48,15 +54,24 @@ class Damage(NamedTuple):
             return 0, 0
         return self.name + self.start, self.name + self.end
 
+    def is_in(self, image: LogImage) -> bool:
+        """These bytes stand there still, and not others that were written since."""
+        start, end = self.log_range
+        before, behind = self.around
+        if not self.bad or image.start > start:
+            return False
+        low = max(image.start, start - len(before))
+        there = before[len(before) - (start - low) :] + self.bad + behind
+        return image.slice(low, end + len(behind)) == there
+
     def mend(self, data: bytes, physical_offset: int) -> bytes:
-        """Bytes of the log from an offset on, as they were written, where they are spoilt still."""
+        """Bytes of the log from an offset on, as they were written, of an image that has it."""
         start, end = self.log_range
         low, high = max(start, physical_offset), min(end, physical_offset + len(data))
-        bad, good = self.bad[low - start : high - start], self.good[low - start : high - start]
-        before, behind = low - physical_offset, high - physical_offset
-        if low >= high or not bad or data[before:behind] != bad:
+        if low >= high:
             return data
-        return data[:before] + good + data[behind:]
+        good = self.good[low - start : high - start]
+        return data[: low - physical_offset] + good + data[high - physical_offset :]
 
     def spoils_unit(self, topic: str, queue_id: int, number: int) -> bool:
         """Whether a queue's unit stands, in part, where bytes were flipped or zeroed."""
@@ -66,6 +81,20 @@ class Damage(NamedTuple):
             return False
         at = number * UNIT_SIZE - self.name
         return at < self.end and self.start < at + UNIT_SIZE
+
+
+def mended(image: LogImage, damages: Iterable[Damage]) -> tuple[LogImage, list[tuple[int, int]]]:
+    """
+    A log as it would be without the damage that is in it, and where that is.
+
+    Who fetches damaged bytes from a master that does not know of it has them too.
+    """
+    places = []
+    for damage in damages:
+        if damage.is_in(image):
+            image = replace(image, data=damage.mend(image.data, image.start))
+            places.append(damage.log_range)
+    return image, places
 
 
 def spoil(disk: SimDisk, root: str, random: Random) -> Damage | None:
@@ -98,4 +127,5 @@ def spoil(disk: SimDisk, root: str, random: Random) -> Damage | None:
         end = min(len(data), at + random.choice((512, PAGE)))
         data[at:end] = bytes(end - at)
     disk.damage(path, bytes(data))
-    return Damage(part, form, path, at, end, before[at:end], bytes(data[at:end]))
+    around = before[max(0, at - _AROUND) : at], before[end : min(used, end + _AROUND)]
+    return Damage(part, form, path, at, end, before[at:end], bytes(data[at:end]), around)

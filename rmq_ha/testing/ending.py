@@ -1,7 +1,6 @@
 """After a quiet time: do both members of a pair agree, and is everything in place?"""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from rmq_ha.ha.link import Fault
 from rmq_ha.testing.checkers import (
@@ -15,7 +14,7 @@ from rmq_ha.testing.checkers import (
     last_lives,
 )
 from rmq_ha.testing.cluster import ROOT, StoreNode
-from rmq_ha.testing.damage import CUT, LOG, LOST
+from rmq_ha.testing.damage import CUT, LOG, LOST, mended
 from rmq_ha.testing.images import LogImage, Seen, read_queues
 from rmq_ha.testing.judge import Judge
 
@@ -58,19 +57,9 @@ class Ending:
         check_attempts(self._judge.attempts.values(), self._findings, self._now, logs, crashed)
 
     def _image(self, node: StoreNode) -> LogImage:
-        """
-        The log as it would be without the damage that nobody has noticed.
-
-        Who fetches damaged bytes from a master that does not know of it has them too.
-        """
-        image = node.log_image()
-        for damage in self._judge.damages.values():
-            start, end = damage.log_range
-            if damage.bad and image.start <= start and image.slice(start, end) == damage.bad:
-                data = bytearray(image.data)
-                data[start - image.start : end - image.start] = damage.good
-                image = replace(image, data=bytes(data))
-                self._spoilt.append((node.host.name, start, end))
+        """The log as it would be without the damage that nobody has noticed."""
+        image, places = mended(node.log_image(), self._judge.damages.values())
+        self._spoilt += [(node.host.name, *place) for place in places]
         return image
 
     def _compare(self, master: StoreNode, one: LogImage, slave: StoreNode, other: LogImage) -> None:

@@ -16,13 +16,14 @@ A member stays out, loudly, where the two logs have not one whole record in comm
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 from rmq_ha.model.status import BrokerRole, FlushDiskType, PutMessageStatus
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import ROOT, Life, StoreNode
-from rmq_ha.testing.damage import Damage
-from rmq_ha.testing.images import LogImage, parse_record
+from rmq_ha.testing.damage import Damage, mended
+from rmq_ha.testing.images import LogImage, Seen, parse_record
 from rmq_ha.testing.workload import Attempt
 
 SERVED_WITHIN_SECONDS = 1.0
@@ -136,7 +137,12 @@ class Judge:
             image = slave.log_image()
             start, data = image.start, image.data
         # What it did not notice it confirms with the checksum of what lies behind.
-        yield self.damages[name].mend(data, start) if name in self.damages else data
+        damage = self.damages.get(name)
+        yield (
+            data
+            if damage is None or not damage.is_in(slave.log_image())
+            else damage.mend(data, start)
+        )
         damaged_at, before = self._undamaged.get(name, (-1.0, LogImage(0, b"", 0, 0)))
         if damaged_at >= attempt.asked_at:
             yield before.slice(attempt.offset, attempt.end) if is_placed else before.data
@@ -228,13 +234,24 @@ class Judge:
         if end < flushed and machine not in self.damages and not _was_set_aside(node, end):
             text = f"{machine} came back with {end}, but called {flushed} flushed"
             self._violation("flushed-and-lost", text)
-        self._take_stock(machine, {r.unique_id for r in records if r.offset + r.size <= end})
+        there = {r.unique_id for r in self._whole(before) if r.offset + r.size <= end}
+        self._take_stock(machine, there)
         was = self.parts.get(machine)
         self.parts[machine] = part
         if part is not BrokerRole.SLAVE:
             self._check_behind(machine, end)
             self._see_ahead(machine, end)
             self._leads(machine, "promoted" if was is BrokerRole.SLAVE else "came back")
+
+    def _whole(self, log: LogImage) -> Iterator[Seen]:
+        """Its records, those behind a damage that nobody noticed included."""
+        image, places = mended(log, self.damages.values())
+        if places:  # which may be where the log seemed to end
+            image = replace(image, end=image.start + len(image.data))
+        for record in image.records():
+            behind = record.offset + record.size
+            if not any(start < behind and record.offset < end for start, end in places):
+                yield record
 
     def _take_stock(self, machine: str, there: set[str]) -> None:
         """What a machine has after it came back, and what it should have."""
@@ -342,13 +359,7 @@ class Judge:
     def _has_fetched_damage(self, machine: str) -> bool:
         """It was the slave of a machine that did not know of its damage, and has the same bytes."""
         image = self._nodes[machine].log_image()
-        written = image.start + len(image.data.rstrip(b"\0"))
-        return any(
-            damage.bad
-            and image.start <= damage.log_range[0] <= written
-            and image.slice(*damage.log_range) == damage.bad
-            for damage in self.damages.values()
-        )
+        return any(damage.is_in(image) for damage in self.damages.values())
 
     def wiped(self, machine: str) -> None:
         """An operator moved its store away: it begins with nothing."""

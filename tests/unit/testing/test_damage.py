@@ -4,6 +4,7 @@ from random import Random
 
 from rmq_ha.testing.damage import CUT, LOG, LOST, QUEUE, Damage, spoil
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.images import LogImage
 
 ROOT = "/store"
 PATHS = {
@@ -70,7 +71,7 @@ def test_where_it_is():
 
 
 def test_what_is_mended():
-    """Bytes that are still spoilt, in whatever part of the log they are shown; nothing else."""
+    """Bytes that are spoilt, in whatever part of the log they are shown."""
     path = f"{ROOT}/commitlog/00000000000000004096"
     damage = Damage(LOG, "zero", path, 10, 14, b"good", bytes(4))
     spoilt = b"0123456789" + bytes(4) + b"efgh"
@@ -78,8 +79,23 @@ def test_what_is_mended():
     for start in range(len(spoilt)):
         for end in range(start, len(spoilt) + 1):
             assert damage.mend(spoilt[start:end], 4096 + start) == whole[start:end]
-    noticed = spoilt.replace(bytes(4), b"anew")
-    assert damage.mend(noticed, 4096) == noticed
-    assert Damage(LOG, LOST, path, 0, 18).mend(spoilt, 4096) == spoilt
     queue = Damage(QUEUE, "zero", f"{ROOT}/consumequeue/T/0/00000000000000000000", 10, 14)
     assert queue._replace(good=b"good", bad=bytes(4)).mend(spoilt, 0) == spoilt
+
+
+def test_what_is_spoilt_still():
+    """Not where other bytes were written since, of which a single one may be the same."""
+    path = f"{ROOT}/commitlog/00000000000000004096"
+    spoilt = b"0123456789" + bytes(4) + b"efgh"
+    damage = Damage(LOG, "zero", path, 10, 14, b"good", bytes(4), (b"6789", b"efgh"))
+
+    def image(data: bytes, start: int = 4096) -> LogImage:
+        return LogImage(start, data, start + len(data), 65536)
+
+    assert damage.is_in(image(spoilt))
+    assert damage.is_in(image(spoilt[8:], 4104))
+    assert not damage.is_in(image(spoilt.replace(bytes(4), b"anew")))
+    assert not damage.is_in(image(spoilt.replace(b"9", b"8")))
+    assert not damage.is_in(image(spoilt.replace(b"e", b"f")))
+    assert not damage.is_in(image(spoilt[11:], 4107))
+    assert not Damage(LOG, LOST, path, 0, 18).is_in(image(spoilt))

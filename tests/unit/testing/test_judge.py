@@ -187,9 +187,8 @@ def test_who_may_refuse_to_start(
     pair.put("m1")
     good = pair.nodes["a"].data
     bad = good[:100] + bytes(4) + good[104:]
-    pair.judge.damaged(
-        "a", Damage(LOG, ZERO, PATH, 100, 104, good[100:104], bytes(4)), pair.nodes["a"].log_image()
-    )
+    damage = Damage(LOG, ZERO, PATH, 100, 104, good[100:104], bytes(4), (good[84:100], good[104:]))
+    pair.judge.damaged("a", damage, pair.nodes["a"].log_image())
     pair.nodes["a"].data = bad
     pair.nodes["b"].data = bad if fetched else good[:90].ljust(len(good), b"\0")
     assert pair.judge.refused(machine, StoreError("damage")) == needs_hands
