@@ -82,8 +82,13 @@ def _heartbeat(body: bytes | None) -> list[Need]:
         raise RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"AclException: the heartbeat's body: {error}"
         ) from None
-    needs = []
+    needs: list[Need] = []
     for consumer in heartbeat.consumers:
         needs.append((group_resource(consumer.group_name), SUB))
-        needs += [(item.topic, SUB) for item in consumer.subscriptions]
+        topics = [item.topic for item in consumer.subscriptions]
+        if not all(isinstance(topic, str) for topic in topics):
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, "AclException: a subscription's topic is no string"
+            )
+        needs += [(topic, SUB) for topic in topics]
     return needs

@@ -12,6 +12,7 @@ from rmq_ha.acl.permissions import ADMIN, PUB, SUB, group_resource
 from rmq_ha.errors import CorruptRecord, ProtocolViolation, RequestRejected
 from rmq_ha.model.message import place_of
 from rmq_ha.model.properties import PGROUP, REAL_TOPIC, TRAN_MSG, decode_properties
+from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topics import HALF_TOPIC, RETRY_PREFIX
 from rmq_ha.store.format.commitlog import Record, decode_record
 from rmq_ha.wire.bodies import CheckClient, HeartbeatData, LockBatch
@@ -178,7 +179,7 @@ def _heartbeat(asked: Asked) -> list[Need]:
     needs = []
     for consumer in heartbeat.consumers:
         needs.append((group_resource(consumer.group_name), SUB))
-        needs += [(item.topic, SUB) for item in consumer.subscriptions]
+        needs += [(_subscribed(asked, item), SUB) for item in consumer.subscriptions]
     return needs
 
 
@@ -198,8 +199,15 @@ def _check_client(asked: Asked) -> list[Need]:
         raise asked.refusal(f"the body: {error}") from None
     needs = [(group_resource(check.group), SUB)]
     if check.subscription is not None:
-        needs.append((check.subscription.topic, SUB))
+        needs.append((_subscribed(asked, check.subscription), SUB))
     return needs
+
+
+def _subscribed(asked: Asked, subscription: SubscriptionData) -> str:
+    topic: object = subscription.topic
+    if not isinstance(topic, str):
+        raise asked.refusal(f"the topic of a subscription is {topic!r:.100}")
+    return topic
 
 
 _ADMIN = (Rule("admin", lambda _: [NEEDS_ADMIN]),)

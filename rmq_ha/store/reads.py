@@ -12,6 +12,7 @@ from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.format.record_checks import is_of_topic
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.parts import StoreLog
 from rmq_ha.store.read_damage import ReadDamage
@@ -125,7 +126,9 @@ class StoreReads:
         for offset in sorted(offsets):
             record = self.record_at(offset)
             if record is not None:
-                records.append(record)
+                # A hash leads to other topics' messages, too, and whoever asks may choose it.
+                if is_of_topic(record, topic):
+                    records.append(record)
             elif self.log.min_offset <= offset < self.log.max_offset:
                 self.damage.bad_record(offset)
         return QueryResult(records, timestamp, last_offset)

@@ -14,6 +14,7 @@ from rmq_ha.model.topics import LMQ_PREFIX
 from rmq_ha.store.format.commitlog import (
     CRC_MASK,
     HEADS,
+    MAX_TOPIC_SIZE,
     MESSAGE_MAGIC,
     RECORD_OVERHEAD,
     crc32,
@@ -97,6 +98,12 @@ def message_check(topic: str, queue_id: int) -> Check:
 def _tail(size: int) -> Callable[[bytes, int], tuple[bytes, int]]:
     """Reads a topic part of that size and the properties' length behind it."""
     return Struct(f">{size}sh").unpack_from
+
+
+def is_of_topic(data: bytes, topic: str) -> bool:
+    """A record's topic; `record_fits` came first."""
+    name = topic.encode("utf-8", "replace")
+    return len(name) <= MAX_TOPIC_SIZE and _topic_is(data, topic_part(name))
 
 
 def _topic_is(data: bytes, name: bytes) -> bool:

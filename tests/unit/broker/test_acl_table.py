@@ -23,9 +23,10 @@ from rmq_ha.acl.table import TABLE, as_markdown
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.model.properties import REAL_QID, REAL_TOPIC
+from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.remoting.client import RemotingClient
-from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.store.format.commitlog import Record, decode_records, encode_record
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
@@ -237,3 +238,21 @@ def test_replies_and_traces_are_for_who_uses_a_topic(broker: Guarded) -> None:
     reply.code = RequestCode.SEND_REPLY_MESSAGE_V2
     for request in (trace, reply):
         assert "AclException" not in (broker.by(WEAK, request).remark or "")
+
+
+def test_a_key_whose_hash_collides_shows_no_other_topics_messages(broker: Guarded) -> None:
+    """
+    The index knows hashes of `topic#key`, and those of TAa#k and TBB#k are the same.
+
+    Whoever may read one topic could choose a key for the messages of any other.
+    """
+    for topic in ("TAa", "TBB"):
+        broker.controller.topics.update(TopicConfig(topic, 1, 1, 6))
+        message = send_request("p", topic, 0, topic.encode(), "KEYS\x01k", 0)
+        assert broker.by(ADMIN, message).code == 0
+    broker.run(0.1)
+    ext = {"topic": "TAa", "key": "k", "maxNum": "9", "beginTimestamp": "0"}
+    query = RemotingCommand(12, {**ext, "endTimestamp": str(1 << 60)})
+    assert broker.by(ADMIN, RemotingCommand(12, {**(query.ext or {}), "topic": "T" * 300})).code
+    found = decode_records(broker.by(ADMIN, query).body or b"")
+    assert [record.topic for record in found] == ["TAa"]
