@@ -15,6 +15,17 @@ import pytest
 from live_ports import free_ports
 
 from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.dledger.codec import decode_body, encode_body
+from rmq_ha.dledger.codes import RequestCode
+from rmq_ha.dledger.messages import (
+    HeartBeatRequest,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryRequest,
+    VoteRequest,
+)
+from rmq_ha.errors import ProtocolViolation
 from rmq_ha.store.format.commitlog import decode_records
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
@@ -49,6 +60,72 @@ def call(port: int, request: RemotingCommand, timeout: float = 4) -> RemotingCom
                 raise OSError("closed")
             for frame in reader.receive_data(data):
                 return decode_frame(*frame)
+
+
+class Alone:
+    """One member of three; the other two are names that nobody has."""
+
+    def __init__(self, directory: Path) -> None:
+        (base,) = free_ports(1, BASES)
+        self.port = base + 1
+        self._log = directory / "output.log"
+        peers = f"n0-127.0.0.1:{self.port};n1-n1.invalid:1;n2-n2.invalid:1"
+        own = f"listenPort={base + 2}\nnamesrvAddr=127.0.0.1:1\ndLegerSelfId=n0\n"
+        (directory / "p.properties").write_text(f"{COMMON}{own}dLegerPeers={peers}\n")
+        with self._log.open("ab") as sink:
+            self.process = subprocess.Popen(
+                [*TWISTD, "rmqha", "--config", "p.properties"],
+                cwd=directory,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+
+    def ask(self, code: int, message: Message) -> RemotingCommand:
+        return call(self.port, RemotingCommand(code, body=encode_body(message)))
+
+    def status(self) -> MetadataResponse:
+        request = MetadataRequest(group="broker-d", remote_id="n0", status=True)
+        return decode_body(MetadataResponse, self.ask(RequestCode.METADATA, request).body)
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + 40
+        while True:
+            with contextlib.suppress(OSError, ProtocolViolation):
+                self.status()
+                return
+            assert time.monotonic() < deadline, self.output()
+            time.sleep(0.1)
+
+    def output(self) -> str:
+        return self._log.read_text()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(20)
+
+
+def test_a_stranger_leads_nobody(tmp_path: Path) -> None:
+    """One heartbeat made the term what it said, three more made it the leader."""
+    member = Alone(tmp_path)
+    try:
+        member.wait()
+        before = member.status()
+        said = {"group": "broker-d", "remote_id": "n0", "local_id": "n1", "leader_id": "n1"}
+        for code, kind in (
+            (RequestCode.HEART_BEAT, HeartBeatRequest),
+            (RequestCode.VOTE, VoteRequest),
+            (RequestCode.PUSH, PushEntryRequest),
+        ):
+            for _ in range(3):
+                answer = member.ask(code, kind(**said, term=1000))  # type: ignore[arg-type]
+                assert b'"code":401' in (answer.body or b"")
+        after = member.status()
+        assert (after.leader_id, after.end_index) == (before.leader_id, before.end_index)
+        assert (after.current_term or 0) < 1000
+        assert "it says to be n1's, who is at no known address" in member.output()
+        assert member.output().count("refused on the DLedger port") == 1
+    finally:
+        member.close()
 
 
 class Group:
