@@ -281,6 +281,13 @@ def _apply_role(
                 "topics, groups and consumer offsets, and no client finds it"
             )
         )
+    elif configuration.ours.acl_access_key and not configuration.ours.ha_trusted_masters:
+        notices.append(
+            Notice(
+                "without haTrustedMasters this SLAVE sends its signed requests to whomever the "
+                "name server takes for its master"
+            )
+        )
 
 
 def _apply_ports(

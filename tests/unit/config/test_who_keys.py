@@ -36,6 +36,14 @@ def test_masters_may_have_names() -> None:
         load_broker("haTrustedMasters=a:10912", HERE)
 
 
+def test_a_slave_that_signs_is_told_to_name_its_masters() -> None:
+    text = "brokerRole=SLAVE\nbrokerId=1\nnamesrvAddr=h:9876\n"
+    text += "aclAccessKey=a-broker\naclSecretKey=s3cr3ts3"
+    (notice,) = load_broker(text, HERE).notices
+    assert "without haTrustedMasters" in notice.text
+    assert load_broker(f"{text}\nhaTrustedMasters=10.0.0.1", HERE).notices == []
+
+
 def test_the_secret_is_long_and_never_shown() -> None:
     with pytest.raises(ConfigurationError, match=r"haSecret=\*\*\*: needs at least 16 characters"):
         load_broker("haSecret=short", HERE)
