@@ -183,6 +183,14 @@ _JAVA_NAMESRV = {
     "clusterTest",
     "orderMessageEnable",
 }
+_SERVER_OF_OURS = {
+    "maxConnections",
+    "maxConnectionsPerIp",
+    "maxHeaderSize",
+    "maxUnfinishedBytes",
+    "maxUnfinishedBytesPerIp",
+    "frameTimeoutSeconds",
+}
 _CAUSE = r"Caused by: \S+: CODE: \d+ DESC: "
 
 DIFFERENCES = [
@@ -206,7 +214,7 @@ DIFFERENCES = [
     ),
     Difference(
         "getNamesrvConfig",
-        rf"({'|'.join(fields_by_key(NamesrvConfig).keys() - _JAVA_NAMESRV)}) =.*",
+        rf"({'|'.join(fields_by_key(NamesrvConfig).keys() - _JAVA_NAMESRV | _SERVER_OF_OURS)}) =.*",
         "",
         "keys of ours",
     ),
@@ -224,7 +232,7 @@ DIFFERENCES = [
     ),
     Difference(
         "getBrokerConfig",
-        rf"({'|'.join(fields_by_key(RmqHaConfig))}) = .*",
+        rf"({'|'.join(fields_by_key(RmqHaConfig).keys() | _SERVER_OF_OURS)}) = .*",
         "",
         "keys of ours",
     ),
