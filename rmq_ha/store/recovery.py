@@ -167,4 +167,6 @@ class LogRecovery:
                     path=self._row.path(start),
                 )
             file.zero(end - start)
+            # or a second crash shows what was here, in what it tore of the messages put since
+            file.sync()
         self._log.recovered(end, min(safe, end))

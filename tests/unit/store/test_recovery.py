@@ -173,6 +173,7 @@ def test_a_torn_record_goes_with_its_entries(machine, message):
     assert again.log.max_offset == last.physical_offset
     assert again.max_offset_in_queue("TopicA", 0) == 3
     assert not any(machine.disk.read_bytes(path)[last.physical_offset :])
+    assert machine.disk.is_safe(path), "a second crash would show the old bytes in new messages"
     assert fill(machine, again, 1, message)[0].append == last._replace(
         store_timestamp=again.log.last_store_timestamp
     )
