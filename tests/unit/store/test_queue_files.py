@@ -16,6 +16,7 @@ class CountingDisk(RealDisk):
     """Knows the files that it gave out and that were not closed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.opened: list[RealFile] = []
 
     def open(self, path: str, size: int) -> RealFile:
