@@ -149,6 +149,10 @@ def _record_by_offset(asked: Asked) -> list[Need]:
     return _read(asked.record(_number(asked, "offset")))
 
 
+def _viewed(asked: Asked) -> list[Need]:
+    return _record_by_offset(asked) or [NEEDS_ADMIN]
+
+
 def _record_by_id(asked: Asked) -> list[Need]:
     return _read(asked.record(place_of(asked.field("msgId"))))
 
@@ -229,7 +233,12 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.QUERY_CONSUMER_OFFSET: _PROGRESS,
     RequestCode.UPDATE_CONSUMER_OFFSET: _PROGRESS,
     RequestCode.QUERY_MESSAGE: (_topic(),),
-    RequestCode.VIEW_MESSAGE_BY_ID: (Rule(_RECORD, _record_by_offset),),
+    RequestCode.VIEW_MESSAGE_BY_ID: (
+        Rule(
+            "SUB on the topic of the record; admin where no queue has one that starts there",
+            _viewed,
+        ),
+    ),
     RequestCode.HEART_BEAT: (
         Rule(
             "SUB on its consumer groups and on the topics that they subscribe; producer groups "

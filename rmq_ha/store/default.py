@@ -45,7 +45,7 @@ from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
 from rmq_ha.store.settle import Done, PutSettler
-from rmq_ha.store.starts import record_starting_at
+from rmq_ha.store.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.tailcut import TailCut
 
@@ -202,6 +202,10 @@ class DefaultMessageStore(StoreMaintenance):
     def record_starting_at(self, physical_offset: int) -> bytes | None:
         """See `rmq_ha.store.starts`."""
         return record_starting_at(self, physical_offset)
+
+    def unqueued_record_at(self, physical_offset: int) -> bytes | None:
+        """See `rmq_ha.store.starts`."""
+        return unqueued_record_at(self, physical_offset)
 
     # Putting
 

@@ -8,6 +8,7 @@ are in this place.
 from typing import Protocol
 
 from rmq_ha.errors import CorruptRecord
+from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.store.queue import ConsumeQueue
@@ -61,6 +62,25 @@ def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
         return record
     # Where a gap in a queue was closed, its numbers are others than those in the records.
     return record if _is_at(queue, queue.offset_by_place(physical_offset), place) else None
+
+
+def unqueued_record_at(store: Records, physical_offset: int) -> bytes | None:
+    """
+    The bytes of a prepared or rolled back record, which by its kind is in no queue (spec: store.md,
+    section 6.2). Nothing shows that it is more than a part of a body, so it is for reading only,
+    and only by who may read everything.
+
+    :returns: None when they are no such record.
+    :raises StoreError: the disk refuses.
+    """
+    data = store.record_at(physical_offset) if physical_offset >= 0 else None
+    try:
+        record = decode_record(data) if data else None
+    except CorruptRecord:
+        return None
+    if record is None or record.physical_offset != physical_offset:
+        return None
+    return data if record.sys_flag & TRANSACTION_PREPARED else None
 
 
 def _is_at(queue: ConsumeQueue, queue_offset: int, place: tuple[int, int]) -> bool:

@@ -23,6 +23,9 @@ class RecordReader(Protocol):
     def record_starting_at(self, physical_offset: int) -> bytes | None:
         """The record; None where none starts: an offset from a client may point anywhere."""
 
+    def unqueued_record_at(self, physical_offset: int) -> bytes | None:
+        """The bytes of a record that no queue can vouch for; None if they are none."""
+
     def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
         """By index."""
 
@@ -69,7 +72,7 @@ class QueryProcessor:
     def view_message_by_id(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """VIEW_MESSAGE_BY_ID: the record that starts at this commit-log offset."""
         offset = fields.int64(fields.header(request), "offset")
-        record = self._store.record_starting_at(offset)
+        record = self._store.record_starting_at(offset) or self._store.unqueued_record_at(offset)
         if record is None:
             return request.response(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"

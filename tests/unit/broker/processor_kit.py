@@ -241,6 +241,9 @@ class FakeStore:
     def record_starting_at(self, physical_offset: int) -> bytes | None:
         return self.records.get(physical_offset)
 
+    def unqueued_record_at(self, physical_offset: int) -> bytes | None:
+        return None
+
     def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> Any:
         self.queries.append((topic, key, max_nums, begin_ms, end_ms))
         return self.found

@@ -22,6 +22,7 @@ from transaction_kit import COMMIT
 from rmq_ha.acl.table import TABLE, as_markdown
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.properties import REAL_QID, REAL_TOPIC
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.model.topics import HALF_TOPIC
@@ -187,6 +188,21 @@ def test_a_forged_record_inside_a_body_is_none(
             assert answer.code == 1
             assert answer.body is None
     assert store.max_offset_in_queue("Secret", 0) == before
+
+
+def test_a_record_in_no_queue_is_shown_to_an_admin_alone(broker: Guarded) -> None:
+    """No queue tells a prepared record from bytes in a body; RocketMQ shows it to everybody."""
+    request = send_request("mine", "Open", 0, b"prepared", "", 0)
+    assert request.ext is not None
+    request.ext["f"] = str(TRANSACTION_PREPARED)
+    at = offset_of((broker.by(WEAK, request).ext or {})["msgId"])
+    view = RemotingCommand(33, {"offset": at})
+    assert [record.body for record in decode_records(broker.by(ADMIN, view).body or b"")] == [
+        b"prepared"
+    ]
+    assert "AclException" in (broker.by(WEAK, view).remark or "")
+    back = RemotingCommand(36, {"group": "mine", "offset": at, "delayLevel": "0"})
+    assert broker.by(ADMIN, back).code == 1
 
 
 def test_a_message_of_another_topic_cannot_be_given_back(broker: Guarded) -> None:
