@@ -37,6 +37,7 @@ class Helper:
 
     def __init__(self, kind: str, namesrv: str, number: float, history: History, log: Path) -> None:
         self.kind, self._history = kind, history
+        self._lines = log.with_suffix(".lines")
         self._events: Counter[str] = Counter()
         program = str(Path(__file__).with_name("soak_load.py"))
         with log.open("w") as errors:
@@ -52,11 +53,13 @@ class Helper:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            words = line.rstrip("\n").split("\t")
-            if words[0] == "E":
-                self._events[words[1]] += 1
-            self._history.take(words)
+        with self._lines.open("w") as kept:
+            for line in self.process.stdout:
+                kept.write(f"{time.time():.3f}\t{line}")
+                words = line.rstrip("\n").split("\t")
+                if words[0] == "E":
+                    self._events[words[1]] += 1
+                self._history.take(words)
 
     def tell(self, word: str) -> None:
         assert self.process.stdin is not None

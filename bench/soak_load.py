@@ -49,8 +49,12 @@ CLIENT: dict[str, Any] = {
 }
 
 
+_lines: list[StandardIO] = []
+
+
 def say(*words: object) -> None:
-    print(*words, sep="\t", flush=True)
+    """A line; the reactor keeps it while the reader is behind: descriptor 1 does not block."""
+    _lines[0].write("\t".join(map(str, words)).encode() + b"\n")
 
 
 class Orders(LineOnlyReceiver):
@@ -249,11 +253,11 @@ STREAMS = ("normal", "delayed", "txn")
 def main() -> None:
     kind, namesrv, number = sys.argv[1:4]
     work: Any = (Producers if kind == "produce" else Consumers)(namesrv, float(number))
-    StandardIO(Orders(work))
+    _lines.append(StandardIO(Orders(work)))
 
     def begin() -> None:
         started = Deferred.fromCoroutine(work.start())
-        started.addErrback(lambda failure: (say("E", f"failed {failure}"), os._exit(1)))
+        started.addErrback(lambda failure: (print(failure, file=sys.stderr), os._exit(1)))
 
     reactor.callWhenRunning(begin)
     reactor.run()
