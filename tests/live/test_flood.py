@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import resource
-import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,12 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from live_ports import free_ports
+from lone_broker import LoneBroker
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.errors import RmqHaError
-from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.model.topics import DEFAULT_TOPIC
 
 BASES = range(25200, 25320, 4)
@@ -28,40 +23,19 @@ LIMIT = 160
 """Descriptors that the broker may have."""
 BODY = b"x" * 40_000
 """Two of them fill a file of the commit log: each flood meets several new ones."""
-TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
 
 
-class Broker:
-    """A master with its name server, and `LIMIT` descriptors."""
+class Broker(LoneBroker):
+    """With `LIMIT` descriptors."""
 
-    def __init__(self, directory: Path, settings: str = "") -> None:
-        base, spare = free_ports(2, BASES)
-        self.port, self.namesrv, self.metrics = base + 2, base + 1, spare
-        self.store = directory / "store"
-        (directory / "p").write_text(
-            "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerName=broker-a\n"
-            "storePathRootDir=store\nmappedFileSizeCommitLog=98304\nmaxHashSlotNum=1000\n"
-            "maxIndexNum=4000\nflushDiskType=SYNC_FLUSH\n"
-            f"listenPort={self.port}\nembeddedNamesrvPort={self.namesrv}\n"
-            f"metricsPort={self.metrics}\n{settings}"
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            directory,
+            BASES,
+            "mappedFileSizeCommitLog=98304\nflushDiskType=SYNC_FLUSH\n",
+            lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT)),
         )
-        self.output = directory / "output.log"
-        self.calls = BlockingCalls()
-        with self.output.open("wb") as sink:
-            self.process = subprocess.Popen(
-                [*TWISTD, "--config", "p"],
-                cwd=directory,
-                stdout=sink,
-                stderr=sink,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT)),
-            )
-        deadline = time.monotonic() + 60
-        while "READY {" not in self.output.read_text():
-            assert self.process.poll() is None, self.output.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        ready = next(line for line in self.output.read_text().splitlines() if "READY {" in line)
-        self.ha_port = json.loads(ready[ready.index("{") :])["haListenPort"]
+        self.ha_port = self.ready["haListenPort"]
 
     def send(self, body: bytes = BODY) -> tuple[int, str]:
         """Code and reason of one send."""
@@ -83,16 +57,6 @@ class Broker:
             for sample in family.samples
             if sample.name == name
         }
-
-    def end(self) -> int:
-        """A clean stop; its exit code."""
-        self.calls.close()
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
 
 
 @pytest.fixture

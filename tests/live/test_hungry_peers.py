@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -14,44 +11,25 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from live_ports import free_ports
+from lone_broker import LoneBroker
 
 from rmq_ha.client.requests import send_request
-from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
 
 BASES = range(25400, 25480, 4)
-TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
 MOST_MIB = 256
 LONGEST = 15.0
 """Seconds that an honest send may take on a machine that does much else; the attacks took a minute
 and more."""
 
 
-class Broker:
-    """A master with its name server."""
+class Broker(LoneBroker):
+    """What it holds, and how soon it answers."""
 
     def __init__(self, directory: Path) -> None:
-        (base,) = free_ports(1, BASES)
-        self.port, self.namesrv = base + 2, base + 1
-        (directory / "p").write_text(
-            "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerName=broker-a\n"
-            "storePathRootDir=store\nmappedFileSizeCommitLog=1048576\nmaxHashSlotNum=1000\n"
-            f"maxIndexNum=4000\nlistenPort={self.port}\nembeddedNamesrvPort={self.namesrv}\n"
-        )
-        self.output = directory / "output.log"
-        self.calls = BlockingCalls()
-        with self.output.open("wb") as sink:
-            self.process = subprocess.Popen(
-                [*TWISTD, "--config", "p"], cwd=directory, stdout=sink, stderr=sink
-            )
-        deadline = time.monotonic() + 60
-        while "READY {" not in self.output.read_text():
-            assert self.process.poll() is None, self.output.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        super().__init__(directory, BASES, "mappedFileSizeCommitLog=1048576\n")
 
     def memory(self) -> float:
         """Of its process, MiB."""
@@ -70,16 +48,6 @@ class Broker:
         made = socket.create_connection(("127.0.0.1", port or self.port), 5)
         made.settimeout(5)
         return made
-
-    def end(self) -> int:
-        """A clean stop; its exit code."""
-        self.calls.close()
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
 
 
 @pytest.fixture

@@ -84,6 +84,19 @@ class Site:
         assert isinstance(answers[0], RemotingCommand), answers
         return answers[0]
 
+    def follow(self) -> bytearray:
+        """The stranger as a slave with an empty store; what the master sends, as it comes."""
+        got = bytearray()
+        factory: Any = Factory()
+        factory.buildProtocol = lambda address: Ear(got)
+        seen: list[Any] = []
+        endpoint = self.stranger.network.client(self.master.host.ip, HA_PORT)
+        endpoint.connect(factory).addBoth(seen.append)
+        self.run(1)
+        (ear,) = seen
+        ear.transport.write(bytes(8))
+        return got
+
     def register_as_master(self) -> RemotingCommand:
         ip = self.stranger.ip
         evil = BrokerIdentity(
@@ -125,15 +138,7 @@ def test_a_stranger_gets_nothing_of_the_log_while_the_slave_does() -> None:
         configuration.ours.ha_allowed_slaves = "10.0.0.3"
 
     site = Site(change).start()
-    got = bytearray()
-    factory: Any = Factory()
-    factory.buildProtocol = lambda address: Ear(got)
-    seen: list[Any] = []
-    endpoint = site.stranger.network.client(site.master.host.ip, HA_PORT)
-    endpoint.connect(factory).addBoth(seen.append)
-    site.run(1)
-    (ear,) = seen
-    ear.transport.write(bytes(8))
+    got = site.follow()
     site.run(5)
     assert bytes(got) == b""
     statistics = site.master.replication.statistics()
@@ -166,14 +171,7 @@ def test_a_pair_that_shares_a_secret_and_a_stranger_that_does_not() -> None:
     site = Site(change).start()
     link = site.slave.replication.statistics()["master"]
     assert link["state"] == "following"
-    got = bytearray()
-    factory: Any = Factory()
-    factory.buildProtocol = lambda address: Ear(got)
-    seen: list[Any] = []
-    endpoint = site.stranger.network.client(site.master.host.ip, HA_PORT)
-    endpoint.connect(factory).addBoth(seen.append)
-    site.run(1)
-    seen[0].transport.write(bytes(8))
+    got = site.follow()
     site.run(10)
     assert len(got) == 44  # the challenge
     assert site.master.replication.statistics()["refused"] == 1

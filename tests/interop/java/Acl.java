@@ -120,23 +120,12 @@ public final class Acl {
 
     private static Object consume(RPCHook hook, String group, String topic) throws Exception {
         CountDownLatch arrived = new CountDownLatch(1);
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, hook,
-            new org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely());
-        consumer.setNamesrvAddr(namesrv);
-        consumer.setInstanceName("push" + System.nanoTime());
-        consumer.setHeartbeatBrokerInterval(1000);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(topic, "*");
+        DefaultMQPushConsumer consumer = consumer(hook, group, topic);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             arrived.countDown();
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        consumer.start();
-        try {
-            return arrived.await(20, TimeUnit.SECONDS);
-        } finally {
-            consumer.shutdown();
-        }
+        return within(20, consumer, arrived);
     }
 
     private static DefaultMQPushConsumer consumer(RPCHook hook, String group, String topic) throws Exception {
@@ -150,10 +139,10 @@ public final class Acl {
         return consumer;
     }
 
-    private static boolean within(DefaultMQPushConsumer consumer, CountDownLatch arrived) throws Exception {
+    private static boolean within(int seconds, DefaultMQPushConsumer consumer, CountDownLatch arrived) throws Exception {
         consumer.start();
         try {
-            return arrived.await(30, TimeUnit.SECONDS);
+            return arrived.await(seconds, TimeUnit.SECONDS);
         } finally {
             consumer.shutdown();
         }
@@ -171,7 +160,7 @@ public final class Acl {
             context.setDelayLevelWhenNextConsume(1);
             return ConsumeConcurrentlyStatus.RECONSUME_LATER;
         });
-        return within(consumer, again);
+        return within(30, consumer, again);
     }
 
     private static Object orderly(RPCHook hook, String group, String topic) throws Exception {
@@ -181,7 +170,7 @@ public final class Acl {
             arrived.countDown();
             return ConsumeOrderlyStatus.SUCCESS;
         });
-        return within(consumer, arrived);
+        return within(30, consumer, arrived);
     }
 
     /** One whose outcome is not known until the broker asks. */

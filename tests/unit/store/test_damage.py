@@ -169,21 +169,33 @@ def test_a_torn_tail_is_cut(machine, message, cut):
     assert folders(machine) == []
 
 
-@pytest.mark.parametrize("cut", [1, 7, 8, 36, 300, 12000])
-def test_a_slave_that_was_sent_half_a_record(machine, message, cut):
-    """What is flushed ends inside a record, or with a blank: that is no damage."""
+def master_of(machine):
+    """A store beside the machine's own, which is to be a slave's."""
     root, machine.root = machine.root, f"{machine.root}-master"
     master = machine.open(**SMALL)
-    appended = fill(machine, master, 50, message)
     machine.root = root
+    return master
+
+
+def slave_up_to(machine, master, end):
+    """A slave that was sent the master's log as far as this, and has flushed it."""
     slave = machine.open(**SLAVE)
-    end = 16384 if cut == 12000 else appended[20].physical_offset + cut
     while slave.log.max_offset < end:
         at = slave.log.max_offset
         slave.log.append_raw(at, master.log.read(at, end - at))
         machine.turn()
     machine.clock.pump([1] * 13)
     assert slave.checkpoint.written.flushed_offset == end
+    return slave
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 36, 300, 12000])
+def test_a_slave_that_was_sent_half_a_record(machine, message, cut):
+    """What is flushed ends inside a record, or with a blank: that is no damage."""
+    master = master_of(machine)
+    appended = fill(machine, master, 50, message)
+    end = 16384 if cut == 12000 else appended[20].physical_offset + cut
+    slave = slave_up_to(machine, master, end)
     machine.stores.remove(slave)
     slave.close()
     promoted = machine.open(**SMALL)
@@ -195,18 +207,9 @@ def test_a_slave_that_was_sent_half_a_record(machine, message, cut):
 @pytest.mark.parametrize("cut", [36, 300])
 def test_two_crashes_after_half_a_record(machine, message, cut):
     """The first start cuts what was flushed of it; the second must not miss that."""
-    root, machine.root = machine.root, f"{machine.root}-master"
-    master = machine.open(**SMALL)
+    master = master_of(machine)
     appended = fill(machine, master, 30, message)
-    machine.root = root
-    slave = machine.open(**SLAVE)
-    end = appended[20].physical_offset + cut
-    while slave.log.max_offset < end:
-        at = slave.log.max_offset
-        slave.log.append_raw(at, master.log.read(at, end - at))
-        machine.turn()
-    machine.clock.pump([1] * 13)
-    assert slave.checkpoint.written.flushed_offset == end
+    slave = slave_up_to(machine, master, appended[20].physical_offset + cut)
     machine.crash(slave)
     for _ in range(2):
         promoted = machine.open(**SMALL)
