@@ -81,6 +81,7 @@ from rmq_ha.remoting.audit import AuditLog
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
+from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
@@ -327,8 +328,9 @@ class BrokerController:
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
             dispatcher.bulk.update(sends.bulk(dispatcher.dispatch))
         frames = UnfinishedFrames(configuration.server)
+        turns = Turns(self.host.clock, configuration.server)
         self.main_server, self.fast_server = (
-            RemotingServer(self.host, configuration.server, item, self._server_tls, frames)
+            RemotingServer(self.host, configuration.server, item, self._server_tls, frames, turns)
             for item in (self.dispatcher, self.fast_dispatcher)
         )
 

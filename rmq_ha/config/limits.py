@@ -61,6 +61,8 @@ RANGES: dict[str, Range] = {
     "metricsSeriesLimit": Range(0, 100_000),
     "logMaxFiles": Range(0, INT_MAX),
     "offsetMovedEventInterval": Range(0, INT_MAX),
+    "turnMillis": Range(0, INT_MAX),
+    "turnMillisPerIp": Range(0, INT_MAX),
     "haMaxSlaves": Range(1, INT_MAX),
     "maxConnections": Range(0, INT_MAX),
     "maxConnectionsPerIp": Range(0, INT_MAX),

@@ -55,6 +55,15 @@ class NettyServerConfig:
         120,
         "ours: within which a frame that has begun has to be whole; 0: never, as RocketMQ",
     )
+    turn_millis: int = key(
+        "turnMillis",
+        5,
+        "ours: ms after which a connection's requests wait for the next turn, and others come "
+        "first; 0: all that came is served at once",
+    )
+    turn_millis_per_ip: int = key(
+        "turnMillisPerIp", 25, "ours: the same for all connections of one address together"
+    )
     server_socket_snd_buf_size: int = key("serverSocketSndBufSize", 0, "serverSocketSndBufSize")
     server_socket_rcv_buf_size: int = key("serverSocketRcvBufSize", 0, "serverSocketRcvBufSize")
     write_buffer_high_water_mark: int = key(

@@ -5,6 +5,7 @@ Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
@@ -17,6 +18,7 @@ from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused
 from rmq_ha.host.timer import LastTurn
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import FirstByte, ServerTls
@@ -24,6 +26,7 @@ from rmq_ha.tls.transport import TlsTransport
 from rmq_ha.wire.frame import Frame, FrameReader, decode_frame
 
 _IDLE_SLACK = 0.001
+_CHUNK = 131072
 
 
 @implementer(IPushProducer)
@@ -36,6 +39,7 @@ class RemotingProtocol(Protocol):
     only notes that its peer does not read.
 
     :ivar channel: set while connected.
+    :ivar host: the peer's address without its port.
     :ivar lost: fires with None when the connection is gone.
     """
 
@@ -56,6 +60,9 @@ class RemotingProtocol(Protocol):
         self._reader = FrameReader()
         self._frame_began = 0.0
         self._frames: UnfinishedFrames | None = None
+        self._turns: Turns | None = None
+        self._waits = False
+        self.host = ""
         self._is_counted = False
         self._backlog: deque[Frame] = deque()
         self._paused = False
@@ -68,6 +75,7 @@ class RemotingProtocol(Protocol):
         """Start the idle timer, and on the accepting end watch the peer's reading."""
         assert self.transport is not None
         self.channel = Channel(self._clock, self.transport)
+        self.host = self.channel.remote_text.rpartition(":")[0]
         self._watch_idle()
         register = getattr(self.transport, "registerProducer", None)
         if register is not None:
@@ -101,6 +109,8 @@ class RemotingProtocol(Protocol):
         self._backlog.clear()
         if self._frames is not None:
             self._frames.forget(self)
+        if self._turns is not None:
+            self._turns.forget(self)
         self.channel.closed(reason.getErrorMessage())
         self.lost.callback(None)
 
@@ -122,11 +132,11 @@ class RemotingProtocol(Protocol):
         if not self._accepts:
             return
         self._frame_began = self._clock.seconds()  # until now it was us who did not read
-        if self._backlog:
+        if self._backlog and not self._waits:
             self._handle([])
             if self._frames is not None:
                 self._count(self._frames)
-        if not self._paused and self.transport is not None:
+        if not (self._paused or self._waits) and self.transport is not None:
             self.transport.resumeProducing()  # type: ignore[attr-defined]
 
     def stopProducing(self) -> None:
@@ -137,19 +147,43 @@ class RemotingProtocol(Protocol):
     def _handle(self, frames: list[Frame]) -> None:
         backlog = self._backlog
         backlog.extend(frames)
-        if self._running:
+        if self._running or self._waits:
             return
-        channel = self.channel
+        channel, turns = self.channel, self._turns
+        now = began = self._clock.seconds()
+        ends = now + turns.share(self.host, now) if turns is not None else inf
         self._running = True
         channel.cork()
         try:
-            while backlog and not self._paused and channel.is_open:
+            while backlog and not self._paused and channel.is_open and now < ends:
                 self._next(channel, backlog)
+                now = self._clock.seconds()
         except ProtocolViolation as violation:
             self._violated(violation)
         finally:
             self._running = False
             channel.uncork()
+        if turns is not None:
+            turns.took(self.host, now - began)
+            if backlog and now >= ends and not self._paused and channel.is_open:
+                self._wait(turns)
+
+    def _wait(self, turns: Turns) -> None:
+        """Others are served before the rest of the backlog, and nothing more is read until then."""
+        self._waits = True
+        if self.transport is not None:
+            self.transport.pauseProducing()  # type: ignore[attr-defined]
+        turns.wait(self)
+
+    def go_on(self) -> None:
+        """Serve what is left of the last chunk, then read on."""
+        self._waits = False
+        self._frame_began = self._clock.seconds()  # until now it was us who did not read
+        self._handle([])
+        if self._frames is not None:
+            self._count(self._frames)
+        if not (self._paused or self._waits) and self.channel.is_open and self.transport:
+            self.transport.resumeProducing()  # type: ignore[attr-defined]
 
     def _next(self, channel: Channel, backlog: deque[Frame]) -> None:
         """Handle one frame, or a run of frames of one bulk handler."""
@@ -175,16 +209,12 @@ class RemotingProtocol(Protocol):
     def _count(self, frames: UnfinishedFrames) -> None:
         """What waits for the rest of its frame, and what waits until the peer reads."""
         size = self._reader.unfinished
-        for _, header, body in self._backlog:
-            size += len(header) + len(body)
+        waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
+        if self._paused or waiting > _CHUNK:  # the chunk of one that waits for its turn is small
+            size += waiting
         if size or self._is_counted:
             self._is_counted = size > 0
             frames.keep(self, size)
-
-    @property
-    def host(self) -> str:
-        """The peer's address."""
-        return self.channel.remote_text.rpartition(":")[0]
 
     def overrun(self, violation: ProtocolViolation) -> None:
         """Too much waits here: close the connection now, and free it."""
@@ -233,7 +263,7 @@ class RemotingProtocol(Protocol):
         self.channel.abort()
 
     def _is_too_slow(self, now: float) -> bool:
-        if self._frames is None or not self._frames.timeout or self._paused:
+        if self._frames is None or not self._frames.timeout or self._paused or self._waits:
             return False
         began = self._frame_began
         return self._reader.unfinished > 0 and now > began + self._frames.timeout - _IDLE_SLACK
@@ -251,6 +281,7 @@ class ServerProtocol(RemotingProtocol):
         tls: ServerTls | None = None,
         refusals: Refusals | None = None,
         frames: UnfinishedFrames | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """
         :param connected: the protocol is in there while it is connected.
@@ -258,11 +289,13 @@ class ServerProtocol(RemotingProtocol):
         :param refusals: keeps strangers from filling the log; None: every one is told.
         :param frames: bounds what waits for the rest of its frame, here and elsewhere; None: only
             the largest frame does.
+        :param turns: says how much of a turn its requests may take; None: all of it.
         """
         super().__init__(clock, dispatcher, idle, accepts=True)
         if frames is not None:
             self._frames = frames
             self._reader = FrameReader(max_header_size=frames.max_header_size)
+        self._turns = turns
         self._connected = connected
         self._rules = tls
         self._refusals = refusals

@@ -14,6 +14,7 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.protocol import ServerProtocol
+from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.tls.refusals import Refusals
@@ -40,11 +41,13 @@ class RemotingServer:
         dispatcher: RequestDispatcher,
         tls: Mapping[str, str] | ServerTls | None = None,
         frames: UnfinishedFrames | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """
         :param tls: the `tls.*` keys, with RocketMQ's defaults for missing ones, or rules that
             several servers share; None: plain only.
         :param frames: that several servers share; None: it counts for itself.
+        :param turns: likewise.
         :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
         """
         self._host = host
@@ -55,6 +58,7 @@ class RemotingServer:
         self._tls = tls
         self._refusals = Refusals(host.clock)
         self.frames = frames or UnfinishedFrames(server_config)
+        self.turns = turns or Turns(host.clock, server_config)
         self._ports: list[IListeningPort] = []
         self._protocols: dict[ServerProtocol, None] = {}
         self.accepted = 0
@@ -106,6 +110,7 @@ class RemotingServer:
             self._tls,
             self._refusals,
             self.frames,
+            self.turns,
         )
 
     def _listening(self, port: IListeningPort) -> IListeningPort:

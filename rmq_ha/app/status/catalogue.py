@@ -103,6 +103,12 @@ _BROKER = (
         "Refused, because they ask for too much at once, by the key that says so",
         "reason",
     ),
+    _ours(
+        "put_off_requests_total",
+        _COUNTER,
+        "turns",
+        "In which a connection's requests had to wait for the next one (turnMillis)",
+    ),
     _ours("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
     _ours(
         "dropped_frames_total",

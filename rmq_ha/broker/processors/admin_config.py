@@ -82,6 +82,8 @@ MUTABLE_KEYS = frozenset(
         "transactionCheckInterval",
         "transactionCheckMax",
         "transactionTimeOut",
+        "turnMillis",
+        "turnMillisPerIp",
         "waitTimeMillsInSendQueue",
     }
 )

@@ -1,0 +1,89 @@
+"""How a turn of the reactor is divided: no connection, and no address, has all of it.
+
+Spec: remoting.md, section 1.2.
+"""
+
+from math import inf
+from typing import Protocol
+
+from twisted.internet.interfaces import IReactorTime
+
+from rmq_ha.config.netty import NettyServerConfig
+
+_WINDOW_S = 0.05
+"""After which what an address took is forgotten, as turns are not counted while nobody waits."""
+
+
+class Served(Protocol):
+    """A connection."""
+
+    @property
+    def host(self) -> str:
+        """The peer's address without its port."""
+
+    def go_on(self) -> None:
+        """Its turn has come: serve what is left of its requests."""
+
+
+class Turns:
+    """
+    A chunk may hold hundreds of requests of a millisecond each: what does not fit into the share of
+    its connection, or of its address, waits for the next turn, and others are served before.
+
+    Who waits goes on in the order in which he came, so that each connection of an address gets its
+    share. Nothing is read from it meanwhile.
+
+    :ivar put_off: how often somebody had to wait.
+    """
+
+    def __init__(self, clock: IReactorTime, config: NettyServerConfig) -> None:
+        self._clock = clock
+        self._config = config
+        self._used: dict[str, float] = {}
+        self._since = 0.0
+        self._waiting: dict[Served, None] = {}
+        self._is_armed = False
+        self.put_off = 0
+
+    def share(self, host: str, now: float) -> float:
+        """Seconds that a connection of this address may take now; none: it has to wait."""
+        if now - self._since > _WINDOW_S and not self._waiting:
+            self._begin(now)
+        own, of_host = self._config.turn_millis, self._config.turn_millis_per_ip
+        share = own / 1000 if own else inf
+        return min(share, of_host / 1000 - self._used.get(host, 0.0)) if of_host else share
+
+    def took(self, host: str, seconds: float) -> None:
+        """A connection of this address was served for so long."""
+        self._used[host] = self._used.get(host, 0.0) + seconds
+
+    def wait(self, connection: Served) -> None:
+        """It has more than its share: have it go on in the next turn."""
+        self.put_off += 1
+        self._waiting[connection] = None
+        if not self._is_armed:
+            self._is_armed = True
+            self._clock.callLater(0, self._next)
+
+    def forget(self, connection: Served) -> None:
+        """It is gone, whether it waited or not."""
+        self._waiting.pop(connection, None)
+
+    def _begin(self, now: float) -> None:
+        self._since = now
+        self._used.clear()
+
+    def _next(self) -> None:
+        self._is_armed = False
+        self._begin(self._clock.seconds())
+        come, self._waiting = list(self._waiting), {}
+        unserved: dict[Served, None] = {}
+        for connection in come:
+            if self.share(connection.host, self._since) > 0:
+                connection.go_on()
+            else:
+                unserved[connection] = None
+        self._waiting = unserved | self._waiting
+        if self._waiting and not self._is_armed:
+            self._is_armed = True
+            self._clock.callLater(0, self._next)

@@ -1,0 +1,179 @@
+"""How a turn of the reactor is divided."""
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+from rmq_ha.config.netty import NettyServerConfig
+from rmq_ha.remoting.dispatcher import RequestDispatcher
+from rmq_ha.remoting.protocol import ServerProtocol
+from rmq_ha.remoting.turns import Turns
+from rmq_ha.remoting.unfinished import UnfinishedFrames
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+
+
+class Reactor:
+    """Time passes in handlers only; a turn runs what was asked for before it."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.later = []
+
+    def seconds(self):
+        return self.now
+
+    def callLater(self, delay, function, *args):
+        if not delay:
+            self.later.append(lambda: function(*args))
+        return Timer()
+
+    def turn(self):
+        """How long it took."""
+        began, (due, self.later) = self.now, (self.later, [])
+        for function in due:
+            function()
+        return self.now - began
+
+
+class Timer:
+    def active(self):
+        return False
+
+    def cancel(self):
+        pass
+
+
+class Server:
+    def __init__(self, **limits):
+        self.clock = Reactor()
+        self.config = NettyServerConfig(**limits)
+        self.turns = Turns(self.clock, self.config)
+        self.frames = UnfinishedFrames(self.config)
+        self.dispatcher = RequestDispatcher()
+        self.dispatcher.routes[1] = self.serve
+        self.served = []
+
+    def serve(self, channel, request):
+        """It takes a millisecond."""
+        self.clock.now += 0.001
+        self.served.append((channel.remote.port, request.opaque))
+        return request.response()
+
+    def connect(self, port, host="10.0.0.1"):
+        protocol = ServerProtocol(
+            self.clock, self.dispatcher, 120.0, {}, None, None, self.frames, self.turns
+        )
+        protocol.makeConnection(StringTransport(peerAddress=IPv4Address("TCP", host, port)))
+        return protocol
+
+
+def requests(count):
+    return b"".join(encode_frame(RemotingCommand(1, opaque=n)) for n in range(count))
+
+
+def answers(protocol):
+    data = protocol.transport.value()
+    return [decode_frame(*frame).opaque for frame in FrameReader().receive_data(data)]
+
+
+def test_a_pipeline_takes_its_share_of_each_turn():
+    """650 requests of one chunk, a millisecond each: nobody waits for all of them."""
+    server = Server()
+    greedy, honest = server.connect(1), server.connect(2, "10.0.0.2")
+    before = server.clock.now
+    greedy.dataReceived(requests(650))
+    assert server.clock.now - before < 0.0061
+    assert greedy.transport.producerState == "paused"
+    longest = 0.0
+    while server.clock.later:
+        honest.dataReceived(requests(1))
+        longest = max(longest, server.clock.turn())
+    assert longest < 0.0061
+    assert answers(greedy) == list(range(650))
+    assert greedy.transport.producerState == "producing"
+    assert len(answers(honest)) >= 100
+    assert server.turns.put_off >= 100
+
+
+def test_the_connections_of_an_address_share_and_take_turns():
+    """None starves, though all of them together get no more than one of an address may."""
+    server = Server()
+    greedy = [server.connect(port) for port in range(1, 31)]
+    began = server.clock.now
+    for protocol in greedy:
+        protocol.dataReceived(requests(40))
+    assert server.clock.now - began < 0.027
+    turns = []
+    while server.clock.later:
+        turns.append(server.clock.turn())
+        if len(turns) == 7:
+            assert len({port for port, _ in server.served}) == 30
+    assert max(turns) < 0.027
+    for protocol in greedy:
+        assert answers(protocol) == list(range(40))
+
+
+def test_what_comes_while_it_waits_comes_after():
+    server = Server()
+    protocol = server.connect(1)
+    data = requests(60)
+    protocol.dataReceived(data[:3000])
+    protocol.dataReceived(data[3000:])
+    while server.clock.later:
+        server.clock.turn()
+    assert answers(protocol) == list(range(60))
+
+
+def test_one_that_does_not_read_either_waits_for_both():
+    server = Server()
+    protocol = server.connect(1)
+    protocol.dataReceived(requests(20))
+    protocol.pauseProducing()
+    server.clock.turn()
+    assert len(server.served) in (5, 6)
+    assert protocol.transport.producerState == "paused"
+    protocol.resumeProducing()
+    while server.clock.later:
+        server.clock.turn()
+    assert answers(protocol) == list(range(20))
+    assert protocol.transport.producerState == "producing"
+
+
+def test_one_that_is_gone_does_not_go_on():
+    server = Server()
+    protocol = server.connect(1)
+    protocol.dataReceived(requests(20))
+    protocol.connectionLost(Failure(ConnectionDone()))
+    while server.clock.later:
+        server.clock.turn()
+    assert len(server.served) in (5, 6)
+
+
+def test_chunks_that_wait_are_no_unfinished_frames():
+    """A thousand busy connections of one address hold a chunk each, as honest ones may."""
+    server = Server(max_unfinished_bytes_per_ip=10_000)
+    for port in range(1, 50):
+        server.connect(port).dataReceived(requests(300))
+    assert server.frames.dropped == dict.fromkeys(server.frames.dropped, 0)
+
+
+@pytest.mark.parametrize("limits", [{"turn_millis": 0, "turn_millis_per_ip": 0}])
+def test_without_limits_all_is_served_at_once(limits):
+    server = Server(**limits)
+    protocol = server.connect(1)
+    protocol.dataReceived(requests(650))
+    assert answers(protocol) == list(range(650))
+    assert not server.clock.later
+
+
+def test_the_limit_of_an_address_alone():
+    server = Server(turn_millis=0)
+    protocol = server.connect(1)
+    protocol.dataReceived(requests(60))
+    assert len(server.served) in (25, 26)
+    while server.clock.later:
+        server.clock.turn()
+    assert answers(protocol) == list(range(60))
