@@ -64,6 +64,20 @@ class NettyServerConfig:
     turn_millis_per_ip: int = key(
         "turnMillisPerIp", 25, "ours: the same for all connections of one address together"
     )
+    max_requests_per_second_per_ip: int = key(
+        "maxRequestsPerSecondPerIp",
+        0,
+        "ours: of one address; what comes beyond it is read later. 0: any",
+    )
+    max_bytes_per_second_per_ip: int = key(
+        "maxBytesPerSecondPerIp", 0, "ours: the same of requests and answers together"
+    )
+    max_requests_per_second_per_account: int = key(
+        "maxRequestsPerSecondPerAccount", 0, "ours: of one account, wherever it signs"
+    )
+    max_bytes_per_second_per_account: int = key(
+        "maxBytesPerSecondPerAccount", 0, "ours: the same of requests and answers together"
+    )
     server_socket_snd_buf_size: int = key("serverSocketSndBufSize", 0, "serverSocketSndBufSize")
     server_socket_rcv_buf_size: int = key("serverSocketRcvBufSize", 0, "serverSocketRcvBufSize")
     write_buffer_high_water_mark: int = key(

@@ -31,6 +31,8 @@ class Channel:
     :ivar last_io: when something was last read or written; seconds of the clock.
     :ivar has_producer: the protocol is registered as its transport's producer.
     :ivar pending: calls of ours that wait for a response.
+    :ivar account: that signed its last request which was let pass; empty: none.
+    :ivar written: bytes of frames since somebody last set it to 0.
     :ivar is_full: the peer does not read: the transport buffers what is sent.
     """
 
@@ -50,6 +52,8 @@ class Channel:
         self.pending = PendingCalls(clock, self.remote_text)
         self.has_producer = False
         self.is_full = False
+        self.account = ""
+        self.written = 0
         self._on_close: list[Callable[[Channel], object]] = []
         self._on_drain: list[Deferred[None]] = []
         self._is_gone = False
@@ -71,6 +75,7 @@ class Channel:
         """Send whole frames: at once, or with the other responses to the chunk being handled."""
         if not self.is_open:
             return
+        self.written += len(frames)
         if self._corked is None:
             self.last_io = self._clock.seconds()
             self._transport.write(frames)

@@ -136,6 +136,7 @@ class RequestDispatcher:
         except Exception:
             self._on_failure(_current_failure(), channel, request)
             return False
+        channel.account = "" if request.grant is None else request.grant.account
         return True
 
     def _unknown(self, request: RemotingCommand) -> RemotingCommand | None:

@@ -61,7 +61,9 @@ class RemotingProtocol(Protocol):
         self._frame_began = 0.0
         self._frames: UnfinishedFrames | None = None
         self._turns: Turns | None = None
+        self._refusals: Refusals | None = None
         self._waits = False
+        self._unpaid = 0, 0
         self.host = ""
         self._is_counted = False
         self._backlog: deque[Frame] = deque()
@@ -95,6 +97,8 @@ class RemotingProtocol(Protocol):
             return
         if frames or begins:
             self._frame_began = now
+        requests, size = self._unpaid
+        self._unpaid = requests + len(frames), size + len(data)
         if frames:
             self._handle(frames)
         if reader.fault is not None:
@@ -165,15 +169,39 @@ class RemotingProtocol(Protocol):
             channel.uncork()
         if turns is not None:
             turns.took(self.host, now - began)
-            if backlog and now >= ends and not self._paused and channel.is_open:
-                self._wait(turns)
+            delay = self._pay(turns, now)
+            is_over = delay > 0 or (backlog and now >= ends)
+            if is_over and not self._paused and channel.is_open:
+                self._wait(turns, delay)
 
-    def _wait(self, turns: Turns) -> None:
+    def _pay(self, turns: Turns, now: float) -> float:
+        """Seconds that this connection has to wait for what it has taken."""
+        channel, (requests, size) = self.channel, self._unpaid
+        self._unpaid = 0, 0
+        size += channel.written
+        channel.written = 0
+        if not requests and not size:
+            return 0.0  # it has waited for all that it took
+        delay, key = turns.quotas.charge(self.host, channel.account, requests, size, now)
+        if key and self._refusals is not None:
+            more = self._refusals.admit(self.host, key)
+            if more is not None:
+                self.log.warn(
+                    "{peer} (account {account!r}) is held back for {delay:.1f} s by {key}{more}",
+                    peer=channel.remote_text,
+                    account=channel.account,
+                    delay=delay,
+                    key=key,
+                    more=more,
+                )
+        return delay
+
+    def _wait(self, turns: Turns, seconds: float) -> None:
         """Others are served before the rest of the backlog, and nothing more is read until then."""
         self._waits = True
         if self.transport is not None:
             self.transport.pauseProducing()  # type: ignore[attr-defined]
-        turns.wait(self)
+        turns.wait(self, seconds)
 
     def go_on(self) -> None:
         """Serve what is left of the last chunk, then read on."""

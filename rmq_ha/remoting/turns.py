@@ -3,12 +3,14 @@
 Spec: remoting.md, section 1.2.
 """
 
+from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rmq_ha.config.netty import NettyServerConfig
+from rmq_ha.remoting.quotas import Quotas
 
 _WINDOW_S = 0.05
 """After which what an address took is forgotten, as turns are not counted while nobody waits."""
@@ -33,7 +35,8 @@ class Turns:
     Who waits goes on in the order in which he came, so that each connection of an address gets its
     share. Nothing is read from it meanwhile.
 
-    :ivar put_off: how often somebody had to wait.
+    :ivar put_off: how often somebody had to wait for the next turn.
+    :ivar quotas: of addresses and accounts, in which a wait is longer.
     """
 
     def __init__(self, clock: IReactorTime, config: NettyServerConfig) -> None:
@@ -43,7 +46,9 @@ class Turns:
         self._since = 0.0
         self._waiting: dict[Served, None] = {}
         self._is_armed = False
+        self._held_back: dict[Served, IDelayedCall] = {}
         self.put_off = 0
+        self.quotas = Quotas(config)
 
     def share(self, host: str, now: float) -> float:
         """Seconds that a connection of this address may take now; none: it has to wait."""
@@ -57,17 +62,31 @@ class Turns:
         """A connection of this address was served for so long."""
         self._used[host] = self._used.get(host, 0.0) + seconds
 
-    def wait(self, connection: Served) -> None:
-        """It has more than its share: have it go on in the next turn."""
+    def wait(self, connection: Served, seconds: float) -> None:
+        """It has more than its share: have it go on then, or with 0 in the next turn."""
+        if seconds:
+            call_later: Callable[..., IDelayedCall] = self._clock.callLater
+            self._held_back[connection] = call_later(seconds, self._let_go, connection)
+            return
         self.put_off += 1
-        self._waiting[connection] = None
-        if not self._is_armed:
-            self._is_armed = True
-            self._clock.callLater(0, self._next)
+        self._queue(connection)
 
     def forget(self, connection: Served) -> None:
         """It is gone, whether it waited or not."""
         self._waiting.pop(connection, None)
+        call = self._held_back.pop(connection, None)
+        if call is not None:
+            call.cancel()
+
+    def _let_go(self, connection: Served) -> None:
+        del self._held_back[connection]
+        self._queue(connection)
+
+    def _queue(self, connection: Served) -> None:
+        self._waiting[connection] = None
+        if not self._is_armed:
+            self._is_armed = True
+            self._clock.callLater(0, self._next)
 
     def _begin(self, now: float) -> None:
         self._since = now

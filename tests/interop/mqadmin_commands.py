@@ -190,6 +190,12 @@ _SERVER_OF_OURS = {
     "maxUnfinishedBytes",
     "maxUnfinishedBytesPerIp",
     "frameTimeoutSeconds",
+    "turnMillis",
+    "turnMillisPerIp",
+    "maxBytesPerSecondPerAccount",
+    "maxBytesPerSecondPerIp",
+    "maxRequestsPerSecondPerAccount",
+    "maxRequestsPerSecondPerIp",
 }
 _CAUSE = r"Caused by: \S+: CODE: \d+ DESC: "
 

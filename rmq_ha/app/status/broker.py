@@ -184,7 +184,10 @@ class BrokerStatus:
         for key, count in broker.limits.refused.items():
             samples.add("rmqha_oversized_requests_total", count, reason=key)
         samples.add("rmqha_unfinished_bytes", frames.kept)
-        samples.add("rmqha_put_off_requests_total", broker.main_server.turns.put_off)
+        turns = broker.main_server.turns
+        samples.add("rmqha_put_off_requests_total", turns.put_off)
+        for key, count in turns.quotas.held_back.items():
+            samples.add("rmqha_held_back_connections_total", count, reason=key)
         for key, count in frames.dropped.items():
             samples.add("rmqha_dropped_frames_total", count, reason=key)
         samples.add("rmqha_refused_offsets_total", broker.client_offsets.refused)

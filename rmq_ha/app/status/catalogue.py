@@ -109,6 +109,13 @@ _BROKER = (
         "turns",
         "In which a connection's requests had to wait for the next one (turnMillis)",
     ),
+    _ours(
+        "held_back_connections_total",
+        _COUNTER,
+        "waits",
+        "Of a connection whose address or account is above its quota, by the key that says so",
+        "reason",
+    ),
     _ours("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
     _ours(
         "dropped_frames_total",
