@@ -63,7 +63,7 @@ class RemotingProtocol(Protocol):
         self._turns: Turns | None = None
         self._refusals: Refusals | None = None
         self._waits = False
-        self._unpaid = 0, 0
+        self._requests = self._bytes = self._charging = 0
         self.host = ""
         self._is_counted = False
         self._backlog: deque[Frame] = deque()
@@ -97,8 +97,8 @@ class RemotingProtocol(Protocol):
             return
         if frames or begins:
             self._frame_began = now
-        requests, size = self._unpaid
-        self._unpaid = requests + len(frames), size + len(data)
+        self._requests += len(frames)
+        self._bytes += len(data)
         if frames:
             self._handle(frames)
         if reader.fault is not None:
@@ -169,19 +169,19 @@ class RemotingProtocol(Protocol):
             channel.uncork()
         if turns is not None:
             turns.took(self.host, now - began)
-            delay = self._pay(turns, now)
+            delay = self._pay(turns, now) if turns.charging else 0.0
             is_over = delay > 0 or (backlog and now >= ends)
             if is_over and not self._paused and channel.is_open:
                 self._wait(turns, delay)
 
     def _pay(self, turns: Turns, now: float) -> float:
         """Seconds that this connection has to wait for what it has taken."""
-        channel, (requests, size) = self.channel, self._unpaid
-        self._unpaid = 0, 0
-        size += channel.written
-        channel.written = 0
-        if not requests and not size:
-            return 0.0  # it has waited for all that it took
+        channel = self.channel
+        requests, size = self._requests, self._bytes + channel.written
+        self._requests = self._bytes = channel.written = 0
+        is_new, self._charging = self._charging != turns.charging, turns.charging
+        if is_new or not (requests or size):  # from before there was a quota, or waited for already
+            return 0.0
         delay, key = turns.quotas.charge(self.host, channel.account, requests, size, now)
         if key and self._refusals is not None:
             more = self._refusals.admit(self.host, key)
@@ -237,9 +237,10 @@ class RemotingProtocol(Protocol):
     def _count(self, frames: UnfinishedFrames) -> None:
         """What waits for the rest of its frame, and what waits until the peer reads."""
         size = self._reader.unfinished
-        waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
-        if self._paused or waiting > _CHUNK:  # the chunk of one that waits for its turn is small
-            size += waiting
+        if self._backlog:
+            waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
+            if self._paused or waiting > _CHUNK:  # the chunk of one that waits its turn is small
+                size += waiting
         if size or self._is_counted:
             self._is_counted = size > 0
             frames.keep(self, size)
@@ -324,6 +325,7 @@ class ServerProtocol(RemotingProtocol):
             self._frames = frames
             self._reader = FrameReader(max_header_size=frames.max_header_size)
         self._turns = turns
+        self._charging = turns.charging if turns is not None else 0
         self._connected = connected
         self._rules = tls
         self._refusals = refusals

@@ -32,6 +32,17 @@ class Quotas:
             (REQUESTS_PER_IP, BYTES_PER_IP, REQUESTS_PER_ACCOUNT, BYTES_PER_ACCOUNT), 0
         )
 
+    @property
+    def is_any(self) -> bool:
+        """A quota is set."""
+        config = self._config
+        return (
+            config.max_requests_per_second_per_ip
+            or config.max_bytes_per_second_per_ip
+            or config.max_requests_per_second_per_account
+            or config.max_bytes_per_second_per_account
+        ) != 0
+
     def charge(
         self, host: str, account: str, requests: int, size: int, now: float
     ) -> tuple[float, str]:

@@ -37,6 +37,7 @@ class Turns:
 
     :ivar put_off: how often somebody had to wait for the next turn.
     :ivar quotas: of addresses and accounts, in which a wait is longer.
+    :ivar charging: 0 while there is no quota, and another number each time that there is one again.
     """
 
     def __init__(self, clock: IReactorTime, config: NettyServerConfig) -> None:
@@ -49,6 +50,7 @@ class Turns:
         self._held_back: dict[Served, IDelayedCall] = {}
         self.put_off = 0
         self.quotas = Quotas(config)
+        self._periods = self.charging = int(self.quotas.is_any)
 
     def share(self, host: str, now: float) -> float:
         """Seconds that a connection of this address may take now; none: it has to wait."""
@@ -91,6 +93,9 @@ class Turns:
     def _begin(self, now: float) -> None:
         self._since = now
         self._used.clear()
+        if self.quotas.is_any != (self.charging > 0):
+            self._periods += 1
+            self.charging = self._periods if self.quotas.is_any else 0
 
     def _next(self) -> None:
         self._is_armed = False

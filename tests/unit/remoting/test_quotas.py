@@ -176,6 +176,21 @@ def test_one_that_is_gone_is_forgotten():
     assert server.clock.getDelayedCalls() == []
 
 
+def test_a_quota_that_is_set_while_it_runs_begins_with_nothing_taken():
+    server = Server()
+    protocol = server.connect(1)
+    for _ in range(2):
+        assert send(protocol, 10_000)
+        server.config.max_requests_per_second_per_ip = 10
+        server.clock.advance(1)
+        assert send(protocol, 5)
+        assert send(protocol, 5)
+        assert send(protocol, 20)
+        assert not send(protocol, 1)
+        server.config.max_requests_per_second_per_ip = 0
+        server.clock.advance(100)
+
+
 @pytest.fixture
 def logged():
     events = []
