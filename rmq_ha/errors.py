@@ -92,11 +92,15 @@ class AccessRefused(RequestRejected):
     A request that may not be made.
 
     :param reason: what only this server's log says of it; None: the remark says all.
+    :param kind: for a metric, one of `rmq_ha.acl.refusals.Refused`.
     """
 
-    def __init__(self, code: int, remark: str, reason: str | None = None) -> None:
+    def __init__(
+        self, code: int, remark: str, reason: str | None = None, kind: str = "permission"
+    ) -> None:
         super().__init__(code, remark)
         self.reason = reason or remark
+        self.kind = kind
 
 
 class StoreError(RmqHaError):

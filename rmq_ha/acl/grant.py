@@ -41,6 +41,8 @@ class Grant:
     :ivar account: its access key.
     :ivar owner: see `IGrant`.
     :ivar white: addresses from which it need not sign.
+    :ivar signer: of its signatures as of 4.9.
+    :ivar timed_signer: of ours, see `rmq_ha.acl.signed_time`.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class Grant:
         "is_admin",
         "owner",
         "signer",
+        "timed_signer",
         "white",
     )
 
@@ -62,6 +65,7 @@ class Grant:
         self.owner = account.access_key if strict else None
         self.is_admin = account.admin
         self.signer = Signer(account.secret_key)
+        self.timed_signer = Signer(account.secret_key, is_long=True)
         self.white = AddressPatterns()
         self.white.add(account.white_remote_address)
         self._strict = strict

@@ -1,8 +1,22 @@
-"""Which refused requests are worth a line in the log."""
+"""Why requests are refused, and which of them are worth a line in the log."""
 
+from enum import StrEnum
 from typing import NamedTuple
 
 _MAX_HOSTS = 1024
+
+
+class Refused(StrEnum):
+    """What access control did not like, for a metric."""
+
+    UNSIGNED = "unsigned"
+    SIGNATURE = "signature"
+    PLAIN = "aclRequiresTls"
+    NOT_TIMED = "aclRequiresSignedTime"
+    TIME = "aclSignedTimeWindow"
+    REPLAY = "replay"
+    CERTIFICATE = "certificate"
+    PERMISSION = "permission"
 
 
 class Told(NamedTuple):

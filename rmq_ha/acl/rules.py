@@ -9,9 +9,12 @@ from rmq_ha.acl import needs as javas
 from rmq_ha.acl import table
 from rmq_ha.acl.accounts import Account, AclFile
 from rmq_ha.acl.addresses import AddressPatterns
+from rmq_ha.acl.freshness import Freshness
 from rmq_ha.acl.grant import Grant
 from rmq_ha.acl.permissions import PUB
+from rmq_ha.acl.refusals import Refused
 from rmq_ha.acl.signature import ACCESS_KEY, SIGNATURE, Signer, SigningContent
+from rmq_ha.acl.signed_time import SIGNED_TIME, TimedContent, read_signed_time
 from rmq_ha.errors import AccessRefused
 from rmq_ha.model.topics import TRACE_TOPIC
 from rmq_ha.wire.codes import ResponseCode
@@ -31,13 +34,21 @@ class Rules:
     :param files: in the order of precedence: the first that has an access key defines it.
     :param strict: as `table` says; else as 4.9.7, which forgets most.
     :param reply_topic: where replies of this cluster are stored.
+    :param freshness: judges signed times; None: nobody does.
     :ivar files: the same.
     :ivar accounts: those that count, by access key.
     :ivar home: the path of the file that defines an access key.
     :ivar notices: what is odd about the files together.
     """
 
-    def __init__(self, files: Iterable[AclFile], *, strict: bool, reply_topic: str = "") -> None:
+    def __init__(
+        self,
+        files: Iterable[AclFile],
+        *,
+        strict: bool,
+        reply_topic: str = "",
+        freshness: Freshness | None = None,
+    ) -> None:
         self.files = tuple(files)
         self.accounts: dict[str, Account] = {}
         self.home: dict[str, str] = {}
@@ -48,6 +59,8 @@ class Rules:
         self._grants: dict[str, Grant] = {}
         self._hosts: dict[str, bool] = {}
         self._content = SigningContent()
+        self._timed = TimedContent()
+        self._freshness = freshness
         for file in self.files:
             self._add(file)
         if not self._white and not self._grants:
@@ -69,17 +82,11 @@ class Rules:
         """
         if self._is_white(host):
             return None
-        ext = request.ext or _NO_EXT
-        access_key = _access_key(ext, host)
-        grant = self._grants.get(access_key)
+        grant = self._signer_of(request, host)
         if self._strict:
-            grant = self._signer_of(request, host, access_key)
             grant.check(request.code, table.needs_of(request, record_at))
-            return grant
-        if grant is None:
-            raise _refusal(f"No acl config for {access_key[:_HINT_LENGTH]}")
-        if not grant.white.matches(host):
-            self._check_as_java(request, ext, grant)
+        elif not grant.white.matches(host):
+            self._check_as_java(request, grant)
         return grant
 
     def every_notice(self) -> list[str]:
@@ -95,36 +102,67 @@ class Rules:
         """
         if self._is_white(host):
             return None
-        access_key = _access_key(request.ext or _NO_EXT, host)
-        grant = self._signer_of(request, host, access_key)
+        grant = self._signer_of(request, host)
         if not grant.is_admin:
             raise grant.not_admin(request.code)
         return grant
 
-    def _signer_of(self, request: RemotingCommand, host: str, access_key: str) -> Grant:
+    def _signer_of(self, request: RemotingCommand, host: str) -> Grant:
         """An account's white address saves it the signature, and nothing else."""
+        ext = request.ext or _NO_EXT
+        access_key = _access_key(ext, host)
         grant = self._grants.get(access_key)
         if grant is None or not grant.white.matches(host):
             signer = _NOBODY if grant is None else grant.signer
-            is_signed = self._is_signed(request, request.ext or _NO_EXT, signer)
+            is_signed = self._is_signed(request, ext, signer)
             if grant is None or not is_signed:
-                reason = "there is no such account" if grant is None else "the secret is wrong"
-                raise _refusal(
-                    f"Check signature failed for accessKey={access_key[:_HINT_LENGTH]}: the broker "
-                    "knows no such account, or its secret key is another, or the request was "
-                    "changed after it was signed",
-                    f"accessKey={access_key[:_HINT_LENGTH]}: {reason}",
-                )
+                raise self._wrong_signature(access_key[:_HINT_LENGTH], is_known=grant is not None)
+            self._check_time(request, ext, grant)
         return grant
 
-    def _check_as_java(
-        self, request: RemotingCommand, ext: Mapping[str, str], grant: Grant
-    ) -> None:
-        if not self._is_signed(request, ext, grant.signer):
-            raise _refusal(
-                f"Check signature failed for accessKey={grant.account}: the secret key is another "
-                "than the broker's, or the request was changed after it was signed"
-            )
+    def _wrong_signature(self, access_key: str, *, is_known: bool) -> AccessRefused:
+        """Strictly, who guesses learns no access key."""
+        if not is_known and not self._strict:
+            return _refusal(Refused.SIGNATURE, f"No acl config for {access_key}")
+        reason = "the secret is wrong" if is_known else "there is no such account"
+        return _refusal(
+            Refused.SIGNATURE,
+            f"Check signature failed for accessKey={access_key}: the broker knows no such account, "
+            "or its secret key is another, or the request was changed after it was signed",
+            f"accessKey={access_key}: {reason}",
+        )
+
+    def _check_time(self, request: RemotingCommand, ext: Mapping[str, str], grant: Grant) -> None:
+        """The signature of ours, where it is or must be."""
+        freshness = self._freshness
+        if freshness is None:
+            return
+        value = ext.get(SIGNED_TIME)
+        if value is None:
+            if freshness.is_required:
+                raise _refusal(
+                    Refused.NOT_TIMED,
+                    f"accessKey={grant.account}: the request has a signature as of RocketMQ 4.9 "
+                    "only, and aclRequiresSignedTime=true: use a client of rmq-ha with sign_time, "
+                    "or a client certificate of the account, or set that key to false",
+                )
+            return
+        read = read_signed_time(value)
+        if read is not None:
+            stamp, signature = read
+            content = self._timed.of(request.code, stamp.text, ext)
+            if grant.timed_signer.is_signed(signature, content, request.body):
+                stale = freshness.take(grant.account, stamp)
+                if stale is None:
+                    return
+                raise _refusal(stale.kind, f"accessKey={grant.account}: {stale.reason}")
+        raise _refusal(
+            Refused.SIGNATURE,
+            f"Check signature failed for accessKey={grant.account}: its {SIGNED_TIME} is of "
+            "another request: code, names or values were changed after it was signed",
+        )
+
+    def _check_as_java(self, request: RemotingCommand, grant: Grant) -> None:
         needs = javas.needs_of(request)
         if (TRACE_TOPIC, PUB) in needs:
             return
@@ -168,11 +206,12 @@ def _access_key(ext: Mapping[str, str], host: str) -> str:
     access_key = ext.get(ACCESS_KEY)
     if access_key is None:
         raise _refusal(
+            Refused.UNSIGNED,
             f"No accessKey is configured: the request is not signed, and {host} is not among "
-            "globalWhiteRemoteAddresses"
+            "globalWhiteRemoteAddresses",
         )
     return access_key
 
 
-def _refusal(remark: str, reason: str | None = None) -> AccessRefused:
-    return AccessRefused(ResponseCode.SYSTEM_ERROR, f"AclException: {remark}", reason)
+def _refusal(kind: Refused, remark: str, reason: str | None = None) -> AccessRefused:
+    return AccessRefused(ResponseCode.SYSTEM_ERROR, f"AclException: {remark}", reason, kind)

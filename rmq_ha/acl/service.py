@@ -21,8 +21,9 @@ from rmq_ha.acl.edits import (
     set_white_addresses,
 )
 from rmq_ha.acl.files import AclFiles
+from rmq_ha.acl.freshness import AclKeys, Freshness
 from rmq_ha.acl.grant import Grant
-from rmq_ha.acl.refusals import RefusalLog
+from rmq_ha.acl.refusals import RefusalLog, Refused
 from rmq_ha.acl.rules import Rules
 from rmq_ha.acl.table import RecordAt
 from rmq_ha.errors import ConfigurationError, RequestRejected
@@ -52,6 +53,7 @@ def make_access_control(broker: IBrokerContext) -> "PlainAccessControl":
         strict=config.acl_strict,
         reply_topic=broker.configuration.broker.broker_cluster_name + REPLY_SUFFIX,
         record_at=broker.record_starting_at,
+        keys=config,
     )
 
 
@@ -64,6 +66,8 @@ class PlainAccessControl:
     :param strict: refuse also what 4.9.7 forgets to check.
     :param reply_topic: where replies of this cluster are stored.
     :param record_at: the record that starts at a physical offset.
+    :param keys: what a signed request must have.
+    :ivar refused: how many requests, by why.
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
 
@@ -77,6 +81,7 @@ class PlainAccessControl:
         strict: bool,
         reply_topic: str,
         record_at: RecordAt,
+        keys: AclKeys,
     ) -> None:
         self._clock = host.clock
         self._worker = host.worker
@@ -86,6 +91,13 @@ class PlainAccessControl:
         self._record_at = record_at
         self._files = AclFiles(host.disk, directory)
         self._files.load(host.now_ms())
+        self.refused = dict.fromkeys(Refused, 0)
+        self._freshness = Freshness(
+            host.now_ms,
+            is_required=keys.acl_requires_signed_time,
+            window_s=keys.acl_signed_time_window,
+            most_sessions=keys.acl_signed_sessions,
+        )
         self._one_at_a_time = DeferredLock()
         self._refusals = RefusalLog(REFUSAL_PERIOD_S)
         self._periodic = Periodic(host.clock, "a look at the ACL files", self._look, LOOK_S)
@@ -106,6 +118,8 @@ class PlainAccessControl:
         try:
             request.grant = self._check(request, host)
         except RequestRejected as refusal:
+            kind = Refused(getattr(refusal, "kind", Refused.PERMISSION))
+            self.refused[kind] += 1
             told = self._refusals.refused(host, self._clock.seconds())
             if told is not None:
                 self.log.warn(
@@ -139,7 +153,12 @@ class PlainAccessControl:
         return looked.addCallback(lambda is_news: self._take_over() if is_news else None)
 
     def _compiled(self, files: Iterable[AclFile]) -> Rules:
-        return Rules(files, strict=self._strict, reply_topic=self._reply_topic)
+        return Rules(
+            files,
+            strict=self._strict,
+            reply_topic=self._reply_topic,
+            freshness=self._freshness,
+        )
 
     def _take_over(self) -> None:
         """Put what the files say in force, and say what is wrong with them."""

@@ -150,6 +150,10 @@ class BrokerServer:
             namesrv_allowed_brokers=f"{allowed},{here}" if allowed else EVERYBODY,
             acl_enable=PLAIN_ACL in split_names(own.acl_plug_in),
             acl_directory=own.acl_directory,
+            acl_requires_tls=own.acl_requires_tls,
+            acl_requires_signed_time=own.acl_requires_signed_time,
+            acl_signed_time_window=own.acl_signed_time_window,
+            acl_signed_sessions=own.acl_signed_sessions,
         )
 
     async def _stop(self) -> None:

@@ -46,7 +46,7 @@ from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.client.signing import Calls, Credentials, SigningCalls
+from rmq_ha.client.signing import Calls, Credentials, RequestSigner, SignedTimes, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.dledger.service import DLedgerService
 from rmq_ha.ha.link import TailOfStore
@@ -242,7 +242,9 @@ class BrokerController:
         own = configuration.ours
         calls: Calls = self.client
         if own.acl_access_key:
-            calls = SigningCalls(calls, Credentials(own.acl_access_key, own.acl_secret_key))
+            credentials = Credentials(own.acl_access_key, own.acl_secret_key)
+            times = SignedTimes(host.now_ms, host.random)
+            calls = SigningCalls(calls, RequestSigner(credentials, times))
         api = BrokerOuterAPI(calls)
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
@@ -326,7 +328,7 @@ class BrokerController:
         audit = AuditLog(self.host.clock, acts(self.topics.get, self.groups.get))
         add_routes(self.dispatcher, self.fast_dispatcher, processors, audit)
         for dispatcher in (self.dispatcher, self.fast_dispatcher):
-            dispatcher.bulk.update(sends.bulk(dispatcher.dispatch))
+            dispatcher.bulk.update(sends.bulk(dispatcher.go_general_way))
         frames = UnfinishedFrames(configuration.server)
         turns = Turns(self.host.clock, configuration.server)
         self.main_server, self.fast_server = (

@@ -33,7 +33,6 @@ from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.routes import publish_info, subscribe_queues
 from rmq_ha.client.sending import Sending
 from rmq_ha.client.settings import ClientConfig, ProducerConfig, name_servers
-from rmq_ha.client.signing import sign
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingError
 from rmq_ha.host.blocking import BlockingCalls, now_ms, seconds
@@ -318,6 +317,7 @@ class BlockingClient:
         self._current = random.randrange(len(self._name_servers))
         self._routes: dict[str, tuple[TopicRoute, float]] = {}
         self._choice = BrokerChoice(seconds)
+        self._signer = self.settings.signer(now_ms, random)
         process = self.settings.process or this_process()
         self._sending = Sending(
             self.settings, self.producer, process, self._route, seconds, now_ms, random
@@ -328,9 +328,10 @@ class BlockingClient:
             self._begin()
         return self._sending
 
-    def _sign(self, command: RemotingCommand) -> RemotingCommand:
-        credentials = self.settings.credentials
-        return command if credentials is None else sign(command, credentials)
+    def _sign(self, command: RemotingCommand, address: str) -> RemotingCommand:
+        self._sender()  # a forked process has numbers of its own
+        assert self._signer is not None
+        return self._signer.sign(command, address)
 
     def _ask(self, ask: Ask) -> RemotingCommand:
         command = ask.command

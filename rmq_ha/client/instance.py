@@ -18,7 +18,7 @@ from rmq_ha.client.route_cache import NameServers, RouteCache
 from rmq_ha.client.routes import choose_address
 from rmq_ha.client.send_frames import LANGUAGE
 from rmq_ha.client.settings import ClientConfig, client_id, name_servers
-from rmq_ha.client.signing import Calls, SigningCalls, sign
+from rmq_ha.client.signing import Calls, SigningCalls
 from rmq_ha.host.periodic import Periodic
 from rmq_ha.host.process import this_process
 from rmq_ha.remoting.channel import Channel
@@ -61,6 +61,7 @@ class ClientInstance:
         self._servers = name_servers(
             settings.namesrv_addr or self.process.environ.get("NAMESRV_ADDR", "")
         )
+        self._signer = settings.signer(host.now_ms, host.random)
         self._remoting = self._make_remoting()
         self._calls = self._make_calls()
         self.routes = RouteCache(
@@ -314,8 +315,8 @@ class ClientInstance:
         return OwnConnections(remoting)
 
     def _make_calls(self) -> Calls:
-        credentials = self.settings.credentials
-        return self._remoting if credentials is None else SigningCalls(self._remoting, credentials)
+        signer = self._signer
+        return self._remoting if signer is None else SigningCalls(self._remoting, signer)
 
     def _make_timers(self) -> list[Periodic]:
         settings, clock = self.settings, self.host.clock
@@ -337,8 +338,7 @@ class ClientInstance:
         ]
 
     def _sign(self, command: RemotingCommand) -> RemotingCommand:
-        credentials = self.settings.credentials
-        return command if credentials is None else sign(command, credentials)
+        return command if self._signer is None else self._signer.sign(command)
 
     def _about_client(self) -> Mapping[str, str]:
         return {"PROP_NAMESERVER_ADDR": ";".join(self._servers), "PROP_CLIENT_VERSION": "V4_9_7"}

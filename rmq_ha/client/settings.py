@@ -3,11 +3,12 @@
 Spec: remoting.md, sections 11.1, 11.2 and 11.6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import NamedTuple
 
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.topics import DEFAULT_TOPIC
@@ -42,6 +43,8 @@ class ClientConfig:
     :ivar instance_name: part of the client id; unique for the process when `DEFAULT`.
     :ivar namespace: put before topics and groups, as `<namespace>%`.
     :ivar credentials: for brokers with ACL.
+    :ivar sign_time: sign code, time and number of each request, too, for brokers of ours; others
+        do not notice. A broker whose clock differs by more than its `aclSignedTimeWindow` refuses.
     :ivar use_tls: connect with TLS; `tls` says how.
     :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` servers have to prove that
         they are whom we connect to; without it a warning says that nobody checks. Unlike in
@@ -64,6 +67,7 @@ class ClientConfig:
     unit_mode: bool = False
     namespace: str = ""
     credentials: Credentials | None = None
+    sign_time: bool = True
     use_tls: bool = False
     tls: Mapping[str, str] = field(default_factory=dict, repr=False)  # a password may be in it
     vip_channel_enabled: bool = False
@@ -79,6 +83,14 @@ class ClientConfig:
     def tls_options(self) -> dict[str, str]:
         """The `tls.*` keys with our defaults."""
         return {"tls.test.mode.enable": "false", **self.tls}
+
+    def signer(self, now_ms: Callable[[], int], random: Random) -> RequestSigner | None:
+        """Signs for the account, if there is one; each process needs one of its own."""
+        if self.credentials is None:
+            return None
+        return RequestSigner(
+            self.credentials, SignedTimes(now_ms, random) if self.sign_time else None
+        )
 
     def remoting(self) -> NettyClientConfig:
         """For the connections."""

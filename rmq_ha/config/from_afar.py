@@ -24,7 +24,8 @@ _REASONS = {
         "enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId"
     ),
     "says who may do what": (
-        "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey dLegerOperatorHosts "
+        "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey aclRequiresTls "
+        "aclRequiresSignedTime aclSignedTimeWindow aclSignedSessions dLegerOperatorHosts "
         "dLegerPeerHosts haAllowedSlaves haSecret haSecretRequired haTrustedMasters "
         "haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover"
     ),

@@ -67,6 +67,22 @@ class NamesrvConfig:
         "ours: where plain_acl.yml and the folder acl are; without it rocketmqHome/conf, or the "
         "directory of this file",
     )
+    acl_requires_tls: bool = key(
+        "aclRequiresTls", False, "ours: refuse signed requests that come by plain TCP"
+    )
+    acl_requires_signed_time: bool = key(
+        "aclRequiresSignedTime",
+        False,
+        "ours: take only signatures that cover code, time and number of a request",
+    )
+    acl_signed_time_window: int = key(
+        "aclSignedTimeWindow",
+        300,
+        "ours: seconds by which the time of a signed request may differ from this server's clock",
+    )
+    acl_signed_sessions: int = key(
+        "aclSignedSessions", 10000, "ours: clients' sessions of one account that are remembered"
+    )
     metrics_port: int = key(
         "metricsPort", 0, "ours: serve /metrics (Prometheus) and /healthz over HTTP here; 0: do not"
     )

@@ -35,6 +35,29 @@ class RmqHaConfig:
         "check every request by the table of permissions in docs/security.md; false: as 4.9.7, "
         "which forgets most of them",
     )
+    acl_requires_tls: bool = key(
+        "aclRequiresTls",
+        False,
+        "refuse signed requests that come by plain TCP, where their signature can be recorded; "
+        "this broker's own are then signed over verified TLS only",
+    )
+    acl_requires_signed_time: bool = key(
+        "aclRequiresSignedTime",
+        False,
+        "take only signatures that cover code, time and number of a request, as clients and "
+        "brokers of ours make them; false: also 4.9's, which can be used again",
+    )
+    acl_signed_time_window: int = key(
+        "aclSignedTimeWindow",
+        300,
+        "seconds by which the time of a signed request may differ from this broker's clock",
+    )
+    acl_signed_sessions: int = key(
+        "aclSignedSessions",
+        10000,
+        "clients' sessions of one account that are remembered, so that none of their requests is "
+        "taken twice; of more, the requests of the one used longest ago are refused",
+    )
     acl_access_key: str = key(
         "aclAccessKey", "", "signs this broker's own requests, as a slave's to its master"
     )

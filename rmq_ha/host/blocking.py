@@ -40,7 +40,7 @@ class BlockingCalls:
     """
     Asks any address.
 
-    :param sign: makes a signed copy of each request; None: no ACL.
+    :param sign: makes a signed copy of each request to an address; None: no ACL.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class BlockingCalls:
         use_tls: bool = False,
         tls: Mapping[str, str] | None = None,
         connect_timeout_ms: int = 3_000,
-        sign: Callable[[RemotingCommand], RemotingCommand] | None = None,
+        sign: Callable[[RemotingCommand, str], RemotingCommand] | None = None,
     ) -> None:
         """
         :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
@@ -74,7 +74,7 @@ class BlockingCalls:
         if not connection.lock.acquire(timeout=max(0.0, timeout_ms / 1000)):
             raise RemotingTimeout(f"{address}: other threads' calls took {timeout_ms:.0f} ms")
         try:
-            return connection.ask(self._signed(command), deadline, timeout_ms)
+            return connection.ask(self._signed(command, address), deadline, timeout_ms)
         finally:
             connection.lock.release()
 
@@ -88,15 +88,15 @@ class BlockingCalls:
         connection = self._connection(address)
         request = replace(command, flag=command.flag | FLAG_ONEWAY)
         with connection.lock:
-            connection.tell(self._signed(request), seconds() + self._connect_timeout)
+            connection.tell(self._signed(request, address), seconds() + self._connect_timeout)
 
     def close(self) -> None:
         """Close all connections of this process. Twice is harmless."""
         self._closed = True
         self._mine.close(is_ours=self._mine.pid == process_id())
 
-    def _signed(self, command: RemotingCommand) -> RemotingCommand:
-        return command if self._sign is None else self._sign(command)
+    def _signed(self, command: RemotingCommand, address: str) -> RemotingCommand:
+        return command if self._sign is None else self._sign(command, address)
 
     def _connection(self, address: str) -> "_Connection":
         if self._closed:

@@ -7,6 +7,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.acl.addresses import host_of
+from rmq_ha.acl.freshness import AclKeys
 from rmq_ha.acl.grant import Grant
 from rmq_ha.acl.service import PlainAccessControl
 from rmq_ha.config.namesrv import NamesrvConfig
@@ -94,11 +95,17 @@ class NamesrvAccess(PlainAccessControl):
     globalWhiteRemoteAddresses.
 
     :param codes: that need it.
+    :param keys: what a signed request must have.
     """
 
-    def __init__(self, host: Host, directory: str, codes: frozenset[int]) -> None:
+    def __init__(self, host: Host, directory: str, codes: frozenset[int], keys: AclKeys) -> None:
         super().__init__(
-            host, directory, strict=True, reply_topic="", record_at=lambda physical_offset: None
+            host,
+            directory,
+            strict=True,
+            reply_topic="",
+            record_at=lambda physical_offset: None,
+            keys=keys,
         )
         self._codes = codes
 
@@ -119,4 +126,4 @@ def make_access(host: Host, config: NamesrvConfig, allowed: Networks) -> Namesrv
     if config.acl_directory is None:
         raise ConfigurationError("aclEnable=true: set aclDirectory to where plain_acl.yml is")
     codes = OF_ADMINS if allowed else OF_ADMINS | OF_BROKERS
-    return NamesrvAccess(host, config.acl_directory, codes)
+    return NamesrvAccess(host, config.acl_directory, codes, config)

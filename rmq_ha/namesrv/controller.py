@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
+from rmq_ha.acl.refusals import Refused
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.host.periodic import Periodic
@@ -105,6 +106,11 @@ class NamesrvController:
     def refused_registrations(self) -> int:
         """How many were too large, or could not be read."""
         return self._route_processor.refused_registrations
+
+    @property
+    def access_refused(self) -> dict[Refused, int]:
+        """How many requests access control refused, by why; empty without it."""
+        return {} if self._access is None else self._access.refused
 
     @property
     def dropped_frames(self) -> dict[str, int]:

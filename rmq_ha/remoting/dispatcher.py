@@ -53,6 +53,7 @@ class RequestDispatcher:
         self.negative: dict[int, int] = {}
         self.violations = 0
         self._validators = tuple(validators)
+        self._checked: dict[int, RemotingCommand] = {}  # by the identity of their header
 
     def bulk_key(self, frame: Frame) -> bytes | None:
         """The key of the bulk handler for a frame, if one is there."""
@@ -73,6 +74,7 @@ class RequestDispatcher:
             self._serve_bulk(channel, key, frames)
             return
         run: list[Frame] = []
+        checked = self._checked = {}  # of this run, whose frames live as long as it does
         try:
             for frame in frames:
                 # What validator and handler could read in two ways goes the general way.
@@ -80,15 +82,20 @@ class RequestDispatcher:
                 if request is None or key != b'{"code":%d,' % request.code:
                     done, run = run, []
                     self._serve_bulk(channel, key, done)
+                    checked.clear()
                     self.dispatch(channel, decode_frame(*frame))
                     continue
                 request.body = frame[2] or None
                 if self._is_valid(channel, request):
                     run.append(frame)
+                    checked[id(frame[1])] = request
         except ProtocolViolation:
             self._serve_bulk(channel, key, run)
             raise
-        self._serve_bulk(channel, key, run)
+        else:
+            self._serve_bulk(channel, key, run)
+        finally:
+            self._checked = {}
 
     def _serve_bulk(self, channel: Channel, key: bytes, frames: list[Frame]) -> None:
         if not frames:
@@ -106,8 +113,22 @@ class RequestDispatcher:
 
     def dispatch(self, channel: Channel, request: RemotingCommand) -> None:
         """Have a request answered, now or when its handler's Deferred fires."""
-        if self._validators and not self._is_valid(channel, request):
-            return
+        if not self._validators or self._is_valid(channel, request):
+            self._serve(channel, request)
+
+    def go_general_way(self, channel: Channel, header: bytes, body: bytes) -> None:
+        """
+        Have a frame answered that its bulk handler got and does not take.
+
+        It was validated with its run, and is not again: some requests pass only once.
+        """
+        if self._validators:
+            request = self._checked.pop(id(header))
+        else:
+            request = decode_frame(JSON, header, body)
+        self._serve(channel, request)
+
+    def _serve(self, channel: Channel, request: RemotingCommand) -> None:
         try:
             handler = self.routes.get(request.code, self.default)
             answer = self._unknown(request) if handler is None else handler(channel, request)

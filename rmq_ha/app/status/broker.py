@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rmq_ha.acl.service import PlainAccessControl
 from rmq_ha.app.status.dledger import group_health, tell_group
 from rmq_ha.app.status.exporter import tell_runtime
 from rmq_ha.app.status.health import Health
@@ -190,6 +191,10 @@ class BrokerStatus:
             samples.add("rmqha_held_back_connections_total", count, reason=key)
         for key, count in frames.dropped.items():
             samples.add("rmqha_dropped_frames_total", count, reason=key)
+        for control in broker.access_controls:
+            if isinstance(control, PlainAccessControl):
+                for kind, count in control.refused.items():
+                    samples.add("rmqha_acl_refused_total", count, reason=kind.value)
         samples.add("rmqha_refused_offsets_total", broker.client_offsets.refused)
         samples.add("rmqha_held_pulls", len(broker.hold))
 

@@ -85,6 +85,13 @@ _BROKER = (
         "code",
     ),
     _ours(
+        "acl_refused_total",
+        _COUNTER,
+        "requests",
+        "That access control refused; the reason is a key, or what was wrong",
+        "reason",
+    ),
+    _ours(
         "refused_offsets_total",
         _COUNTER,
         "commits",
@@ -376,6 +383,13 @@ _NAMESRV = (
         "requests",
         PROCESS,
         "For a broker, from elsewhere than namesrvAllowedBrokers",
+    ),
+    Described(
+        "rmqha_namesrv_acl_refused_total",
+        _COUNTER,
+        "requests",
+        (*PROCESS, "reason"),
+        "That access control refused; the reason is a key, or what was wrong",
     ),
     Described("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
     Described(

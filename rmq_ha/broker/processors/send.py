@@ -117,7 +117,7 @@ class SendMessageProcessor:
         """
         For runs of raw frames with such a header; none where hooks or plugins see each message.
 
-        :param general: handles one request the general way, in order with the run.
+        :param general: handles one frame the general way, in order with the run.
         """
         if self._hooks or self._front is not self._store:
             return {}

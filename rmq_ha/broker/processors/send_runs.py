@@ -22,7 +22,6 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
-from rmq_ha.wire.frame import JSON, decode_frame
 from rmq_ha.wire.send_header import (
     UNDECODABLE,
     decode_fast_v1,
@@ -37,7 +36,7 @@ _DELAYED, _HALF, _WAIT, _WAITING = "DELAY\x01", "TRAN_MSG\x01", "WAIT\x01", "WAI
 _WAIT_TRUE = "\x02WAIT\x01true"
 
 RawFrame = tuple[bytes, bytes]
-GeneralWay = Callable[[Channel, RemotingCommand], None]
+GeneralWay = Callable[[Channel, bytes, bytes], None]
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ class SendRuns:
         """
         For runs of raw frames with such a header.
 
-        :param general: handles one request the general way, in order with the run.
+        :param general: handles one frame the general way, in order with the run.
         """
         return {
             b'{"code":310,': lambda channel, frames: self.send_run(
@@ -113,7 +112,7 @@ class SendRuns:
                 frame = decode(header_bytes)
             except UNDECODABLE:
                 self._flush_run(run)
-                general(channel, decode_frame(JSON, header_bytes, body))
+                general(channel, header_bytes, body)
                 continue
             header = frame.ext
             if header.topic != topic:
@@ -129,7 +128,7 @@ class SendRuns:
             ):
                 topic = None  # the general way may create it
                 self._flush_run(run)
-                general(channel, decode_frame(JSON, header_bytes, body))
+                general(channel, header_bytes, body)
                 continue
             properties, text = _with_cluster(text, cluster)
             run.messages.append(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.acl.signature import Signer, SigningContent, signing_content
-from rmq_ha.client.signing import Credentials, SigningCalls, sign
+from rmq_ha.client.signing import Credentials, RequestSigner, SigningCalls, sign
 from rmq_ha.wire.command import RemotingCommand
 
 # remoting.md, A.1 and A.10: made by the Java client's hook.
@@ -83,7 +83,7 @@ def test_calls_are_signed_on_their_way() -> None:
             seen.append((address, command, None))
 
     account = Credentials("someaccount", "12345678")
-    calls = SigningCalls(Calls(), account)
+    calls = SigningCalls(Calls(), RequestSigner(account))
     calls.invoke("a:1", RemotingCommand(21), 5)
     calls.oneway("a:2", RemotingCommand(15, {"k": "v"}, b"body"))
     assert seen == [

@@ -10,7 +10,7 @@ from twisted.internet.defer import gatherResults
 from twisted.logger import globalLogPublisher
 
 from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.signing import Credentials, SigningCalls, sign
+from rmq_ha.client.signing import Credentials, RequestSigner, SigningCalls, sign
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
@@ -303,6 +303,6 @@ def test_a_slave_signs_what_it_asks_of_its_master(guarded: Guarded) -> None:
 
     sim = guarded.sim
     address = f"{sim.host.ip}:{LISTEN_PORT}"
-    api = BrokerOuterAPI(SigningCalls(sim.client, ADMIN))
+    api = BrokerOuterAPI(SigningCalls(sim.client, RequestSigner(ADMIN)))
     table = sim.wait(Deferred.fromCoroutine(api.topic_configs(address)))
     assert TOPIC in table.topics
