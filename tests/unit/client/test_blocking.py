@@ -1,6 +1,7 @@
 """The client without a reactor, over connections that answer as they are told."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
 from rmq_ha.client.messages import Message, MessageExt, PullResult, PullStatus
 from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
-from rmq_ha.client.signing import SIGNATURE, Credentials
+from rmq_ha.client.signing import SIGNATURE, SIGNED_TIME, Credentials
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.model.message import Address
 from rmq_ha.store.format.commitlog import Record, encode_record
@@ -306,14 +307,31 @@ def test_the_name_servers_may_stand_in_the_environment() -> None:
 
 
 def test_credentials_sign_and_without_them_nothing_is_added() -> None:
-    plain, _ = made()
     command = RemotingCommand(1, {"a": "b"})
-    assert plain._sign(command) is command
     assert BlockingClient("ns:1")._calls._sign is None
     config = ClientConfig(namesrv_addr="ns:1", credentials=Credentials("user", "password"))
     sign = BlockingClient(config)._calls._sign
     assert sign is not None
-    assert SIGNATURE in (sign(command).ext or {})
+    signed = sign(command, "a:1").ext or {}
+    assert {SIGNATURE, SIGNED_TIME} <= signed.keys()
+    sign = BlockingClient(replace(config, sign_time=False))._calls._sign
+    assert sign is not None
+    assert SIGNED_TIME not in (sign(command, "a:1").ext or {})
+
+
+def test_a_forked_process_signs_in_a_session_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a broker would take its requests for the parent's, come again."""
+    config = ClientConfig(namesrv_addr="ns:1", credentials=Credentials("user", "password"))
+    client = BlockingClient(config)
+
+    def session() -> str:
+        ext = client._sign(RemotingCommand(1), "a:1").ext or {}
+        return ext[SIGNED_TIME].split(".")[1]
+
+    mine = session()
+    assert session() == mine
+    monkeypatch.setattr(blocking, "process_id", lambda: -1)
+    assert session() != mine
 
 
 def test_the_end_of_a_with_closes() -> None:
