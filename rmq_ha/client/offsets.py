@@ -251,5 +251,5 @@ def decode_offsets(data: bytes) -> dict[MessageQueue, int]:
     table = decode_queue_table(data)
     try:
         return {queue: int(offset) for queue, offset in table.items()}
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ProtocolViolation(f"an offset is no number: {error}") from None

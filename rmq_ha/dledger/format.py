@@ -29,6 +29,7 @@ found, and an entry that a crash brought back behind one that it never followed.
 Big-endian. Spec: dledger.md, chapter 3.
 """
 
+import re
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -53,6 +54,7 @@ assert (HEADER.size, BLANK.size) == (ENTRY_HEADER_SIZE, BLANK_SIZE)
 assert (INDEX.size, CHECKSUMS.size) == (INDEX_UNIT, CHECKSUM_UNIT)
 
 _MAX_NUMBER = (1 << 63) - 1
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 class Header(NamedTuple):
@@ -244,7 +246,7 @@ def _properties(data: bytes) -> dict[str, str]:
 
 def _number(values: dict[str, str], key: str) -> int:
     text = values.get(key, "")
-    if not (text.isascii() and text.lstrip("-").isdigit() and len(text) <= 20):
+    if _NUMBER.fullmatch(text) is None:
         raise CorruptRecord(f"{key} is {text[:100]!r} and not a number")
     number = int(text)
     if not -1 <= number <= _MAX_NUMBER:

@@ -75,5 +75,5 @@ def _entries(document: Any) -> Iterable[tuple[tuple[str, int], int]]:
         for topic, queues in document[_NAME].items():
             for queue_id, begin in queues.items():
                 yield (topic, int(queue_id)), int(begin)
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
+    except (TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
         raise ProtocolViolation(f"no table of deleted queues: {error!r}") from error

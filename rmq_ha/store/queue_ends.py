@@ -68,9 +68,10 @@ class QueueEnds(NamedTuple):
                 for topic, ends in document["queues"].items()
                 for queue_id, end in ends.items()
             }
-        except (ProtocolViolation, TypeError, KeyError, ValueError, AttributeError):
+            place = (last[0], last[1]) if last else None
+        except (ProtocolViolation, TypeError, LookupError, ValueError, AttributeError):
             return None
-        return cls(log_min, log_end, (last[0], last[1]) if last else None, queues)
+        return cls(log_min, log_end, place, queues)
 
 
 def read_ends(disk: Disk, root: str) -> QueueEnds | None:

@@ -1,0 +1,280 @@
+"""Frames, headers and bodies: what every port of remoting reads, and every client of ours."""
+
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from target import target
+
+from rmq_ha.client.messages import decode_messages, decode_pulled
+from rmq_ha.client.offsets import decode_offsets
+from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.dledger.codec import decode_body, encode_body
+from rmq_ha.dledger.messages import (
+    AppendEntryRequest,
+    AppendEntryResponse,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    PushEntryRequest,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from rmq_ha.dledger.values import Entry
+from rmq_ha.errors import CorruptRecord, ProtocolViolation, RequestRejected
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.message import Address
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.wire import bodies
+from rmq_ha.wire.batch import decode_batch, encode_batch
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
+from rmq_ha.wire.json_header import decode_plain_header
+from rmq_ha.wire.route_bodies import ClusterInfo, RegisterBrokerBody, TopicRoute
+from rmq_ha.wire.send_header import (
+    UNDECODABLE,
+    decode_fast_v1,
+    decode_fast_v2,
+    decode_send_header,
+)
+from rmq_ha.wire.stat_bodies import decode_connections
+
+V1 = {
+    "producerGroup": "p", "topic": "TopicA", "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1",
+    "flag": "0", "properties": "TAGS\x01a\x02KEYS\x01k", "reconsumeTimes": "0",
+}  # fmt: skip
+SIGNED = {"AccessKey": "strangers", "Signature": "c2lnbmF0dXJl", "SecurityToken": "t"}
+
+
+def commands() -> list[RemotingCommand]:
+    """Requests and answers of the usual kinds."""
+    made = [
+        send_request("p", "TopicA", 0, b"body", "TAGS\x01a\x02UNIQ_KEY\x01u", 1),
+        RemotingCommand(10, V1 | SIGNED, b"body", 7),
+        pull_request("G1", "TopicA", 0, 0, hold_ms=50),
+        RemotingCommand(34, None, HEARTBEAT, 9, remark="é\n\x01"),
+        RemotingCommand(0, {"queueId": "0", "msgId": "A" * 32}, None, 3, flag=1),
+    ]
+    for code in (12, 14, 15, 17, 25, 33, 36, 37, 38, 41, 103, 105, 202, 208, 222, 310, 320):
+        ext = {"topic": "TopicA", "group": "G1", "consumerGroup": "G1", "queueId": "0"}
+        made.append(RemotingCommand(code, ext | {"offset": "0", "commitOffset": "1"}, b"{}", code))
+    return made
+
+
+def frames_of(command: RemotingCommand) -> list[bytes]:
+    """In both serialisations."""
+    found = []
+    for binary in (False, True):
+        command.binary = binary
+        found.append(encode_frame(command))
+    return found
+
+
+HEARTBEAT = bodies.HeartbeatData(
+    "c1",
+    [
+        bodies.ConsumerData(
+            "G1", subscriptions=[SubscriptionData("TopicA", "a || b", sub_version=1)]
+        )
+    ],
+    ["p"],
+).encode()
+FRAMES = [frame for command in commands() for frame in frames_of(command)]
+HEADERS = [FrameReader().receive_data(frame)[0] for frame in FRAMES]
+
+
+@target("frames", [*FRAMES, b"".join(FRAMES), b"GET / HTTP/1.1\r\n\r\n", bytes(40), b"\xff" * 12])
+def read_frames(data: bytes) -> None:
+    """A stream in two chunks, cut where its first byte says."""
+    reader = FrameReader()
+    at = data[0] if data else 0
+    for chunk in (data[:at], data[at:]):
+        for frame in reader.receive_data(chunk):
+            decode_frame(*frame)
+
+
+@target("header.json", [header for kind, header, _ in HEADERS if kind == JSON])
+def read_json_header(data: bytes) -> None:
+    """What it says once more is what it said: two readers of ours must not differ."""
+    command = decode_frame(JSON, data, b"")
+    again = decode_frame(JSON, FrameReader().receive_data(encode_frame(command))[0][1], b"")
+    assert (again.code, again.ext, again.flag) == (command.code, command.ext, command.flag)
+    plain = decode_plain_header(data)
+    if plain is not None:
+        assert (plain.code, plain.ext) == (command.code, command.ext)
+
+
+@target("header.binary", [header for kind, header, _ in HEADERS if kind == ROCKETMQ])
+def read_binary_header(data: bytes) -> None:
+    decode_frame(ROCKETMQ, data, b"")
+
+
+@target(
+    "header.send",
+    [header for kind, header, _ in HEADERS if kind == JSON and b'"b":"TopicA"' in header]
+    + [
+        header for kind, header, _ in HEADERS if kind == JSON and b"defaultTopicQueueNums" in header
+    ],
+    (ProtocolViolation, RequestRejected),
+)
+def read_send_header(data: bytes) -> None:
+    """The way of runs reads what the general way reads, or leaves it to that."""
+    command = decode_frame(JSON, data, b"")
+    fast = decode_fast_v1 if command.code == 10 else decode_fast_v2
+    sent = decode_send_header(command)
+    try:
+        found = fast(data)
+    except UNDECODABLE:
+        return
+    assert (found.opaque, found.ext) == (command.opaque, sent)
+
+
+def body(name: str, seed: bytes | str, read: Callable[[bytes], Any], *more: bytes) -> None:
+    """A body that its reader takes or refuses."""
+    data = seed.encode() if isinstance(seed, str) else seed
+    target(f"body.{name}", [data, *more])(read)
+
+
+QUEUE = {"topic": "TopicA", "brokerName": "b", "queueId": 0}
+QUEUES = {'{"brokerName":"b","queueId":0,"topic":"TopicA"}': 7}
+TABLE = bodies.TopicTable(DataVersion(1, 2), {"TopicA": TopicConfig("TopicA")})
+REGISTRATION = RegisterBrokerBody(DataVersion(1, 2), {"TopicA": TopicConfig("TopicA")}, ["f:1"])
+CHECK = bodies.CheckClient("c1", "G1", SubscriptionData("TopicA", "a > 1", expression_type="SQL92"))
+
+body("heartbeat", HEARTBEAT, bodies.HeartbeatData.decode)
+body(
+    "lock",
+    bodies.LockBatch("G1", "c1", [bodies.MessageQueue("TopicA", "b", 0)]).encode(),
+    bodies.LockBatch.decode,
+)
+body("check_client", CHECK.encode(), bodies.CheckClient.decode)
+body(
+    "registration",
+    REGISTRATION.encode(),
+    RegisterBrokerBody.decode,
+    json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": TABLE.to_json()}).encode(),
+)
+body(
+    "registration.deflated",
+    REGISTRATION.encode(compressed=True),
+    lambda data: RegisterBrokerBody.decode(data, compressed=True),
+)
+body(
+    "registration.inflated",
+    zlib.decompress(REGISTRATION.encode(compressed=True)),
+    lambda data: RegisterBrokerBody.decode(zlib.compress(data, 1), compressed=True),
+)
+body(
+    "group",
+    '{"groupName":"G1","retryQueueNums":1,"consumeEnable":true}',
+    lambda data: bodies.read_body(data, SubscriptionGroupConfig.from_json),
+)
+body(
+    "version",
+    '{"counter":"1","timestamp":2}',
+    lambda data: bodies.read_body(data, DataVersion.from_json),
+)
+body("topics", json.dumps(TABLE.to_json()), bodies.decode_topic_table)
+body(
+    "groups",
+    '{"dataVersion":{"counter":1},"subscriptionGroupTable":{"G":{"groupName":"G"}}}',
+    bodies.decode_group_table,
+)
+body("offsets", '{"offsetTable":{"TopicA@G1":{0:1,1:"2"}}}', bodies.decode_offset_table)
+body("delays", '{"offsetTable":{3:12}}', bodies.decode_delay_offsets)
+body("kv", '{"table":{"a":"b"}}', bodies.decode_kv_table)
+body(
+    "strings", '{"topicList":["a","b"]}', lambda data: bodies.decode_string_list(data, "topicList")
+)
+body("queues", json.dumps({"lockOKMQSet": [QUEUE]}), bodies.decode_queues)
+body(
+    "queue_table",
+    json.dumps({"offsetTable": QUEUES}),
+    bodies.decode_queue_table,
+    b'{"offsetTable":{{"topic":"T","brokerName":"b","queueId":0}:7}}',
+)
+body("client_offsets", json.dumps({"offsetTable": QUEUES}), decode_offsets)
+body(
+    "connections",
+    '{"connectionSet":[{"clientId":"c","clientAddr":"a:1","version":407}]}',
+    decode_connections,
+)
+body(
+    "route",
+    '{"brokerDatas":[{"brokerAddrs":{0:"a:1"},"brokerName":"b","cluster":"c"}],'
+    '"filterServerTable":{},"orderTopicConf":"b:4","queueDatas":[{"brokerName":"b","perm":6,'
+    '"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}',
+    TopicRoute.decode,
+)
+body(
+    "cluster",
+    '{"brokerAddrTable":{"b":{"brokerAddrs":{0:"a:1"},"brokerName":"b",'
+    '"cluster":"c"}},"clusterAddrTable":{"c":["b"]}}',
+    ClusterInfo.decode,
+)
+body("batch", encode_batch([(0, b"one", "TAGS\x01a"), (1, b"", "")]), decode_batch)
+
+ENTRY = Entry(3, 2, 96, b"record of a message")
+WHO: dict[str, Any] = {
+    "group": "g",
+    "remote_id": "n1",
+    "local_id": "n0",
+    "leader_id": "n0",
+    "term": 2,
+}
+DLEDGER: list[Message] = [
+    AppendEntryRequest(**WHO), AppendEntryResponse(**WHO), GetEntriesRequest(**WHO),
+    GetEntriesResponse(**WHO, entries=[ENTRY]), HeartBeatRequest(**WHO), HeartBeatResponse(**WHO),
+    LeadershipTransferRequest(**WHO), LeadershipTransferResponse(**WHO), MetadataRequest(**WHO),
+    MetadataResponse(**WHO, peers={"n0": "a:1"}), PushEntryRequest(**WHO, entry=ENTRY),
+    PushEntryResponse(**WHO), VoteRequest(**WHO), VoteResponse(**WHO),
+]  # fmt: skip
+for message in DLEDGER:
+    kind = type(message)
+    body(
+        f"dledger.{kind.__name__}",
+        encode_body(message),
+        lambda data, kind=kind: decode_body(kind, data),
+        b"{'term':'2','group':null}",
+    )
+
+
+PROPERTIES = "TAGS\x01a\x02DELAY\x012\x02UNIQ_KEY\x01" + "A" * 32
+
+
+def record(
+    body: bytes = b"body", sys_flag: int = 0, host: str = "127.0.0.1", topic: str = "TopicA"
+) -> bytes:
+    """A record of the log."""
+    address = Address.parse(host, 10911)
+    return encode_record(
+        Record(0, 0, 1, 0, 7, 0, sys_flag, 1, address, 2, address, 0, 0, body, topic, PROPERTIES)
+    )
+
+
+PACKED = zlib.compress(b"body" * 50)
+RECORDS = [
+    record(),
+    record(PACKED, 1),
+    record(host="::1", sys_flag=0x30),
+    record() + record(PACKED, 1),
+    record(topic="SCHEDULE_TOPIC_XXXX"),
+]
+
+
+@target("pulled", RECORDS, (CorruptRecord,))
+def read_pulled(data: bytes) -> None:
+    """What our consumers are given."""
+    decode_pulled(data, "b", 1 << 20)
+    decode_messages(data, "b")

@@ -1,0 +1,103 @@
+"""
+The fuzz targets: that each reader has one, and what was found once.
+
+`tests/fuzz/run.py` gives them millions of inputs; here they get a few, always the same ones.
+"""
+
+from pathlib import Path
+from types import CodeType
+
+import pytest
+from readers import ELSEWHERE, ROOT, functions, is_elsewhere, is_reader, own_names, readers
+from run import CORPUS, Outcome, corpus_of, fuzz, mutator_of
+from target import Target, all_targets
+from work import codes_of, work_of
+
+TARGETS = all_targets()
+INPUTS = 40
+MOST_WORK = 20_000
+"""Calls for an input of at most four kilobytes."""
+
+
+def reader_of(code: CodeType) -> str:
+    """As `readers` has it."""
+    path = Path(code.co_filename)
+    if not path.is_relative_to(ROOT):
+        return ""
+    module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+    return f"{module}:{code.co_qualname}"
+
+
+def used(name: str, target: Target) -> Outcome:
+    """Its seeds and some inputs; what it may raise is no matter."""
+    assert any(list(map(target.reads, target.seeds))), f"{name} takes none of its seeds"
+    return fuzz(target, mutator_of(name, target, 1), INPUTS)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> tuple[dict[str, Outcome], set[str]]:
+    """Of each target, and all functions of ours that were called."""
+    found: dict[str, Outcome] = {}
+
+    def use() -> None:
+        for name, target in TARGETS.items():
+            found[name] = used(name, target)
+
+    return found, {reader_of(code) for code in codes_of(use)}
+
+
+def test_nothing_but_refusals(outcomes: tuple[dict[str, Outcome], set[str]]) -> None:
+    faults = [text for outcome in outcomes[0].values() for _, text in outcome.faults]
+    assert not faults, "\n".join(faults)
+
+
+def test_every_reader_has_a_target(outcomes: tuple[dict[str, Outcome], set[str]]) -> None:
+    """Whoever writes another one gives it a target, or says in `ELSEWHERE` who looks after it."""
+    missing = {reader for reader in readers() if not is_elsewhere(reader)} - outcomes[1]
+    assert not missing, "no target in tests/fuzz gets to:\n" + "\n".join(sorted(missing))
+
+
+def test_what_is_said_to_be_elsewhere_is(outcomes: tuple[dict[str, Outcome], set[str]]) -> None:
+    for place in ELSEWHERE:
+        if ":" in place:
+            assert place in readers(), f"{place} is no reader any more"
+            assert place not in outcomes[1], f"{place} has a target"
+
+
+KEPT = [
+    pytest.param(name, path, id=f"{name}/{path.name}")
+    for name in TARGETS
+    for path in corpus_of(name)
+]
+
+
+def test_what_was_kept_belongs_to_a_target() -> None:
+    assert {path.name for path in CORPUS.iterdir()} <= TARGETS.keys()
+
+
+@pytest.mark.parametrize(("name", "path"), KEPT)
+def test_what_was_found_once(name: str, path: Path) -> None:
+    """Faults of old, and the slowest of millions: refused or read, with little work."""
+    data = path.read_bytes()
+    TARGETS[name].reads(data)  # a server is there now
+    work_of(lambda: TARGETS[name].reads(data), MOST_WORK)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_found"),
+    [
+        ("def f(data):\n    return Struct('>i').unpack_from(data)", True),
+        ("_INT = Struct('>i').unpack_from\ndef f(data):\n    return _INT(data)", True),
+        ("_READ = msgspec.json.Decoder(X).decode\ndef f(data):\n    return _READ(data)", True),
+        ("class A:\n    def dataReceived(self, data):\n        pass", True),
+        ("def decode_it(data):\n    return data", True),
+        ("def f(data):\n    return zlib.decompressobj().decompress(data)", True),
+        ("def f(data):\n    return len(data)", False),
+    ],
+)
+def test_the_search_finds_readers(source: str, is_found: bool) -> None:
+    import ast
+
+    tree = ast.parse(source)
+    own = own_names(tree)
+    assert any(is_reader(name, node, own) for name, node in functions(tree)) is is_found
