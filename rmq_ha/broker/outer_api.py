@@ -3,8 +3,8 @@
 Spec: remoting.md, chapters 8 and 9.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -24,9 +24,11 @@ from rmq_ha.wire.bodies import (
 )
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.pages import FIRST, next_page
 from rmq_ha.wire.route_bodies import body_crc32
 
 SLAVE_TIMEOUT_MS = 3000
+_V = TypeVar("_V")
 
 
 class RemotingCalls(Protocol):
@@ -112,30 +114,26 @@ class BrokerOuterAPI:
         :raises RemotingError: no answer, or an answer other than success.
         :raises ProtocolViolation: the answer is not a whole topic table: every broker has topics.
         """
-        body = await self._body(master, RequestCode.GET_ALL_TOPIC_CONFIG)
-        table = decode_topic_table(body)
-        if not table.topics:
-            raise ProtocolViolation(f"{master} answered without any topic")
-        return table
+        bodies = await self._bodies(master, RequestCode.GET_ALL_TOPIC_CONFIG)
+        versions, tables = zip(*map(decode_topic_table, bodies), strict=True)
+        return TopicTable(_same(versions, master), _joined(tables, master, "topic"))
 
     async def consumer_offsets(self, master: str) -> dict[str, dict[int, int]]:
         """GET_ALL_CONSUMER_OFFSET; raises as `topic_configs`."""
-        body = await self._body(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        return decode_offset_table(body)
+        bodies = await self._bodies(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        return dict(item for body in bodies for item in decode_offset_table(body).items())
 
     async def delay_offsets(self, master: str) -> bytes:
         """GET_ALL_DELAY_OFFSET: the text, checked but unchanged; raises as `topic_configs`."""
-        body = await self._body(master, RequestCode.GET_ALL_DELAY_OFFSET)
+        body, *_ = await self._bodies(master, RequestCode.GET_ALL_DELAY_OFFSET)
         check_delay_offsets(body)
         return body
 
     async def subscription_groups(self, master: str) -> GroupTable:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG; raises as `topic_configs`."""
-        body = await self._body(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        table = decode_group_table(body)
-        if not table.groups:
-            raise ProtocolViolation(f"{master} answered without any group")
-        return table
+        bodies = await self._bodies(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        versions, tables = zip(*map(decode_group_table, bodies), strict=True)
+        return GroupTable(_same(versions, master), _joined(tables, master, "group"))
 
     def _register_command(self, broker: BrokerIdentity, body: RegisterBody) -> RemotingCommand:
         ext = broker.to_ext()
@@ -143,11 +141,18 @@ class BrokerOuterAPI:
         ext["bodyCrc32"] = str(body_crc32(body.data))
         return RemotingCommand(RequestCode.REGISTER_BROKER, ext=ext, body=body.data)
 
-    async def _body(self, address: str, code: RequestCode) -> bytes:
-        response = await self._invoke(address, RemotingCommand(code), SLAVE_TIMEOUT_MS)
-        if not response.body:
-            raise ProtocolViolation(f"{address} answered {code.name} without a body")
-        return response.body
+    async def _bodies(self, address: str, code: RequestCode) -> list[bytes]:
+        """A table's pages; one of a master that knows of no pages."""
+        bodies: list[bytes] = []
+        first: int | None = 0
+        while first is not None:
+            command = RemotingCommand(code, ext={FIRST: str(first)})
+            response = await self._invoke(address, command, SLAVE_TIMEOUT_MS)
+            if not response.body:
+                raise ProtocolViolation(f"{address} answered {code.name} without a body")
+            bodies.append(response.body)
+            first = next_page(response.ext, first)
+        return bodies
 
     async def _invoke(
         self, address: str, command: RemotingCommand, timeout_ms: int
@@ -158,6 +163,19 @@ class BrokerOuterAPI:
                 f"{address} refused request {command.code}: code {response.code}, {response.remark}"
             )
         return response
+
+
+def _same(versions: Sequence[DataVersion], master: str) -> DataVersion:
+    if any(version != versions[0] for version in versions):
+        raise RemotingError(f"the table of {master} changed while its pages were copied")
+    return versions[0]
+
+
+def _joined(tables: Sequence[Mapping[str, _V]], master: str, what: str) -> dict[str, _V]:
+    joined = {name: value for table in tables for name, value in table.items()}
+    if not joined:
+        raise ProtocolViolation(f"{master} answered without any {what}")
+    return joined
 
 
 def _order_topics(body: bytes | None) -> Mapping[str, str] | None:

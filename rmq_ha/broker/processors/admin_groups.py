@@ -82,7 +82,7 @@ class AdminGroupsProcessor:
 
     def all_groups(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG, for a slave and for exports."""
-        return request.response(body=self._groups.to_body())
+        return fields.table_answer(request, self._groups)
 
     def delete_group(
         self, channel: Channel, request: RemotingCommand

@@ -86,7 +86,7 @@ class AdminOffsetsProcessor:
 
     def all_consumer_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_CONSUMER_OFFSET, for a slave."""
-        return request.response(body=self._consumer_offsets.to_body())
+        return fields.table_answer(request, self._consumer_offsets)
 
     def all_delay_offsets(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_DELAY_OFFSET, for a slave."""

@@ -151,7 +151,7 @@ class AdminTopicsProcessor:
 
     def all_topics(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_TOPIC_CONFIG, for a slave and for exports."""
-        return request.response(ext={}, body=self._topics.to_body())
+        return fields.table_answer(request, self._topics, ext={})
 
     def delete_topic(
         self, channel: Channel, request: RemotingCommand

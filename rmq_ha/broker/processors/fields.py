@@ -5,7 +5,7 @@ Spec: remoting.md, section 1.7.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -13,6 +13,7 @@ from rmq_ha.errors import ProtocolViolation, RequestRejected
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.pages import FIRST
 
 Answer = RemotingCommand | Deferred[RemotingCommand | None] | None
 Handler = Callable[[Channel, RemotingCommand], Answer]
@@ -24,6 +25,16 @@ _SHORT = 10
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 _NO_FIELDS: Mapping[str, str] = {}
+
+
+class Paged(Protocol):
+    """A table."""
+
+    def to_body(self) -> bytes:
+        """All of it."""
+
+    def page(self, first: int) -> tuple[bytes, dict[str, str]]:
+        """A page of it; body and header fields."""
 
 
 def header(request: RemotingCommand) -> Mapping[str, str]:
@@ -94,6 +105,22 @@ def body(request: RemotingCommand, decode: Callable[[bytes], T]) -> T:
         raise RequestRejected(
             ResponseCode.SYSTEM_ERROR, f"the body of request {request.code}: {error}"
         ) from None
+
+
+def table_answer(
+    request: RemotingCommand, table: Paged, ext: dict[str, str] | None = None
+) -> RemotingCommand:
+    """
+    A table as a whole, or the page of it that is asked for, see `rmq_ha.wire.pages`.
+
+    :param ext: header fields of the whole table.
+    :raises RequestRejected: the place of the page is no number.
+    """
+    given = header(request)
+    if FIRST not in given:
+        return request.response(ext=ext, body=table.to_body())
+    body, ext = table.page(max(0, int64(given, FIRST)))
+    return request.response(ext=ext, body=body)
 
 
 def _number(name: str, value: str, maximum: int) -> int:

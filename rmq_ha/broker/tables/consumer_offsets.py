@@ -10,6 +10,7 @@ from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import decode_offset_table
+from rmq_ha.wire.pages import page_of
 
 _NOTHING: Mapping[int, int] = {}
 
@@ -153,6 +154,11 @@ class ConsumerOffsetManager(PersistedTable):
     def to_body(self) -> bytes:
         """The answer to GET_ALL_CONSUMER_OFFSET (43)."""
         return fastjson.encode(self.to_json())
+
+    def page(self, first: int) -> tuple[bytes, dict[str, str]]:
+        """A page of the same; body and header fields, see `rmq_ha.wire.pages`."""
+        entries, ext = page_of(self.table, first, len)
+        return fastjson.encode({"offsetTable": entries}), ext
 
     def encode(self) -> bytes:
         """`consumerOffset.json`."""

@@ -13,6 +13,7 @@ from rmq_ha.model.data_version import DataVersion
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
+from rmq_ha.wire.pages import page_of
 
 PART_DEPTH = 2
 
@@ -89,6 +90,12 @@ class VersionedTable(PersistedTable, Generic[T]):
     def to_body(self) -> bytes:
         """What slaves and mqadmin get."""
         return fastjson.encode(self.to_json())
+
+    def page(self, first: int) -> tuple[bytes, dict[str, str]]:
+        """A page of the same; body and header fields, see `rmq_ha.wire.pages`."""
+        entries, ext = page_of(self._table, first)
+        parts = {name: config.to_json() for name, config in entries.items()}
+        return fastjson.encode(self.file_of(parts)), ext
 
     def encode(self) -> bytes:
         """

@@ -63,6 +63,8 @@ class FakeMaster:
         if (address, command.code) in self.held:
             return self.held[address, command.code]
         body = self.bodies.get((address, command.code))
+        if callable(body):
+            return succeed(body(command))
         if body is None:
             return fail(RemotingTimeout("3000 ms"))
         return succeed(command.response(body=body))

@@ -1,0 +1,119 @@
+"""Tables of a master that go to its slave page by page: none outgrows a frame."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processor_kit import Kit
+from twisted.internet.defer import Deferred, succeed
+from twisted.trial.unittest import SynchronousTestCase
+
+from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.errors import ProtocolViolation, RemotingError
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.pages import FIRST, NEXT, PAGE_SIZE, next_page, page_of
+
+
+class Master:
+    """Answers as a broker of ours does; `between` happens after each answer."""
+
+    def __init__(self) -> None:
+        self.kit = Kit()
+        self.answers: list[RemotingCommand] = []
+        self.between: Any = lambda: None
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> "Deferred[RemotingCommand]":
+        answer = self.kit.request(command.code, command.ext)
+        self.answers.append(answer)
+        self.between()
+        return succeed(answer)
+
+    def largest(self) -> int:
+        """Bytes of a body."""
+        return max(len(answer.body or b"") for answer in self.answers)
+
+
+class PageTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.master = Master()
+        self.api = BrokerOuterAPI(self.master)
+
+    def asked(self, coroutine: Any) -> Any:
+        return self.successResultOf(Deferred.fromCoroutine(coroutine))
+
+    def test_offsets(self) -> None:
+        """By queues, not by groups: a group on a wide topic has thousands of them."""
+        offsets = self.master.kit.offsets
+        offsets.table = {f"Topic{n}@group": dict.fromkeys(range(500), n) for n in range(101)}
+        assert self.asked(self.api.consumer_offsets("m:1")) == offsets.table
+        assert len(self.master.answers) == 6
+        assert self.master.largest() < len(offsets.to_body()) / 4
+
+    def test_one_group_with_more_queues_than_a_page(self) -> None:
+        offsets = self.master.kit.offsets
+        offsets.table = {f"T@g{n}": dict.fromkeys(range(PAGE_SIZE + 1), n) for n in range(3)}
+        assert self.asked(self.api.consumer_offsets("m:1")) == offsets.table
+        assert len(self.master.answers) == 3
+
+    def test_topics_and_groups(self) -> None:
+        topics, groups = self.master.kit.topics, self.master.kit.groups
+        topics._table = {f"Topic{n}": TopicConfig(f"Topic{n}") for n in range(PAGE_SIZE + 1)}
+        groups._table = {f"g{n}": SubscriptionGroupConfig(f"g{n}") for n in range(PAGE_SIZE + 1)}
+        for asked, table in (
+            (self.api.topic_configs("m:1"), topics),
+            (self.api.subscription_groups("m:1"), groups),
+        ):
+            version, copied = self.asked(asked)
+            assert copied == table.table
+            assert version == table.data_version
+        assert [NEXT in (answer.ext or {}) for answer in self.master.answers] == [1, 0, 1, 0]
+
+    def test_a_table_that_changes_between_its_pages_is_none(self) -> None:
+        """Half of one version and half of another would be taken for the newer one."""
+        topics = self.master.kit.topics
+        topics._table = {f"Topic{n}": TopicConfig(f"Topic{n}") for n in range(PAGE_SIZE + 1)}
+        self.master.between = lambda: topics.delete("Topic5")
+        failure = self.failureResultOf(Deferred.fromCoroutine(self.api.topic_configs("m:1")))
+        failure.trap(RemotingError)
+        assert "changed while its pages were copied" in str(failure.value)
+
+    def test_who_asks_for_no_page_gets_all(self) -> None:
+        """Slaves of Java, and mqadmin."""
+        offsets = self.master.kit.offsets
+        offsets.table = {f"Topic{n}@group": dict.fromkeys(range(500), n) for n in range(101)}
+        answer = self.master.kit.request(43)
+        assert (answer.body, answer.ext) == (offsets.to_body(), None)
+
+    def test_places_that_are_none(self) -> None:
+        kit = self.master.kit
+        assert kit.request(43, {FIRST: "x"}).code == 1
+        whole = kit.request(43, {FIRST: "0"}).body
+        assert kit.request(43, {FIRST: "-5"}).body == whole
+        assert kit.request(43, {FIRST: str(2**63 - 1)}).body == b'{"offsetTable":{}}'
+
+
+def test_a_master_that_never_ends_is_left() -> None:
+    """Each page has to begin behind the one before."""
+    assert next_page(None, 0) is None
+    assert next_page({NEXT: "7"}, 6) == 7
+    for text in ("6", "5", "-1", "", "x", "9" * 19):
+        with pytest.raises(ProtocolViolation):
+            next_page({NEXT: text}, 6)
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12))
+def test_pages_are_the_table(sizes: list[int], most: int) -> None:
+    table = {str(n): [n] * size for n, size in enumerate(sizes)}
+    copied: dict[str, list[int]] = {}
+    first: int | None = 0
+    while first is not None:
+        entries, ext = page_of(table, first, len, most)
+        assert len(entries) <= 1 or sum(map(len, entries.values())) <= most
+        assert bool(entries) or not table
+        copied |= entries
+        first = next_page(ext, first)
+    assert copied == table
