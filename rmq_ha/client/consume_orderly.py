@@ -215,8 +215,6 @@ class ConsumeOrderly:
 
     def _rest(self, lane: _Lane, seconds: float, then: Any) -> None:
         self._out(lane)
-        if self._stopped or lane.process_queue.dropped:
-            return
 
         def go_on() -> None:
             lane.timer = None

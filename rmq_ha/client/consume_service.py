@@ -136,12 +136,11 @@ class Caller:
         self._retry_topic = RETRY_PREFIX + parts.group
         self._idle: list[Deferred[None]] = []
 
-    def call(self, call: ListenerCall, answered: Callable[[ListenerCall, Any], None]) -> bool:
+    def call(self, call: ListenerCall, answered: Callable[[ListenerCall, Any], None]) -> None:
         """
         Call the listener.
 
         :param answered: gets the call and what the listener made of it.
-        :returns: True when it has answered already.
         """
         self.running[call] = None
         call.process_queue.last_consume_ms = call.started_ms
@@ -156,10 +155,9 @@ class Caller:
             outcome, later = Failure(), None  # type: ignore[no-untyped-call]
         if later is None:
             self._answer(outcome, call, answered)
-            return True
+            return
         call.running = later
         later.addBoth(self._answer, call, answered)
-        return later.called and call.running is None
 
     def over(self, call: ListenerCall) -> None:
         """The answer is carried out."""
