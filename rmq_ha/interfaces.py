@@ -204,7 +204,8 @@ class IAccessValidator(Interface):
 
     def validate(request: Any, remote_address: str) -> None:
         """
-        :param request: a `rmq_ha.wire.command.RemotingCommand`; its `grant` may be set.
+        :param request: a `rmq_ha.wire.command.RemotingCommand`; its `security` tells of its
+            connection, its `grant` may be set.
         :raises RequestRejected: the request is answered with that code and remark.
         """
 

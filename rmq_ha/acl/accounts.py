@@ -17,6 +17,7 @@ class Account:
     One entry of `accounts`; None where the file says nothing.
 
     :ivar topic_perms: `topic=PUB|SUB` and the like.
+    :ivar certificate_names: of clients' certificates; who shows one of them is this account. Ours.
     """
 
     access_key: str
@@ -27,6 +28,7 @@ class Account:
     default_group_perm: str | None = None
     topic_perms: tuple[str, ...] | None = None
     group_perms: tuple[str, ...] | None = None
+    certificate_names: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<Account {self.access_key}>"
@@ -42,6 +44,7 @@ class Account:
             "defaultGroupPerm": self.default_group_perm,
             "topicPerms": self.topic_perms,
             "groupPerms": self.group_perms,
+            "certificateNames": self.certificate_names,
         }
         return {name: value for name, value in members.items() if value is not None}
 

@@ -24,6 +24,7 @@ _KNOWN_OF_ACCOUNT = frozenset(
         "defaultGroupPerm",
         "topicPerms",
         "groupPerms",
+        "certificateNames",
     }
 )
 
@@ -93,6 +94,7 @@ class _Reading:
             default_group_perm=self._word(members.get("defaultGroupPerm"), "defaultGroupPerm"),
             topic_perms=self._entries(members.get("topicPerms"), "topicPerms"),
             group_perms=self._entries(members.get("groupPerms"), "groupPerms"),
+            certificate_names=document.texts(members.get("certificateNames"), "certificateNames"),
         )
 
     def _key(self, node: Mapping, members: dict[str, Node], name: str) -> str:

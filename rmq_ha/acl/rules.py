@@ -35,6 +35,7 @@ class Rules:
     :param strict: as `table` says; else as 4.9.7, which forgets most.
     :param reply_topic: where replies of this cluster are stored.
     :param freshness: judges signed times; None: nobody does.
+    :param requires_tls: refuse what is signed and comes by plain TCP.
     :ivar files: the same.
     :ivar accounts: those that count, by access key.
     :ivar home: the path of the file that defines an access key.
@@ -48,6 +49,7 @@ class Rules:
         strict: bool,
         reply_topic: str = "",
         freshness: Freshness | None = None,
+        requires_tls: bool = False,
     ) -> None:
         self.files = tuple(files)
         self.accounts: dict[str, Account] = {}
@@ -61,6 +63,8 @@ class Rules:
         self._content = SigningContent()
         self._timed = TimedContent()
         self._freshness = freshness
+        self._requires_tls = requires_tls
+        self._certified: dict[str, Grant] = {}
         for file in self.files:
             self._add(file)
         if not self._white and not self._grants:
@@ -82,7 +86,7 @@ class Rules:
         """
         if self._is_white(host):
             return None
-        grant = self._signer_of(request, host)
+        grant = self._account_of(request, host)
         if self._strict:
             grant.check(request.code, table.needs_of(request, record_at))
         elif not grant.white.matches(host):
@@ -102,22 +106,73 @@ class Rules:
         """
         if self._is_white(host):
             return None
-        grant = self._signer_of(request, host)
+        grant = self._account_of(request, host)
         if not grant.is_admin:
             raise grant.not_admin(request.code)
         return grant
 
-    def _signer_of(self, request: RemotingCommand, host: str) -> Grant:
-        """An account's white address saves it the signature, and nothing else."""
-        ext = request.ext or _NO_EXT
-        access_key = _access_key(ext, host)
+    def _account_of(self, request: RemotingCommand, host: str) -> Grant:
+        """Of the client's certificate, or the one that signed; both, if both are there."""
+        ext, security = request.ext or _NO_EXT, request.security
+        if self._requires_tls and not security.is_tls and SIGNATURE in ext:
+            raise _refusal(
+                Refused.PLAIN,
+                "the request is signed and came by plain TCP, where others can record it, and "
+                "aclRequiresTls=true: connect with TLS (useTLS). If the network is not your own, "
+                "give the account another secret key",
+            )
+        certified = self._by_certificate(security.names) if self._certified else None
+        access_key = ext.get(ACCESS_KEY)
+        if certified is None:
+            return self._signer_of(request, ext, host, access_key)
+        if access_key is not None and access_key != certified.account:
+            raise _refusal(
+                Refused.CERTIFICATE,
+                f"the request is signed with accessKey={access_key[:_HINT_LENGTH]}, and its "
+                f"client's certificate is for accessKey={certified.account}: use one account for "
+                "both",
+            )
+        if SIGNATURE in ext:
+            self._signer_of(request, ext, host, access_key, is_certified=True)
+        return certified
+
+    def _by_certificate(self, names: tuple[str, ...]) -> Grant | None:
+        found = {grant.account: grant for name in names if (grant := self._certified.get(name))}
+        if len(found) > 1:
+            raise _refusal(
+                Refused.CERTIFICATE,
+                f"the client's certificate has names of several accounts ({', '.join(found)}): "
+                "leave one of them in certificateNames, or give it another certificate",
+            )
+        return next(iter(found.values()), None)
+
+    def _signer_of(
+        self,
+        request: RemotingCommand,
+        ext: Mapping[str, str],
+        host: str,
+        access_key: str | None,
+        *,
+        is_certified: bool = False,
+    ) -> Grant:
+        """
+        An account's white address saves it the signature, and nothing else.
+
+        :param is_certified: a certificate says the same: the signature need not have a time.
+        """
+        if access_key is None:
+            raise _refusal(
+                Refused.UNSIGNED,
+                f"No accessKey is configured: the request is not signed, {host} is not among "
+                "globalWhiteRemoteAddresses, and no client certificate names an account",
+            )
         grant = self._grants.get(access_key)
         if grant is None or not grant.white.matches(host):
             signer = _NOBODY if grant is None else grant.signer
             is_signed = self._is_signed(request, ext, signer)
             if grant is None or not is_signed:
                 raise self._wrong_signature(access_key[:_HINT_LENGTH], is_known=grant is not None)
-            self._check_time(request, ext, grant)
+            self._check_time(request, ext, grant, is_certified=is_certified)
         return grant
 
     def _wrong_signature(self, access_key: str, *, is_known: bool) -> AccessRefused:
@@ -132,14 +187,21 @@ class Rules:
             f"accessKey={access_key}: {reason}",
         )
 
-    def _check_time(self, request: RemotingCommand, ext: Mapping[str, str], grant: Grant) -> None:
+    def _check_time(
+        self,
+        request: RemotingCommand,
+        ext: Mapping[str, str],
+        grant: Grant,
+        *,
+        is_certified: bool,
+    ) -> None:
         """The signature of ours, where it is or must be."""
         freshness = self._freshness
         if freshness is None:
             return
         value = ext.get(SIGNED_TIME)
         if value is None:
-            if freshness.is_required:
+            if freshness.is_required and not is_certified:
                 raise _refusal(
                     Refused.NOT_TIMED,
                     f"accessKey={grant.account}: the request has a signature as of RocketMQ 4.9 "
@@ -197,20 +259,19 @@ class Rules:
                 )
             else:
                 self.accounts[account.access_key] = account
-                self._grants[account.access_key] = Grant(
+                grant = self._grants[account.access_key] = Grant(
                     account, strict=self._strict, reply_topic=self._reply_topic
                 )
+                for name in account.certificate_names or ():
+                    self._add_certificate(name, grant, file)
 
-
-def _access_key(ext: Mapping[str, str], host: str) -> str:
-    access_key = ext.get(ACCESS_KEY)
-    if access_key is None:
-        raise _refusal(
-            Refused.UNSIGNED,
-            f"No accessKey is configured: the request is not signed, and {host} is not among "
-            "globalWhiteRemoteAddresses",
-        )
-    return access_key
+    def _add_certificate(self, name: str, grant: Grant, file: AclFile) -> None:
+        owner = self._certified.setdefault(name, grant)
+        if owner is not grant:
+            self.notices.append(
+                f"{file.path}: certificateNames: {name} of account {grant.account} has no effect: "
+                f"it is account {owner.account}'s"
+            )
 
 
 def _refusal(kind: Refused, remark: str, reason: str | None = None) -> AccessRefused:

@@ -92,6 +92,7 @@ class PlainAccessControl:
         self._files = AclFiles(host.disk, directory)
         self._files.load(host.now_ms())
         self.refused = dict.fromkeys(Refused, 0)
+        self._requires_tls = keys.acl_requires_tls
         self._freshness = Freshness(
             host.now_ms,
             is_required=keys.acl_requires_signed_time,
@@ -158,6 +159,7 @@ class PlainAccessControl:
             strict=self._strict,
             reply_topic=self._reply_topic,
             freshness=self._freshness,
+            requires_tls=self._requires_tls,
         )
 
     def _take_over(self) -> None:

@@ -21,11 +21,13 @@ class Options:
 
     :ivar namesrv: `host:port` of name servers, `;` between them; may be empty.
     :ivar timeout_ms: for one call.
+    :ivar sign_only_over_tls: see `rmq_ha.client.settings.ClientConfig`.
     :ivar tls: RocketMQ's `tls.*` keys.
     """
 
     namesrv: str = ""
     credentials: Credentials | None = None
+    sign_only_over_tls: bool = False
     use_tls: bool = False
     tls: dict[str, str] = field(default_factory=dict)
     timeout_ms: int = 5_000
@@ -37,6 +39,7 @@ class Options:
         return ClientConfig(
             namesrv_addr=self.namesrv,
             credentials=self.credentials,
+            sign_only_over_tls=self.sign_only_over_tls,
             use_tls=self.use_tls,
             tls=self.tls,
             mq_client_api_timeout=self.timeout_ms,
@@ -85,6 +88,12 @@ _SHARED = (
     _shared(
         "--security-token", envvar="RMQHA_SECURITY_TOKEN", help="Token of a temporary account."
     ),
+    _shared(
+        "--sign-only-over-tls",
+        is_flag=True,
+        envvar="RMQHA_SIGN_ONLY_OVER_TLS",
+        help="Refuse to sign for a server that has not proven by TLS who it is.",
+    ),
     _shared("--tls", is_flag=True, help="Connect with TLS."),
     _shared(
         "--tls-ca",
@@ -127,6 +136,7 @@ def current_options() -> Options:
     return Options(
         namesrv=kept.get("namesrv") or "",
         credentials=credentials,
+        sign_only_over_tls=bool(kept.get("sign_only_over_tls")),
         use_tls=use_tls,
         tls=tls,
         timeout_ms=max(1, int(kept.get("timeout", 5.0) * 1000)),

@@ -28,6 +28,7 @@ from rmq_ha.broker.hold import PullRequestHoldService
 from rmq_ha.broker.masters import TrustedMasters
 from rmq_ha.broker.notify import ConsumerIdsNotifier
 from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.own_calls import own_tls, signed
 from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.broker.processors.pull import PullMessageProcessor
 from rmq_ha.broker.processors.pull_filters import PullFilters
@@ -46,7 +47,6 @@ from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.client.signing import Calls, Credentials, RequestSigner, SignedTimes, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.dledger.service import DLedgerService
 from rmq_ha.ha.link import TailOfStore
@@ -85,7 +85,6 @@ from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.reload import Part, TlsReload
 from rmq_ha.tls.server import ServerTls
 from rmq_ha.wire.bodies import decode_delay_offsets
@@ -227,25 +226,19 @@ class BrokerController:
 
     def _make_links(self) -> None:
         host, configuration = self.host, self.configuration
-        options, read_bytes, now_ms = (
-            configuration.plugin_options,
-            host.disk.read_bytes,
-            host.now_ms,
+        self._server_tls = ServerTls(
+            configuration.plugin_options, host.disk.read_bytes, host.now_ms
         )
-        self._server_tls = ServerTls(options, read_bytes, now_ms)
-        client_tls = ClientTls(options, read_bytes, now_ms, enabled=configuration.client.use_tls)
+        if configuration.ours.acl_requires_tls:
+            self._server_tls.must_be_possible("aclRequiresTls=true")
+        client_tls = own_tls(host, configuration)
         parts: list[Part] = [self._server_tls, client_tls]
         if isinstance(self.replication, HAService | DLedgerService):
             parts.append(self.replication.tls)
         self.tls = TlsReload(host, parts)
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
-        calls: Calls = self.client
-        if own.acl_access_key:
-            credentials = Credentials(own.acl_access_key, own.acl_secret_key)
-            times = SignedTimes(host.now_ms, host.random)
-            calls = SigningCalls(calls, RequestSigner(credentials, times))
-        api = BrokerOuterAPI(calls)
+        api = BrokerOuterAPI(signed(self.client, host, configuration))
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
             api,

@@ -76,6 +76,7 @@ class BlockingClient:
         self._calls = BlockingCalls(
             use_tls=settings.use_tls,
             tls=settings.tls_options(),
+            tls_demanded_by=settings.tls_demanded_by(),
             connect_timeout_ms=settings.connect_timeout_millis,
             sign=self._sign if settings.credentials else None,
         )

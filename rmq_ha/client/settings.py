@@ -45,6 +45,8 @@ class ClientConfig:
     :ivar credentials: for brokers with ACL.
     :ivar sign_time: sign code, time and number of each request, too, for brokers of ours; others
         do not notice. A broker whose clock differs by more than its `aclSignedTimeWindow` refuses.
+    :ivar sign_only_over_tls: with credentials, a client is not made that would sign over plain TCP,
+        or for servers that prove nothing: whoever listens there can send its requests again.
     :ivar use_tls: connect with TLS; `tls` says how.
     :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` servers have to prove that
         they are whom we connect to; without it a warning says that nobody checks. Unlike in
@@ -68,6 +70,7 @@ class ClientConfig:
     namespace: str = ""
     credentials: Credentials | None = None
     sign_time: bool = True
+    sign_only_over_tls: bool = False
     use_tls: bool = False
     tls: Mapping[str, str] = field(default_factory=dict, repr=False)  # a password may be in it
     vip_channel_enabled: bool = False
@@ -91,6 +94,11 @@ class ClientConfig:
         return RequestSigner(
             self.credentials, SignedTimes(now_ms, random) if self.sign_time else None
         )
+
+    def tls_demanded_by(self) -> str:
+        """The setting that wants servers to prove who they are; empty: none does."""
+        demands = self.sign_only_over_tls and self.credentials is not None
+        return "sign_only_over_tls=True" if demands else ""
 
     def remoting(self) -> NettyClientConfig:
         """For the connections."""

@@ -20,7 +20,7 @@ from rmq_ha.errors import (
     RemotingTimeout,
 )
 from rmq_ha.host.process import process_id
-from rmq_ha.tls.options import TlsOptions
+from rmq_ha.tls.options import TlsOptions, check_proof
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 
@@ -48,13 +48,15 @@ class BlockingCalls:
         *,
         use_tls: bool = False,
         tls: Mapping[str, str] | None = None,
+        tls_demanded_by: str = "",
         connect_timeout_ms: int = 3_000,
         sign: Callable[[RemotingCommand, str], RemotingCommand] | None = None,
     ) -> None:
         """
+        :param tls_demanded_by: see `rmq_ha.tls.client.ClientTls`.
         :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
         """
-        self._tls = _context(tls or {}, use_tls)
+        self._tls = _context(tls or {}, use_tls, tls_demanded_by)
         self._connect_timeout = connect_timeout_ms / 1000
         self._sign = sign
         self._closed = False
@@ -275,10 +277,13 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _context(keys: Mapping[str, str], use_tls: bool) -> _Tls | None:
+def _context(keys: Mapping[str, str], use_tls: bool, demanded_by: str) -> _Tls | None:
     """:raises ConfigurationError: a key or a file does not fit."""
     options = TlsOptions(keys, _read)
-    if not (use_tls or options.is_true("tls.enable")):
+    is_tls = use_tls or options.is_true("tls.enable")
+    if demanded_by:
+        check_proof(demanded_by, options, is_tls=is_tls)
+    if not is_tls:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -87,6 +87,8 @@ class NamesrvController:
         rules = None
         if tls is not None:
             rules = ServerTls(tls, host.disk.read_bytes, host.now_ms)
+            if namesrv_config.acl_enable and namesrv_config.acl_requires_tls:
+                rules.must_be_possible("aclRequiresTls=true")
         self.tls = TlsReload(host, [] if rules is None else [rules])
         self._server = RemotingServer(host, server_config, dispatcher, rules)
         self._scan = Periodic(

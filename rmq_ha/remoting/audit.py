@@ -104,10 +104,13 @@ class AuditLog:
         self, channel: Channel, request: RemotingCommand, act: Act, code: int, remark: str | None
     ) -> None:
         account = NOBODY if request.grant is None else request.grant.account
+        certificate = ", ".join(channel.security.names)[:_MOST_SHOWN]
         host = host_of(channel.remote_text)
         fields = {
             "log_kind": (NAMESPACE, account, host),  # nobody's flood hides what others do
             "account": account,
+            "certificate": certificate or NOBODY,
+            "who": f"{account} ({certificate})" if certificate else account,
             "peer": channel.remote_text,
             "code": int(request.code),
             "verb": act.verb,
@@ -116,12 +119,12 @@ class AuditLog:
             "details": dict(act.details),
         }
         if not code:
-            self.log.info("{account} at {peer} {verb} {kind} {item!r} {details}", **fields)
+            self.log.info("{who} at {peer} {verb} {kind} {item!r} {details}", **fields)
             return
         told = self._refusals.refused(host, self._clock.seconds())
         if told is not None:
             self.log.warn(
-                "{account} at {peer} wanted and was answered {answer}: {verb} {kind} {item!r} "
+                "{who} at {peer} wanted and was answered {answer}: {verb} {kind} {item!r} "
                 "{details}: {reason!r} ({silent} before it were not logged)",
                 answer=int(code),
                 reason=remark or "",

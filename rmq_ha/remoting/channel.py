@@ -13,6 +13,7 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import RemotingConnectError, RmqHaError
 from rmq_ha.model.message import Address
+from rmq_ha.model.security import PLAIN
 from rmq_ha.remoting.pending import PendingCalls
 from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
 from rmq_ha.wire.frame import encode_frame
@@ -33,6 +34,7 @@ class Channel:
     :ivar pending: calls of ours that wait for a response.
     :ivar account: that signed its last request which was let pass; empty: none.
     :ivar written: bytes of frames since somebody last set it to 0.
+    :ivar security: TLS or not, and whom a certificate names.
     :ivar is_full: the peer does not read: the transport buffers what is sent.
     """
 
@@ -47,6 +49,7 @@ class Channel:
         except (AttributeError, ValueError):
             self.remote = _UNKNOWN_ADDRESS
         self.remote_text = str(self.remote)
+        self.security = PLAIN
         self.is_open = True
         self.last_io = clock.seconds()
         self.pending = PendingCalls(clock, self.remote_text)

@@ -151,6 +151,7 @@ class RequestDispatcher:
 
     def _is_valid(self, channel: Channel, request: RemotingCommand) -> bool:
         """Every validator lets it pass; else it is answered with why not."""
+        request.security = channel.security
         try:
             for validator in self._validators:
                 validator.validate(request, channel.remote_text)

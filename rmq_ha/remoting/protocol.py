@@ -16,6 +16,7 @@ from zope.interface import implementer
 
 from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused
 from rmq_ha.host.timer import LastTurn
+from rmq_ha.model.security import Security
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.turns import Turns
@@ -377,6 +378,7 @@ class ServerProtocol(RemotingProtocol):
 
     def _secured(self) -> None:
         assert self._tls is not None
+        self.channel.security = Security(is_tls=True, names=self._tls.names)
         if self._tls.identity:
             self.log.info(
                 "{peer} is in: {description}",

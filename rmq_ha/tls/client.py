@@ -14,7 +14,7 @@ from rmq_ha.errors import ConfigurationError
 from rmq_ha.tls.context import client_context
 from rmq_ha.tls.files import TlsFiles
 from rmq_ha.tls.notices import tell_expiry
-from rmq_ha.tls.options import ReadBytes, TlsOptions
+from rmq_ha.tls.options import ReadBytes, TlsOptions, check_proof
 from rmq_ha.tls.peer import PeerCheck
 from rmq_ha.tls.session import TlsSession
 
@@ -39,17 +39,21 @@ class ClientTls:
         now_ms: Callable[[], int],
         *,
         enabled: bool = False,
+        demanded_by: str = "",
     ) -> None:
         """
         :param options: the `tls.*` keys.
         :param enabled: `useTLS`; `tls.enable` says the same, and a server that enforces TLS
             implies it, as in RocketMQ.
+        :param demanded_by: the setting that wants TLS with servers that prove who they are, as
+            what is signed for others can be recorded by them; empty: none does.
         :raises ConfigurationError: a value or a file does not fit.
         """
         self._options = options
         self._read_bytes = read_bytes
         self._now_ms = now_ms
         self._enabled = enabled
+        self._demanded_by = demanded_by
         self.enabled = False
         self._material = self._read()
 
@@ -80,6 +84,8 @@ class ClientTls:
         options = TlsOptions(self._options, self._read_bytes)
         default = options.text("tls.server.mode") == "enforcing"
         self.enabled = self._enabled or options.is_true("tls.enable", default)
+        if self._demanded_by:
+            check_proof(self._demanded_by, options, is_tls=self.enabled)
         if not self.enabled:
             return _Material(None, False, ())
         if options.is_test_mode("client"):

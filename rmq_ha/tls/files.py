@@ -14,6 +14,12 @@ from rmq_ha.errors import ConfigurationError
 from rmq_ha.tls.options import ReadBytes, TlsOptions
 
 WARN_BEFORE = timedelta(days=30)
+_NAMES = (
+    x509.DNSName,
+    x509.IPAddress,
+    x509.UniformResourceIdentifier,
+    x509.RFC822Name,
+)
 _YEAR = timedelta(days=365)
 
 
@@ -162,6 +168,26 @@ def expiry_notices(
             text = f"{who} ends in {days} days, at {end:%Y-%m-%d %H:%M} UTC: renew it, then SIGHUP"
             notices.append(ExpiryNotice(text, False))
     return notices
+
+
+def certificate_names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """
+    DNS names, addresses, URIs and e-mail addresses among its subjectAltNames.
+
+    Only a certificate without subjectAltNames is known by its common name: a root that is told
+    which names it may sign for is not told of that.
+    """
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        names = list(extension.value)
+    except x509.ExtensionNotFound:
+        names = []
+    except Exception:  # a peer's certificate may break any rule
+        return ()
+    if not names:
+        common = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        return tuple(str(name.value) for name in common)
+    return tuple(str(name.value) for name in names if isinstance(name, _NAMES))
 
 
 def certificate_text(certificate: x509.Certificate) -> str:

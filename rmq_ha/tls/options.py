@@ -98,3 +98,25 @@ class TlsOptions:
                 self._values[item.key] = item.value.strip()
             else:
                 self.unknown.append(item.key)
+
+
+def check_proof(demanded_by: str, options: TlsOptions, *, is_tls: bool) -> None:
+    """
+    What is signed goes to servers only that have proven who they are.
+
+    :param demanded_by: the setting that says so.
+    :raises ConfigurationError: anybody could be the server, or listen.
+    """
+    if not is_tls:
+        raise ConfigurationError(
+            f"{demanded_by}: requests would be signed over plain TCP, where others can record "
+            "them: use TLS (a client: use_tls=True; a broker: useTLS=true) with "
+            "tls.client.trustCertPath"
+        )
+    trust = options.text("tls.client.trustCertPath")
+    is_checked = bool(trust) and options.is_true("tls.client.authServer", True)
+    if options.is_test_mode("client") or not is_checked:
+        raise ConfigurationError(
+            f"{demanded_by}: nobody would check who gets the signed requests: set "
+            "tls.client.trustCertPath (and tls.test.mode.enable=false)"
+        )

@@ -11,7 +11,7 @@ from service_identity.cryptography import (
     verify_certificate_ip_address,
 )
 
-from rmq_ha.tls.files import certificate_text
+from rmq_ha.tls.files import certificate_names, certificate_text
 
 _REASONS = {
     Codes.ERR_CERT_HAS_EXPIRED: "has expired",
@@ -32,6 +32,7 @@ class PeerCheck:
     One handshake's judgement of the other end.
 
     :ivar identity: whom its certificate names; empty until one was believed.
+    :ivar names: the same, one by one.
     :ivar reason: why it was refused; empty until then.
     """
 
@@ -40,9 +41,10 @@ class PeerCheck:
         :param names: DNS names and IP addresses; the certificate must carry one. None: any.
         :param is_verified: there is a trust root; without one everything will do.
         """
-        self._names = names
+        self._wanted = names
         self._is_verified = is_verified
         self.identity = ""
+        self.names: tuple[str, ...] = ()
         self.reason = ""
 
     def judge(self, certificate: x509.Certificate, error: int, depth: int) -> bool:
@@ -61,11 +63,12 @@ class PeerCheck:
             self.reason = f"{whose} ({who}) {what}"
             return False
         if depth == 0:
-            if self._names and not any(has_name(certificate, name) for name in self._names):
-                wanted = " or ".join(self._names)
+            if self._wanted and not any(has_name(certificate, name) for name in self._wanted):
+                wanted = " or ".join(self._wanted)
                 self.reason = f"its certificate is for {who}, not for {wanted}"
                 return False
             self.identity = who
+            self.names = certificate_names(certificate)
         return True
 
 

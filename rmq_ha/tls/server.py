@@ -98,6 +98,19 @@ class ServerTls:
         """
         self._material = self._read()
 
+    def must_be_possible(self, demanded_by: str) -> None:
+        """
+        Have a start stopped that nobody could use.
+
+        :param demanded_by: the setting that wants TLS.
+        :raises ConfigurationError: no connection that begins with TLS would be taken.
+        """
+        if self.judge(TLS_HANDSHAKE) is not FirstByte.START_TLS:
+            raise ConfigurationError(
+                f"{demanded_by} without TLS here lets nobody in who signs: set tls.server.keyPath "
+                "and tls.server.certPath, and tls.server.mode=permissive or enforcing"
+            )
+
     def judge(self, first: int) -> FirstByte:
         """
         Decide about a connection.

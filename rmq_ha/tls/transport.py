@@ -73,6 +73,11 @@ class TlsTransport:
         return self._session.check.identity
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The same, one by one."""
+        return self._session.check.names
+
+    @property
     def description(self) -> str:
         """For the log: version and identity."""
         return f"{self._session.version}, {self.identity or 'no certificate'}"

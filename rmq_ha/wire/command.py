@@ -6,6 +6,8 @@ Spec: remoting.md, sections 1.2 to 1.6.
 from dataclasses import dataclass, field
 from typing import Any
 
+from rmq_ha.model.security import PLAIN, Security
+
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
 VERSION = 407  # V4_9_7
@@ -22,6 +24,7 @@ class RemotingCommand:
     :ivar binary: the header is (to be) in ROCKETMQ instead of JSON form.
     :ivar grant: the `IGrant` of the account that signed it, once access control has seen it; None
         for all else. It is never sent.
+    :ivar security: of the connection that it came by, where somebody checks access; never sent.
     """
 
     code: int
@@ -34,6 +37,7 @@ class RemotingCommand:
     version: int = VERSION
     binary: bool = False
     grant: Any = field(default=None, compare=False, repr=False)
+    security: Security = field(default=PLAIN, compare=False, repr=False)
 
     @property
     def is_response(self) -> bool:

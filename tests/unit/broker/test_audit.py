@@ -10,6 +10,7 @@ from twisted.logger import globalLogPublisher
 
 from rmq_ha.app.log_budget import LINES, LogBudget
 from rmq_ha.broker.audited import acts
+from rmq_ha.model.security import PLAIN, Security
 from rmq_ha.namesrv.audited import ACTS
 from rmq_ha.remoting.audit import NAMESPACE, AuditLog
 from rmq_ha.wire import fastjson
@@ -128,11 +129,14 @@ def test_every_code_that_changes_something_is_there() -> None:
 def test_a_value_is_cut_and_a_secret_hidden(lines: list[Any]) -> None:
     class Peer:
         remote_text = "1.2.3.4:5"
+        security = Security(is_tls=True, names=("ops.example", "10.0.0.1"))
 
     peer: Any = Peer()
     handler = AuditLog(Clock(), ACTS).around(100, lambda _, request: request.response())
     handler(peer, RemotingCommand(100, {"namespace": "n", "key": "k", "value": "v" * 10**6}))
     assert len(lines[0]["details"]["value"]) == 203
+    assert lines[0]["certificate"] == "ops.example, 10.0.0.1"
+    assert lines[0]["who"] == "- (ops.example, 10.0.0.1)"
     handler = AuditLog(Clock(), ACTS).around(318, lambda _, request: request.response())
     handler(peer, RemotingCommand(318, {}, b"someSecretKey=hidden\nother=x\\u000ay"))
     assert lines[1]["details"] == {"someSecretKey": "***", "other": "x\ny"}
@@ -142,6 +146,8 @@ def test_one_peers_lines_leave_out_no_others() -> None:
     """The log's budget is by kind of line: one's flood must not hide what others do."""
 
     class Peer:
+        security = PLAIN
+
         def __init__(self, host: str) -> None:
             self.remote_text = f"{host}:5"
 

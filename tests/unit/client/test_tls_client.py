@@ -6,9 +6,12 @@ import pytest
 import trustme
 from sim_cluster import SimCluster
 
+from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import NoNameServer
 from rmq_ha.client.messages import Message, SendStatus
 from rmq_ha.client.producer import Producer
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.signing import Credentials
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.errors import ConfigurationError
@@ -87,3 +90,49 @@ def test_a_missing_file() -> None:
     cluster = SimCluster()
     with pytest.raises(ConfigurationError, match=r"root\.pem"):
         cluster.client(use_tls=True, tls=ROOT)
+
+
+def test_who_may_sign_over_tls_only_is_never_made_for_less() -> None:
+    """Neither over plain TCP nor for servers that prove nothing, in both clients."""
+    account = Credentials("someaccount", "s3cr3ts3cr3t")
+    cluster = SimCluster()
+    demanded: dict[str, Any] = {"credentials": account, "sign_only_over_tls": True}
+    for settings, reason in (
+        ({}, "sign_only_over_tls=True: requests would be signed over plain TCP"),
+        ({"tls": ROOT}, "over plain TCP"),
+        ({"use_tls": True}, "nobody would check who gets the signed requests"),
+        ({"use_tls": True, "tls": {"tls.test.mode.enable": "true"}}, "nobody would check"),
+        ({"use_tls": True, "tls": {**ROOT, "tls.client.authServer": "false"}}, "nobody would"),
+    ):
+        with pytest.raises(ConfigurationError, match=reason):
+            cluster.client(**demanded, **settings)
+        with pytest.raises(ConfigurationError, match=reason):
+            BlockingClient(ClientConfig(namesrv_addr="ns:1", **demanded, **settings))
+    BlockingClient(ClientConfig(namesrv_addr="ns:1", sign_only_over_tls=True))
+
+
+def test_and_signs_for_who_has_proven_it(authority: trustme.CA) -> None:
+    cluster = guarded(authority)
+    account = Credentials("someaccount", "s3cr3ts3cr3t")
+    made = producer(
+        cluster, authority, use_tls=True, tls=ROOT, credentials=account, sign_only_over_tls=True
+    )
+    assert cluster.wait(made.send(Message("T", b"x"))).send_status is SendStatus.SEND_OK
+    cluster.wait(made.stop())
+
+
+def test_a_broker_keeps_its_own_rule(authority: trustme.CA) -> None:
+    """What wants signatures by TLS only signs so itself, and can be reached so."""
+    own = {"acl_requires_tls": True, "acl_access_key": "someaccount", "acl_secret_key": "s3cr3ts"}
+    with pytest.raises(ConfigurationError, match=r"aclRequiresTls=true: .* over plain TCP"):
+        SimCluster().add("a", ours=own)
+    with pytest.raises(ConfigurationError, match=r"aclRequiresTls=true without TLS here"):
+        SimCluster().add(
+            "a", ours={"acl_requires_tls": True}, plugin_options={"tls.server.mode": "disabled"}
+        )
+    tls = {**SERVER, "tls.server.mode": "disabled"}
+    config = NamesrvConfig(acl_enable=True, acl_requires_tls=True, acl_directory="/conf")
+    host = SimCluster().namesrv.host
+    host.disk.replace("/conf/plain_acl.yml", b"globalWhiteRemoteAddresses: [10.0.0.1]")
+    with pytest.raises(ConfigurationError, match=r"aclRequiresTls=true without TLS here"):
+        NamesrvController(host.seams, config, NettyServerConfig(), tls=tls)

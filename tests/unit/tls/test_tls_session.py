@@ -290,3 +290,35 @@ def test_the_common_name_is_no_name() -> None:
     issued = trustme.CA().issue_cert("a@example", common_name="localhost")
     certificate = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
     assert not has_name(certificate, "localhost")
+
+
+def shown_names(files: Files, *names: str, common: str | None = None) -> tuple[str, ...]:
+    """What a server that asks for it knows of a client's certificate."""
+    server = asking(files, "require").session()
+    issued = authority("ours").issue_cert(*names, common_name=common)
+    files["/client.key"] = issued.private_key_pem.bytes()
+    files["/client.pem"] = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
+    options = {"tls.client.keyPath": "/client.key", "tls.client.certPath": "/client.pem"}
+    client = ClientTls(REAL | options, files.read_bytes, now_ms, enabled=True)
+    talk(client.session("localhost"), server)
+    return server.check.names
+
+
+def test_the_names_of_a_certificate(files: Files) -> None:
+    """Its common name counts only where it has no others."""
+    assert shown_names(files, "a.example", "10.0.0.1", "ops@a.example") == (
+        "a.example",
+        "10.0.0.1",
+        "ops@a.example",
+    )
+    assert shown_names(files, "a.example", common="admin.example") == ("a.example",)
+    assert shown_names(files, common="admin.example") == ("admin.example",)
+
+
+def test_a_certificate_that_nobody_vouches_for_has_no_names(files: Files) -> None:
+    check = PeerCheck(is_verified=False)
+    certificate = x509.load_pem_x509_certificate(
+        authority().issue_cert("a.example").cert_chain_pems[0].bytes()
+    )
+    assert check.judge(certificate, 0, 0)
+    assert check.names == ()

@@ -1,0 +1,33 @@
+"""This broker's own requests, to name servers and to its master: over TLS or not, signed or not."""
+
+from rmq_ha.client.signing import Calls, Credentials, RequestSigner, SignedTimes, SigningCalls
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.seams import Host
+from rmq_ha.tls.client import ClientTls
+
+
+def own_tls(host: Host, configuration: BrokerConfiguration) -> ClientTls:
+    """
+    The rules for its connections.
+
+    :raises ConfigurationError: they do not fit, or it signs, wants TLS of others who do
+        (`aclRequiresTls`), and would not use it itself.
+    """
+    own = configuration.ours
+    is_demanded = own.acl_requires_tls and own.acl_access_key
+    return ClientTls(
+        configuration.plugin_options,
+        host.disk.read_bytes,
+        host.now_ms,
+        enabled=configuration.client.use_tls,
+        demanded_by="aclRequiresTls=true" if is_demanded else "",
+    )
+
+
+def signed(calls: Calls, host: Host, configuration: BrokerConfiguration) -> Calls:
+    """The same calls, signed if there is an account."""
+    own = configuration.ours
+    if not own.acl_access_key:
+        return calls
+    credentials = Credentials(own.acl_access_key, own.acl_secret_key)
+    return SigningCalls(calls, RequestSigner(credentials, SignedTimes(host.now_ms, host.random)))

@@ -1,0 +1,161 @@
+"""A broker that wants TLS, signed times or certificates, and who meets it: real processes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+import trustme
+from live_ports import free_ports
+from prometheus_client.parser import text_string_to_metric_families
+
+from rmq_ha.client.blocking import BlockingClient
+from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.messages import Message
+from rmq_ha.client.requests import send_request
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes, sign
+from rmq_ha.host.blocking import BlockingCalls, now_ms
+from rmq_ha.model.topics import DEFAULT_TOPIC
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+BASES = range(25320, 25400, 4)
+TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
+USER = Credentials("useruser", "usersecret")
+ACCOUNTS = f"""
+accounts:
+- {{accessKey: adminadmin, secretKey: adminsecret, admin: true, certificateNames: [ops.example]}}
+- {{accessKey: useruser, secretKey: usersecret, topicPerms: ["{DEFAULT_TOPIC}=PUB"]}}
+"""
+
+
+class Broker:
+    """A master that signs for itself, with its name server; everything demanded, plain allowed."""
+
+    def __init__(self, directory: Path) -> None:
+        base, spare = free_ports(2, BASES)
+        self.port, self.namesrv, self.metrics = base + 2, base + 1, spare
+        self.directory = directory
+        root = trustme.CA()
+        root.cert_pem.write_to_path(str(directory / "root.pem"))
+        for name in ("broker", "ops"):
+            pair = root.issue_cert("127.0.0.1" if name == "broker" else f"{name}.example")
+            pair.private_key_pem.write_to_path(str(directory / f"{name}.key"))
+            pair.cert_chain_pems[0].write_to_path(str(directory / f"{name}.pem"))
+        (directory / "plain_acl.yml").write_text(ACCOUNTS)
+        tls = "".join(
+            f"tls.{side}.keyPath={directory}/broker.key\ntls.{side}.certPath={directory}/broker.pem\n"
+            f"tls.{side}.trustCertPath={directory}/root.pem\n"
+            for side in ("server", "client")
+        )
+        (directory / "p").write_text(
+            "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerName=broker-a\n"
+            f"storePathRootDir=store\nlistenPort={self.port}\nembeddedNamesrvPort={self.namesrv}\n"
+            f"metricsPort={self.metrics}\naclEnable=true\naclRequiresTls=true\n"
+            "aclRequiresSignedTime=true\naclAccessKey=adminadmin\naclSecretKey=adminsecret\n"
+            "useTLS=true\ntls.test.mode.enable=false\ntls.server.mode=permissive\n"
+            f"tls.server.need.client.auth=optional\n{tls}"
+        )
+        self.output = directory / "output.log"
+        with self.output.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [*TWISTD, "--config", "p"], cwd=directory, stdout=sink, stderr=sink
+            )
+        deadline = time.monotonic() + 60
+        while "READY {" not in self.output.read_text():
+            assert self.process.poll() is None, self.output.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def keys(self, name: str = "") -> dict[str, str]:
+        """The `tls.*` keys of a client, with a certificate or without."""
+        keys = {"tls.test.mode.enable": "false"}
+        keys["tls.client.trustCertPath"] = f"{self.directory}/root.pem"
+        if name:
+            keys["tls.client.keyPath"] = f"{self.directory}/{name}.key"
+            keys["tls.client.certPath"] = f"{self.directory}/{name}.pem"
+        return keys
+
+    def ask(self, request: RemotingCommand, *, tls: bool, name: str = "") -> tuple[int, str]:
+        """Code and remark, over a connection of its own."""
+        with closing(BlockingCalls(use_tls=tls, tls=self.keys(name))) as calls:
+            answer = calls.invoke(f"127.0.0.1:{self.port}", request, 10_000)
+        return answer.code, answer.remark or ""
+
+    def refused(self) -> dict[str, float]:
+        url = f"http://127.0.0.1:{self.metrics}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as response:
+            text = response.read().decode()
+        return {
+            sample.labels["reason"]: sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == "rmqha_acl_refused_total" and sample.value
+        }
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(tmp_path)
+    try:
+        yield running
+    finally:
+        running.process.send_signal(signal.SIGTERM)
+        try:
+            running.process.wait(30)
+        except subprocess.TimeoutExpired:
+            running.process.kill()
+            running.process.wait()
+
+
+def test_who_meets_a_broker_that_trusts_nobody(broker: Broker) -> None:
+    message = send_request("p", DEFAULT_TOPIC, 0, b"x", "", 1)
+    signer = RequestSigner(USER, SignedTimes(now_ms, Random()))
+
+    code, remark = broker.ask(signer.sign(message), tls=False)
+    assert (code, "aclRequiresTls=true: connect with TLS" in remark) == (1, True), remark
+    recorded = signer.sign(message)
+    assert broker.ask(recorded, tls=True)[0] == 0
+    code, remark = broker.ask(recorded, tls=True)
+    assert (code, "came before" in remark) == (1, True), remark
+    code, remark = broker.ask(sign(message, USER), tls=True)
+    assert (code, "aclRequiresSignedTime=true" in remark) == (1, True), remark
+
+    delete = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "nobodys"})
+    assert broker.ask(delete, tls=True)[0] == 1
+    assert broker.ask(delete, tls=True, name="ops")[0] == 0
+    code, remark = broker.ask(signer.sign(message), tls=True, name="ops")
+    assert (code, "use one account for both" in remark) == (1, True), remark
+    assert broker.refused() == {
+        "aclRequiresTls": 1,
+        "replay": 1,
+        "aclRequiresSignedTime": 1,
+        "unsigned": 1,
+        "certificate": 1,
+    }
+    (line,) = [line for line in broker.output.read_text().splitlines() if "'nobodys'" in line]
+    assert "adminadmin (ops.example) at 127.0.0.1:" in line
+
+    namesrv = f"127.0.0.1:{broker.namesrv}"
+    settings = ClientConfig(
+        namesrv_addr=namesrv,
+        credentials=USER,
+        sign_only_over_tls=True,
+        use_tls=True,
+        tls=broker.keys(),
+    )
+    with BlockingClient(settings) as client:
+        for _ in range(3):
+            client.send(Message(DEFAULT_TOPIC, b"signed anew each time"))
+    plain = ClientConfig(namesrv_addr=namesrv, credentials=USER)
+    with BlockingClient(plain) as client, pytest.raises(MQClientError, match="aclRequiresTls"):
+        client.send(Message(DEFAULT_TOPIC, b"given away"))
