@@ -22,7 +22,7 @@ class QueueRepair(QueueUnits):
 
     def load(self, starts: list[int]) -> None:
         """The files that were found; they count as full until `recover`."""
-        self._clear(-1)
+        self._clear()
         self._starts = sorted(starts)
         if starts:
             self._min = self._starts[0]
@@ -36,9 +36,7 @@ class QueueRepair(QueueUnits):
         """
         for later in [other for other in self._starts if other >= start]:
             self._files.remove(self._path(later))
-        damage = self.damage
         self.load([other for other in self._starts if other < start])
-        self.damage = damage
 
     def recover(self, last_exit_ok: bool) -> None:
         """
@@ -60,7 +58,7 @@ class QueueRepair(QueueUnits):
             if getattr(error.__cause__, "errno", 0) != EIO:
                 raise
             self.damage = f"cannot be read ({error.__cause__}) and is removed"
-            self._empty(-1)
+            self._empty()
 
     def _find_end(self, last_exit_ok: bool) -> None:
         self._drop_behind_damage()
@@ -74,7 +72,7 @@ class QueueRepair(QueueUnits):
             self._files.remove(self._path(start))
             self._starts.remove(start)
         if self.max_physical_offset < 0 and self._starts and self._end > self._starts[0]:
-            self._empty(-1)
+            self._empty()
             return
         start = self._start_of(self._end)
         if start >= 0:
@@ -121,7 +119,7 @@ class QueueRepair(QueueUnits):
 
         :raises StoreError: the disk refuses.
         """
-        self._empty(-1)
+        self._empty()
 
     def cut_back(self, fits: Callable[[int, int, int], bool]) -> None:
         """
@@ -227,6 +225,6 @@ class QueueRepair(QueueUnits):
         :raises StoreError: the disk refuses.
         """
         self._files.remove_tree(self._directory)
-        self._clear(-1)
+        self._clear()
         if self._extension is not None:
             self._extension.destroy()

@@ -63,9 +63,9 @@ class QueueUnits:
         self.topic = topic
         self.queue_id = queue_id
         self.damage = ""
-        self._clear(-1)
+        self._clear()
 
-    def _clear(self, reached: int) -> None:
+    def _clear(self, reached: int = -1) -> None:
         self._starts: list[int] = []
         self._end = 0
         self._min = 0
@@ -278,7 +278,7 @@ class QueueUnits:
         self._end = position
         self._settle_extension()
 
-    def _empty(self, reached: int) -> None:
+    def _empty(self, reached: int = -1) -> None:
         """
         Be empty: no message is left, and lost power may have kept only some of the fillers.
 

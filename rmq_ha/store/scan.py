@@ -80,5 +80,5 @@ def scan(
 
 def _belongs(data: bytes, position: int, physical_offset: int) -> bool:
     """The record at `position` says that it is where it is; see `IDENTITY_SIZE`."""
-    said = int.from_bytes(data[position + 28 : position + IDENTITY_SIZE], "big", signed=True)
+    said = int.from_bytes(data[position + 28 : position + IDENTITY_SIZE], "big")
     return said == physical_offset + position

@@ -7,7 +7,6 @@ are in this place.
 
 from typing import Protocol
 
-from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.format.commitlog import decode_record
@@ -33,7 +32,7 @@ class Records(Protocol):
         """By topic and queue id."""
 
     def record_at(self, physical_offset: int, size: int | None = None) -> bytes | None:
-        """The bytes that a record at this offset would have."""
+        """The record at this offset, whole; None where there is none."""
 
 
 def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
@@ -50,10 +49,7 @@ def record_starting_at(store: Records, physical_offset: int) -> bytes | None:
     for _ in range(_SLICES_AT_ONCE):  # an answer may be quicker than the store's next turn
         if dispatcher.position > physical_offset or not dispatcher.run_slice():
             break
-    try:
-        found = decode_record(record)
-    except CorruptRecord:
-        return None
+    found = decode_record(record)
     queue = store.queues.get(found.topic, found.queue_id)
     if queue is None:
         return None
@@ -73,14 +69,10 @@ def unqueued_record_at(store: Records, physical_offset: int) -> bytes | None:
     :returns: None when they are no such record.
     :raises StoreError: the disk refuses.
     """
-    data = store.record_at(physical_offset) if physical_offset >= 0 else None
-    try:
-        record = decode_record(data) if data else None
-    except CorruptRecord:
+    record = store.record_at(physical_offset) if physical_offset >= 0 else None
+    if record is None or not decode_record(record).sys_flag & TRANSACTION_PREPARED:
         return None
-    if record is None or record.physical_offset != physical_offset:
-        return None
-    return data if record.sys_flag & TRANSACTION_PREPARED else None
+    return record
 
 
 def _is_at(queue: ConsumeQueue, queue_offset: int, place: tuple[int, int]) -> bool:

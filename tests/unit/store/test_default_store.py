@@ -1,6 +1,7 @@
 """Puts, gets and the life of a store. Spec: store.md, sections 2.6 to 2.8, 5, 7 and 10.2."""
 
 import errno
+import os
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -49,6 +50,39 @@ class Replication:
 
     def is_replicated(self, start_offset, next_offset):
         return next_offset <= self.acknowledged
+
+
+def test_pulls_are_counted(machine, message):
+    """Those that found something, the others, and what they found."""
+    store = machine.open()
+    put(store, message(), message(), message())
+    machine.turn()
+    for offset in (0, 1, 3):
+        store.get_message("g", "TopicA", 0, offset, 32, None)
+    counts = store.statistics
+    assert (counts.get_found, counts.get_missed, counts.get_transferred) == (2, 1, 5)
+
+
+@pytest.mark.real_disk
+def test_a_stopped_store_has_nothing_open(machine, message):
+    """Neither after a clean start nor after one that had to mend queues and a cut index."""
+
+    def opened():
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        return sorted(os.readlink(link) for link in links if os.path.islink(link))
+
+    before = opened()
+    for ending in (machine.stop, machine.crash):
+        store = machine.open()
+        put(store, *[message(b"x", KEYS=f"k{number}") for number in range(9)])
+        machine.turn()
+        assert store.query("TopicA", "k7", 9, 0, 1 << 62).records
+        assert opened() != before
+        ending(store)
+        assert opened() == before
+        (name,) = machine.disk.list_dir(f"{machine.root}/index")
+        path = f"{machine.root}/index/{name}"
+        machine.disk.replace(path, machine.disk.read_bytes(path)[:-1])
 
 
 def test_put_and_get(machine, message):

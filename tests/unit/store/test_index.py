@@ -14,13 +14,15 @@ from rmq_ha.store import index_file
 from rmq_ha.store.format.index import (
     HEADER_SIZE,
     ITEM,
+    ITEM_SIZE,
+    SLOT_SIZE,
     IndexHeader,
     file_name,
     index_file_size,
     key_hash,
 )
 from rmq_ha.store.index import IndexService
-from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.disk import SimDisk, SimFile
 
 SLOTS, ITEMS = 10, 20
 NOW = 1795245780632
@@ -247,6 +249,62 @@ def test_load_refuses_other_settings() -> None:
         IndexService(disk, "/store", 0, 20, lambda: NOW)
 
 
+def only_file(size: int, header: IndexHeader | None = None, item: bytes = b"") -> SimDisk:
+    """A disk with one index file, which has lost its end; its header and first item as told."""
+    disk = a_disk()
+    an_index(disk).put_requests([request(700, "u"), request(800, "v")])
+    (name,) = disk.paths("/store/index")
+    data = disk.read_bytes(name)
+    if header is not None:
+        data = header.encode() + data[HEADER_SIZE:]
+    at = HEADER_SIZE + SLOT_SIZE * SLOTS + ITEM_SIZE
+    data = data[:at] + (item or data[at : at + ITEM_SIZE]) + data[at + ITEM_SIZE :]
+    disk.damage(name, (data + bytes(ITEM_SIZE))[:size])
+    return disk
+
+
+FIRST_ITEM_END = HEADER_SIZE + SLOT_SIZE * SLOTS + 2 * ITEM_SIZE
+WHOLE = index_file_size(SLOTS, ITEMS)
+
+
+@pytest.mark.parametrize("size", [FIRST_ITEM_END, WHOLE - 1])
+def test_an_only_file_that_lost_its_end_is_made_anew(size: int) -> None:
+    """Its first item is where these settings put it: no operator has to choose others."""
+    disk = only_file(size)
+    index = an_index(disk)
+    index.load(True, 0)
+    assert f"has {size} bytes" in index.damage
+    assert disk.paths("/store/index") == []
+
+
+@pytest.mark.parametrize("size", [FIRST_ITEM_END - 1, WHOLE + 1])
+def test_an_only_file_of_another_size_stays(size: int) -> None:
+    """Nothing shows that the settings are those of before."""
+    disk = only_file(size)
+    with pytest.raises(StoreError, match="maxHashSlotNum"):
+        an_index(disk).load(True, 0)
+    assert len(disk.paths("/store/index")) == 1
+
+
+@pytest.mark.parametrize(
+    ("begin", "item"),
+    [
+        (0, (0, 0, 0, 0)),
+        (700, (9, 701, 0, 0)),
+        (700, (9, 700, 1, 0)),
+    ],
+    ids=["nothing", "another record", "a later one"],
+)
+def test_what_is_no_first_item_says_nothing_of_the_settings(
+    begin: int, item: tuple[int, int, int, int]
+) -> None:
+    """With more slots that place holds some of them."""
+    disk = only_file(WHOLE - 1, IndexHeader(1, 2, begin, 800, 2, 3), ITEM.pack(*item))
+    with pytest.raises(StoreError, match="maxHashSlotNum"):
+        an_index(disk).load(True, 0)
+    assert len(disk.paths("/store/index")) == 1
+
+
 def test_nothing_behind_a_damaged_file_is_taken() -> None:
     """Entries are in the order of the log: what is missing is indexed again, from there on."""
     disk = a_disk()
@@ -332,6 +390,47 @@ def test_each_step_of_a_file_has_its_room_before_it_is_written(
     disk.fault = lambda operation, path: None
     index.put_requests(rest)
     assert all(find(index, f"u{i}") == [100 * i] for i in range(9))
+
+
+def test_all_that_is_written_through_the_map_was_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Header, slots and each item, also after a restart; nothing else of a file, which is large."""
+    monkeypatch.setattr(index_file, "_ITEMS_STEP", 4)
+    disk = a_disk()
+    reserved: set[int] = set()
+    reserve = SimFile.reserve
+
+    def noted(file: SimFile, position: int, size: int) -> None:
+        assert size > 0, "a file system refuses that"
+        reserved.update(range(position, position + size))
+        reserve(file, position, size)
+
+    monkeypatch.setattr(SimFile, "reserve", noted)
+    index = an_index(disk)
+    most = 0
+    for i in (*range(9), *range(6, ITEMS - 1)):
+        if index.reached > 100 * i:
+            index.close()
+            index = an_index(disk)
+            index.load(True, 0)
+            index.truncate(100 * i)
+        index.put_requests([request(100 * i, f"u{i}")])
+        count = index.headers()[0][1].index_count
+        end = HEADER_SIZE + SLOT_SIZE * SLOTS + count * ITEM_SIZE
+        most = max(most, end)
+        assert reserved >= set(range(end))
+        assert max(reserved) < most + 4 * ITEM_SIZE
+
+
+def test_room_is_made_once() -> None:
+    """Each batch would ask the file system for it again."""
+    disk = a_disk()
+    index = an_index(disk)
+    index.put_requests([request(0, "u0")])
+    asked: list[str] = []
+    disk.fault = lambda operation, path: asked.append(operation)
+    for i in range(1, ITEMS - 2):
+        index.put_requests([request(100 * i, f"u{i}")])
+    assert "reserve" not in asked
 
 
 def test_expired_files_go() -> None:

@@ -138,6 +138,21 @@ def _in_order(lives):
     return made
 
 
+def test_a_new_life_below_all_that_is_left_of_the_old_one():
+    """Its first files have expired; the start after a crash put an end to itself."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    table = ConsumeQueueTable(disk, "/store", FILE)
+    table.put_requests(lives_of([(0, 90)]))
+    assert table.delete_expired(5000) == 1
+    table.close()
+    again = ConsumeQueueTable(disk, "/store", FILE)
+    again.load()
+    again.recover(False)
+    again.put_requests([request(5, 20000), request(6, 20100)])
+    assert units(again) == (5, [20000, 20100])
+    assert disk.list_dir("/store/consumequeue/T/0") == [f"{0:020d}"]
+
+
 def test_a_disk_that_refuses_in_between():
     """The same requests come again, and all is as it should be."""
     requests = lives_of([(0, 50), (0, 70)])

@@ -40,6 +40,7 @@ def test_a_put_that_waits_for_nobody_is_answered_at_once(machine, message):
     put(store, message(), message())
     outcomes = store.statistics.outcomes
     assert outcomes.waiting == 0
+    assert (store.statistics.put_times, store.statistics.put_size) == (2, store.log.max_offset)
     assert sum(outcomes.seconds.counts) == outcomes.seconds.counts[0] == 2
     assert sum(outcomes.replica_seconds.counts) == 0
     assert outcomes.degraded == outcomes.refused == {}

@@ -4,6 +4,7 @@ import pytest
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 
 def put(machine, store, message, count=3):
@@ -65,6 +66,19 @@ def test_a_log_that_is_not_there_is_missed(machine, message, lost, evidence, cle
     assert files(machine) == before
 
 
+def test_the_times_of_a_checkpoint_are_evidence(machine, message):
+    """RocketMQ's says no more than that."""
+    stopped(machine, message, True)
+    for name in ("commitlog", "consumequeue"):
+        machine.disk.remove_tree(f"{machine.root}/{name}")
+    path = f"{machine.root}/checkpoint"
+    times = CheckpointTimes.decode(machine.disk.read_bytes(path))
+    data = times._replace(flushed_offset=0).encode()
+    machine.disk.damage(path, data.ljust(machine.disk.size(path), b"\0"))
+    with pytest.raises(StoreError, match=f"was written at {times.physic_msg_timestamp} ms"):
+        machine.open()
+
+
 def test_told_to_it_begins_anew(machine, message):
     """What was built on the old log is set aside; nothing of it is served."""
     stopped(machine, message, True)
@@ -89,3 +103,13 @@ def test_a_store_that_never_had_one(machine):
     """A first start that was killed before the first message is none of these."""
     machine.crash(machine.open())
     assert machine.open().log.max_offset == 0
+
+
+def test_a_crash_before_there_was_any_file(machine, message):
+    """Of log, time and numbers it has none: the first message is at 0."""
+    machine.crash(machine.load())
+    store = machine.load()
+    assert store.log.row.starts == []
+    assert (store.log.max_offset, store.log.last_store_timestamp) == (0, 0)
+    machine.finish(store.start())
+    assert put(machine, store, message)[0].physical_offset == 0

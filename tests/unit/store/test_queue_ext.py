@@ -175,6 +175,21 @@ def test_cut_queues_go_on_behind_their_last_unit() -> None:
     assert not disk.exists("/store/consumequeue_ext/T")
 
 
+def test_a_destroyed_queue_makes_no_file_anew() -> None:
+    """Whoever still has it finds nothing, and the directory stays gone."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    queues = table(disk)
+    queues.put_requests(run_of(0, 60))
+    queue = queues.get("T", 0)
+    assert queue is not None
+    addresses = [code for *_, code in queue.units(0, 9)]
+    queues.remove_queue("T", 0)
+    assert [queue.extended(address) for address in addresses] == [None] * 9
+    assert not disk.exists("/store/consumequeue_ext/T")
+    queues.put_requests(run_of(0, 3, 7000))
+    check(queues, 0, 3, 7000)
+
+
 def test_a_queue_that_is_empty_after_a_crash_begins_anew() -> None:
     disk = SimDisk(Random(1), lambda: 1000)
     queues = table(disk)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.model.message import Address
 from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.store.format.record_checks import body_fits, message_check, record_fits
+from rmq_ha.store.format.record_checks import body_fits, is_of_topic, message_check, record_fits
 
 V4, V6 = Address.parse("10.0.0.1", 10911), Address.parse("2001:db8::1", 10911)
 PLACE, NUMBER = 1 << 33, 7
@@ -27,6 +27,15 @@ def test_the_message_itself(born, store, body, properties):
     assert message_check("TopicA", 3)(data, PLACE, len(data), NUMBER)
     assert record_fits(data, PLACE, len(data))
     assert body_fits(data)
+
+
+@pytest.mark.parametrize(("born", "store"), HOSTS)
+def test_the_topic_alone(born, store):
+    """Of whole records; a name that is too long for any is none of theirs."""
+    data = encoded(born, store, topic="T" * 127)
+    assert is_of_topic(data, "T" * 127)
+    for other in ("", "T", "T" * 126, "T" * 128, "U" * 127, "T" * 300):
+        assert not is_of_topic(data, other)
 
 
 @pytest.mark.parametrize(("born", "store"), HOSTS)

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from rmq_ha.errors import StoreError
-from rmq_ha.model.status import BrokerRole
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.store.flush import _sync_all
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.disk import Inode, SimDisk
 
@@ -342,6 +343,32 @@ def test_the_cut_waits_for_a_round_of_the_queues(machine, pair):
     machine.finish(aside)
     assert store.checkpoint.written.flushed_offset <= appended[30].physical_offset
     expect(store, appended, 30)
+    master.close()
+
+
+def test_the_cut_waits_for_a_flush_of_the_log(machine, pair):
+    """One of before would say later that what comes in place of the cut is on the disk."""
+    master, appended = pair
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH, **SLAVE)
+    machine.worker.later = True
+    feed(store, master, appended[57].next_offset)
+    machine.turn()
+    flushes, machine.worker.queue = machine.worker.queue[:1], machine.worker.queue[1:]
+    assert flushes[0][0] is _sync_all
+    end = appended[30].physical_offset
+    aside = store.set_tail_aside(end, "test")
+    for _ in range(20):
+        machine.worker.work()
+    machine.worker.queue += flushes
+    for _ in range(20):
+        machine.worker.work()
+        machine.turn()
+    machine.finish(aside)
+    assert max(store.log.flushed_offset, store.checkpoint.flushed) <= end
+    machine.worker.later = False
+    feed(store, master, appended[40].next_offset)
+    machine.turn()
+    assert store.log.flushed_offset == appended[40].next_offset
     master.close()
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.append import GroupEncoder
-from rmq_ha.store.format.commitlog import encode_blank
-from rmq_ha.store.scan import MAX_RECORD_SIZE
+from rmq_ha.store.format.commitlog import BLANK_SIZE, encode_blank
+from rmq_ha.store.scan import MAX_RECORD_SIZE, MORE, scan
+from rmq_ha.store.tail import SLICE, Slice
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -78,8 +79,9 @@ def test_what_can_never_become_a_record_is_told(machine, message, told):
         ((0).to_bytes(4, "big"), 0),
         (b"\x01", 4),
         ((7).to_bytes(8, "big"), 28),
+        (b"\x01", 28),
     ],
-    ids=["size", "behind the file", "no size", "magic", "another place"],
+    ids=["size", "behind the file", "no size", "magic", "another place", "far away"],
 )
 def test_it_is_known_from_the_head(machine, message, told, damage, at):
     """36 bytes of a record suffice, however long it says that it is."""
@@ -107,6 +109,124 @@ def test_a_torn_record_that_was_cut_is_not_waited_for(machine, message, told):
     machine.turn()
     assert store.dispatcher.position == ends[2]
     assert not told
+
+
+def test_what_was_just_appended_is_not_read_again(simulated, message):
+    """It comes in slices, in its order; only what the turns before left out is read."""
+    store = simulated.open()
+    places = []
+    store.put_many([message(b"x" * (number % 7)) for number in range(300)], places.extend)
+    offsets = [place.append.physical_offset for place in places]
+    read = []
+    simulated.disk.fault = lambda operation, path: read.append(operation)
+    tail = store.parts.tail
+    first = tail.next_slice(0, False)
+    assert [request.physical_offset for request in first.requests] == offsets[:SLICE]
+    assert (first.end, first.more) == (offsets[SLICE], True)
+    second = tail.next_slice(offsets[SLICE + 10], False)
+    assert [request.physical_offset for request in second.requests] == offsets[SLICE + 10 :]
+    assert second.end == store.log.max_offset
+    assert "pread" not in read
+    assert tail.next_slice(offsets[298], False).requests[0].physical_offset == offsets[298]
+    assert "pread" in read
+
+
+def test_what_lies_before_an_append_is_read(simulated, message):
+    """It is not passed over for what memory knows of."""
+    store = simulated.open()
+    places = []
+    store.put_many([message(b"%d" % number) for number in range(4)], places.extend)
+    offsets = [place.append.physical_offset for place in places]
+    store.log.pending.popleft()
+    found = store.parts.tail.next_slice(0, False)
+    assert [request.physical_offset for request in found.requests] == offsets
+
+
+def a_log(machine, data, **settings):
+    """The tail of a log that holds these bytes."""
+    store = machine.open(**SLAVE, **settings)
+    store.dispatcher.stop()
+    store.log.append_raw(0, data)
+    return store.parts.tail
+
+
+@pytest.mark.parametrize("bytes_between", [1, 7, 400])
+def test_a_master_goes_on_at_the_next_whole_record(simulated, message, told, bytes_between):
+    """Wherever that is."""
+    start = 1000 + bytes_between
+    (segment,) = GroupEncoder(65536, []).encode([message()] * 2, start, 1 << 22, 1).segments
+    records = b"".join(segment.parts)
+    tail = a_log(simulated, bytes(1000) + b"\xff" * bytes_between + records)
+    assert tail.next_slice(1000, False) == Slice([], start, True)
+    assert told == [(1000, f"{bytes_between} bytes that are no record; skipped")]
+    assert tail.next_slice(start, False).end == start + len(records)
+
+
+def test_a_master_does_not_go_beyond_the_end(simulated, told):
+    """What will be appended there would never be dispatched."""
+    tail = a_log(simulated, b"\xff" * 1000)
+    assert tail.next_slice(0, False) == Slice([], 1000, True)
+    assert [offset for offset, _ in told] == [0]
+
+
+def test_a_record_whose_parts_do_not_fit_is_skipped_and_told(simulated, message, told):
+    (segment,) = GroupEncoder(65536, []).encode([message()], 0, 1 << 22, 1).segments
+    record = bytearray(b"".join(segment.parts))
+    record[0:4] = (len(record) + 10).to_bytes(4, "big")
+    tail = a_log(simulated, record + bytes(10))
+    for waits in (False, True):
+        assert tail.next_slice(0, waits) == Slice([], len(record) + 10, True)
+    assert len(told) == 2
+
+
+def test_a_blank_ends_its_file(simulated, message, told):
+    """What follows may be looked at now."""
+    data = good_log(message, True)
+    tail = a_log(simulated, data[:65536])
+    ends = tail.next_slice(0, False)
+    assert (ends.end, ends.more, len(ends.requests)) == (65536, True, 2)
+    assert tail.next_slice(ends.requests[1].physical_offset + ends.requests[1].size, True) == Slice(
+        [], 65536, True
+    )
+    assert not told
+
+
+def test_a_record_that_ends_with_its_file_is_waited_for(simulated, message, told):
+    (segment,) = GroupEncoder(65536, []).encode([message(b"x" * 500)], 0, 1 << 22, 1).segments
+    head = bytearray(b"".join(segment.parts)[:36])
+    for size, is_bad in ((65536, False), (65537, True)):
+        head[0:4] = size.to_bytes(4, "big")
+        tail = a_log(simulated, bytes(head))
+        assert tail.next_slice(0, True) is None
+        assert (tail.unreadable_at == 0) is is_bad
+        simulated.stores[-1].close()
+        simulated.disk.remove_tree(simulated.root)
+
+
+def test_a_place_is_told_once_until_it_was_cut(simulated, monkeypatch):
+    """A slave looks at it in every turn, and its log goes round."""
+    said = []
+    log = type("Log", (), {"error": lambda self, text, **fields: said.append(text)})
+    monkeypatch.setattr("rmq_ha.store.tail.LogTail.log", log())
+    tail = a_log(simulated, b"\xff" * 1000)
+    for _ in range(3):
+        assert tail.next_slice(0, True) is None
+    assert (tail.unreadable_at, len(said)) == (0, 1)
+    tail.forget()
+    assert tail.unreadable_at is None
+    tail.next_slice(0, True)
+    assert (tail.unreadable_at, len(said)) == (0, 2)
+
+
+def test_a_record_that_is_cut_anywhere_is_waited_for(message):
+    """Behind others and far from the beginning of the log: more bytes may follow."""
+    segments = GroupEncoder(65536, []).encode([message()] * 3, 5000, 1 << 22, 1).segments
+    data = b"".join(segments[0].parts)
+    size = len(data) // 3
+    for cut in range(1, size):
+        found = scan(data[: 2 * size + cut], 5000, [], 9)
+        assert (len(found.requests), found.size, found.verdict) == (2, 2 * size, MORE)
+        assert found.needed == (size if cut >= BLANK_SIZE else BLANK_SIZE)
 
 
 @given(cuts=st.sets(st.integers(1, 65536 + 700), max_size=12), blank=st.booleans())
