@@ -77,7 +77,7 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.plugins import checked, load_configured
 from rmq_ha.properties_file import PropertiesFile
-from rmq_ha.remoting.audit import AuditLog
+from rmq_ha.remoting.audit import AuditLog, OwnActs
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
@@ -434,6 +434,13 @@ class BrokerController:
         for timer in self._timers:
             self._undo.append(("timer", timer.stop))
             timer.start()
+        self._tell_role()
+
+    def _tell_role(self) -> None:
+        """How a slave of a pair is promoted: it is started as the master."""
+        broker, role = self.configuration.broker, self.configuration.store.broker_role
+        if self.role_switch is None:
+            OwnActs().tell("started as", role.name, broker.broker_name, brokerId=broker.broker_id)
 
     async def _stop(self) -> None:
         while self._undo:

@@ -21,6 +21,7 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
+from rmq_ha.remoting.audit import OwnActs
 from rmq_ha.store.default import DefaultMessageStore
 
 READY_LOOK_S = 0.02
@@ -78,6 +79,7 @@ class RoleSwitch:
         self._configuration = configuration
         self._parts = parts
         self._group = group
+        self._audit = OwnActs()
         self._slave_id = slave_id
         self._wanted: deque[tuple[bool, int]] = deque()
         self._running: Deferred[None] | None = None
@@ -213,6 +215,7 @@ class RoleSwitch:
         parts.slave_synchronize.start()
         parts.registration.register_all()
         self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=self._slave_id)
+        self._tell("slave", brokerId=self._slave_id)
         self._look_for_master(MASTER_LOOKS_S)
         await parts.transaction_checks.stop()  # the round under way ends at its next put
 
@@ -230,6 +233,10 @@ class RoleSwitch:
         self._group.admit_puts(True)
         parts.registration.register_all()
         self.log.info("this broker is the master now, by term {term}", term=term)
+        self._tell("master", term=term)
+
+    def _tell(self, role: str, **details: int) -> None:
+        self._audit.tell("became", role, self._configuration.broker.broker_name, **details)
 
     def _identify(self, broker_id: int) -> None:
         self._configuration.broker.broker_id = broker_id

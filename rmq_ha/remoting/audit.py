@@ -1,7 +1,7 @@
-"""The audit log: who created, changed, deleted, reset or cloned what.
+"""The audit log: who created, changed, deleted, reset or cloned what, and who became the master.
 
-One line for each such request, under a namespace of its own, beside what the rest of the server
-logs. docs/security.md has its fields.
+One line for each, under a namespace of its own, beside what the rest of the server logs.
+docs/security.md has its fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -131,6 +131,27 @@ class AuditLog:
                 silent=told.silent,
                 **fields,
             )
+
+
+class OwnActs:
+    """What a server does unasked and everybody feels: which role it has, and since when."""
+
+    def __init__(self) -> None:
+        self.log = Logger(namespace=NAMESPACE)
+
+    def tell(self, verb: str, kind: str, item: str, **details: Any) -> None:
+        """A line with the fields of any other; nobody asked, from nowhere."""
+        self.log.info(
+            "{account} at {peer} {verb} {kind} {item!r} {details}",
+            log_kind=(NAMESPACE, NOBODY, NOBODY),
+            account=NOBODY,
+            peer=NOBODY,
+            code=0,
+            verb=verb,
+            kind=kind,
+            item=item,
+            details=details,
+        )
 
 
 def by_header(verb: str, kind: str, name: str, *details: str) -> Describe:

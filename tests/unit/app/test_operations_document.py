@@ -38,6 +38,15 @@ def test_examples_use_metrics_that_exist() -> None:
         assert re.sub("_bucket$", "", name) in CATALOGUE, name
 
 
+def test_whatever_is_refused_or_dropped_has_an_alert() -> None:
+    """Who adds a limit says when somebody has to look."""
+    yaml = TEXT.split("```yaml")[1].split("```")[0]
+    told = set(re.findall(r"\b(rmqha_\w+)", yaml))
+    counted = re.compile("refused|dropped|turned_away|oversized|violations|held_back|failures")
+    without = {name for name in CATALOGUE if name.startswith("rmqha_") and counted.search(name)}
+    assert without - told == {"rmqha_slave_sync_failures_total"}  # SlaveTablesOld says it
+
+
 def test_settings_that_are_named_exist_with_these_defaults() -> None:
     defaults = RmqHaConfig()
     assert f"metricsAddress={defaults.metrics_address} " in TEXT

@@ -98,7 +98,7 @@ def test_without_access_control_the_address_says_who(lines: list[Any]) -> None:
 
     sim = SimBroker().start()
     assert sim.call(RemotingCommand(RequestCode.CLEAN_UNUSED_TOPIC, {"AccessKey": "x"})).code == 0
-    (line,) = lines
+    _, line = lines  # the first one is the start's
     assert line["account"] == "-"  # nobody has checked that it is x
     sim.stop()
 
@@ -165,3 +165,12 @@ def test_one_peers_lines_leave_out_no_others() -> None:
         globalLogPublisher.removeObserver(budget)
     items = [event["item"] for event in kept if event.get("log_namespace") == NAMESPACE]
     assert items == [*["k"] * LINES, "precious"]
+
+
+def test_a_broker_says_as_what_it_was_started(lines: list[Any]) -> None:
+    """So an operator promotes the slave of a pair; nobody asked over a port."""
+    broker = Guarded().start()
+    (started,) = [event for event in lines if event["verb"] == "started as"]
+    assert told(started) == ("-", "started as", "ASYNC_MASTER", "broker-a")
+    assert started["details"] == {"brokerId": 0}
+    broker.stop()

@@ -5,12 +5,14 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.broker.role import RoleParts, RoleSwitch
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import StoreError
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.remoting.audit import NAMESPACE
 
 
 class Rig:
@@ -216,3 +218,18 @@ def test_a_master_that_could_not_be_made_is_given_up_with_its_term_or_the_broker
         rig.clock.pump([1.0] * 60)
         assert "puts" not in rig.take()
         assert rig.clock.getDelayedCalls() == []
+
+
+def test_the_audit_log_says_who_became_the_master() -> None:
+    with capturedLogs() as events:
+        rig = started()
+        rig.switch.follow()
+        rig.leading = 5
+        rig.switch.lead(5)
+        rig.clock.advance(0.1)
+    told = [event for event in events if event["log_namespace"] == NAMESPACE]
+    assert [(event["verb"], event["kind"], event["details"]) for event in told] == [
+        ("became", "slave", {"brokerId": 3}),
+        ("became", "master", {"term": 5}),
+    ]
+    assert formatEvent(told[1]).startswith("- at - became master")
