@@ -440,7 +440,8 @@ class BrokerController:
         """How a slave of a pair is promoted: it is started as the master."""
         broker, role = self.configuration.broker, self.configuration.store.broker_role
         if self.role_switch is None:
-            OwnActs().tell("started as", role.name, broker.broker_name, brokerId=broker.broker_id)
+            name = broker.broker_name or ""
+            OwnActs().tell("started as", role.name, name, brokerId=broker.broker_id)
 
     async def _stop(self) -> None:
         while self._undo:

@@ -236,7 +236,7 @@ class RoleSwitch:
         self._tell("master", term=term)
 
     def _tell(self, role: str, **details: int) -> None:
-        self._audit.tell("became", role, self._configuration.broker.broker_name, **details)
+        self._audit.tell("became", role, self._configuration.broker.broker_name or "", **details)
 
     def _identify(self, broker_id: int) -> None:
         self._configuration.broker.broker_id = broker_id
