@@ -153,6 +153,7 @@ def _table_processors(broker: "BrokerController") -> list[Processor]:
             producers=broker.producers,
             consume_tables=consume_tables,
             address=broker.identity.address,
+            clock=broker.host.clock,
         ),
         AdminCleaningProcessor(store=store, topics=lambda: topics.table, stats=broker.stats),
         AdminConfigProcessor(

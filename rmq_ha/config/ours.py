@@ -197,11 +197,11 @@ class RmqHaConfig:
     )
     max_filter_characters_per_heartbeat: int = key(
         "maxFilterCharactersPerHeartbeat",
-        131072,
+        32768,
         "characters of all SQL92 expressions in one heartbeat",
     )
     max_queues_per_lock: int = key(
-        "maxQueuesPerLock", 5000, "queues that one request of an ordered consumer locks or unlocks"
+        "maxQueuesPerLock", 2500, "queues that one request of an ordered consumer locks or unlocks"
     )
     lock_max_live_time: int = key(
         "lockMaxLiveTime",

@@ -27,6 +27,7 @@ __all__ = [
     "encode",
     "encode_browser",
     "parse",
+    "part",
     "pretty",
     "pretty_part",
 ]
@@ -105,6 +106,11 @@ def encode(value: Any) -> bytes:
     :raises ProtocolViolation: nested deeper than `MAX_DEPTH`, as a cyclic value is.
     """
     return to_bytes(_Writer(quote, str).text(value))
+
+
+def part(value: Any) -> Written:
+    """What `encode` makes of a part of a value, to be put into the whole later."""
+    return Written(_Writer(quote, str).text(value))
 
 
 def encode_browser(value: Any) -> bytes:

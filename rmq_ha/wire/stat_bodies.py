@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.wire.bodies import MessageQueue, optional_text, read_body, text
+from rmq_ha.wire.fastjson import Written
 
 
 class Connection(NamedTuple):
@@ -145,12 +146,12 @@ def broker_stats_data(growths: Sequence[_Growth]) -> dict[str, Any]:
 
 
 def consume_stats_list(
-    broker_address: str, groups: Iterable[tuple[str, list[dict[str, Any]]]], behind: int
+    broker_address: str, groups: Iterable[tuple[str, list[Written]]], behind: int
 ) -> dict[str, Any]:
     """
     ConsumeStatsList (B17).
 
-    :param groups: each group's ConsumeStats by topic.
+    :param groups: each group's ConsumeStats by topic, as text.
     :param behind: messages that all of them have not consumed yet.
     """
     return {

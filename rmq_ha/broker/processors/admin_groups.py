@@ -131,7 +131,7 @@ class AdminGroupsProcessor:
         group, wanted = header.get("consumerGroup", ""), header.get("topic", "")
         table: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
-        for config in self._consume_tables.topics_of(group, wanted):
+        for config in self._consume_tables.topics_of(group, [wanted] if wanted.strip() else None):
             table |= self._consume_tables.offsets(config, group, config.read_queue_nums)
             tps += self._stats.group_get_rate(config.topic_name, group)
         return request.response(body=fastjson.encode(consume_stats(table, tps)))

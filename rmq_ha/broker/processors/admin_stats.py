@@ -3,7 +3,10 @@
 Spec: remoting.md, section 7.5.
 """
 
-from typing import Any
+from collections.abc import Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.consume_tables import ConsumeTables
@@ -11,6 +14,7 @@ from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ClientChannelInfo, ProducerManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.host.slices import in_slices
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -23,6 +27,8 @@ from rmq_ha.wire.stat_bodies import (
     consume_stats_list,
     producer_table,
 )
+
+_QUEUES_A_TURN = 1000
 
 
 class AdminStatsProcessor:
@@ -40,12 +46,14 @@ class AdminStatsProcessor:
         producers: ProducerManager,
         consume_tables: ConsumeTables,
         address: str,
+        clock: IReactorTime,
     ) -> None:
         self._stats = stats
         self._groups = groups
         self._producers = producers
         self._consume_tables = consume_tables
         self._address = address
+        self._clock = clock
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -66,25 +74,40 @@ class AdminStatsProcessor:
             )
         return request.response(body=fastjson.encode(broker_stats_data(growths)))
 
-    def all_consume_stats(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def all_consume_stats(
+        self, channel: Channel, request: RemotingCommand
+    ) -> "Deferred[RemotingCommand | None]":
         """GET_BROKER_CONSUME_STATS: every group, over the write queues of what it consumes."""
         fields.text(fields.header(request), "isOrder")
         is_order = fields.flag(fields.header(request), "isOrder")
-        found: list[tuple[str, list[dict[str, Any]]]] = []
+        found: list[tuple[str, list[fastjson.Written]]] = []
         behind = 0
-        for group in list(self._groups.table):
-            bodies = []
-            for config in self._consume_tables.topics_of(group):
-                if is_order and not config.order:
-                    continue
-                table = self._consume_tables.offsets(config, group, config.write_queue_nums)
-                behind += sum(map(_behind, table.values()))
-                rate = self._stats.group_get_rate(config.topic_name, group)
-                bodies.append(consume_stats(table, rate))
-            found.append((group, bodies))
-        return request.response(
-            body=fastjson.encode(consume_stats_list(self._address, found, behind))
-        )
+
+        def slices() -> Iterator[None]:
+            nonlocal behind
+            queues = 0
+            topics = self._consume_tables.topics_by_group()
+            for group in list(self._groups.table):
+                bodies: list[fastjson.Written] = []
+                found.append((group, bodies))
+                for config in self._consume_tables.topics_of(group, topics.get(group, ())):
+                    if is_order and not config.order:
+                        continue
+                    table = self._consume_tables.offsets(config, group, config.write_queue_nums)
+                    behind += sum(map(_behind, table.values()))
+                    rate = self._stats.group_get_rate(config.topic_name, group)
+                    bodies.append(fastjson.part(consume_stats(table, rate)))
+                    queues += len(table)
+                    if queues > _QUEUES_A_TURN:
+                        queues = 0
+                        yield
+
+        def answer(_: object) -> RemotingCommand:
+            return request.response(
+                body=fastjson.encode(consume_stats_list(self._address, found, behind))
+            )
+
+        return in_slices(self._clock, slices()).addCallback(answer)
 
     def all_producers(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_ALL_PRODUCER_INFO."""

@@ -3,7 +3,7 @@
 Spec: remoting.md, section 7.5.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from rmq_ha.broker.tables.clients import ConsumerManager
@@ -42,15 +42,20 @@ class ConsumeTables:
         self._consumer_offsets = consumer_offsets
         self._broker_name = broker_name
 
-    def topics_of(self, group: str, wanted: str = "") -> Iterator[TopicConfig]:
+    def topics_by_group(self) -> Mapping[str, Iterable[str]]:
+        """On which topics each group has committed offsets."""
+        return self._consumer_offsets.topics_by_group()
+
+    def topics_of(self, group: str, topics: Iterable[str] | None = None) -> Iterator[TopicConfig]:
         """
         What a group consumes here: where it is online, only what it subscribes now.
 
-        :param wanted: only this topic; else all with committed offsets.
+        :param topics: only of these; None: of all on which it has committed offsets.
         """
-        names = [wanted] if wanted.strip() else sorted(self._consumer_offsets.which_topics(group))
+        if topics is None:
+            topics = self._consumer_offsets.which_topics(group)
         info = self._consumers.group(group)
-        for topic in names:
+        for topic in sorted(topics):
             config = self._topics.get(topic)
             if config is not None and (
                 info is None or not info.subscriptions or topic in info.subscriptions

@@ -147,6 +147,13 @@ class ConsumerOffsetManager(PersistedTable):
         """Topics on which the group has committed offsets."""
         return {topic for _, topic, name in self._split() if name == group}
 
+    def topics_by_group(self) -> dict[str, set[str]]:
+        """`which_topics` of every group, in one walk."""
+        found: dict[str, set[str]] = {}
+        for _, topic, group in self._split():
+            found.setdefault(group, set()).add(topic)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The content of `consumerOffset.json` and of code 43."""
         return {"offsetTable": self.table}

@@ -389,6 +389,7 @@ class Kit:
                 producers=self.producers,
                 consume_tables=consume_tables,
                 address="127.0.0.1:10911",
+                clock=self.clock,
             ),
             AdminConfigProcessor(
                 store=self.store,

@@ -107,7 +107,7 @@ def test_a_batch_is_not_read_beyond_its_limit() -> None:
 def test_keys_count_at_once() -> None:
     config = RmqHaConfig()
     limits = FrameLimits(config)
-    limits.check("maxQueuesPerLock", 5000)
+    limits.check("maxQueuesPerLock", 2500)
     config.max_queues_per_lock = 10
     with pytest.raises(RequestRejected, match="maxQueuesPerLock allows 10"):
         limits.check("maxQueuesPerLock", 11)

@@ -327,6 +327,30 @@ def test_consume_stats_of_all_groups() -> None:
     assert kit.request(317).code == 1
 
 
+def test_consume_stats_of_many_groups_take_many_turns() -> None:
+    """Each group walked the offsets of all groups, and all of it was one turn."""
+    kit = Kit()
+    kit.topics.update(TopicConfig("T", 100, 100))
+    for number in range(50):
+        kit.groups.find(f"G{number}")
+        for queue_id in range(100):
+            kit.offsets.commit(f"G{number}", "T", queue_id, 1)
+    walks: list[object] = []
+    split = kit.offsets._split
+    kit.offsets._split = lambda: walks.append(0) or split()
+    later, turns = kit.clock.callLater, []
+    kit.clock.callLater = lambda *call: turns.append(call) or later(*call)
+    answers: list[RemotingCommand] = []
+    command = RemotingCommand(317, {"isOrder": "false"})
+    kit.routes[317](kit.channel, command).addCallback(answers.append)
+    assert not answers
+    kit.clock.advance(0)
+    assert len(turns) == 4
+    assert len(walks) == 1
+    assert answers[0].body is not None
+    assert answers[0].body.count(b'"brokerOffset"') == 5000
+
+
 def test_all_producers() -> None:
     """GET_ALL_PRODUCER_INFO: every connection of every group."""
     kit = Kit()
