@@ -35,6 +35,17 @@ def test_nothing_is_due(machine, store, monkeypatch, percent):
     assert len(store.log.row.starts) == 7
 
 
+@pytest.mark.parametrize(("asked", "used"), [(1, 10), (10, 10), (95, 95), (100, 95)])
+def test_limits_are_between_10_and_95_percent(machine, store, monkeypatch, asked, used):
+    """Whatever diskMaxUsedSpaceRatio says, as with RocketMQ: one percent more is too much."""
+    store.configuration.store.disk_max_used_space_ratio = asked
+    store.configuration.store.clean_file_forcibly_enable = False
+    use(machine, monkeypatch, used)
+    assert machine.finish(store.cleaner.clean()) == 0
+    use(machine, monkeypatch, used + 1)
+    assert machine.finish(store.cleaner.clean()) == 4
+
+
 def test_manual_rounds(machine, store, monkeypatch):
     """What is older than fileReservedTime goes, and with it what pointed there."""
     use(machine, monkeypatch, 50)

@@ -140,6 +140,18 @@ def test_records_by_offset(log):
     assert log.record_at(0, second.next_offset + 1) is None
 
 
+def test_the_bytes_of_each_record(log):
+    """For a log that puts something between them."""
+    messages = [message_of(size) for size in (200, 300, 250)]
+    group = log.encoder.encode(messages, 0, 1 << 22, 1)
+    records = group.records()
+    assert b"".join(records) == b"".join(group.segments[0].parts)
+    assert [decode_record(record).size for record in records] == [len(item) for item in records]
+    assert [len(decode_record(record).body) for record in records] == [
+        len(item.body) for item in messages
+    ]
+
+
 def test_the_smallest_record(log):
     """Nothing but the parts that all have: no body, no topic, no properties."""
     log.append_group([message_of(0)], False, 5)

@@ -83,7 +83,7 @@ def test_any_bytes_are_a_unit_or_corrupt(data: bytes, position: int) -> None:
     assert unit.encode() == data[position : position + UNIT_SIZE]
 
 
-@given(st.lists(st.sampled_from([(5, 9), (0, FILLER_SIZE), (0, 0), (-1, 5), (5, -3)])))
+@given(st.lists(st.sampled_from([(5, 9), (0, FILLER_SIZE), (0, 1), (0, 0), (-1, 5), (5, -3)])))
 def test_count_valid_is_the_definition(pairs: list[tuple[int, int]]) -> None:
     """`phy >= 0 and size > 0`, up to the first that is not."""
     data = b"".join(ConsumeQueueUnit(*pair, 3).encode() for pair in pairs)

@@ -52,6 +52,21 @@ class Replication:
         return next_offset <= self.acknowledged
 
 
+@pytest.mark.parametrize("name", ["abort", "checkpoint"])
+def test_a_start_that_the_disk_refuses_is_none(machine, message, name):
+    """It says why, and lets go of the store: the next one has all of it."""
+    store = machine.open()
+    put(store, message())
+    machine.stop(store)
+    machine.disk.fault = lambda operation, path: (
+        errno.EIO if operation == "open" and path.endswith(name) else None
+    )
+    with pytest.raises(StoreError, match=f"cannot load the store at {machine.root}"):
+        machine.load()
+    machine.disk.fault = lambda operation, path: None
+    assert machine.open().max_offset_in_queue("TopicA", 0) == 1
+
+
 def test_pulls_are_counted(machine, message):
     """Those that found something, the others, and what they found."""
     store = machine.open()
@@ -573,6 +588,8 @@ def test_runtime_info(machine, message):
     ):
         assert key in info, key
     assert float(info["putTps"].split()[0]) == 0.0
+    machine.disk.usage = lambda path: None
+    assert store.runtime_info()["commitLogDirCapacity"] == "Total : 0 B, Free : 0 B."
     assert info["msgPutTotalTodayNow"] == "1"
 
 

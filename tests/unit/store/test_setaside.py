@@ -372,6 +372,25 @@ def test_the_cut_waits_for_a_flush_of_the_log(machine, pair):
     master.close()
 
 
+def test_the_worker_opens_no_file_of_the_log(machine, pair):
+    """The row of files belongs to the reactor's thread."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    store.log.row.close()
+    machine.worker.later = True
+    aside = store.set_tail_aside(appended[10].physical_offset, "test")
+    opened = []
+    machine.disk.fault = lambda operation, path: (
+        opened.append(path) if operation == "open" and "commitlog" in path else None
+    )
+    for _ in range(20):
+        machine.worker.work()
+    assert opened == []
+    machine.worker.later = False
+    machine.finish(aside)
+    master.close()
+
+
 def test_a_stop_waits_for_the_cut(machine, pair):
     """
     A store that is stopped meanwhile is closed cleanly, and cut.
