@@ -386,3 +386,25 @@ def test_any_push(pushes):
     assert script.node.role is Role.CANDIDATE
     tokens = [action.token for action in script.of(Answer)]
     assert sorted(tokens) == list(range(2, len(pushes) + 2))
+
+
+def test_18_2_a_member_that_keeps_what_its_leader_has_not_says_so_until_they_are_equal_again():
+    """Or nobody looks for the one that lost data."""
+    script = follower(entries=(1, 1, 1, 1))
+    script.ledger.commit(2)
+    other = script.ledger.entry(1)._replace(term=2)
+    unsure = script.ledger.entry(3)._replace(term=2)
+    assert script.push(COMPARE, 2, unsure).code == 406
+    assert script.push(COMPARE, 2, script.next_entry(2)).code == 406
+    assert script.push(COMPARE, 2, other, leader="n2").code == 409
+    assert not script.node.is_diverged  # none of these is about something committed
+    assert script.push(COMPARE, 2, other).code == 406
+    assert script.node.is_diverged
+    script.push(COMPARE, 2, script.ledger.entry(1))
+    assert script.node.is_diverged
+    script.push(COMPARE, 2, script.ledger.entry(2))
+    assert not script.node.is_diverged
+    refusing = follower(entries=(1, 1, 1, 1))
+    refusing.ledger.commit(2)
+    assert refusing.push(TRUNCATE, 2, refusing.ledger.entry(1)).code == 406
+    assert refusing.node.is_diverged

@@ -134,3 +134,22 @@ def test_wrong_group():
     script = Script(2)
     request = HeartBeatRequest(group="zz", remote_id="n1", leader_id="n0", term=2)
     assert script.ask(RequestCode.HEART_BEAT, request).code == 400
+
+
+def test_8_5_refusals_of_the_own_term_depose_nobody():
+    script = Script(2).lead()
+    for _ in range(9):
+        calls = script.sent(HeartBeatRequest, script.run(2001))
+        script.respond(calls[0], HeartBeatResponse())
+        script.respond(calls[1], HeartBeatResponse(code=403, term=2))
+    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+
+
+def test_8_5_row_2_peers_that_are_not_ready_are_asked_again_after_a_pause():
+    """At once, two members would ask each other as fast as they can."""
+    script = Script(2).lead()
+    for call in script.sent(HeartBeatRequest, script.run(2001)):
+        script.respond(call, HeartBeatResponse(code=ResponseCode.TERM_NOT_READY))
+    pause = script.settings.state_interval
+    assert not script.sent(HeartBeatRequest, script.run(pause - 1))
+    assert len(script.sent(HeartBeatRequest, script.run(1))) == 2

@@ -20,7 +20,7 @@ from rmq_ha.dledger.messages import (
 from rmq_ha.dledger.quorum import quorum_index
 from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.dledger.values import Role
-from rmq_ha.errors import ConfigurationError, LedgerFull
+from rmq_ha.errors import ConfigurationError, CorruptRecord, LedgerFull
 from rmq_ha.testing.dledger_script import GROUP, Script
 
 APPEND, COMMIT = PushType.APPEND, PushType.COMMIT
@@ -641,3 +641,41 @@ def test_next_wake_is_exact():
                 script.pushed(call, end=3)
         script.beaten(actions)
     assert wakes < 100
+
+
+def test_11_an_answer_to_what_was_sent_before_a_comparison_counts_no_more():
+    """The peer may have been cut since: what only one member has would count as committed."""
+    script = appending()
+    script.put(b"x")
+    late = last_push(script)
+    assert pushes(script)[-1] == (APPEND, 4)
+    script.put(b"y")
+    script.pushed(last_push(script), 406)
+    script.run(script.settings.retry_pause)
+    assert pushes(script)[-1] == (COMPARE, 5)
+    script.pushed(last_push(script), 406, end=3)
+    script.pushed(last_push(script), end=3)
+    assert script.node.watermark("n0") == 3
+    before = pushes(script)
+    assert script.pushed(late) == []
+    assert (script.node.watermark("n0"), script.ledger.committed_index) == (3, -1)
+    assert script.respond(late, None) == []
+    assert pushes(script) == before
+
+
+def test_11_a_disk_that_cannot_say_what_to_cut_to_is_asked_again_after_a_pause():
+    script = leader()
+    entry = script.ledger.entry
+
+    def refuse(index):
+        if script.sent(PushEntryRequest)[-1].message.type is COMPARE:
+            raise CorruptRecord("the checksum differs")
+        return entry(index)
+
+    script.ledger.entry = refuse
+    script.pushed(last_push(script), 200, end=9)
+    script.ledger.entry = entry
+    assert pushes(script)[-1] == (COMPARE, 3)
+    assert not [call for call in script.sent(PushEntryRequest, script.run(1)) if call.peer == "n0"]
+    script.run(script.settings.retry_pause)
+    assert pushes(script).count((COMPARE, 3)) == 2

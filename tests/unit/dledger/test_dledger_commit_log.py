@@ -314,3 +314,17 @@ def test_after_a_crash_a_file_that_begins_without_a_record_is_not_surely_in_the_
     store.queues.max_physical_offset = 0
     LedgerParts(rig.log, store).recover(False)
     store.queues.truncate.assert_called_once_with(FILE_SIZE)
+
+
+def test_a_leader_that_cannot_be_sure_of_its_log_begins_no_term() -> None:
+    rig = Rig()
+    rig.log.fault = "sync failed: Input/output error"
+    assert not rig.log.begin_term(3, HOST, NOW)
+    assert rig.log.ledger.end_index == -1
+    rig.log.fault = None
+    assert rig.log.begin_term(3, HOST, NOW)
+    entry = rig.log.ledger.entry(0)
+    assert entry is not None
+    record = decode_record(entry.body)
+    assert (record.topic, record.body) == (TERM_TOPIC, b"term 3")
+    assert (record.queue_id, record.flag) == (0, 0)

@@ -210,3 +210,19 @@ def test_files_that_cannot_be_opened_just_now_are_synced_later(operation: str) -
     rig.run(1)
     assert heard == [1, 2]
     assert rig.log.fault is None
+
+
+def test_a_stop_is_over_when_all_is_on_the_disk_and_not_before() -> None:
+    """Who closes the files sooner loses what the last sync was to bring there."""
+    rig = Rig()
+    rig.append(3)
+    rig.run(0.2)
+    rig.ledger.append(1, [b"last"])
+    rig.flusher.sync(lambda _: None)
+    rig.ledger.append(1, [b"behind it"])
+    seen: list[int] = []
+    stopped = Deferred.fromCoroutine(rig.flusher.stop())
+    stopped.addCallback(lambda _: seen.append(rig.ledger.synced_index))
+    assert seen == []
+    rig.run(1)
+    assert seen == [4]

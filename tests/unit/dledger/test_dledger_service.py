@@ -327,3 +327,37 @@ def test_a_leader_that_stops_while_it_cannot_write_leaves_no_timer(
     for _ in range(2):
         group.wait(service.stop())
         assert not planned.active()
+
+
+def test_a_vote_that_cannot_be_kept_is_the_fault_of_the_log_too() -> None:
+    """/healthz and the operator's commands look there."""
+    group = BrokerGroup(7, size=1).start()
+    (member,) = group.members
+    service = service_of(member)
+    assert service._log.fault is None
+
+    def refuse(state: TermVote) -> None:
+        raise OSError(5, "Input/output error")
+
+    service._term_file.save = refuse
+    service._act(Persist(TermVote(99, None)))
+    group.run(0.1)
+    assert service._log.fault.startswith("term and vote cannot be kept")
+    assert service.term_to_append() is None
+
+
+def test_only_a_leader_hands_over() -> None:
+    group = BrokerGroup(8).start()
+    master = group.master()
+    assert master is not None
+    (follower, _) = followers(group)
+    handed: list[Any] = []
+
+    async def hand_over() -> None:
+        handed.append(1)
+
+    for member in (follower, master):
+        service_of(member)._hand_over = hand_over
+        service_of(member)._log.fault = "sync failed"
+        service_of(member)._resign()
+        assert len(handed) == (member is master)

@@ -107,3 +107,15 @@ def test_from_there_on_nobody_knows(row: DirtyRow, position: int, files: list[in
     sync(row)
     row.all_dirty_from(position)
     assert sync(row) == files
+
+
+def test_files_that_are_not_synced_stay_open(row: DirtyRow) -> None:
+    """A file that is opened anew for its sync may hear nothing of a write that failed before."""
+    row.write(0, b"x" * 6900)
+    sync(row)
+    for position in (200, 6800):
+        row.write(position, b"y")
+    files = {start: row.row.file(start) for start in row.row.starts}
+    row.close_idle()
+    reopened = [start for start in row.row.starts if row.row.file(start) is not files[start]]
+    assert reopened == [0, 100]
