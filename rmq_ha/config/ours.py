@@ -187,7 +187,7 @@ class RmqHaConfig:
         "how many topics, and how many pairs of topic and group, have series of their own",
     )
     max_messages_per_batch: int = key(
-        "maxMessagesPerBatch", 10000, "members of a batch; more are refused with code 13"
+        "maxMessagesPerBatch", 20000, "members of a batch; more are refused with code 13"
     )
     max_groups_per_heartbeat: int = key(
         "maxGroupsPerHeartbeat", 500, "groups of consumers and producers in one heartbeat"

@@ -89,6 +89,20 @@ def test_a_batch(broker: SimBroker) -> None:
     assert send_batch(broker, 3).code == 0
 
 
+def test_the_example_of_rocketmq_fits() -> None:
+    """Its splitter puts messages of 76 bytes, overhead included, into batches of 1 MB."""
+    members = [
+        (0, b"Hello world%05d" % n, f"KEYS\x01OrderID{n:05}\x02TAGS\x01Tag") for n in range(13_000)
+    ]
+    broker = SimBroker()
+    broker.configuration.store.mapped_file_size_commit_log = 1 << 23
+    broker.start().controller.topics.update(TopicConfig("TopicA", 4, 4))
+    ext = {"a": "P", "b": "TopicA", "e": "0", "i": "", "m": "true"}
+    assert broker.call(RemotingCommand(320, ext, encode_batch(members))).code == 0
+    assert broker.controller.store.max_offset_in_queue("TopicA", 0) == 13_000
+    broker.stop()
+
+
 def test_the_properties_of_a_batch_count_for_each_member(broker: SimBroker) -> None:
     """They stand once in the frame and in each message: 32 KB became 320 MB."""
     broker.controller.configuration.store.max_message_size = 20_000
