@@ -17,6 +17,7 @@ class Account:
     One entry of `accounts`; None where the file says nothing.
 
     :ivar topic_perms: `topic=PUB|SUB` and the like.
+    :ivar previous_secret_key: is valid, too, while clients are given the new one. Ours.
     :ivar certificate_names: of clients' certificates; who shows one of them is this account. Ours.
     """
 
@@ -29,12 +30,13 @@ class Account:
     topic_perms: tuple[str, ...] | None = None
     group_perms: tuple[str, ...] | None = None
     certificate_names: tuple[str, ...] | None = None
+    previous_secret_key: str | None = None
 
     def __repr__(self) -> str:
         return f"<Account {self.access_key}>"
 
     def to_json(self) -> dict[str, Any]:
-        """As code 54 tells it, the secret included."""
+        """As code 54 tells it, the secret included, the previous one left out."""
         members = {
             "accessKey": self.access_key,
             "secretKey": self.secret_key,

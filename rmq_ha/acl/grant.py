@@ -31,6 +31,21 @@ _HINT_LENGTH = 100
 _NOTHING: frozenset[str] = frozenset()
 
 
+class Secret:
+    """
+    One secret key.
+
+    :ivar signer: of signatures as of 4.9.
+    :ivar timed: of ours, see `rmq_ha.acl.signed_time`.
+    """
+
+    __slots__ = ("signer", "timed")
+
+    def __init__(self, key: str) -> None:
+        self.signer = Signer(key)
+        self.timed = Signer(key, is_long=True)
+
+
 @implementer(IGrant)
 class Grant:
     """
@@ -41,8 +56,7 @@ class Grant:
     :ivar account: its access key.
     :ivar owner: see `IGrant`.
     :ivar white: addresses from which it need not sign.
-    :ivar signer: of its signatures as of 4.9.
-    :ivar timed_signer: of ours, see `rmq_ha.acl.signed_time`.
+    :ivar secrets: that are valid, the current one first.
     """
 
     __slots__ = (
@@ -55,8 +69,7 @@ class Grant:
         "account",
         "is_admin",
         "owner",
-        "signer",
-        "timed_signer",
+        "secrets",
         "white",
     )
 
@@ -64,8 +77,8 @@ class Grant:
         self.account = account.access_key
         self.owner = account.access_key if strict else None
         self.is_admin = account.admin
-        self.signer = Signer(account.secret_key)
-        self.timed_signer = Signer(account.secret_key, is_long=True)
+        keys = [account.secret_key, account.previous_secret_key]
+        self.secrets = tuple(Secret(key) for key in keys if key is not None)
         self.white = AddressPatterns()
         self.white.add(account.white_remote_address)
         self._strict = strict

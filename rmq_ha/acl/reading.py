@@ -25,6 +25,7 @@ _KNOWN_OF_ACCOUNT = frozenset(
         "topicPerms",
         "groupPerms",
         "certificateNames",
+        "previousSecretKey",
     }
 )
 
@@ -95,6 +96,7 @@ class _Reading:
             topic_perms=self._entries(members.get("topicPerms"), "topicPerms"),
             group_perms=self._entries(members.get("groupPerms"), "groupPerms"),
             certificate_names=document.texts(members.get("certificateNames"), "certificateNames"),
+            previous_secret_key=self._previous_key(node, members),
         )
 
     def _key(self, node: Mapping, members: dict[str, Node], name: str) -> str:
@@ -105,6 +107,18 @@ class _Reading:
             raise self._document.fault(
                 members[name], name, f"must have at least {MIN_KEY_LENGTH} characters"
             )
+        return text
+
+    def _previous_key(self, node: Mapping, members: dict[str, Node]) -> str | None:
+        """While a secret is changed; whoever forgets to take it away is reminded."""
+        name = "previousSecretKey"
+        if self._document.text(members.get(name), name) is None:
+            return None
+        text = self._key(node, members, name)
+        self._odd(
+            members[name],
+            f"{name} is valid, too: take it away when all clients have the new secretKey",
+        )
         return text
 
     def _word(self, node: Node | None, name: str) -> str | None:

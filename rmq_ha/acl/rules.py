@@ -3,17 +3,17 @@
 Spec: remoting.md, section 10.2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rmq_ha.acl import needs as javas
 from rmq_ha.acl import table
 from rmq_ha.acl.accounts import Account, AclFile
 from rmq_ha.acl.addresses import AddressPatterns
 from rmq_ha.acl.freshness import Freshness
-from rmq_ha.acl.grant import Grant
+from rmq_ha.acl.grant import Grant, Secret
 from rmq_ha.acl.permissions import PUB
 from rmq_ha.acl.refusals import Refused
-from rmq_ha.acl.signature import ACCESS_KEY, SIGNATURE, Signer, SigningContent
+from rmq_ha.acl.signature import ACCESS_KEY, SIGNATURE, SigningContent
 from rmq_ha.acl.signed_time import SIGNED_TIME, TimedContent, read_signed_time
 from rmq_ha.errors import AccessRefused
 from rmq_ha.model.topics import TRACE_TOPIC
@@ -23,7 +23,7 @@ from rmq_ha.wire.command import RemotingCommand
 _KNOWN_HOSTS = 4096
 _NO_EXT: Mapping[str, str] = {}
 _HINT_LENGTH = 100
-_NOBODY = Signer("")
+_NOBODY = (Secret(""),)
 """Has an unknown account take as long as a wrong secret."""
 
 
@@ -35,6 +35,8 @@ class Rules:
     :param strict: as `table` says; else as 4.9.7, which forgets most.
     :param reply_topic: where replies of this cluster are stored.
     :param freshness: judges signed times; None: nobody does.
+    :param on_previous: called with account and host when something is signed with an account's
+        previous secret.
     :param requires_tls: refuse what is signed and comes by plain TCP.
     :ivar files: the same.
     :ivar accounts: those that count, by access key.
@@ -50,6 +52,7 @@ class Rules:
         reply_topic: str = "",
         freshness: Freshness | None = None,
         requires_tls: bool = False,
+        on_previous: Callable[[str, str], object] = lambda account, host: None,
     ) -> None:
         self.files = tuple(files)
         self.accounts: dict[str, Account] = {}
@@ -64,6 +67,7 @@ class Rules:
         self._timed = TimedContent()
         self._freshness = freshness
         self._requires_tls = requires_tls
+        self._on_previous = on_previous
         self._certified: dict[str, Grant] = {}
         for file in self.files:
             self._add(file)
@@ -168,11 +172,12 @@ class Rules:
             )
         grant = self._grants.get(access_key)
         if grant is None or not grant.white.matches(host):
-            signer = _NOBODY if grant is None else grant.signer
-            is_signed = self._is_signed(request, ext, signer)
-            if grant is None or not is_signed:
+            secret = self._secret_of(request, ext, _NOBODY if grant is None else grant.secrets)
+            if grant is None or secret is None:
                 raise self._wrong_signature(access_key[:_HINT_LENGTH], is_known=grant is not None)
-            self._check_time(request, ext, grant, is_certified=is_certified)
+            self._check_time(request, ext, grant, secret, is_certified=is_certified)
+            if secret is not grant.secrets[0]:
+                self._on_previous(grant.account, host)
         return grant
 
     def _wrong_signature(self, access_key: str, *, is_known: bool) -> AccessRefused:
@@ -192,6 +197,7 @@ class Rules:
         request: RemotingCommand,
         ext: Mapping[str, str],
         grant: Grant,
+        secret: Secret,
         *,
         is_certified: bool,
     ) -> None:
@@ -213,7 +219,7 @@ class Rules:
         if read is not None:
             stamp, signature = read
             content = self._timed.of(request.code, stamp.text, ext)
-            if grant.timed_signer.is_signed(signature, content, request.body):
+            if secret.timed.is_signed(signature, content, request.body):
                 stale = freshness.take(grant.account, stamp)
                 if stale is None:
                     return
@@ -232,11 +238,18 @@ class Rules:
             raise grant.not_admin(request.code)
         grant.check(request.code, needs)
 
-    def _is_signed(self, request: RemotingCommand, ext: Mapping[str, str], signer: Signer) -> bool:
+    def _secret_of(
+        self, request: RemotingCommand, ext: Mapping[str, str], secrets: tuple[Secret, ...]
+    ) -> Secret | None:
+        """Which of these signed it."""
         signature = ext.get(SIGNATURE)
-        return signature is not None and signer.is_signed(
-            signature, self._content.of(ext), request.body
-        )
+        if signature is None:
+            return None
+        content, body = self._content.of(ext), request.body
+        for secret in secrets:
+            if secret.signer.is_signed(signature, content, body):
+                return secret
+        return None
 
     def _is_white(self, host: str) -> bool:
         is_white = self._hosts.get(host)

@@ -36,6 +36,7 @@ from rmq_ha.wire.command import RemotingCommand
 
 LOOK_S = 1.0
 REFUSAL_PERIOD_S = 10.0
+REMINDER_PERIOD_S = 600.0
 
 
 def make_access_control(broker: IBrokerContext) -> "PlainAccessControl":
@@ -68,6 +69,7 @@ class PlainAccessControl:
     :param record_at: the record that starts at a physical offset.
     :param keys: what a signed request must have.
     :ivar refused: how many requests, by why.
+    :ivar previous_secrets: how many were signed with a previous secret.
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
 
@@ -91,6 +93,8 @@ class PlainAccessControl:
         self._record_at = record_at
         self._files = AclFiles(host.disk, directory)
         self._files.load(host.now_ms())
+        self.previous_secrets = 0
+        self._reminders = RefusalLog(REMINDER_PERIOD_S)
         self.refused = dict.fromkeys(Refused, 0)
         self._requires_tls = keys.acl_requires_tls
         self._freshness = Freshness(
@@ -136,6 +140,18 @@ class PlainAccessControl:
     def _check(self, request: RemotingCommand, host: str) -> Grant | None:
         return self._rules.check(request, host, self._record_at)
 
+    def _used_previous(self, account: str, host: str) -> None:
+        self.previous_secrets += 1
+        told = self._reminders.refused(f"{account} {host}", self._clock.seconds())
+        if told is not None:
+            self.log.info(
+                "account {account} at {peer} signs with its previousSecretKey still ({silent} more "
+                "requests before it)",
+                account=account,
+                peer=host,
+                silent=told.silent,
+            )
+
     # ------------------------------------------------------------ watching
 
     def start(self) -> None:
@@ -160,6 +176,7 @@ class PlainAccessControl:
             reply_topic=self._reply_topic,
             freshness=self._freshness,
             requires_tls=self._requires_tls,
+            on_previous=self._used_previous,
         )
 
     def _take_over(self) -> None:

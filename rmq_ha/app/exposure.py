@@ -96,8 +96,15 @@ def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[
     for key, path in configuration.plugin_options.items():
         if key.endswith(".keyPath"):
             yield path, f"the key of {key}"
-    if is_broker and configuration.ours.acl_secret_key and properties_file:
-        yield properties_file, "aclSecretKey"
+    if not is_broker:
+        return
+    own = configuration.ours
+    if own.ha_secret_file:
+        yield own.ha_secret_file, "haSecretFile's secrets"
+    if properties_file:
+        for key, value in (("aclSecretKey", own.acl_secret_key), ("haSecret", own.ha_secret)):
+            if value:
+                yield properties_file, key
 
 
 def _is_readable_by_all(path: str) -> bool:

@@ -2,9 +2,9 @@
 
 import time
 
+from rmq_ha.broker.own_calls import own_tls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
-from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.server import ServerTls
 
@@ -16,9 +16,15 @@ def check_tls(configuration: BrokerConfiguration | NamesrvConfiguration) -> None
     :raises ConfigurationError: a file is missing, or does not fit.
     """
     options = configuration.plugin_options
-    ServerTls(options, _read, _now_ms)
+    server = ServerTls(options, _read, _now_ms)
     if isinstance(configuration, BrokerConfiguration):
-        ClientTls(options, _read, _now_ms, enabled=configuration.client.use_tls)
+        requires_tls = configuration.ours.acl_requires_tls
+    else:
+        requires_tls = configuration.namesrv.acl_requires_tls
+    if requires_tls:
+        server.must_be_possible("aclRequiresTls=true")
+    if isinstance(configuration, BrokerConfiguration):
+        own_tls(configuration, _read, _now_ms)
         HaTls(options, _read, _now_ms)
 
 

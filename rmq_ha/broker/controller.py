@@ -231,10 +231,12 @@ class BrokerController:
         )
         if configuration.ours.acl_requires_tls:
             self._server_tls.must_be_possible("aclRequiresTls=true")
-        client_tls = own_tls(host, configuration)
+        client_tls = own_tls(configuration, host.disk.read_bytes, host.now_ms)
         parts: list[Part] = [self._server_tls, client_tls]
         if isinstance(self.replication, HAService | DLedgerService):
             parts.append(self.replication.tls)
+        if isinstance(self.replication, HAService):
+            parts.append(self.replication.secrets)
         self.tls = TlsReload(host, parts)
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours

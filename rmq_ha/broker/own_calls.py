@@ -1,15 +1,22 @@
 """This broker's own requests, to name servers and to its master: over TLS or not, signed or not."""
 
+from collections.abc import Callable
+
 from rmq_ha.client.signing import Calls, Credentials, RequestSigner, SignedTimes, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.seams import Host
 from rmq_ha.tls.client import ClientTls
+from rmq_ha.tls.options import ReadBytes
 
 
-def own_tls(host: Host, configuration: BrokerConfiguration) -> ClientTls:
+def own_tls(
+    configuration: BrokerConfiguration, read_bytes: ReadBytes, now_ms: Callable[[], int]
+) -> ClientTls:
     """
     The rules for its connections.
 
+    :param read_bytes: reads a file.
+    :param now_ms: ms since the epoch.
     :raises ConfigurationError: they do not fit, or it signs, wants TLS of others who do
         (`aclRequiresTls`), and would not use it itself.
     """
@@ -17,8 +24,8 @@ def own_tls(host: Host, configuration: BrokerConfiguration) -> ClientTls:
     is_demanded = own.acl_requires_tls and own.acl_access_key
     return ClientTls(
         configuration.plugin_options,
-        host.disk.read_bytes,
-        host.now_ms,
+        read_bytes,
+        now_ms,
         enabled=configuration.client.use_tls,
         demanded_by="aclRequiresTls=true" if is_demanded else "",
     )

@@ -26,8 +26,8 @@ _REASONS = {
     "says who may do what": (
         "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey aclRequiresTls "
         "aclRequiresSignedTime aclSignedTimeWindow aclSignedSessions dLegerOperatorHosts "
-        "dLegerPeerHosts haAllowedSlaves haSecret haSecretRequired haTrustedMasters "
-        "haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover"
+        "dLegerPeerHosts haAllowedSlaves haSecret haSecretFile haSecretRequired "
+        "haTrustedMasters haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover"
     ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }

@@ -358,8 +358,14 @@ def _complete_acl(
 ) -> None:
     """A broker that was told to check access never runs open. Spec: remoting.md, section 10.3."""
     own = configuration.ours
-    if own.ha_secret_required and not own.ha_secret:
-        raise settings["haSecretRequired"].error("haSecret is missing: nobody could know it")
+    if own.ha_secret_file:
+        if own.ha_secret:
+            raise settings["haSecretFile"].error("haSecret is set, too: leave one of them out")
+        own.ha_secret_file = surroundings.absolute(own.ha_secret_file)
+    if own.ha_secret_required and not (own.ha_secret or own.ha_secret_file):
+        raise settings["haSecretRequired"].error(
+            "haSecret is missing, and haSecretFile: nobody could know it"
+        )
     if bool(own.acl_access_key) != bool(own.acl_secret_key):
         there = settings["aclAccessKey" if own.acl_access_key else "aclSecretKey"]
         shown = there if own.acl_access_key else there._replace(value="***")

@@ -140,6 +140,12 @@ class RmqHaConfig:
         "its master asks, and leaves a master that does not know it",
         secret=True,
     )
+    ha_secret_file: str | None = key(
+        "haSecretFile",
+        None,
+        "instead of haSecret: a file with one secret a line, read again when it changes; the first "
+        "is what this broker proves, all of them are believed",
+    )
     ha_secret_required: bool = key(
         "haSecretRequired",
         False,

@@ -18,6 +18,9 @@ from rmq_ha.config.limits import (
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.printable import is_one_line
 
+LEAST_SECRET = 16
+"""Characters of a secret that brokers share."""
+
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _BOOLEANS = {"true": True, "false": False}
 _DELAY_LEVEL = re.compile(r"[0-9]{1,9}[smhd]")
@@ -113,8 +116,8 @@ def _check_text(name: str, text: str) -> None:
     elif name in _NETWORKS:
         Networks(text)
     elif name == "haSecret":
-        if 0 < len(text) < 16:
-            raise ValueError("needs at least 16 characters")
+        if 0 < len(text) < LEAST_SECRET:
+            raise ValueError(f"needs at least {LEAST_SECRET} characters")
     elif name == "haTrustedMasters":
         Networks(text, with_names=True)
     elif name == "deleteWhen":

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.door import SecretDoor
 from rmq_ha.ha.secret import MasterProof, make_nonce
+from rmq_ha.ha.shared_secrets import SharedSecrets
 from rmq_ha.model.networks import Networks
 from rmq_ha.seams import Host
 from rmq_ha.tls.ends import TlsDoor
@@ -33,6 +34,7 @@ class Entrance:
         host: Host,
         configuration: BrokerConfiguration,
         tls: HaTls,
+        secrets: SharedSecrets,
         refusals: Refusals,
         accept: Callable[[], Protocol],
     ) -> None:
@@ -43,7 +45,8 @@ class Entrance:
         self._refusals = refusals
         self._accept = accept
         self._allowed = Networks(own.ha_allowed_slaves)
-        self._secret = own.ha_secret.encode() if own.ha_secret_required else b""
+        self._secrets = secrets
+        self._wants_proof = own.ha_secret_required
         self._doors: dict[Any, None] = {}
         self.refused = 0
 
@@ -71,9 +74,9 @@ class Entrance:
             door.abort()
 
     def _ask(self) -> Protocol:
-        if not self._secret:
+        if not self._wants_proof:
             return self._accept()
-        proof = MasterProof(self._secret, make_nonce(self._host.random))
+        proof = MasterProof(self._secrets.all, make_nonce(self._host.random))
         return SecretDoor(self._host.clock, self._accept, proof, self._refuse, self._doors)
 
     def _refuse(self, host: str, reason: str) -> None:

@@ -31,6 +31,7 @@ from rmq_ha.ha.places import holds_nothing
 from rmq_ha.ha.protocol import ReplicaProtocol
 from rmq_ha.ha.replica import Replica, ReplicaStage
 from rmq_ha.ha.secret import SlaveProof, make_nonce
+from rmq_ha.ha.shared_secrets import SharedSecrets
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.seams import Host
@@ -126,9 +127,11 @@ class MasterLink:
         configuration: BrokerConfiguration,
         log: ICommitLog,
         tls: HaTls,
+        secrets: SharedSecrets,
         was_cut: Callable[[], None],
     ) -> None:
         self._tls = tls
+        self._secrets = secrets
         self.address: str | None = None
         self.tail = TailOfStore()
         self.fault: Fault | None = None
@@ -225,8 +228,8 @@ class MasterLink:
 
     def _open(self, host: str, port: int) -> "Deferred[Any]":
         endpoint = self._host.network.client(host, port, timeout=CONNECT_TIMEOUT_SECONDS)
-        own = self._configuration.ours
-        build: Callable[[], Protocol] = self._build_call if own.ha_secret else self._build
+        secrets = self._secrets.all
+        build: Callable[[], Protocol] = self._build_call if secrets else self._build
         connected: Deferred[Any]
         if self._tls.is_enabled:
             session = self._tls.link_session(host)
@@ -235,12 +238,12 @@ class MasterLink:
             factory = Factory.forProtocol(build)
             factory.noisy = False
             connected = endpoint.connect(factory)
-        return connected.addCallback(_opened) if own.ha_secret else connected
+        return connected.addCallback(_opened) if secrets else connected
 
     def _build_call(self) -> SecretCall:
         """The master may want to know whether we know `haSecret`, and has to know it then."""
         own = self._configuration.ours
-        proof = SlaveProof(own.ha_secret.encode(), make_nonce(self._host.random))
+        proof = SlaveProof(self._secrets.all[0], make_nonce(self._host.random))
         required = own.ha_secret_required
         return SecretCall(self._host.clock, self._build, proof, is_required=required)
 

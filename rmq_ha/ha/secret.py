@@ -14,6 +14,7 @@ A proof is the HMAC-SHA256, by the secret, of who proves and of both nonces. It 
 what comes later is not signed: that is TLS's.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from hmac import digest as hmac_digest
@@ -41,11 +42,12 @@ class MasterProof:
     """
     The master's half.
 
+    :param secrets: the slave may know any of them; it is answered with the same.
     :ivar hello: to be sent at once.
     """
 
-    def __init__(self, secret: bytes, nonce: bytes) -> None:
-        self._secret = secret
+    def __init__(self, secrets: Sequence[bytes], nonce: bytes) -> None:
+        self._secrets = secrets
         self._nonce = nonce
         self._data = b""
         self.hello = _TO_SLAVE.pack(CHALLENGE, SIZE, nonce)
@@ -65,10 +67,11 @@ class MasterProof:
         if len(self._data) > _TO_MASTER.size:
             raise ReplicationError("it says more than its proof")
         _, nonce, proof = _TO_MASTER.unpack(self._data)
-        if not compare_digest(proof, _prove(self._secret, b"slave", self._nonce, nonce)):
-            raise ReplicationError("its haSecret is another than ours")
-        ours = _prove(self._secret, b"master", self._nonce, nonce)
-        return _TO_SLAVE.pack(ANSWER, SIZE, ours)
+        for secret in self._secrets:
+            if compare_digest(proof, _prove(secret, b"slave", self._nonce, nonce)):
+                ours = _prove(secret, b"master", self._nonce, nonce)
+                return _TO_SLAVE.pack(ANSWER, SIZE, ours)
+        raise ReplicationError("its haSecret is another than ours")
 
 
 class SlaveProof:

@@ -19,6 +19,7 @@ from rmq_ha.ha.lag import AppendTimes
 from rmq_ha.ha.link import MasterLink, TailOfStore
 from rmq_ha.ha.protocol import FeedProtocol, Stage
 from rmq_ha.ha.refused import RefusedSlaves, SentTo, whom_to_turn_away
+from rmq_ha.ha.shared_secrets import SharedSecrets
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
 from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog, IReplication
@@ -58,6 +59,7 @@ class HAService:
     a slave that is ahead after our loss of power is healed.
 
     :ivar tls: who may connect, and how the link connects.
+    :ivar secrets: what both ends may have to know.
     :ivar entrance: whoever connects comes through it.
     """
 
@@ -79,8 +81,11 @@ class HAService:
         self._sent_to = SentTo()
         self._turned_away = 0
         self.tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
+        self.secrets = SharedSecrets(configuration.ours, host.disk.read_bytes)
         self._refusals = Refusals(host.clock)
-        self.entrance = Entrance(host, configuration, self.tls, self._refusals, self.accept)
+        self.entrance = Entrance(
+            host, configuration, self.tls, self.secrets, self._refusals, self.accept
+        )
         self._open = 0
         self._told: dict[str, str] = {}
         self._port: IListeningPort | None = None
@@ -90,7 +95,7 @@ class HAService:
         self._link: MasterLink | None = None
         self._has_fixed_address = False
         if configuration.store.broker_role is BrokerRole.SLAVE:
-            self._link = MasterLink(host, configuration, log, self.tls, self._was_cut)
+            self._link = MasterLink(host, configuration, log, self.tls, self.secrets, self._was_cut)
             self._fix_address(configuration.store.ha_master_address)
 
     def _fix_address(self, address: str | None) -> None:

@@ -11,7 +11,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from rmq_ha.acl.refusals import Refused
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.host.periodic import Periodic
@@ -45,6 +44,7 @@ class NamesrvController:
     :ivar routes: who is registered.
     :ivar kv_config: the key-value store; in memory only without a `kvConfigPath`.
     :ivar tls: reads certificates again.
+    :ivar access: checks signatures; None where nobody has to sign.
     :ivar addresses: counts who may not register.
     """
 
@@ -77,8 +77,8 @@ class NamesrvController:
         self._settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
         allowed = Networks(namesrv_config.namesrv_allowed_brokers)
         self.addresses = BrokerAddresses(host, allowed)
-        self._access = make_access(host, namesrv_config, allowed)
-        dispatcher = RequestDispatcher([item for item in (self.addresses, self._access) if item])
+        self.access = make_access(host, namesrv_config, allowed)
+        dispatcher = RequestDispatcher([item for item in (self.addresses, self.access) if item])
         config_processor = ConfigProcessor(self.kv_config, self._settings)
         handlers = route_processor.handlers() | config_processor.handlers()
         audit = AuditLog(host.clock, ACTS)
@@ -108,11 +108,6 @@ class NamesrvController:
     def refused_registrations(self) -> int:
         """How many were too large, or could not be read."""
         return self._route_processor.refused_registrations
-
-    @property
-    def access_refused(self) -> dict[Refused, int]:
-        """How many requests access control refused, by why; empty without it."""
-        return {} if self._access is None else self._access.refused
 
     @property
     def dropped_frames(self) -> dict[str, int]:
@@ -145,15 +140,15 @@ class NamesrvController:
         self.kv_config.load()
         self._port = await self._server.listen(self._server_config.listen_port, self._interface)
         self._scan.start()
-        if self._access is not None:
-            self._access.start()
+        if self.access is not None:
+            self.access.start()
         self.tls.start()
         self.log.info("name server listens on port {port}", port=self.port)
 
     async def _stop(self) -> None:
         await self._scan.stop()
-        if self._access is not None:
-            await self._access.stop()
+        if self.access is not None:
+            await self.access.stop()
         await self.tls.stop()
         await self._server.stop()
         await self.kv_config.persist_if_dirty()

@@ -31,6 +31,7 @@ class ClientTls:
     """The rules for all remoting connections that one client makes: TLS, or not."""
 
     log = Logger()
+    subject = "TLS"
 
     def __init__(
         self,

@@ -17,6 +17,10 @@ class Part(Protocol):
     """What can be read again."""
 
     @property
+    def subject(self) -> str:
+        """What is read, for people."""
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The files that it was read from."""
 
@@ -65,7 +69,9 @@ class TlsReload:
                 part.reload()
             except ConfigurationError as error:
                 is_good = False
-                self.log.error("TLS stays as it was: {error}", error=error)
+                self.log.error(
+                    "{subject} stays as it was: {error}", subject=part.subject, error=error
+                )
         self._seen = self._look()
         self._has_changed = False
         if is_good:

@@ -65,6 +65,7 @@ class ServerTls:
 
     log = Logger()
     title = "tls.server.mode"
+    subject = "TLS"
 
     def __init__(
         self, options: Mapping[str, str], read_bytes: ReadBytes, now_ms: Callable[[], int]

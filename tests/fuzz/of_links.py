@@ -71,7 +71,7 @@ def a_log() -> MemoryLog:
 
 
 def shared(clock: Clock, inner: Callable[[], IProtocol]) -> SecretDoor:
-    return SecretDoor(clock, inner, MasterProof(SECRET, NONCE), lambda *told: None, {})
+    return SecretDoor(clock, inner, MasterProof([SECRET], NONCE), lambda *told: None, {})
 
 
 GREETED = greet(MemoryLog(4096, 0, LOG), len(LOG))

@@ -8,6 +8,9 @@ accounts:
   admin: true
 - accessKey: useruser
   secretKey: usersecret
+  previousSecretKey: formersecret
+  certificateNames:
+  - user.example
   admin: false
   defaultTopicPerm: DENY
   defaultGroupPerm: DENY
@@ -22,4 +25,6 @@ accounts:
   secretKey: slavesecret
   admin: true
 """
+FORMER = "useruser formersecret"
+"""As `USER`, signed with the secret that it had before; Java knows of none."""
 ADMIN, USER = "adminadmin adminsecret", "useruser usersecret"

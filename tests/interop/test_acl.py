@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from accounts import ADMIN, FILE, USER
+from accounts import ADMIN, FILE, FORMER, USER
 from conversation import Conversation, compiled_java
 from rig import ALL_JAVA, Rig, Server
 from wire import Refused, Wire
@@ -138,6 +138,14 @@ def test_clients_may_what_is_granted(guarded: Guarded) -> None:
     assert guarded.allowed(f"consume {USER} g-Both Both") is True
 
 
+def test_a_client_that_has_the_previous_secret_still(guarded: Guarded) -> None:
+    """A broker of ours takes it; Java's reads the file, and does not."""
+    if guarded.master.java:
+        guarded.denied(f"send {FORMER} Both", "Check signature failed")
+    else:
+        assert guarded.allowed(f"send {FORMER} Both") == "SEND_OK"
+
+
 def test_clients_may_nothing_else(guarded: Guarded) -> None:
     guarded.denied(f"send {USER} Sub", "No default permission for topic:Sub")
     guarded.denied(f"send {USER} Other", "No default permission for topic:")  # not TBW102 either
@@ -205,7 +213,8 @@ def test_mqadmin_changes_accounts(guarded: Guarded) -> None:
     assert "success" in guarded.allowed(f"mqadmin deleteAclConfig {where} -a newaccount")
     guarded.denied(send, guarded.unknown("newaccount"))
     assert "newaccount" not in guarded.file.read_text()
-    assert "useruser" in guarded.file.read_text()
+    for word in ("useruser", "previousSecretKey: formersecret", "user.example"):
+        assert word in guarded.file.read_text()
     if not guarded.master.java:
         assert guarded.file.stat().st_mode & 0o777 == 0o600
 
@@ -269,6 +278,12 @@ def test_our_slave_signs_for_a_java_master(shared_rig: Rig, program: list[str]) 
             queue, offset = sent.message_queue, sent.queue_offset
             (found,) = client.messages(queue, offset, offset + 1)
             assert found.body == b"signed"
+        made.denied(f"send {FORMER} Both", "Check signature failed")
+        where = f"-n {made.namesrv} -b {made.master.address}"
+        change = f"mqadmin updateAclConfig {where} -a newaccount -s newsecret -m false"
+        assert "success" in made.allowed(change)
+        for word in ("newaccount", "previousSecretKey: formersecret", "user.example"):
+            assert word in made.file.read_text()
         unsigned = ClientConfig(namesrv_addr=made.namesrv)
         with BlockingClient(unsigned) as client, pytest.raises(MQClientError, match="AclException"):
             client.send(Message("Both", b"unsigned"))

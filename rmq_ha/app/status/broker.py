@@ -193,6 +193,7 @@ class BrokerStatus:
             samples.add("rmqha_dropped_frames_total", count, reason=key)
         for control in broker.access_controls:
             if isinstance(control, PlainAccessControl):
+                samples.add("rmqha_acl_previous_secret_total", control.previous_secrets)
                 for kind, count in control.refused.items():
                     samples.add("rmqha_acl_refused_total", count, reason=kind.value)
         samples.add("rmqha_refused_offsets_total", broker.client_offsets.refused)

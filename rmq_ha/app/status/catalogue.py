@@ -92,6 +92,12 @@ _BROKER = (
         "reason",
     ),
     _ours(
+        "acl_previous_secret_total",
+        _COUNTER,
+        "requests",
+        "Signed with the previousSecretKey of their account; while it grows, somebody needs it",
+    ),
+    _ours(
         "refused_offsets_total",
         _COUNTER,
         "commits",
@@ -390,6 +396,13 @@ _NAMESRV = (
         "requests",
         (*PROCESS, "reason"),
         "That access control refused; the reason is a key, or what was wrong",
+    ),
+    Described(
+        "rmqha_namesrv_acl_previous_secret_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "Signed with the previousSecretKey of their account; while it grows, somebody needs it",
     ),
     Described("rmqha_namesrv_connections", _GAUGE, "connections", PROCESS, "Open"),
     Described(

@@ -28,8 +28,11 @@ class NamesrvStatus:
         samples.add("rmqha_namesrv_brokers", len(live))
         samples.add("rmqha_namesrv_topics", len(routes.topics()))
         samples.add("rmqha_namesrv_refused_total", self._namesrv.addresses.refused)
-        for kind, count in self._namesrv.access_refused.items():
-            samples.add("rmqha_namesrv_acl_refused_total", count, reason=kind.value)
+        access = self._namesrv.access
+        if access is not None:
+            samples.add("rmqha_namesrv_acl_previous_secret_total", access.previous_secrets)
+            for kind, count in access.refused.items():
+                samples.add("rmqha_namesrv_acl_refused_total", count, reason=kind.value)
         samples.add("rmqha_namesrv_connections", self._namesrv.connections)
         refused = self._namesrv.refused_registrations
         samples.add("rmqha_namesrv_refused_registrations_total", refused)

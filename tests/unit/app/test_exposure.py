@@ -27,6 +27,18 @@ def test_each_file_of_secrets_that_all_may_read_is_named(tmp_path: Path) -> None
     assert readable_secrets(configuration, str(paths[3])) == []
 
 
+def test_shared_secrets_are_secrets(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("secrets", "p")]
+    for path in paths:
+        path.write_text("")
+        path.chmod(0o644)
+    configuration = BrokerConfiguration()
+    configuration.ours.ha_secret_file = str(paths[0])
+    configuration.ours.ha_secret = "s"
+    told = readable_secrets(configuration, str(paths[1]))
+    assert [str(path) in text for path, text in zip(paths, told, strict=True)] == [True, True]
+
+
 def test_files_that_are_not_there_or_hold_no_secret(tmp_path: Path) -> None:
     properties = tmp_path / "p"
     properties.write_text("")

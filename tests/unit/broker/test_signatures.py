@@ -1,16 +1,22 @@
 """What signatures of 4.9 do not cover, each as an attack that passes, and that ours stop it."""
 
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
 from sim_broker import LISTEN_PORT, TOPIC
 from test_acl_broker import ADMIN, USER, Guarded
-from twisted.internet.defer import gatherResults
+from twisted.internet.defer import Deferred, gatherResults
 
+from rmq_ha.broker.outer_api import BrokerOuterAPI
+from rmq_ha.broker.own_calls import signed
 from rmq_ha.client.signing import RequestSigner, SignedTimes, sign
+from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyClientConfig
+from rmq_ha.errors import AccessRefused, RemotingError
+from rmq_ha.model.networks import Networks
+from rmq_ha.model.security import Security
+from rmq_ha.namesrv.access import make_access
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -52,7 +58,9 @@ def again(made: Guarded, request: RemotingCommand) -> int:
 
 
 def timed(made: Guarded, account: Any = ADMIN) -> RequestSigner:
-    return RequestSigner(account, SignedTimes(made.sim.client_host.now_ms, Random(7)))
+    """A client of its own, with a session of its own."""
+    host = made.sim.client_host
+    return RequestSigner(account, SignedTimes(host.now_ms, host.seams.random))
 
 
 def stored(made: Guarded) -> int:
@@ -155,3 +163,46 @@ def test_a_run_of_sends_is_checked_once(demanding: Guarded) -> None:
     answers = sim.wait(gatherResults([sim.ask(signer.sign(m, address)) for m in messages]))
     assert {answer.code for answer in answers} == {0}
     assert refusals(demanding) == {}
+
+
+def test_a_slave_of_ours_copies_from_a_master_that_demands_it(demanding: Guarded) -> None:
+    sim = demanding.sim
+    configuration = sim.configuration
+    address = f"{sim.host.ip}:{LISTEN_PORT}"
+
+    def topics(*keys: str) -> Any:
+        own = configuration.ours
+        own.acl_access_key, own.acl_secret_key = keys
+        api = BrokerOuterAPI(signed(sim.client, sim.client_host.seams, configuration))
+        return sim.wait(Deferred.fromCoroutine(api.topic_configs(address)))
+
+    for _ in range(3):
+        assert TOPIC in topics(*ADMIN[:2]).topics
+    with pytest.raises(RemotingError, match="No accessKey"):
+        topics("", "")
+
+
+def test_a_name_server_demands_it_too(demanding: Guarded) -> None:
+    host = demanding.sim.host.seams
+    config = NamesrvConfig(
+        acl_enable=True, acl_directory="/conf", acl_requires_signed_time=True, acl_requires_tls=True
+    )
+    access = make_access(host, config, Networks(""))
+    assert access is not None
+    demanding.pass_time(1)
+
+    def register(request: RemotingCommand, *, is_tls: bool = True) -> None:
+        request.security = Security(is_tls=is_tls)
+        access.validate(request, "10.0.0.1:5")
+
+    request = RemotingCommand(RequestCode.REGISTER_BROKER, {"brokerName": "broker-a"})
+    ours = timed(demanding).sign(request)
+    register(ours)
+    for refused, is_tls in ((ours, True), (sign(request, ADMIN), True), (ours, False)):
+        with pytest.raises(AccessRefused):
+            register(refused, is_tls=is_tls)
+    assert {kind.value for kind, count in access.refused.items() if count} == {
+        "replay",
+        "aclRequiresSignedTime",
+        "aclRequiresTls",
+    }

@@ -53,6 +53,22 @@ def test_the_secret_is_long_and_never_shown() -> None:
     assert "haSecret=***" in render(load_broker(text, HERE).configuration)
 
 
+def test_secrets_may_stand_in_a_file() -> None:
+    text = "haSecretFile=secrets\nhaSecretRequired=true"
+    own = load_broker(text, HERE).configuration.ours
+    assert (own.ha_secret_file, own.ha_secret_required) == ("/work/secrets", True)
+    with pytest.raises(ConfigurationError, match="haSecretFile=secrets: haSecret is set, too"):
+        load_broker("haSecretFile=secrets\nhaSecret=correct horse battery", HERE)
+
+
+def test_bounds_of_signed_times() -> None:
+    for load in (load_broker, load_namesrv):
+        load("aclSignedTimeWindow=86400\naclSignedSessions=1", HERE)
+        for text in ("aclSignedTimeWindow=0", "aclSignedTimeWindow=86401", "aclSignedSessions=0"):
+            with pytest.raises(ConfigurationError, match=text):
+                load(text, HERE)
+
+
 @pytest.mark.parametrize(
     "key",
     [
@@ -61,6 +77,11 @@ def test_the_secret_is_long_and_never_shown() -> None:
         "haFirstOffsetMax",
         "haSecret",
         "haSecretRequired",
+        "haSecretFile",
+        "aclRequiresTls",
+        "aclRequiresSignedTime",
+        "aclSignedTimeWindow",
+        "aclSignedSessions",
         "dLegerPeerHosts",
         "dLegerOperatorHosts",
         "namesrvAllowedBrokers",

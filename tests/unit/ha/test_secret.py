@@ -24,7 +24,7 @@ def nonces(seed: int = 1) -> tuple[bytes, bytes]:
 
 def halves(masters: bytes, slaves: bytes) -> tuple[MasterProof, SlaveProof]:
     first, second = nonces()
-    return MasterProof(masters, first), SlaveProof(slaves, second)
+    return MasterProof([masters], first), SlaveProof(slaves, second)
 
 
 @pytest.mark.parametrize("size", [1, 7, 44, 1000])
@@ -50,7 +50,7 @@ def test_nobody_is_believed_with_another_secret() -> None:
     honest = SlaveProof(b"s" * 16, nonces()[1])
     honest.receive_data(liar.hello)
     with pytest.raises(ReplicationError, match="the master's haSecret is another"):
-        honest.receive_data(MasterProof(b"x" * 16, bytes(32)).hello)
+        honest.receive_data(MasterProof([b"x" * 16], bytes(32)).hello)
 
 
 def test_what_was_heard_once_opens_nothing_later() -> None:
@@ -58,7 +58,7 @@ def test_what_was_heard_once_opens_nothing_later() -> None:
     master, slave = halves(b"s" * 16, b"s" * 16)
     proof = slave.receive_data(master.hello)
     answer = master.receive_data(proof)
-    again = MasterProof(b"s" * 16, nonces(2)[0])
+    again = MasterProof([b"s" * 16], nonces(2)[0])
     with pytest.raises(ReplicationError):
         again.receive_data(proof)
     with pytest.raises(ReplicationError):
@@ -173,9 +173,9 @@ def test_a_master_that_does_not_ask_is_left_where_it_has_to() -> None:
     liar = None
     slave.clock.advance(6)
     liar = slave.network.attempts[-1].accept()
-    liar.send(MasterProof(b"x" * 16, bytes(32)).hello)
+    liar.send(MasterProof([b"x" * 16], bytes(32)).hello)
     liar.take()
-    liar.send(MasterProof(b"x" * 16, bytes(32)).hello)
+    liar.send(MasterProof([b"x" * 16], bytes(32)).hello)
     assert liar.aborted
     assert bytes(slave.log.data) == b""
 
@@ -192,3 +192,30 @@ def test_a_stop_waits_for_nobody_who_has_not_answered() -> None:
     slave.service.stop().addCallback(stopped.append)
     assert len(stopped) == 2
     assert not slave.clock.getDelayedCalls()
+
+
+OLD, NEW = b"the old secret of it", b"the new secret of it"
+STEPS = ((OLD,), (OLD, NEW), (NEW, OLD), (NEW,))
+
+
+@pytest.mark.parametrize("step", range(3))
+@pytest.mark.parametrize("masters_first", [True, False])
+def test_a_secret_is_changed_on_one_end_after_the_other(step: int, masters_first: bool) -> None:
+    """Both lines everywhere, then the new one first, then alone: in between all connect."""
+    before, after = STEPS[step], STEPS[step + 1]
+    for one, other in ((before, before), (after, before), (after, after)):
+        master, slave = master_of(), slave_of(required=True)
+        master.service.secrets.all = one if masters_first else other
+        slave.service.secrets.all = other if masters_first else one
+        down, _ = join(master, slave)
+        assert not down.aborted
+        assert state(slave) == "following"
+        assert bytes(slave.log.data) == DATA
+
+
+def test_who_has_the_old_secret_only_stays_out_at_the_end() -> None:
+    master, slave = master_of(), slave_of(required=True)
+    master.service.secrets.all, slave.service.secrets.all = (NEW,), (OLD,)
+    _, up = join(master, slave)
+    assert up.aborted
+    assert bytes(slave.log.data) == b""
