@@ -628,6 +628,33 @@ def test_a_stop_leaves_no_timer(machine, message):
     assert machine.open().max_offset_in_queue("TopicA", 0) == 1
 
 
+def test_a_stop_waits_for_all_that_the_worker_does_for_it(simulated, message):
+    """Progress, log, queues, checkpoint: whichever thread is late, nobody has the store before."""
+    machine, late, is_held = simulated, 0, True
+    while is_held:
+        store = machine.open()
+        put(store, message(DELAY="1"), message())
+        machine.clock.pump([0.1] * 30)
+        store.deleted.is_dirty = True  # as after a disk that refused
+        machine.worker.later = True
+        done, held, calls = [], [], 0
+        store.stop().addCallback(done.append)
+        for _ in range(20):
+            if machine.worker.queue and calls == late:
+                held.append(machine.worker.queue.pop(0))
+            calls += len(machine.worker.queue) + len(held)
+            machine.worker.work()
+            machine.clock.advance(0.01)
+        assert bool(done) is not bool(held), f"the stop did not wait for {held}"
+        machine.worker.later = False
+        for function, args, later in held:
+            later.callback(function(*args))
+        machine.clock.advance(0.01)
+        assert done
+        late, is_held = late + 1, bool(held)
+    assert late > 4
+
+
 def test_stopped_before_it_started(machine, message):
     """What was loaded is let go; the next start repairs, as nothing was caught up."""
     store = machine.open()

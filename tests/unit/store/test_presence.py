@@ -86,6 +86,7 @@ def test_told_to_it_begins_anew(machine, message):
     before = files(machine)
     store = machine.open(start_without_commit_log=True)
     assert store.log.max_offset == 0
+    assert store.checkpoint.times == store.checkpoint.written == CheckpointTimes()
     assert store.max_offset_in_queue("TopicA", 0) == 0
     assert store.query("TopicA", "k1", 64, 0, 1 << 62).records == []
     (folder,) = machine.disk.list_dir(f"{machine.root}/setaside")

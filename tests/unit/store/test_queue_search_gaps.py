@@ -114,6 +114,14 @@ def test_a_file_that_ends_in_a_gap_does_not_expire() -> None:
     assert queue.delete_expired(3900) == 1
 
 
+def test_a_file_with_one_message_before_a_gap_does_not_expire() -> None:
+    """Its first unit is its last message."""
+    queue = a_queue([0, 40, 41])
+    assert queue.delete_expired(0) == 0
+    assert messages(queue) == [0, 40, 41]
+    assert queue.delete_expired(1) == 1
+
+
 def test_nothing_is_taken_back_behind_a_gap() -> None:
     """Two units too many, as damage leaves them, cost all of a queue that had a gap before."""
     queue = a_queue([*range(10), *range(20, 22)])

@@ -350,6 +350,18 @@ class ScheduleTests(SynchronousTestCase):
         self.assertEqual(self.file(), {"1": 2})
         self.assertTrue(self.disk.exists(PATH + ".bak"))
 
+    def test_levels_that_there_are_no_more(self) -> None:
+        """messageDelayLevel became shorter: what waits in them comes when it was promised."""
+        self.queues.queue("T", 0)
+        for number, level in enumerate((5, 1, 4)):
+            self.queues.queue(SCHEDULE_TOPIC, level - 1)
+            self.add(level, number, due=self.now_ms() + 3000)
+        self.service.start()
+        self.run_for(2.8)
+        assert self.bodies() == []
+        self.run_for(1)
+        assert sorted(self.bodies()) == [0, 1, 2]
+
     def test_stop_writes_and_a_restart_goes_on(self) -> None:
         """No message is delivered twice after a clean stop."""
         self.service.start()
