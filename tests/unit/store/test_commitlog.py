@@ -15,8 +15,14 @@ from rmq_ha.host.disk import RealDisk
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
 from rmq_ha.store import commitlog
+from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, decode_record, dispatch_request_at
+from rmq_ha.store.format.commitlog import (
+    BLANK_SIZE,
+    RECORD_OVERHEAD,
+    decode_record,
+    dispatch_request_at,
+)
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.testing.disk import SimDisk
 
@@ -150,6 +156,20 @@ def test_the_bytes_of_each_record(log):
     assert [len(decode_record(record).body) for record in records] == [
         len(item.body) for item in messages
     ]
+
+
+def test_a_log_that_puts_something_before_each_record():
+    """Each place leaves its room, in this file or at the beginning of the next."""
+    gap, size = 48, 4096
+    group = GroupEncoder(size, [], gap).encode([message_of(1200)] * 7, gap, 1 << 22, 1)
+    end = 0
+    for result in group.results:
+        start = result.physical_offset - gap
+        assert start in (end, end - end % size + size)
+        end = result.next_offset
+        assert end <= start - start % size + size - BLANK_SIZE
+    assert [request.physical_offset // size for request in group.requests] == [0, 0, 0, 1, 1, 1, 2]
+    assert group.segments[-1].end == end + gap
 
 
 def test_the_smallest_record(log):

@@ -285,7 +285,48 @@ def test_numbers_of_lost_messages_are_not_given_again(machine, message, damaged)
     assert found == [n for n in range(4) if 3 * n + 1 not in damaged]
 
 
-def test_a_queue_that_was_deleted_costs_no_start_after_a_crash(machine, message, monkeypatch):
+@pytest.fixture
+def asked(monkeypatch):
+    """What of the log is read for queues that lack something."""
+    found = []
+    need = QueueRebuild._need
+    monkeypatch.setattr(QueueRebuild, "_need", lambda *args: (found.append(args), need(*args)))
+    return found
+
+
+def test_a_store_that_is_whole_costs_no_start(machine, message, asked):
+    """Nothing is compared with the log but the ends, which are as they were noted."""
+    store = machine.open()
+    fill(machine, store, 150, message)
+    store.queues.queue("Unused", 0)
+    for _ in range(2):
+        machine.stop(store)
+        store = machine.open()
+    assert [store.max_offset_in_queue("TopicA", queue_id) for queue_id in range(3)] == [50] * 3
+    assert not asked
+
+
+@pytest.mark.parametrize("change", ["first", "end", "reached"])
+def test_a_queue_that_is_not_as_it_was_noted_is_built_anew(machine, message, asked, change):
+    """Whichever of its ends it is: what is missing comes from the log."""
+    store = machine.open(mapped_file_size_consume_queue=200)
+    fill(machine, store, 60, message)
+    machine.stop(store)
+    folder = f"{machine.root}/consumequeue/TopicA/1"
+    if change == "first":
+        machine.disk.remove(f"{folder}/{0:020d}")
+    else:
+        path = f"{folder}/{200:020d}"
+        data = machine.disk.read_bytes(path)
+        unit = bytes(20) if change == "end" else data[160:180]
+        machine.disk.damage(path, data[:180] + unit)
+    again = machine.open(mapped_file_size_consume_queue=200)
+    assert len(asked) == 1
+    found = [again.queues.get("TopicA", 1).units(number, 1)[0][0] for number in range(20)]
+    assert found == sorted(set(found))
+
+
+def test_a_queue_that_was_deleted_costs_no_start_after_a_crash(machine, message, asked):
     """What the last clean stop noted of it is history: all of the log was read for it."""
     store = machine.open()
     fill(machine, store, 9, message)
@@ -294,9 +335,6 @@ def test_a_queue_that_was_deleted_costs_no_start_after_a_crash(machine, message,
     store.clean_unused_topics([])
     machine.clock.pump([1] * 13)
     machine.crash(store)
-    asked = []
-    need = QueueRebuild._need
-    monkeypatch.setattr(QueueRebuild, "_need", lambda *args: (asked.append(args), need(*args)))
     again = machine.open()
     assert again.max_offset_in_queue("TopicA", 1) == 0
     assert not asked
