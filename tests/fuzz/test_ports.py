@@ -1,0 +1,17 @@
+"""A short while of what `ports.py` does, to a name server and a master: nothing moves."""
+
+from pathlib import Path
+
+from ports import fuzz
+from servers import Cluster
+
+
+def test_strangers_move_nothing(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, is_whole=False)
+    try:
+        report = fuzz(cluster, 600, 1)
+        assert not report.faults, "\n".join(report.faults)
+        assert len(report.sent) == 6
+        assert sum(report.sent.values()) >= 600
+    finally:
+        cluster.stop()
