@@ -4,6 +4,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, execute
 
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
@@ -13,6 +16,7 @@ from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import BUILT_IN_GROUPS
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.wire import fastjson
 
 PATH = "/store/config/x.json"
 
@@ -181,3 +185,40 @@ class TestOffsets:
         again = offsets(disk)
         again.load()
         assert again.query("G", "T", 0) == 2
+
+
+NAMES = st.sampled_from(["A", "B"])
+QUEUES = st.integers(0, 2)
+CHANGES = st.one_of(
+    st.tuples(st.just("commit"), NAMES, NAMES, QUEUES, st.integers(0, 3)),
+    st.tuples(st.just("merge"), st.fixed_dictionaries({"A@B": st.dictionaries(QUEUES, QUEUES)})),
+    st.tuples(st.just("clone"), NAMES, NAMES, NAMES),
+    st.tuples(st.just("remove_group"), NAMES),
+    st.tuples(st.just("remove_topic"), NAMES),
+    st.tuples(st.just("begin_anew"), NAMES, QUEUES, st.integers(0, 2)),
+)
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_the_file_is_the_table_after_any_changes(changes: list[tuple[Any, ...]]) -> None:
+    """What did not change is not laid out again; whatever did is."""
+    table = offsets()
+    for name, *arguments in changes:
+        getattr(table, name)(*arguments)
+        assert table.encode() == fastjson.pretty(table.to_json())
+
+
+def test_what_did_not_change_is_not_laid_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = offsets()
+    for number in range(100):
+        table.commit(f"G{number}", "T", 0, 1)
+    table.encode()
+    laid_out: list[Any] = []
+    pretty_part = fastjson.pretty_part
+    monkeypatch.setattr(
+        fastjson, "pretty_part", lambda *part: laid_out.append(part[0]) or pretty_part(*part)
+    )
+    table.commit("G7", "T", 0, 2)
+    table.commit("G8", "T", 0, 1)
+    table.encode()
+    assert laid_out == [{0: 2}]
