@@ -35,6 +35,10 @@ class Freshness:
     is forgotten when its last time is too old to be taken again, or when its account has too many;
     sessions that are not known have to be younger than all that were forgotten.
 
+    What came before is refused in any case. What only may have come, as its time is too far from
+    ours or older than what was forgotten, is refused where signed times are required: elsewhere
+    it could be sent without one, and a clock that was set wrong shall not stop anybody.
+
     :param is_required: every request has a signed time; then those from before this start are
         refused, as nobody knows any more which of them came.
     :param window_s: by how much a client's clock may differ.
@@ -48,11 +52,14 @@ class Freshness:
         is_required: bool = False,
         window_s: int = 300,
         most_sessions: int = 10_000,
+        on_odd: Callable[[str, str], object] = lambda access_key, reason: None,
     ) -> None:
+        """:param on_odd: called with account and reason when such a request is let pass."""
         self._now_ms = now_ms
         self.is_required = is_required
         self._window_ms = window_s * 1000
         self._most = most_sessions
+        self._on_odd = on_odd
         self._began = now_ms() if is_required else 0
         self._accounts: dict[str, _Account] = {}
 
@@ -66,6 +73,13 @@ class Freshness:
 
         :returns: why it is not to be taken; None: it is.
         """
+        stale = self._judge(access_key, stamp)
+        if stale is None or self.is_required or stale.kind is not Refused.TIME:
+            return stale
+        self._on_odd(access_key, stale.reason)
+        return None
+
+    def _judge(self, access_key: str, stamp: Stamp) -> Stale | None:
         now = self._now_ms()
         if abs(now - stamp.time_ms) > self._window_ms:
             apart = (stamp.time_ms - now) / 1000

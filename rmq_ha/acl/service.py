@@ -69,6 +69,7 @@ class PlainAccessControl:
     :param record_at: the record that starts at a physical offset.
     :param keys: what a signed request must have.
     :ivar refused: how many requests, by why.
+    :ivar odd_times: how many had a signed time that `aclRequiresSignedTime` would refuse.
     :ivar previous_secrets: how many were signed with a previous secret.
     :raises ConfigurationError: a file cannot be used, or there is none.
     """
@@ -94,6 +95,7 @@ class PlainAccessControl:
         self._files = AclFiles(host.disk, directory)
         self._files.load(host.now_ms())
         self.previous_secrets = 0
+        self.odd_times = 0
         self._reminders = RefusalLog(REMINDER_PERIOD_S)
         self.refused = dict.fromkeys(Refused, 0)
         self._requires_tls = keys.acl_requires_tls
@@ -102,6 +104,7 @@ class PlainAccessControl:
             is_required=keys.acl_requires_signed_time,
             window_s=keys.acl_signed_time_window,
             most_sessions=keys.acl_signed_sessions,
+            on_odd=self._let_odd_pass,
         )
         self._one_at_a_time = DeferredLock()
         self._refusals = RefusalLog(REFUSAL_PERIOD_S)
@@ -149,6 +152,18 @@ class PlainAccessControl:
                 "requests before it)",
                 account=account,
                 peer=host,
+                silent=told.silent,
+            )
+
+    def _let_odd_pass(self, account: str, reason: str) -> None:
+        self.odd_times += 1
+        told = self._reminders.refused(account, self._clock.seconds())
+        if told is not None:
+            self.log.warn(
+                "a request of account {account} was let pass, as aclRequiresSignedTime=false: "
+                "{reason} ({silent} more before it)",
+                account=account,
+                reason=reason,
                 silent=told.silent,
             )
 

@@ -44,7 +44,7 @@ class ClientConfig:
     :ivar namespace: put before topics and groups, as `<namespace>%`.
     :ivar credentials: for brokers with ACL.
     :ivar sign_time: sign code, time and number of each request, too, for brokers of ours; others
-        do not notice. A broker whose clock differs by more than its `aclSignedTimeWindow` refuses.
+        do not notice.
     :ivar sign_only_over_tls: with credentials, a client is not made that would sign over plain TCP,
         or for servers that prove nothing: whoever listens there can send its requests again.
     :ivar use_tls: connect with TLS; `tls` says how.

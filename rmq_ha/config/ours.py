@@ -50,7 +50,8 @@ class RmqHaConfig:
     acl_signed_time_window: int = key(
         "aclSignedTimeWindow",
         300,
-        "seconds by which the time of a signed request may differ from this broker's clock",
+        "seconds by which the time of a signed request may differ from this broker's clock where "
+        "aclRequiresSignedTime=true; else one that differs by more is told and let pass",
     )
     acl_signed_sessions: int = key(
         "aclSignedSessions",

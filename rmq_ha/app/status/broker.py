@@ -194,6 +194,7 @@ class BrokerStatus:
         for control in broker.access_controls:
             if isinstance(control, PlainAccessControl):
                 samples.add("rmqha_acl_previous_secret_total", control.previous_secrets)
+                samples.add("rmqha_acl_odd_times_total", control.odd_times)
                 for kind, count in control.refused.items():
                     samples.add("rmqha_acl_refused_total", count, reason=kind.value)
         samples.add("rmqha_refused_offsets_total", broker.client_offsets.refused)

@@ -92,6 +92,12 @@ _BROKER = (
         "reason",
     ),
     _ours(
+        "acl_odd_times_total",
+        _COUNTER,
+        "requests",
+        "With a signed time that is too far from ours; let pass while aclRequiresSignedTime=false",
+    ),
+    _ours(
         "acl_previous_secret_total",
         _COUNTER,
         "requests",
@@ -396,6 +402,13 @@ _NAMESRV = (
         "requests",
         (*PROCESS, "reason"),
         "That access control refused; the reason is a key, or what was wrong",
+    ),
+    Described(
+        "rmqha_namesrv_acl_odd_times_total",
+        _COUNTER,
+        "requests",
+        PROCESS,
+        "With a signed time that is too far from ours; let pass while aclRequiresSignedTime=false",
     ),
     Described(
         "rmqha_namesrv_acl_previous_secret_total",

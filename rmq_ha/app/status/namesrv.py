@@ -31,6 +31,7 @@ class NamesrvStatus:
         access = self._namesrv.access
         if access is not None:
             samples.add("rmqha_namesrv_acl_previous_secret_total", access.previous_secrets)
+            samples.add("rmqha_namesrv_acl_odd_times_total", access.odd_times)
             for kind, count in access.refused.items():
                 samples.add("rmqha_namesrv_acl_refused_total", count, reason=kind.value)
         samples.add("rmqha_namesrv_connections", self._namesrv.connections)

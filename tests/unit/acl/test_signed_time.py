@@ -108,7 +108,8 @@ def test_each_change_of_a_request_shows(strict: bool) -> None:
 
 def test_a_request_is_taken_once_and_in_its_time() -> None:
     now = Now()
-    made = rules(Freshness(now, window_s=300))
+    made = rules(Freshness(now, is_required=True, window_s=300))
+    now.ms += 1
     client = signer(now)
     first, second = (client.sign(RemotingCommand(28), "a:1") for _ in range(2))
     assert refused(made, second) == ""
@@ -124,6 +125,22 @@ def test_a_request_is_taken_once_and_in_its_time() -> None:
     assert refused(made, early) == Refused.TIME
     now.ms += 1
     assert refused(made, early) == ""
+
+
+def test_a_clock_that_is_wrong_stops_nobody_where_nothing_is_required() -> None:
+    """Who could leave the time out need not have it right; what surely came before is refused."""
+    now, told = Now(), []
+    made = rules(Freshness(now, on_odd=lambda *odd: told.append(odd)))
+    client = signer(now)
+    late = client.sign(RemotingCommand(28), "a:1")
+    now.ms += 3_600_000
+    assert refused(made, late) == ""
+    ((account, reason),) = told
+    assert account == "adminadmin"
+    assert "3600 s before this server's clock" in reason
+    good = client.sign(RemotingCommand(28), "a:1")
+    assert [refused(made, good) for _ in range(2)] == ["", Refused.REPLAY]
+    assert len(told) == 1
 
 
 def test_a_refusal_names_key_and_next_step() -> None:
@@ -175,11 +192,11 @@ def test_no_number_is_taken_twice(numbers: list[int]) -> None:
 
 def test_sessions_are_bounded_and_what_was_forgotten_stays_out() -> None:
     now = Now()
-    fresh = Freshness(now, most_sessions=100)
+    fresh = Freshness(now, is_required=True, most_sessions=100)
     for number in range(1000):
         now.ms += 1
         assert fresh.take("a", stamp(number, 1, now.ms)) is None
-    assert fresh.take("b", stamp(1, 1, NOW)) is None, "accounts are on their own"
+    assert fresh.take("b", stamp(1, 1, NOW + 1)) is None, "accounts are on their own"
     assert len(fresh) == 101
     for number in range(900):
         stale = fresh.take("a", stamp(number, 1, NOW + number + 1))
@@ -201,13 +218,14 @@ def test_old_sessions_go_by_themselves() -> None:
 
 def test_a_clock_that_was_set_forward_and_back_opens_nothing() -> None:
     now = Now()
-    fresh = Freshness(now, window_s=10)
-    assert fresh.take("a", stamp(1, 1, NOW)) is None
+    fresh = Freshness(now, is_required=True, window_s=10)
+    now.ms += 1
+    assert fresh.take("a", stamp(1, 1, NOW + 1)) is None
     now.ms += 3_600_000
     assert fresh.take("a", stamp(2, 1, now.ms)) is None  # the first session is forgotten
-    now.ms = NOW + 1
-    assert fresh.take("a", stamp(1, 1, NOW)) is not None
-    assert fresh.take("a", stamp(3, 1, NOW + 1)) is None
+    now.ms = NOW + 2
+    assert fresh.take("a", stamp(1, 1, NOW + 1)) is not None
+    assert fresh.take("a", stamp(3, 1, NOW + 2)) is None
 
 
 def test_a_session_that_runs_for_ever_stays_small() -> None:

@@ -121,6 +121,13 @@ def test_who_renames_our_field_makes_it_one_of_49(as_49: Guarded) -> None:
     assert refusals(as_49) == {"replay": 1}
 
 
+def test_a_clock_that_was_set_wrong_stops_nobody_by_default(as_49: Guarded) -> None:
+    late = timed(as_49, USER).sign(as_49.sim.message())
+    as_49.pass_time(3600)
+    (control,) = as_49.sim.controller.access_controls
+    assert (again(as_49, late), control.odd_times) == (0, 1)
+
+
 def test_ours_cover_code_names_time_and_number(demanding: Guarded) -> None:
     signer = timed(demanding)
     recorded = signer.sign(demanding.sim.message())
