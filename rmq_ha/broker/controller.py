@@ -160,13 +160,23 @@ class BrokerController:
     # ------------------------------------------------------------ building
 
     def _make_tables(self) -> None:
-        host, broker = self.host, self.configuration.broker
+        host, broker, ours = self.host, self.configuration.broker, self.configuration.ours
         folder = f"{self.configuration.store.store_path_root_dir}/config"
         self.topics = TopicConfigManager(
-            host.disk, host.worker, f"{folder}/topics.json", broker, host.now_ms
+            host.disk,
+            host.worker,
+            f"{folder}/topics.json",
+            broker,
+            host.now_ms,
+            lambda: ours.max_topics,
         )
         self.groups = SubscriptionGroupManager(
-            host.disk, host.worker, f"{folder}/subscriptionGroup.json", broker, host.now_ms
+            host.disk,
+            host.worker,
+            f"{folder}/subscriptionGroup.json",
+            broker,
+            host.now_ms,
+            lambda: ours.max_groups,
         )
         self.consumer_offsets = ConsumerOffsetManager(
             host.disk, host.worker, f"{folder}/consumerOffset.json"

@@ -82,6 +82,8 @@ RANGES: dict[str, Range] = {
     "maxSubscriptionsPerHeartbeat": Range(1, INT_MAX),
     "maxFilterCharactersPerHeartbeat": Range(1, INT_MAX),
     "maxQueuesPerLock": Range(1, INT_MAX),
+    "maxGroups": Range(1, INT_MAX),
+    "maxTopics": Range(1, INT_MAX),
     "aclSignedTimeWindow": Range(1, 86400),
     "aclSignedSessions": Range(1, INT_MAX),
     "brokerId": Range(-1, LONG_MAX),

@@ -207,6 +207,17 @@ class RmqHaConfig:
         32768,
         "characters of all SQL92 expressions in one heartbeat",
     )
+    max_topics: int = key(
+        "maxTopics",
+        50000,
+        "topics that there may be before a send creates no more; an operator's request does",
+    )
+    max_groups: int = key(
+        "maxGroups",
+        50000,
+        "consumer groups that there may be before clients create no more; an operator's request "
+        "does",
+    )
     max_queues_per_lock: int = key(
         "maxQueuesPerLock", 2500, "queues that one request of an ordered consumer locks or unlocks"
     )

@@ -135,6 +135,13 @@ _BROKER = (
         "Of a connection whose address or account is above its quota, by the key that says so",
         "reason",
     ),
+    _ours(
+        "not_created_total",
+        _COUNTER,
+        "requests",
+        "Of clients that named a topic or group for which there is no room (maxTopics, maxGroups)",
+        "reason",
+    ),
     _ours("unfinished_bytes", _GAUGE, "bytes", "Of frames that are not whole yet"),
     _ours(
         "dropped_frames_total",

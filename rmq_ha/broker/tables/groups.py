@@ -3,6 +3,7 @@
 Spec: store.md, section 12.3; remoting.md, section 7.7.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ from rmq_ha.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX, group_faul
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.bodies import GroupTable, decode_group_table
 
+MOST = "maxGroups"
+
 
 class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
     """Group name to `SubscriptionGroupConfig`, in memory and in `subscriptionGroup.json`."""
@@ -27,9 +30,10 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         path: str,
         config: BrokerConfig,
         now_ms: Callable[[], int],
+        most: Callable[[], int] = lambda: sys.maxsize,
     ) -> None:
         built_in = {name: SubscriptionGroupConfig(name) for name in BUILT_IN_GROUPS}
-        super().__init__(disk, worker, path, now_ms, built_in)
+        super().__init__(disk, worker, path, now_ms, built_in, most)
         self._config = config
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
@@ -44,7 +48,7 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         may_create = self._config.auto_create_subscription_group or group.startswith(
             SYSTEM_GROUP_PREFIX
         )
-        if not may_create or group_fault(group) is not None:
+        if not may_create or group_fault(group) is not None or not self._has_room(group, MOST):
             return None
         created = SubscriptionGroupConfig(group)
         self._put(group, created)

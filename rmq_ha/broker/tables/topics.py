@@ -3,6 +3,7 @@
 Spec: store.md, section 12.2; remoting.md, sections 4.4, 7.7 and 9.6.
 """
 
+import sys
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ T = TypeVar("T")
 
 PERM_RW = PERM_READ | PERM_WRITE
 MAX_DELAY_LEVEL = 18
+MOST = "maxTopics"
 
 
 class TopicConfigManager(VersionedTable[TopicConfig]):
@@ -48,9 +50,10 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         path: str,
         config: BrokerConfig,
         now_ms: Callable[[], int],
+        most: Callable[[], int] = lambda: sys.maxsize,
     ) -> None:
         built_in = {item.topic_name: item for item in _built_in_topics(config)}
-        super().__init__(disk, worker, path, now_ms, built_in)
+        super().__init__(disk, worker, path, now_ms, built_in, most)
         self._config = config
         self._tell: Callable[[TopicConfig], Deferred[None]] = lambda _: succeed(None)
         self._unready: dict[str, Deferred[Any]] = {}
@@ -102,6 +105,8 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
             perm = template.perm
             if default_topic == DEFAULT_TOPIC and not self._config.auto_create_topic_enable:
                 perm = PERM_RW
+            if perm & PERM_INHERIT and not self._has_room(topic, MOST):
+                return None
             if perm & PERM_INHERIT:
                 queues = max(0, min(client_queue_nums, template.write_queue_nums))
                 return self._create(

@@ -33,6 +33,8 @@ class VersionedTable(PersistedTable, Generic[T]):
     Names and their configurations, with a version that every change bumps.
 
     :param built_in: what is there without a file.
+    :param most: how many there may be before clients' requests create no more; operators' do.
+    :ivar not_created: how often one was not.
     :ivar data_version: by which name servers and slaves notice a change.
     """
 
@@ -43,10 +45,13 @@ class VersionedTable(PersistedTable, Generic[T]):
         path: str,
         now_ms: Callable[[], int],
         built_in: Mapping[str, T],
+        most: Callable[[], int],
     ) -> None:
         super().__init__(disk, worker, path)
         self.data_version = DataVersion(now_ms(), 0)
         self._now_ms = now_ms
+        self._most = most
+        self.not_created = 0
         self._table = dict(built_in)
         self._parts: dict[str, tuple[T, fastjson.Written]] = {}
 
@@ -111,6 +116,21 @@ class VersionedTable(PersistedTable, Generic[T]):
                 part = (config, fastjson.pretty_part(config.to_json(), PART_DEPTH))
             self._parts[name] = part
         return fastjson.pretty(self.file_of({name: it[1] for name, it in self._parts.items()}))
+
+    def _has_room(self, name: str, key: str) -> bool:
+        """One more may be created because a client's request names it; else the log says why."""
+        most = self._most()
+        if len(self._table) < most:
+            return True
+        self.not_created += 1
+        self.log.warn(
+            "{name} is not created for a client: {key} allows {most}; delete some, create it with "
+            "mqadmin, or allow more",
+            name=name,
+            key=key,
+            most=most,
+        )
+        return False
 
     def _put(self, name: str, config: T) -> "Deferred[bool]":
         self._table[name] = config

@@ -8,9 +8,10 @@ from processor_kit import FakeChannel, Kit
 from sim_broker import SimBroker
 
 from rmq_ha.broker.frame_limits import FrameLimits
+from rmq_ha.client.requests import send_request
 from rmq_ha.config.ours import RmqHaConfig
 from rmq_ha.errors import RequestRejected
-from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.batch import decode_batch, encode_batch
 from rmq_ha.wire.command import RemotingCommand
 
@@ -126,3 +127,19 @@ def test_keys_count_at_once() -> None:
     with pytest.raises(RequestRejected, match="maxQueuesPerLock allows 10"):
         limits.check("maxQueuesPerLock", 11)
     limits.check("maxQueuesPerLock", 10)
+
+
+def test_topics_and_groups_of_clients_have_an_end(broker: SimBroker) -> None:
+    """An operator still creates some; what is there already is served."""
+    controller = broker.controller
+    ours = controller.configuration.ours
+    ours.max_topics = len(controller.topics.table) + 1
+    ours.max_groups = len(controller.groups.table) + 1
+    for name, code in (("First", 0), ("Second", 17), ("First", 0)):
+        assert broker.call(send_request("p", name, 0, b"x", "", 0)).code == code
+        assert (controller.groups.find(name) is not None) == (code == 0)
+    controller.topics.update(TopicConfig("Third", 1, 1))
+    controller.groups.update(SubscriptionGroupConfig("Third"))
+    assert broker.call(send_request("p", "Third", 0, b"x", "", 0)).code == 0
+    assert controller.groups.find("Third") is not None
+    assert (controller.topics.not_created, controller.groups.not_created) == (1, 1)
