@@ -30,8 +30,8 @@ NUMBERS = (
     b"[]",
     b"9" * 400,
 )
-MOST = 4096
-"""Bytes that an input has at most: what is larger has targets of its own, or is slow."""
+MOST, LARGE = 4096, 65536
+"""Bytes that an input has at most, and one of a hundred: what costs their square shows."""
 
 
 class Mutator:
@@ -76,6 +76,9 @@ class Mutator:
         random = self._random
         for _ in range(1 + int(random.expovariate(0.7))):
             random.choice(self._WAYS)(self, found)
+        if random.random() < 0.01:
+            self._grow(found)
+            return bytes(found[:LARGE])
         return bytes(found[:MOST])
 
     def _place(self, data: bytearray) -> int:
@@ -122,6 +125,12 @@ class Mutator:
         at = self._place(data)
         piece = bytes(data[at : at + 1 + int(self._random.expovariate(0.1))])
         data[at:at] = piece * self._random.choice((1, 1, 2, 30))
+
+    def _grow(self, data: bytearray) -> None:
+        """A short piece, very often."""
+        at = self._place(data)
+        piece = bytes(data[at : at + 1 + int(self._random.expovariate(0.1))]) or b"0"
+        data[at:at] = piece * (self._random.randrange(1000, LARGE) // len(piece))
 
     def _cut(self, data: bytearray) -> None:
         del data[self._place(data) :]

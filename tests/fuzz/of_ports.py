@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
-from guarded import NOBODY, Guarded
+from guarded import NOBODY, Guarded, every_request
 from of_links import Pipe
 from of_wire import FRAMES, REGISTRATION, SIGNED, frames_of
 from sim_broker import SimBroker
@@ -223,9 +223,12 @@ def both(commands: Iterable[RemotingCommand]) -> list[bytes]:
 GUARDED = 2500
 """Inputs, 0.02 s each: after a minute the owner's lock ends by itself."""
 
-target("port.broker", FRAMES, ())(Port(broker))
-target("port.broker.strangers", FRAMES, ())(Port(guarded, GUARDED))
-target("port.broker.denied", FRAMES, ())(Port(guarded, GUARDED, NOBODY))
+REQUESTS = [*FRAMES, *both(every_request(Guarded().start()).values())]
+"""One of each code at least."""
+
+target("port.broker", REQUESTS, ())(Port(broker))
+target("port.broker.strangers", REQUESTS, ())(Port(guarded, GUARDED))
+target("port.broker.denied", REQUESTS, ())(Port(guarded, GUARDED, NOBODY))
 target("port.namesrv", both(NAMESRV), ())(Port(namesrv, 2000))
 target(
     "port.dledger",

@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import target  # noqa: F401  (finds the kits of the unit tests)
 from mutate import Mutator
 from of_links import REPORTS, TRANSFERS
-from of_ports import ASKED, NAMESRV, both, signed
-from of_wire import FRAMES
+from of_ports import ASKED, NAMESRV, REQUESTS, both, signed
 from servers import DENIED, STRANGER, Cluster
 
 from rmq_ha.dledger.codec import encode_body
@@ -137,7 +136,7 @@ def strangers(cluster: Cluster, seed: int) -> dict[str, Remoting | Streams]:
     mark = encode_frame(RemotingCommand(105, {"topic": "none"}, None, MARK))
     found: dict[str, Remoting | Streams] = {}
     for port in cluster.remoting:
-        seeds = both(NAMESRV) if port == cluster.names else FRAMES
+        seeds = both(NAMESRV) if port == cluster.names else REQUESTS
         signs = port != cluster.names
         found[f"remoting {port}"] = Remoting(port, mutator(port, seeds), mark, signs=signs)
     for port in cluster.peers:

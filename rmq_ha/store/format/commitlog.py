@@ -390,10 +390,10 @@ def parse_delay_levels(text: str) -> list[int]:
     """
     levels: list[int] = []
     for piece in text.split(" "):
-        unit = _UNITS_MS.get(piece[-1:])
-        if unit is None or not piece[:-1].isascii() or not piece[:-1].isdigit():
+        amount, unit = piece[:-1], _UNITS_MS.get(piece[-1:])
+        if unit is None or not (amount.isascii() and amount.isdigit() and len(amount) < 16):
             raise ConfigurationError(
-                f"messageDelayLevel: {piece!r} is not a number with s, m, h or d behind it"
+                f"messageDelayLevel: {piece[:40]!r} is not a number with s, m, h or d behind it"
             )
-        levels.append(int(piece[:-1]) * unit)
+        levels.append(int(amount) * unit)
     return levels
