@@ -68,7 +68,6 @@ class ConsumerIdsNotifier:
 
     def stop(self) -> None:
         """Nobody is told any more."""
-        self._changed.clear()
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None

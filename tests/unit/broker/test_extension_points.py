@@ -210,6 +210,18 @@ def test_a_send_hook_sees_before_and_after(broker: SimBroker, seen: list[Any]) -
     assert second["queue_offset"] == ext["queueOffset"]
 
 
+def test_a_send_hook_sees_replies(broker: SimBroker, seen: list[Any]) -> None:
+    """Also one whose requester is gone, with the code that the responder gets."""
+    broker.configuration.ours.hook_plug_in = "fake-send"
+    broker.start()
+    request = broker.message(b"answer", MSG_TYPE="reply", REPLY_TO_CLIENT="c1", TTL="3000")
+    request.code = RequestCode.SEND_REPLY_MESSAGE_V2
+    answer = broker.call(request)
+    (before, _), (after, second) = seen
+    assert (before, after) == ("before", "after")
+    assert second["code"] == answer.code == ResponseCode.SYSTEM_ERROR
+
+
 def test_a_send_hook_sees_batches(broker: SimBroker, seen: list[Any]) -> None:
     broker.configuration.ours.hook_plug_in = "fake-send"
     broker.start()

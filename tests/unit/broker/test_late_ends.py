@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from transaction_kit import COMMIT, GROUP, ROLLBACK, TOPIC, TransactionBroker, started
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.broker.transactions import lookup
+from rmq_ha.broker.transactions.fates import Fate, Fates
+from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.model.message import Message
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
-from rmq_ha.store.format.commitlog import decode_records
+from rmq_ha.store.format.commitlog import decode_record, decode_records
 from rmq_ha.testing.group import BrokerGroup
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -435,6 +437,32 @@ def test_memory_is_bounded(window: int) -> None:
     for key in keys:
         assert broker.end(places[key], COMMIT).code == 0
     assert broker.visible() == keys
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_queues_that_are_behind_the_log_say_nothing_of_a_copy(is_known: bool) -> None:
+    """An older one would be settled beside it: the producer is told to try again."""
+    broker = started()
+    place = broker.half("k")
+    store = broker.controller.store
+    half = decode_record(store.record_at(int(place["commitLogOffset"])))
+    fates = Fates()
+    if is_known:
+        fates.begin(0)
+        fates.note(0, half.queue_offset, Fate.MOVED)
+    pauses: list[None] = []
+
+    def pause() -> Deferred[None]:
+        pauses.append(None)
+        return succeed(None)
+
+    halves = HalfMessages(fates, store, store.record_at, pause, lambda: False)
+    failures: list[Any] = []
+    Deferred.fromCoroutine(halves.claim(half)).addErrback(failures.append)
+    assert [failure.getErrorMessage() for failure in failures] == ["the queues are behind the log"]
+    assert len(pauses) >= 200
+    Deferred.fromCoroutine(halves.claim(half)).addErrback(failures.append)
+    assert len(failures) == 2, "it was let go"
 
 
 def test_commit_that_the_store_refuses_ends_nothing() -> None:

@@ -169,7 +169,7 @@ def test_consumer_status(broker: SimBroker) -> None:
     first, second, third = (SimClient(broker, name) for name in ("c1", "c2", "c3"))
     body = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:5}}'
     first.answers[221] = RemotingCommand(0, body=body)
-    second.answers[221] = RemotingCommand(1, remark="no")
+    second.answers[221] = RemotingCommand(1, body=body, remark="no")
     third.answers[221] = RemotingCommand(0, body=b'{"messageQueueTable":{"x":[]}}')
     answer = ask(broker, STATUS, topic="T", group="g")
     assert (answer.code, answer.body) == (0, GOLDEN["status_body"].encode())

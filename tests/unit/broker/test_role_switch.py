@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
@@ -26,6 +27,7 @@ class Rig:
         self.leading: int | None = None
         self.settled = True
         self.behind = 0
+        self.is_file_lost = False
         self.checks_stopped: Deferred[None] = succeed(None)
         self.registration: Any = SimpleNamespace(
             identity=BrokerIdentity("c", "b", -1, "h:1"),
@@ -42,7 +44,7 @@ class Rig:
                 dispatcher=self,
             ),
             topics=SimpleNamespace(create_in_send_back=lambda *_: None),  # type: ignore[arg-type]
-            delay_offsets=SimpleNamespace(load=lambda: None),  # type: ignore[arg-type]
+            delay_offsets=SimpleNamespace(load=self.load_delay_offsets),  # type: ignore[arg-type]
             transaction_checks=SimpleNamespace(  # type: ignore[arg-type]
                 start=lambda: self.note("checks on"),
                 stop=lambda: self.note("checks off", self.checks_stopped),
@@ -59,6 +61,11 @@ class Rig:
     def note(self, what: str, result: Any = None) -> Any:
         self.done.append(what)
         return result
+
+    def load_delay_offsets(self) -> None:
+        self.note("delay offsets")
+        if self.is_file_lost:
+            raise StoreError("the disk refuses")
 
     def take(self) -> list[str]:
         done, self.done = self.done, []
@@ -82,13 +89,16 @@ def started() -> Rig:
     return rig
 
 
-def test_a_follower_is_a_slave_and_looks_for_its_master_at_once() -> None:
+@pytest.mark.parametrize("is_file_lost", [False, True])
+def test_a_follower_is_a_slave_and_looks_for_its_master_at_once(is_file_lost: bool) -> None:
     """The order of changeToSlave; the tables are copied in moments, not in 30 s."""
     rig = started()
+    rig.is_file_lost = is_file_lost
     rig.switch.follow()
     done = rig.take()
     assert done[:2] == ["no puts", "slave"]
-    assert done[-4:] == ["schedule off", "copying on", "register", "checks off"]
+    copying = ["delay offsets", "copying on", "register", "checks off"]
+    assert done[-5:] == ["schedule off", *copying]
     assert rig.configuration.broker.broker_id == rig.registration.identity.broker_id == 3
     assert rig.configuration.store.broker_role is BrokerRole.SLAVE
     rig.clock.pump([0.3, 1.0, 3.0, 7.0, 60.0])
@@ -199,7 +209,7 @@ def test_a_master_that_could_not_be_made_is_tried_again() -> None:
     rig.switch.lead(5)
     done = rig.take()
     assert "puts" not in done
-    assert done[-4:] == ["schedule off", "copying on", "register", "checks off"]
+    assert done[-4:] == ["delay offsets", "copying on", "register", "checks off"]
     assert rig.configuration.store.broker_role is BrokerRole.SLAVE
     rig.clock.advance(1.1)
     assert rig.take()[-2:] == ["puts", "register"]

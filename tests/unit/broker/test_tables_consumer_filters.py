@@ -193,15 +193,17 @@ def test_all_that_a_file_names_is_known_again() -> None:
 def test_a_file_for_another_bloom_filter_is_ignored_as_a_whole() -> None:
     one = Fixture()
     one.register("G", ("T", "a = 1", 5))
+    one.register("F", ("T", "b = 1", 5))
     text = one.table.encode()
     for changed in (
         text.replace(b'"bitNum":112', b'"bitNum":120'),
+        text.replace(b'"bitNum":112', b'"bitNum":120', 1),
         text.replace(b'"bitPos":[', b'"bitPos":[5,'),
     ):
         two = Fixture()
         two.register("H", ("U", "a = 1", 5))
         two.table.decode(changed)
-        assert two.table.get("T", "G") is None
+        assert two.table.get("T", "G") is two.table.get("T", "F") is None
         assert two.table.get("U", "H") is not None
 
 

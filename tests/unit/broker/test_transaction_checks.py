@@ -16,6 +16,7 @@ from transaction_kit import (
 )
 from twisted.internet.defer import succeed
 
+from rmq_ha.broker.transactions.messages import GROUP as PROGRESS_GROUP
 from rmq_ha.model.message import Message, PutMessageResult
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
@@ -449,6 +450,30 @@ def test_checks_of_an_open_one_begin_anew() -> None:
     assert broker.call(request).code == 0
     broker.rounds(2)
     assert broker.asked == [("a", 1)]
+
+
+def test_a_member_that_leads_again_goes_on_where_another_one_came() -> None:
+    """Its own progress is of before: the table, which a slave copies, is all that is known."""
+    broker = started()
+    broker.end(broker.half("a"), COMMIT)
+    broker.end(broker.half("b"), COMMIT)
+    broker.rounds(3)
+    checks = broker.controller.transaction_checks
+    assert checks._progress.query(HALF_TOPIC, 0) == 2
+    broker.wait(checks.stop())
+    broker.controller.consumer_offsets.commit(PROGRESS_GROUP, HALF_TOPIC, 0, 1)
+    checks.start()
+    assert checks._progress.query(HALF_TOPIC, 0) == 1
+
+
+def test_each_queue_of_the_half_topic_is_checked() -> None:
+    """RocketMQ makes one; a table of another broker may have more."""
+    broker = started()
+    checks = broker.controller.transaction_checks
+    broker.controller.topics.get(HALF_TOPIC).read_queue_nums = 3
+    assert list(checks._queues()) == [0, 1, 2]
+    del broker.controller.topics.table[HALF_TOPIC]
+    assert list(checks._queues()) == [0]
 
 
 def test_what_cannot_be_resumed() -> None:

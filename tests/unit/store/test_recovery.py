@@ -306,6 +306,24 @@ def test_a_store_that_is_whole_costs_no_start(machine, message, asked):
     assert not asked
 
 
+def test_a_queue_that_has_grown_since_the_stop_costs_no_start_after_a_crash(
+    machine, message, asked
+):
+    """The notes are old then: there may be more than they say."""
+    store = machine.open()
+    fill(machine, store, 9, message)
+    machine.stop(store)
+    store = machine.open()
+    for _ in range(3):
+        machine.now_ms += 10_000
+        fill(machine, store, 60, message)
+    machine.clock.pump([1] * 12)
+    machine.crash(store)
+    again = machine.open()
+    assert [again.max_offset_in_queue("TopicA", queue_id) for queue_id in range(3)] == [63] * 3
+    assert not asked
+
+
 @pytest.mark.parametrize("change", ["first", "end", "reached"])
 def test_a_queue_that_is_not_as_it_was_noted_is_built_anew(machine, message, asked, change):
     """Whichever of its ends it is: what is missing comes from the log."""
@@ -320,8 +338,11 @@ def test_a_queue_that_is_not_as_it_was_noted_is_built_anew(machine, message, ask
         data = machine.disk.read_bytes(path)
         unit = bytes(20) if change == "end" else data[160:180]
         machine.disk.damage(path, data[:180] + unit)
-    again = machine.open(mapped_file_size_consume_queue=200)
-    assert len(asked) == 1
+    again = machine.load(mapped_file_size_consume_queue=200)
+    lives = []
+    again.on_new_life = lambda *key: lives.append(key)
+    machine.finish(again.start())
+    assert (len(asked), lives) == (1, [])
     found = [again.queues.get("TopicA", 1).units(number, 1)[0][0] for number in range(20)]
     assert found == sorted(set(found))
 

@@ -1,0 +1,34 @@
+"""A broker that was stopped has nothing left that runs."""
+
+import pytest
+from sim_broker import FAST_PORT, SimBroker
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import Factory
+
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.testing.cluster import LISTEN_PORT
+
+
+@pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE])
+def test_no_timer_is_left(role: BrokerRole) -> None:
+    """The process that it lives in goes on, perhaps with a new one."""
+    broker = SimBroker()
+    broker.configuration.store.broker_role = role
+    broker.start()
+    broker.call(broker.message())
+    broker.stop()
+    assert broker.host.seams.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("port", [LISTEN_PORT, FAST_PORT])
+def test_a_port_that_is_taken_stops_the_start(port: int) -> None:
+    """With the reason; and the store is free for whoever repairs it."""
+    broker = SimBroker()
+    network = broker.host.seams.network
+    taken = broker.wait(network.server(port, broker.host.ip).listen(Factory()))
+    with pytest.raises(CannotListenError):
+        broker.start()
+    broker.wait(maybeDeferred(taken.stopListening))
+    broker.start()
+    broker.stop()
