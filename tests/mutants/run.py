@@ -44,7 +44,7 @@ CAUGHT, SURVIVED, NOT_REACHED = "caught", "SURVIVED", "NOT REACHED"
 
 # Where the tests of a module are; the longest prefix wins.
 TESTS = {
-    "acl/": ["acl"],
+    "acl/": ["acl", "broker/test_acl_broker.py", "broker/test_acl_table.py"],
     "admin/": ["admin"],
     "app/": ["app"],
     "broker/": ["broker"],

@@ -165,3 +165,46 @@ def test_a_broken_file_is_not_changed() -> None:
     with pytest.raises(ConfigurationError, match="must be a list"):
         setup.files.change("/conf/plain_acl.yml", set_white_addresses([]), 1)
     assert setup.disk.read_bytes("/conf/plain_acl.yml") == b"accounts: broken"
+
+
+def test_a_change_that_cannot_be_written_is_an_error_and_changes_nothing() -> None:
+    """Or an operator believes in an account that is not there after the next start."""
+    setup = Setup(plain=ACCOUNT % "defaultkey").load()
+    before = setup.disk.read_bytes("/conf/plain_acl.yml")
+
+    def refuse(path: str, data: bytes, *, backup: bool = False) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    replace, setup.disk.replace = setup.disk.replace, refuse  # type: ignore[method-assign]
+    with pytest.raises(ConfigurationError, match=r"plain_acl.yml: No space left"):
+        setup.files.change("/conf/plain_acl.yml", set_white_addresses(["10.*.*.*"]), 1)
+    setup.disk.replace = replace  # type: ignore[method-assign]
+    assert setup.disk.read_bytes("/conf/plain_acl.yml") == before
+    assert setup.keys() == ["defaultkey"]
+
+
+def test_a_folder_that_cannot_be_read_is_news_once_and_so_is_its_return() -> None:
+    setup = Setup(plain=ACCOUNT % "defaultkey").load()
+
+    def refuse(path: str) -> list[str]:
+        raise OSError(5, "Input/output error", path)
+
+    listed, setup.disk.list_dir = setup.disk.list_dir, refuse  # type: ignore[method-assign]
+    assert [setup.refresh(), setup.refresh()] == [True, False]
+    assert setup.keys() == ["defaultkey"]
+    setup.disk.list_dir = listed  # type: ignore[method-assign]
+    assert [setup.refresh(), setup.refresh()] == [True, False]
+
+
+def test_a_file_that_goes_between_two_looks_at_it_is_gone() -> None:
+    setup = Setup(**{"plain": ACCOUNT % "defaultkey", "a.yml": ACCOUNT % "aaaaaaa"}).load()
+    mtime = setup.disk.mtime_ms
+
+    def gone(path: str) -> int:
+        if path.endswith("a.yml"):
+            raise FileNotFoundError(path)
+        return mtime(path)
+
+    setup.disk.mtime_ms = gone  # type: ignore[method-assign]
+    assert setup.refresh()
+    assert (setup.keys(), setup.files.faults) == (["defaultkey"], {})
