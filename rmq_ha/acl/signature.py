@@ -81,11 +81,6 @@ class SigningContent:
         return to_bytes(joiner(ext))
 
 
-def signing_content(ext: Mapping[str, str]) -> bytes:
-    """What comes before the body in what is signed."""
-    return to_bytes(_joiner(ext)(ext))
-
-
 def _joiner(keys: Iterable[str]) -> Callable[[Mapping[str, str]], str]:
     signed = sorted(
         (key for key in keys if key != SIGNATURE and key != UNIQUE_KEY_QUERY), key=_utf16

@@ -60,8 +60,9 @@ class TimedContent:
     """
     What comes before the body in what is signed.
 
-    It can be read in one way only: each name with its length, the lengths of the values, then the
-    values. The order of keys is kept for sets of keys that are known.
+    With the body behind it, it can be read in one way only: each name has its length before it,
+    each value a zero behind it, and if one has a zero in it, their lengths stand before them all.
+    The order of keys is kept for sets of keys that are known.
     """
 
     def __init__(self) -> None:
@@ -81,9 +82,10 @@ class TimedContent:
                 self._orders[keys] = known
         names, pick = known
         values = pick(ext)
-        lengths = ",".join(map(str, map(len, values)))
-        text = f"rmq-ha request\n{int(code)}\n{stamp}\n{names}\n{lengths}\n{''.join(values)}"
-        return to_bytes(text)
+        text, lengths = "\0".join(values), ""
+        if text.count("\0") >= len(values):
+            lengths = ",".join(map(str, map(len, values)))
+        return to_bytes(f"rmq-ha request\n{int(code)}\n{stamp}\n{names}\n{lengths}\n{text}\0")
 
 
 def _order(keys: tuple[str, ...]) -> tuple[str, Values]:

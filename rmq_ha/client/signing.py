@@ -9,7 +9,13 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rmq_ha.acl.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Signer, signing_content
+from rmq_ha.acl.signature import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    Signer,
+    SigningContent,
+)
 from rmq_ha.acl.signed_time import SIGNED_TIME, TimedContent, stamp_text
 from rmq_ha.wire.command import RemotingCommand
 
@@ -83,7 +89,8 @@ class RequestSigner:
         self._times = times
         self._signer = Signer(credentials.secret_key)
         self._timed_signer = Signer(credentials.secret_key, is_long=True)
-        self._content = TimedContent()
+        self._content = SigningContent()
+        self._timed_content = TimedContent()
 
     def sign(self, command: RemotingCommand, address: str = "") -> RemotingCommand:
         """
@@ -100,9 +107,9 @@ class RequestSigner:
             ext[SECURITY_TOKEN] = credentials.security_token
         if self._times is not None:
             stamp = self._times.next(address)
-            content = self._content.of(command.code, stamp, ext)
+            content = self._timed_content.of(command.code, stamp, ext)
             ext[SIGNED_TIME] = f"{stamp}.{self._timed_signer.sign(content, command.body)}"
-        ext[SIGNATURE] = self._signer.sign(signing_content(ext), command.body)
+        ext[SIGNATURE] = self._signer.sign(self._content.of(ext), command.body)
         return replace(command, ext=ext)
 
 

@@ -11,7 +11,7 @@ from rmq_ha.acl.freshness import Freshness
 from rmq_ha.acl.reading import read_file
 from rmq_ha.acl.refusals import Refused
 from rmq_ha.acl.rules import Rules
-from rmq_ha.acl.signature import Signer, signing_content
+from rmq_ha.acl.signature import Signer, SigningContent
 from rmq_ha.acl.signed_time import SIGNED_TIME, Stamp, TimedContent, read_signed_time, stamp_text
 from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes
 from rmq_ha.errors import AccessRefused
@@ -56,7 +56,9 @@ def stamp(session: int, number: int, time_ms: int = NOW) -> Stamp:
     return read[0]
 
 
-exts = st.dictionaries(st.text("abc1:,\n", max_size=3), st.text("abc1:,\n", max_size=4), max_size=4)
+exts = st.dictionaries(
+    st.text("abc1:,\n\0", max_size=3), st.text("ab1,\n\0", max_size=4), max_size=4
+)
 
 
 @given(exts, exts)
@@ -69,6 +71,29 @@ def test_no_two_header_maps_are_signed_alike(one: dict[str, str], other: dict[st
 
 
 words = st.text(min_size=1, max_size=8)
+
+
+bodies = st.text("ab1,\n\0", max_size=4).map(str.encode)
+
+
+@given(exts, bodies, exts, bodies)
+def test_no_value_reaches_into_the_body(
+    one: dict[str, str], its: bytes, other: dict[str, str], others: bytes
+) -> None:
+    content = TimedContent()
+    same = content.of(1, "s", one) + its == content.of(1, "s", other) + others
+    assert same == ((one, its) == (other, others))
+
+
+def test_no_way_to_write_values_and_body_is_like_another() -> None:
+    content = TimedContent()
+    cuts = [("a\0", "b"), ("a", "\0b"), ("a", "b"), ("", "a\0b"), ("a\0b", ""), ("ab", "")]
+    signed = {
+        content.of(1, "s", dict(zip("xy", cut, strict=True))) + body
+        for cut in cuts
+        for body in (b"", b"b", b"\0", b"\0b", b"b\0")
+    }
+    assert len(signed) == 30
 
 
 @given(st.dictionaries(words, words, max_size=5), st.booleans())
@@ -84,7 +109,7 @@ def changed(request: RemotingCommand, change: dict[str, str], body: bytes) -> Re
     """A request with other fields and body, signed again as 4.9 does, and only so."""
     ext = {**(request.ext or {}), **change}
     del ext["Signature"]
-    ext["Signature"] = Signer(ADMIN.secret_key).sign(signing_content(ext), body)
+    ext["Signature"] = Signer(ADMIN.secret_key).sign(SigningContent().of(ext), body)
     return RemotingCommand(request.code, ext, body)
 
 

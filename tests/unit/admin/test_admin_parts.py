@@ -67,6 +67,10 @@ def test_accounts_and_certificates() -> None:
     assert tls.use_tls
     assert tls.tls["tls.client.authServer"] == "true"
     assert options_of("leaf", "--tls").tls == {}
+    assert not tls.client_config().sign_only_over_tls
+    signs = ("--access-key", "k", "--secret-key", "s", "--sign-only-over-tls")
+    config = options_of("leaf", *signs).client_config()
+    assert (config.sign_only_over_tls, config.sign_time) == (True, True)
 
 
 def test_every_command_is_where_the_table_says() -> None:
