@@ -6,7 +6,7 @@ import pytest
 from consuming import FIRST, GROUP, TOPIC, Consuming, queue
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client.consumer_settings import LitePullConsumerConfig
+from rmq_ha.client.consumer_settings import LitePullConsumerConfig, MessageModel
 from rmq_ha.client.errors import MQClientError, NotStarted
 from rmq_ha.client.lite_pull_consumer import LitePullConsumer
 from rmq_ha.client.subscriptions import MessageSelector
@@ -199,3 +199,18 @@ def test_what_cannot_work_is_refused_and_a_stop_ends_polls() -> None:
     other.assign([])
     with pytest.raises(ConfigurationError, match="exclude"):
         other.subscribe(TOPIC)
+
+
+def test_who_waits_for_a_commit_to_a_file_waits_until_it_is_there() -> None:
+    """A process that ends right after it would read the messages again."""
+    cluster = Consuming("a", queues=1)
+    cluster.send("a", 3, queue_id=0)
+    consumer = made(cluster, message_model=MessageModel.BROADCASTING, auto_commit=False)
+    consumer.subscribe(TOPIC)
+    cluster.wait(consumer.start())
+    assert len(drain(cluster, consumer)) == 3
+    store: Any = consumer.offset_store
+    written: list[Any] = []
+    consumer.commit_sync().addCallback(lambda _: written.append(dict(store._written)))
+    cluster.run(1)
+    assert [list(table.values()) for table in written] == [[3]]
