@@ -34,6 +34,8 @@ from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.client.sending import Sending
 from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.model.message import Address
+from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -344,3 +346,54 @@ def test_a_batch_is_split_and_tells_what_is_stored() -> None:
     with pytest.raises(BatchFailed) as failed:
         drive(sending(max_batch_size=1500).send_batch(messages), second_fails)
     assert (len(failed.value.results), failed.value.unsent) == (1, 2)
+
+
+def record(offset: int, topic: str, stamp: int, text: str) -> bytes:
+    here = Address(b"\x7f\0\0\1", 1)
+    return encode_record(
+        Record(*(101, 1, 0, 0, offset, 0, 0, 5, here, stamp, here, 0, 0, b"x", topic, text))
+    )
+
+
+def test_a_key_query_takes_only_what_has_the_key_in_the_order_of_storing() -> None:
+    """Brokers compare hashes: other topics and keys come along."""
+    body = (
+        record(1, "T", 9, "KEYS\x01k other")
+        + record(2, "T", 3, "KEYS\x01k")
+        + record(3, "T", 4, "KEYS\x01kk")
+        + record(4, "U", 5, "KEYS\x01k")
+        + record(5, "T", 6, "UNIQ_KEY\x01k")
+    )
+
+    def answer(ask: Ask) -> RemotingCommand:
+        return ok(body) if ask.address == MASTER else ok()
+
+    found, asked = drive(messages_by_key(KeyQuery("T", "k", max_num=7), ROUTE), answer)
+    assert [item.queue_offset for item in found] == [2, 1]
+    assert (asked[0].command.ext or {}).get("maxNum") == "7"
+    assert "_UNIQUE_KEY_QUERY" not in (asked[0].command.ext or {})
+    found, asked = drive(messages_by_key(KeyQuery("T", "k", unique=True), ROUTE), answer)
+    assert [item.queue_offset for item in found] == [5]
+    assert (asked[0].command.ext or {})["_UNIQUE_KEY_QUERY"] == "true"
+    refusing = RemotingCommand(ResponseCode.QUERY_NOT_FOUND, {}, body)
+    assert drive(messages_by_key(KeyQuery("T", "k"), ROUTE), lambda ask: refusing)[0] == []
+
+
+def test_what_a_slave_lacks_is_sent_elsewhere_only_if_wanted_and_to_the_last_attempt() -> None:
+    def unsafe(ask: Ask) -> RemotingCommand:
+        answer = stored(ask)
+        answer.code = ResponseCode.SLAVE_NOT_AVAILABLE
+        return answer
+
+    result, asked = drive(sending().send(Message("T", b"x")), unsafe)
+    assert (result.send_status.name, len(asked)) == ("SLAVE_NOT_AVAILABLE", 1)
+    made = sending(retry_another_broker_when_not_store_ok=True, retry_times_when_send_failed=2)
+    result, asked = drive(made.send(Message("T", b"x")), unsafe)
+    assert (result.send_status.name, len(asked)) == ("SLAVE_NOT_AVAILABLE", 3)
+
+
+def test_without_time_nothing_is_sent() -> None:
+    clock = Clock()
+    asking = sending(clock, send_msg_timeout=0).send(Message("T", b"x"))
+    with pytest.raises(SendTimeout):
+        drive(asking, stored)

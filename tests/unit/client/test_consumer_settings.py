@@ -1,0 +1,63 @@
+"""The limits of consumers' settings: Java's, to the number."""
+
+from typing import Any
+
+import pytest
+
+from rmq_ha.client.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
+from rmq_ha.errors import ConfigurationError
+
+PUSH = {
+    "consume_concurrency": (1, 1000),
+    "consume_message_batch_max_size": (1, 1024),
+    "consume_concurrently_max_span": (1, 65535),
+    "pull_threshold_for_queue": (1, 65535),
+    "pull_threshold_size_for_queue": (1, 1024),
+    "pull_interval": (0, 65535),
+    "pull_batch_size": (1, 1024),
+    "consume_timeout": (1, 1 << 31),
+}
+LITE = {
+    "auto_commit_interval_millis": (1000, 1 << 31),
+    "pull_batch_size": (1, 1024),
+    "pull_threshold_for_all": (1, 1 << 31),
+    "consume_max_span": (1, 65535),
+    "pull_threshold_for_queue": (1, 65535),
+    "pull_threshold_size_for_queue": (1, 1024),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "least", "most"),
+    [
+        (kind, name, *ends)
+        for kind, ranges in ((PushConsumerConfig, PUSH), (LitePullConsumerConfig, LITE))
+        for name, ends in ranges.items()
+    ],
+)
+def test_every_number_has_its_least_and_its_most(
+    kind: Any, name: str, least: int, most: int
+) -> None:
+    for value in (least, most):
+        assert getattr(kind(**{name: value}).checked(), name) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(ConfigurationError, match=f"{name} must be from {least} to {most}"):
+            kind(**{name: value}).checked()
+
+
+def test_a_topic_s_limits_are_shared_out_among_its_queues() -> None:
+    plain = PushConsumerConfig().limits(4, orderly=False)
+    assert (plain.messages, plain.size, plain.span) == (1000, 100 << 20, 2000)
+    shared = PushConsumerConfig(pull_threshold_for_topic=100, pull_threshold_size_for_topic=20)
+    limits = shared.limits(4, orderly=True)
+    assert (limits.messages, limits.size, limits.span) == (25, 5 << 20, 0)
+    assert shared.limits(0, orderly=True).messages == 100
+    most = shared.limits(1000, orderly=True)
+    assert (most.messages, most.size) == (1, 1 << 20)
+
+
+def test_a_held_pull_has_time_for_its_answer() -> None:
+    same = {"broker_suspend_max_time_millis": 30_000}
+    assert LitePullConsumerConfig(**same).checked()
+    with pytest.raises(ConfigurationError, match="must not be less"):
+        LitePullConsumerConfig(broker_suspend_max_time_millis=30_001).checked()
