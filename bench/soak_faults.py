@@ -13,15 +13,13 @@ from random import Random
 from typing import NamedTuple
 
 from soak_damage import damage, lose_tail
-from soak_history import STREAMS, History, Progress
+from soak_history import History, Progress
 from soak_pair import FaultyPair, Member
 from wire import Refused
 
 from rmq_ha.client.requests import send_request
 
 HOUR_S = 3600
-_SENT_MEANWHILE = 100
-"""Messages of a queue between a look at it and a kill, or a start and a look."""
 _ANSWERED_LATE = 2000
 """Messages of a queue that may be stored before `remember` and answered behind it."""
 
@@ -50,6 +48,10 @@ class Scene(NamedTuple):
 
 Fault = Callable[[Scene], list[str]]
 FAULTS: dict[str, Fault] = {}
+TAIL_ENDS = ("fail-over", "fail-over-in-order", "fail-over-of-a-lost-tail", "lost-tail")
+"""After which what consumers have read may be gone: nobody had acknowledged it, or synced it."""
+MASTER_ENDS = (*TAIL_ENDS, "kill-master", "kill-both")
+"""After which what groups committed last may be gone."""
 
 
 def fault(function: Fault) -> Fault:
@@ -223,7 +225,6 @@ def fail_over_of_a_lost_tail(scene: Scene) -> list[str]:
 def lost_tail(scene: Scene) -> list[str]:
     """The same machine goes on as master: with ASYNC_FLUSH it has lost what it acknowledged."""
     pair = scene.pair
-    highs = {stream: pair.master.ends(stream) for stream in STREAMS}
     place = lose_tail(scene)
     count = scene.history.excuse_from(place)
     scene.progress.forget()
@@ -232,10 +233,6 @@ def lost_tail(scene: Scene) -> list[str]:
         "of ASYNC_FLUSH are excused"
     )
     pair.master.start("SYNC_MASTER")
-    for stream in STREAMS:
-        lows = pair.master.ends(stream)
-        ends = [high + _SENT_MEANWHILE for high in highs[stream]]
-        scene.history.use_again(stream, [max(0, low - _SENT_MEANWHILE) for low in lows], ends)
     return []
 
 

@@ -20,8 +20,8 @@ class History:
 
     :ivar accepted: id to place in the log of what was answered SEND_OK.
     :ivar excused: accepted, and lost as the documentation says that it may be.
-    :ivar skipped: stored at queue offsets that were given a second time, after consumers had been
-        there: they do not look again.
+    :ivar skipped: stored at queue offsets where consumers had read another message before, in a
+        tail that was lost: they do not look again, with RocketMQ neither.
     """
 
     def __init__(self) -> None:
@@ -30,12 +30,17 @@ class History:
         self.accepted: dict[str, int] = {}
         self.excused: set[str] = set()
         self.skipped: set[str] = set()
-        self._used_again: list[tuple[str, int, int, int]] = []
+        self._read: dict[tuple[str, int, int], tuple[float, str]] = {}
+        self._lost_tails: list[tuple[float, float]] = []
         self.consumed: dict[str, Counter[str]] = {stream: Counter() for stream in STREAMS}
         self.events: Counter[str] = Counter()
 
-    def take(self, words: Sequence[str]) -> None:
-        """One line, cut at its tabs."""
+    def take(self, words: Sequence[str], now: float = 0.0) -> None:
+        """
+        One line, cut at its tabs.
+
+        :param now: seconds, of the clock of `tail_was_lost`.
+        """
         kind, *rest = words
         if kind == "A":
             self.attempts[rest[0]] += 1
@@ -44,7 +49,10 @@ class History:
             if rest[1] == "SEND_OK":
                 self.accepted[rest[0]] = int(rest[3])
         elif kind == "R":
-            self.consumed[rest[0]][rest[1]] += 1
+            stream, id_, reconsumed, queue_id, offset = rest
+            self.consumed[stream][id_] += 1
+            if reconsumed == "0":
+                self._read.setdefault((stream, int(queue_id), int(offset)), (now, id_))
         elif kind == "E":
             self.events[rest[0]] += 1
 
@@ -54,19 +62,16 @@ class History:
         self.excused |= lost
         return len(lost)
 
-    def use_again(self, stream: str, lows: Sequence[int], highs: Sequence[int]) -> None:
-        """Queues of a stream went back from their high ends to their low ones."""
-        for queue_id, (low, high) in enumerate(zip(lows, highs, strict=True)):
-            self._used_again.append((stream, queue_id, low, high))
+    def tail_was_lost(self, began: float, ended: float) -> None:
+        """What consumers read in this time may have been in a tail that is gone with its master."""
+        self._lost_tails.append((began, ended))
 
     def look_for_skipped(self, stream: str, stored: Iterable[Stored]) -> None:
-        """Which of the stored ones have such an offset."""
-        ranges = [rest for name, *rest in self._used_again if name == stream]
-        self.skipped.update(
-            id_
-            for queue_id, offset, id_ in stored
-            if any(queue == queue_id and low <= offset < high for queue, low, high in ranges)
-        )
+        """Which of the stored ones have an offset at which another one was read in such a tail."""
+        for queue_id, offset, id_ in stored:
+            when, was = self._read.get((stream, queue_id, offset), (0.0, id_))
+            if was != id_ and any(began <= when <= ended for began, ended in self._lost_tails):
+                self.skipped.add(id_)
 
     def must_be_there(self, stream: str) -> set[str]:
         """What was promised to consumers."""
@@ -119,8 +124,8 @@ class History:
     def table(self) -> list[str]:
         """Numbers of each stream."""
         lines = [
-            "| stream | attempts | SEND_OK | excused | other answers | consumed | again |",
-            "|---|---|---|---|---|---|---|",
+            "| stream | attempts | SEND_OK | excused | passed | other answers | consumed | again |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         for stream in STREAMS:
             ok = [id_ for id_ in self.accepted if id_.startswith(stream)]
@@ -133,8 +138,9 @@ class History:
             consumed = self.consumed[stream]
             again = sum(consumed.values()) - len(consumed)
             excused = len([id_ for id_ in ok if id_ in self.excused])
+            passed = len(self.skipped.intersection(ok) - self.consumed[stream].keys())
             lines.append(
-                f"| {stream} | {tries} | {len(ok)} | {excused} | {others or '-'} | "
+                f"| {stream} | {tries} | {len(ok)} | {excused} | {passed} | {others or '-'} | "
                 f"{len(consumed)} | {again} |"
             )
         return lines
@@ -158,6 +164,14 @@ class Progress:
             self.faults.append(f"{group} went back in queue {queue_id} from {old} to {offset}")
             known.clear()
         known[:] = [(when, value) for when, value in known[-600:]] + [(now, offset)]
+
+    def changed(self, began: float) -> None:
+        """
+        A master ended, or another took over, since then: what was committed just before may have
+        been unknown to it ever since, whatever happens next.
+        """
+        for known in list(self._known.values()):
+            known[:] = [(when, value) for when, value in known if when < began - BACK_S]
 
     def forget(self) -> None:
         """A master lost the end of its log: groups may have to go back."""
