@@ -60,6 +60,11 @@ def test_many_addresses_leave_the_last_places_to_this_machine_and_known_brokers(
     assert come(gate, "127.0.0.1") == 0
 
 
+def test_of_few_places_an_eighth_is_kept():
+    gate = admission(160, by_address=1)
+    assert sum(come(gate, f"10.0.0.{n}") for n in range(200)) == 96 - 12
+
+
 def test_who_leaves_makes_room():
     gate = admission(1024, by_address=2)
     assert come(gate, "10.0.0.1", 3) == 2
@@ -90,6 +95,8 @@ def test_without_any_limit():
         ("2001:db8::1", "2001:db8::2:3:4:5", True),
         ("2001:db8:0:0:1::", "2001:db8::2", True),
         ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("2001::3:4:5:6:7:8", "2001:0:3:4::", True),
+        ("1:2::4:5:6:7:8", "1:2:0:4::", True),
         ("fe80::1%eth0", "fe80::2%eth1", True),
         ("::ffff:10.0.0.1", "10.0.0.1", True),
         ("::ffff:10.0.0.1", "10.0.0.2", False),

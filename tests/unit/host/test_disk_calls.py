@@ -1,7 +1,7 @@
 """What the real disk asks of the kernel, and in which order: a crash cannot be tried out here."""
 
 import os
-from errno import EMFILE
+from errno import EIO, EMFILE, ENOSPC
 
 import pytest
 
@@ -75,13 +75,13 @@ def test_a_directory_that_could_not_be_synced_is_synced_by_the_next_call(
     file.close()
 
 
-def no_descriptor(monkeypatch, wanted):
+def no_descriptor(monkeypatch, wanted, number=EMFILE):
     """Opening this directory fails until `undo`."""
     real = os.open
 
     def opened(path, flags, *mode):
         if path == wanted:
-            raise OSError(EMFILE, "Too many open files")
+            raise OSError(number, "Too many open files" if number == EMFILE else "it refuses")
         return real(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", opened)
@@ -99,6 +99,49 @@ def test_no_descriptor_for_the_directory_of_a_new_file(tmp_path, monkeypatch):
     file.sync()
     assert synced == [str(tmp_path)]
     file.close()
+
+
+def test_a_directory_that_cannot_be_opened_was_not_synced(tmp_path, monkeypatch):
+    """Nobody may count on the name of the new file; that will not pass by itself."""
+    file = RealDisk().open(f"{tmp_path}/new", 10)
+    with monkeypatch.context() as patch:
+        no_descriptor(patch, str(tmp_path), EIO)
+        with pytest.raises(OSError, match="it refuses") as caught:
+            file.sync()
+    assert caught.value.errno == EIO
+    file.close()
+
+
+def test_a_name_that_cannot_be_replaced_is_said(tmp_path, monkeypatch):
+    """With the kernel's reason; the old content stays, and no descriptor."""
+    disk, path = RealDisk(), f"{tmp_path}/table"
+    disk.replace(path, b"old")
+    before = len(os.listdir("/proc/self/fd"))
+
+    def refuse(source, target):
+        raise OSError(EIO, "the disk refuses", target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refuse)
+        with pytest.raises(OSError, match="the disk refuses"):
+            disk.replace(path, b"new")
+    assert disk.read_bytes(path) == b"old"
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_lock_that_cannot_be_written_leaves_nothing_open(tmp_path, monkeypatch):
+    """A full disk: whoever makes room may start."""
+    before = len(os.listdir("/proc/self/fd"))
+
+    def refuse(fd, data, position):
+        raise OSError(ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", refuse)
+        with pytest.raises(OSError, match="No space"):
+            RealDisk().lock(f"{tmp_path}/lock")
+    assert len(os.listdir("/proc/self/fd")) == before
+    RealDisk().lock(f"{tmp_path}/lock").release()
 
 
 def test_no_descriptor_for_the_directory_of_a_replaced_file(tmp_path, monkeypatch):
