@@ -3,6 +3,7 @@
 import os
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -259,6 +260,16 @@ def test_a_peer_that_reads_nothing() -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(RemotingTimeout, match="takes no data"):
             calls.oneway(address, RemotingCommand(1, body=bytes(15 << 20)))
+
+
+def test_a_connection_that_the_peer_has_reset_is_closed_all_the_same() -> None:
+    calls = BlockingCalls()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        calls.oneway(f"127.0.0.1:{listener.getsockname()[1]}", RemotingCommand(1))
+        peer, _ = listener.accept()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        calls.close()
 
 
 def test_a_client_that_is_closed_leaves_no_connection() -> None:

@@ -232,9 +232,23 @@ def test_what_is_to_come_at_once_comes_in_the_next_turn_each_time(by_hand):
         clock.callLater(0, came.append, "last")
 
     clock.callLater(0, again)
+    clock.callLater(0, int)
+    assert len(by_hand.turns) == 1, "the reactor is woken once for all of them"
     assert not came
     by_hand.turn()
     assert came == [0]
     by_hand.now += 1e-6
     by_hand.turn()
     assert came == [0, "last"]
+
+
+def test_an_alarm_never_holds_up_the_reactor():
+    """Its thread waits for something else, and hears of thousands of earlier times."""
+    goes_on, is_held = threading.Event(), threading.Event()
+    alarm = clock_module._Alarm(lambda: (is_held.set(), goes_on.wait(10)))
+    alarm.set(0)
+    assert is_held.wait(10)
+    for number in range(5000):
+        alarm.set(-number)
+    goes_on.set()
+    alarm.end()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet import tcp
 from twisted.internet.address import IPv4Address
 
 from rmq_ha.host import network
@@ -74,6 +75,22 @@ def test_a_pull_producer_is_asked_for_more(streaming: bool) -> None:
     transport.producer, transport.streamingProducer = object(), streaming  # type: ignore[assignment]
     transport.write(b"hello")
     assert transport.asked == (not streaming)
+
+
+def test_small_frames_wait_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On both ends."""
+    said: list[bool] = []
+
+    def made(self: Any) -> None:
+        self.server = SimpleNamespace(admission=None)
+
+    monkeypatch.setattr(tcp.Server, "__init__", made)
+    monkeypatch.setattr(tcp.Server, "setTcpNoDelay", lambda self, is_on: said.append(is_on))
+    monkeypatch.setattr(tcp.Client, "setTcpNoDelay", lambda self, is_on: said.append(is_on))
+    monkeypatch.setattr(tcp.Client, "_connectDone", lambda self: None)
+    network.EagerServer()
+    network.EagerClient.__new__(network.EagerClient)._connectDone()
+    assert said == [True, True]
 
 
 def test_who_may_not_come_gets_no_protocol() -> None:

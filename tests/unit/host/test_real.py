@@ -71,6 +71,7 @@ def test_a_reactor_in_somebodys_loop_leaves_it_as_it_was():
         loop = asyncio.get_running_loop()
         gc.collect()  # what other tests left would be closed meanwhile
         before = len(os.listdir("/proc/self/fd"))
+        readers = dict(loop._selector.get_map())
         reactor = LoopReactor(loop)
         came, called, never = loop.create_future(), loop.create_future(), []
         reactor.callLater(0.001, came.set_result, "timer")
@@ -81,6 +82,7 @@ def test_a_reactor_in_somebodys_loop_leaves_it_as_it_was():
         await asyncio.sleep(0.03)
         assert not never
         assert len(os.listdir("/proc/self/fd")) == before
+        assert dict(loop._selector.get_map()) == readers
 
     asyncio.run(main())
 
