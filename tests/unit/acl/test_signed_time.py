@@ -215,6 +215,24 @@ def test_no_number_is_taken_twice(numbers: list[int]) -> None:
             highest = number
 
 
+def test_what_fell_out_of_the_numbers_that_are_kept_stays_out() -> None:
+    fresh = Freshness(Now())
+    for number in (5, 5 + 1023):
+        assert fresh.take("a", stamp(1, number)) is None
+    assert fresh.take("a", stamp(1, 6)) is None
+    assert fresh.take("a", stamp(1, 5 + 1024)) is None
+    for number in (5, 4, 6):
+        assert fresh.take("a", stamp(1, number)) is not None
+
+
+def test_hostile_names_of_fields_fill_no_memory() -> None:
+    content = TimedContent()
+    for number in range(1000):
+        content.of(1, "s", {str(number): "v"})
+    assert len(content._orders) == 256
+    assert content.of(1, "s", {"0": "v"}) == TimedContent().of(1, "s", {"0": "v"})
+
+
 def test_sessions_are_bounded_and_what_was_forgotten_stays_out() -> None:
     now = Now()
     fresh = Freshness(now, is_required=True, most_sessions=100)

@@ -2,11 +2,16 @@
 
 import pytest
 
+from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.namesrv import NamesrvStatus
+from rmq_ha.app.status.samples import Samples
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.model.networks import Networks
 from rmq_ha.namesrv.access import OF_ADMINS, OF_BROKERS, BrokerAddresses, make_access
+from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.testing.host import SimHost, World
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -75,3 +80,22 @@ def test_acl_is_off_unless_asked_for_and_never_without_files(host: SimHost) -> N
         config = NamesrvConfig(acl_enable=True, acl_directory=directory)
         with pytest.raises(ConfigurationError):
             make_access(host.seams, config, Networks())
+
+
+def test_refusals_are_counted_by_reason(host: SimHost) -> None:
+    config = NamesrvConfig(acl_enable=True, acl_directory="/conf")
+    controller = NamesrvController(host.seams, config, NettyServerConfig())
+    assert controller.access is not None
+    assert outcome(controller.access, RemotingCommand(318), THERE) == 1
+    status = NamesrvStatus(host.seams, controller)
+    samples = Samples(CATALOGUE, status.constants())
+    status.tell(samples)
+    found = {
+        (sample.name, sample.labels.get("reason")): sample.value
+        for family in samples.families()
+        for sample in family.samples
+    }
+    assert found["rmqha_namesrv_acl_refused_total", "unsigned"] == 1
+    assert found["rmqha_namesrv_acl_refused_total", "replay"] == 0
+    assert found["rmqha_namesrv_acl_previous_secret_total", None] == 0
+    assert found["rmqha_namesrv_acl_odd_times_total", None] == 0
