@@ -204,7 +204,6 @@ class Sending:
         topic = send.topic
         try:
             route = yield from self._route(topic.name)
-            topic.is_borrowed = False
         except NoRoute:
             try:
                 template = yield from self._route(self.config.create_topic_key)
@@ -213,7 +212,6 @@ class Sending:
                     topic.name, "no broker has it, and none makes topics by itself: create it"
                 ) from None
             route = borrowed_route(template, self.config.default_topic_queue_nums)
-            topic.is_borrowed = True
         topic.info = publish_info(topic.shown, route)
         if not topic.info.queues:
             raise NoRoute(topic.name, "none of its brokers has a master, or all are read-only")

@@ -24,7 +24,9 @@ from rmq_ha.client.lookups import (
     KeyQuery,
     PlaceId,
     Wanted,
+    addresses_in,
     committed_offset,
+    message_at,
     messages_by_key,
     pull,
     topic_route,
@@ -33,6 +35,7 @@ from rmq_ha.client.messages import Message, PullStatus
 from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.client.sending import Sending
 from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
+from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.model.message import Address
 from rmq_ha.store.format.commitlog import Record, encode_record
@@ -397,3 +400,132 @@ def test_without_time_nothing_is_sent() -> None:
     asking = sending(clock, send_msg_timeout=0).send(Message("T", b"x"))
     with pytest.raises(SendTimeout):
         drive(asking, stored)
+
+
+def pulled(code: int = 0, body: bytes | None = None, **more: object) -> RemotingCommand:
+    places: dict[str, object] = {"nextBeginOffset": 5, "minOffset": 0, "maxOffset": 9}
+    answer = ok(body, **(places | more))
+    answer.code = code
+    return answer
+
+
+def test_a_pull_says_what_it_wants_and_holds_only_if_told_so() -> None:
+    def asked(**more: Any) -> tuple[dict[str, str], int]:
+        asking = pull(BrokerChoice(lambda: 0.0), {0: MASTER}, QUEUE, 3, Wanted("g", 7, **more))
+        _, (ask,) = drive(asking, lambda ask: pulled(ResponseCode.PULL_NOT_FOUND))
+        return ask.command.ext or {}, ask.timeout_ms
+
+    ext, timeout_ms = asked(selector="tag")
+    assert (ext["sysFlag"], ext["expressionType"], ext["subscription"]) == ("4", "TAG", "tag")
+    assert (ext["queueOffset"], ext["maxMsgNums"], ext["subVersion"]) == ("3", "7", "0")
+    assert (ext["suspendTimeoutMillis"], timeout_ms) == ("0", 0)
+    ext, timeout_ms = asked(selector=MessageSelector.by_sql("a > 1"), hold_ms=40)
+    assert (ext["sysFlag"], ext["expressionType"]) == ("6", "SQL92")
+    assert (ext["suspendTimeoutMillis"], timeout_ms) == ("40", 10_040)
+
+
+def test_a_pull_that_nobody_answers_or_that_is_refused_is_an_error_and_not_an_empty_queue() -> None:
+    def asking(addresses: dict[int, str]) -> Asking[Any]:
+        return pull(BrokerChoice(lambda: 0.0), addresses, QUEUE, 3, Wanted("g"))
+
+    both = {0: MASTER, 1: SLAVE}
+    with pytest.raises(MQClientError, match="no address"):
+        drive(asking({}), lambda ask: pulled())
+    with pytest.raises(RemotingConnectError, match=SLAVE):
+        drive(asking(both), lambda ask: silent(MASTER, SLAVE)(ask) or pulled())
+    with pytest.raises(BrokerRefused):
+        drive(asking(both), refuse(ResponseCode.SYSTEM_ERROR))
+    with pytest.raises(BrokerRefused, match="no nextBeginOffset"):
+        drive(asking(both), lambda ask: RemotingCommand(0))
+
+
+def test_only_what_was_found_is_decoded_and_what_a_broker_suggests_is_asked_next() -> None:
+    choice = BrokerChoice(lambda: 0.0)
+    both = {0: MASTER, 1: SLAVE}
+
+    def step(answer: RemotingCommand) -> tuple[Any, str]:
+        result, asked = drive(pull(choice, both, QUEUE, 3, Wanted("g")), lambda ask: answer)
+        return result, asked[0].address
+
+    found, _ = step(pulled(0, record(3, "T", 9, ""), suggestWhichBrokerId=1))
+    assert [item.queue_offset for item in found.msg_found_list] == [3]
+    assert (found.next_begin_offset, found.min_offset, found.max_offset) == (5, 0, 9)
+    found, address = step(pulled(ResponseCode.PULL_NOT_FOUND, b"rubbish"))
+    assert (found.msg_found_list, address) == ([], SLAVE)
+    assert step(pulled())[1] == MASTER
+
+
+def test_an_address_answers_for_itself_again() -> None:
+    choice = BrokerChoice(lambda: 0.0)
+    choice.failed(MASTER)
+    drive(pull(choice, {0: MASTER}, QUEUE, 3, Wanted("g")), lambda ask: pulled())
+    assert not choice.is_avoided(MASTER)
+
+
+@pytest.mark.parametrize(
+    ("port", "is_place"), [("00000000", False), ("0000FFFF", True), ("00010000", False)]
+)
+def test_a_place_has_a_port(port: str, is_place: bool) -> None:
+    assert (PlaceId.parse("7F000001" + port + "0000000000001234") is not None) is is_place
+    assert PlaceId.parse("Z" * 32) is None
+    far = PlaceId.parse("7F000001" + "00000001" + "1200000000000034")
+    assert far == ("127.0.0.1:1", 0x1200000000000034)
+
+
+def test_a_message_is_asked_for_where_it_is_stored() -> None:
+    place = PlaceId("b:1", 99)
+    found, (ask,) = drive(message_at(place), lambda ask: ok(record(3, "T", 9, "")))
+    assert (found.queue_offset, ask.address, ask.command.ext) == (3, "b:1", {"offset": "99"})
+    for answer in (ok(), ok(b"")):
+        with pytest.raises(BrokerRefused, match="no message"):
+            drive(message_at(place), lambda ask, answer=answer: answer)
+
+
+def test_a_route_without_the_broker_says_whom_it_knows() -> None:
+    assert addresses_in(ROUTE, "b") == {0: OTHER}
+    for route, known in ((ROUTE, "known: a, b"), (TopicRoute([], []), "known: none")):
+        with pytest.raises(MQClientError, match=known):
+            addresses_in(route, "zzz")
+
+
+def test_what_breaks_a_rule_is_asked_of_nobody() -> None:
+    for asking in (
+        sending().send(Message("T", b"")),
+        sending().send(Message("TBW102x y", b"x")),
+        sending().send_batch([]),
+        sending().send_batch([Message("T", b"x"), Message("T", b"")]),
+    ):
+        with pytest.raises(IllegalMessage):
+            next(asking)
+
+
+def test_a_topic_that_is_nowhere_borrows_a_route_and_one_that_nobody_takes_is_an_error() -> None:
+    result, asked = drive(sending().send(Message("Missing", b"x")), stored)
+    assert (result.message_queue.topic, len(asked)) == ("Missing", 1)
+    made = sending()
+
+    def read_only(topic: str) -> Asking[TopicRoute]:
+        return TopicRoute([QueueRoute("a", 2, 2, 4)], ROUTE.brokers)
+        yield
+
+    made._route = read_only
+    with pytest.raises(NoRoute, match="read-only"):
+        drive(made.send(Message("T", b"x")), stored)
+    with pytest.raises(NoRoute, match="zzz has no master"):
+        drive(sending().send(Message("T", b"x"), queue=MessageQueue("T", "zzz", 0)), stored)
+
+
+def test_a_message_keeps_its_id_and_names_its_namespace() -> None:
+    made = sending()
+    made._settings = ClientConfig(namesrv_addr="n:1", namespace="N")
+    sent = Message("T", b"x")
+    drive(made.send(sent), stored)
+    first = sent.unique_id
+    assert (len(first), sent.properties["INSTANCE_ID"]) == (32, "N")
+    drive(made.send(sent), stored)
+    assert sent.unique_id == first
+    again = [Message("T", b"x") for _ in range(2)]
+    (result,), _ = drive(made.send_batch(again), stored)
+    assert result.msg_id == ",".join(item.unique_id for item in again)
+    with pytest.raises(BrokerRefused):
+        drive(made.send_batch(again), refuse(ResponseCode.MESSAGE_ILLEGAL))

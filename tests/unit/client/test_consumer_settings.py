@@ -1,10 +1,17 @@
 """The limits of consumers' settings: Java's, to the number."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from rmq_ha.client.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
+from rmq_ha.client.consumer_settings import (
+    Beginning,
+    ConsumeFromWhere,
+    LitePullConsumerConfig,
+    MessageModel,
+    PushConsumerConfig,
+)
 from rmq_ha.errors import ConfigurationError
 
 PUSH = {
@@ -61,3 +68,17 @@ def test_a_held_pull_has_time_for_its_answer() -> None:
     assert LitePullConsumerConfig(**same).checked()
     with pytest.raises(ConfigurationError, match="must not be less"):
         LitePullConsumerConfig(broker_suspend_max_time_millis=30_001).checked()
+    found = LitePullConsumerConfig(pull_threshold_size_for_queue=3, consume_max_span=9).limits()
+    assert (found.messages, found.size, found.span) == (1000, 3 << 20, 9)
+
+
+def test_a_time_to_begin_at_is_half_an_hour_ago_or_a_local_time() -> None:
+    where = ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+    assert Beginning(where).time_ms(10_000_000) == 10_000_000 - 1_800_000
+    local = datetime(2026, 1, 31, 23, 59, 58)
+    assert Beginning(where, "20260131235958").time_ms(0) == local.timestamp() * 1000
+    for config in (PushConsumerConfig, LitePullConsumerConfig):
+        with pytest.raises(ConfigurationError, match="not a local time"):
+            config(consume_timestamp="yesterday").checked()
+    assert PushConsumerConfig().is_clustering
+    assert not PushConsumerConfig(message_model=MessageModel.BROADCASTING).is_clustering
