@@ -21,6 +21,7 @@ from rmq_ha.model.networks import EVERYBODY, canonical
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.plugins import split_names
 from rmq_ha.seams import Host
+from rmq_ha.tls.options import TlsOptions
 
 _BUILT_IN = "default"
 
@@ -103,7 +104,9 @@ class BrokerServer:
             self._status.health = status.health
 
     def _warn_if_exposed(self) -> None:
-        own, options = self._configuration.ours, self._configuration.plugin_options
+        own = self._configuration.ours
+        tls = TlsOptions(self._configuration.plugin_options, self._host.disk.read_bytes)
+        options = {key: tls.text(key) for key in ("tls.server.mode", "tls.ha.mode")}
         warning = exposure(own.bind_address, options, own.acl_plug_in)
         if warning is None and is_dledger(self._configuration):
             port = dledger_port(self._configuration)

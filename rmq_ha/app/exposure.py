@@ -7,8 +7,10 @@ from typing import Any
 
 from rmq_ha.acl.files import DEFAULT_FILE, FOLDER
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.limits import TLS_KEYS
 from rmq_ha.config.load import ANY_ADDRESS
 from rmq_ha.model.networks import EVERYBODY
+from rmq_ha.tls.options import TlsOptions
 
 _LOOPBACK = ("127.", "::1", "localhost")
 _ENFORCING = "enforcing"
@@ -78,6 +80,7 @@ def readable_secrets(configuration: Any, properties_file: str | None) -> list[st
 
     :param configuration: of a broker or a name server.
     :param properties_file: where it was read from.
+    :raises ConfigurationError: `tls.config.file` cannot be read.
     """
     return [
         f"every user of this machine can read {path}, which holds {what}: chmod o-rwx {path}"
@@ -93,9 +96,13 @@ def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[
         yield f"{directory}/{DEFAULT_FILE}", "secret keys"
         for folder, _, names in os.walk(f"{directory}/{FOLDER}"):
             yield from ((f"{folder}/{name}", "secret keys") for name in names)
-    for key, path in configuration.plugin_options.items():
-        if key.endswith(".keyPath"):
-            yield path, f"the key of {key}"
+    tls = TlsOptions(configuration.plugin_options, _read)
+    for key in sorted(TLS_KEYS):
+        if key.endswith(".keyPath") and tls.is_set(key):
+            yield tls.text(key), f"the key of {key}"
+        elif key.endswith(".keyPassword") and tls.is_set(key):
+            own = properties_file if key in configuration.plugin_options else None
+            yield own or tls.config_file or "", key
     if not is_broker:
         return
     own = configuration.ours
@@ -105,6 +112,11 @@ def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[
         for key, value in (("aclSecretKey", own.acl_secret_key), ("haSecret", own.ha_secret)):
             if value:
                 yield properties_file, key
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _is_readable_by_all(path: str) -> bool:

@@ -48,11 +48,15 @@ from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 
 
 class Failures:
-    """What was logged as a failure of ours."""
+    """What is logged as a failure of ours meanwhile."""
 
-    def __init__(self) -> None:
+    def __enter__(self) -> "Failures":
         self.events: list[Any] = []
         globalLogPublisher.addObserver(self)
+        return self
+
+    def __exit__(self, *told: object) -> None:
+        globalLogPublisher.removeObserver(self)
 
     def __call__(self, event: Any) -> None:
         if "log_failure" in event:
@@ -64,13 +68,8 @@ class Failures:
 
         :raises RuntimeError: it was, with its traceback.
         """
-        events, self.events = self.events, []
-        for event in events:
-            failure = event.get("log_failure")
-            raise RuntimeError(f"{event}\n{failure and failure.getTraceback()}")
-
-
-FAILURES = Failures()
+        for event in self.events:
+            raise RuntimeError(f"{event}\n{event['log_failure'].getTraceback()}")
 
 
 class World(NamedTuple):
@@ -110,12 +109,13 @@ class Port:
             self._before = self._world.state()
         self._left -= 1
         world = self._world
-        protocol = RemotingProtocol(world.clock, world.dispatcher, 0, accepts=True)
-        protocol.makeConnection(Pipe())
-        protocol.dataReceived(data if self._account is None else signed(data, self._account))
-        world.advance(0.02)
-        protocol.connectionLost()
-        FAILURES.check()
+        with Failures() as failures:
+            protocol = RemotingProtocol(world.clock, world.dispatcher, 0, accepts=True)
+            protocol.makeConnection(Pipe())
+            protocol.dataReceived(data if self._account is None else signed(data, self._account))
+            world.advance(0.02)
+            protocol.connectionLost()
+        failures.check()
         assert world.state() == self._before
 
 

@@ -13,5 +13,8 @@ def test_strangers_move_nothing(tmp_path: Path) -> None:
         assert not report.faults, "\n".join(report.faults)
         assert len(report.sent) == 6
         assert sum(report.sent.values()) >= 600
+        before = cluster.state()
+        cluster.send(cluster.brokers[0])
+        assert cluster.state() != before, "it would not see what it looks for"
     finally:
         cluster.stop()

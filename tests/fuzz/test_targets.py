@@ -5,13 +5,17 @@ The fuzz targets: that each reader has one, and what was found once.
 """
 
 from pathlib import Path
+from random import Random
 from types import CodeType
 
 import pytest
+from mutate import Mutator
 from readers import ELSEWHERE, ROOT, functions, is_elsewhere, is_reader, own_names, readers
 from run import CORPUS, Outcome, corpus_of, fuzz, mutator_of
 from target import Target, all_targets
-from work import codes_of, work_of
+from work import WorkTooLong, codes_of, work_of
+
+from rmq_ha.errors import ProtocolViolation
 
 TARGETS = all_targets()
 INPUTS = 40
@@ -101,3 +105,19 @@ def test_the_search_finds_readers(source: str, is_found: bool) -> None:
     tree = ast.parse(source)
     own = own_names(tree)
     assert any(is_reader(name, node, own) for name, node in functions(tree)) is is_found
+
+
+def test_a_fault_is_found() -> None:
+    """A reader that cannot do with a certain number, and one that takes long over some."""
+
+    def read(data: bytes) -> None:
+        if b"2147483648" in data:
+            raise KeyError
+
+    mutator = Mutator(Random(1), [b'{"code":1}'])
+    outcome = fuzz(Target(read, (ProtocolViolation,), ()), mutator, 5000)
+    ((data, text),) = outcome.faults
+    assert b"2147483648" in data
+    assert "KeyError" in text
+    with pytest.raises(WorkTooLong):
+        work_of(lambda: [abs(number) for number in range(200)], 100)

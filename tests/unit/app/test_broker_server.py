@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.app.broker_server import BrokerServer
 from rmq_ha.config.load import port_plan
@@ -42,3 +43,19 @@ def test_only_ports_that_listen_are_named(settings: dict[str, Any]) -> None:
 
 def test_a_foreign_replication_has_ports_of_its_own() -> None:
     assert "haListenPort" not in facts(ha_plug_in="acme")[0]
+
+
+@pytest.mark.parametrize(("mode", "is_open"), [("enforcing", False), ("permissive", True)])
+def test_a_start_warns_of_what_is_open_wherever_it_was_said(mode: str, is_open: bool) -> None:
+    """`tls.ha.mode` stands in `tls.config.file`, where the warning did not look."""
+    configuration = small_configuration(
+        "10.0.0.1", BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, 0
+    )
+    configuration.ours.bind_address = "10.0.0.1"
+    configuration.ours.acl_plug_in = "plain"
+    configuration.plugin_options["tls.config.file"] = "/tls"
+    host = World(1).add("broker")
+    host.disk.replace("/tls", f"tls.ha.mode={mode}\n".encode())
+    with capturedLogs() as events:
+        BrokerServer(host.seams, configuration)._warn_if_exposed()
+    assert [("gives every message" in formatEvent(event)) for event in events] == [True] * is_open

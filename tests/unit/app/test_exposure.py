@@ -47,3 +47,17 @@ def test_files_that_are_not_there_or_hold_no_secret(tmp_path: Path) -> None:
     configuration.ours.acl_directory = str(tmp_path / "none")
     assert readable_secrets(configuration, str(properties)) == []
     assert readable_secrets(NamesrvConfiguration(), None) == []
+
+
+def test_keys_that_the_tls_file_names_are_secrets_too(tmp_path: Path) -> None:
+    """Which is where docs/hardening.md has them; only those of the properties file were seen."""
+    key, file = tmp_path / "server.key", tmp_path / "tls.properties"
+    key.write_text("x")
+    file.write_text(f"tls.server.keyPath={key}\ntls.server.keyPassword=secret\n")
+    key.chmod(0o644)
+    file.chmod(0o644)
+    for configuration in (BrokerConfiguration(), NamesrvConfiguration()):
+        configuration.plugin_options["tls.config.file"] = str(file)
+        told = readable_secrets(configuration, None)
+        assert [str(file) in text for text in told] == [True, False]
+        assert [str(key) in text for text in told] == [False, True]
