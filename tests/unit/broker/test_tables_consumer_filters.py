@@ -190,6 +190,17 @@ def test_all_that_a_file_names_is_known_again() -> None:
     assert [two.expression(*place) for place in places] == ["a = 1", "b = 2", "c = 3"]
 
 
+def test_a_file_without_versions_gives_way_to_any_heartbeat() -> None:
+    """What a client says first is newer."""
+    one, two = Fixture(), Fixture()
+    one.register("G", ("T", "a = 1", 5))
+    file = json.loads(one.table.encode())
+    del file["filterDataByTopic"]["T"]["groupFilterData"]["G"]["clientVersion"]
+    two.table.decode(json.dumps(file).encode())
+    two.register("G", ("T", "b = 2", 1))
+    assert two.expression("T", "G") == "b = 2"
+
+
 def test_a_file_for_another_bloom_filter_is_ignored_as_a_whole() -> None:
     one = Fixture()
     one.register("G", ("T", "a = 1", 5))

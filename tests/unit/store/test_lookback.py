@@ -200,6 +200,23 @@ def test_where_a_level_begins() -> None:
     assert settled(made, 1, 1).offset == 1
 
 
+def test_steps_back_grow() -> None:
+    """Thousands that were not delivered cost a start no turn each."""
+    made = DelayedStore()
+    made.store.schedule.stop()
+    for number in range(300):
+        made.put(f"m{number}", 1)
+    made.run(2)
+    level = DelayLevel(1, made.store.delay_levels[0], 300)
+    look_back = LookBack(made.store.queues, made.store.record_at, lambda level, unit: unit[2])
+    look_back.begin([level], made.store.log.last_store_timestamp)
+    turns = 0
+    while not look_back.is_settled(level):
+        turns += 1
+    assert level.offset == 0
+    assert turns < 30
+
+
 def test_of_a_deleted_topic_those_that_were_recorded_stay_delivered() -> None:
     """Although others below the recorded progress were not, and are now."""
     made = DelayedStore()

@@ -34,6 +34,15 @@ def test_rates_have_no_number_for_windows_longer_than_the_run() -> None:
     assert float(statistics.table(0)["putTps"].split()[0]) == pytest.approx(50 / 20)
 
 
+def test_samples_of_one_moment() -> None:
+    """A machine that slept makes up for its seconds; nothing is divided by 0."""
+    statistics = StoreStatistics(START_MS)
+    for _ in range(11):
+        statistics.sample(START_MS, 0)
+        statistics.put_times += 5
+    assert statistics.table(0)["putTps"] == "50000.0  "
+
+
 def test_totals() -> None:
     statistics = StoreStatistics(START_MS)
     statistics.put_times, statistics.put_size, statistics.put_failed = 20, 6330, 2
