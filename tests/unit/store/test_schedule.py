@@ -20,7 +20,7 @@ from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.delay_offsets import DelayOffsets
-from rmq_ha.store.delayed import check_deliverable, message_of
+from rmq_ha.store.delayed import DelayLevel, check_deliverable, message_of
 from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
 from rmq_ha.store.format.consumequeue import UNIT
 from rmq_ha.store.schedule import ScheduleMessageService
@@ -484,6 +484,13 @@ class FailingFiles:
 
 
 # Records and files by themselves
+
+
+def test_a_wait_is_counted_from_when_it_was_asked_for_first() -> None:
+    """Also just behind another message's mark: the clock that nobody sets goes on."""
+    level = DelayLevel(1, 1000, 0)
+    level.mark(1, 0.0)
+    assert [level.longest_wait_ms(1, 2, now) for now in (0.001, 0.003, 0.501)] == [1000, 998, 500]
 
 
 def test_the_delivered_message() -> None:
