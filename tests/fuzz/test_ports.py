@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from ports import fuzz
-from servers import Cluster
-
 
 def test_strangers_move_nothing(tmp_path: Path) -> None:
+    from ports import fuzz  # takes a second, in every process that collects tests
+    from servers import Cluster
+
     cluster = Cluster(tmp_path, is_whole=False)
     try:
         report = fuzz(cluster, 600, 1)
