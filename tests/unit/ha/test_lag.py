@@ -110,3 +110,11 @@ def test_a_history_that_cannot_be_thinned_fairly_is_thinned_all_the_same() -> No
         now *= 1.05
         times.note(number + 1, now)
         assert len(times) <= CAPACITY
+
+
+def test_a_log_that_does_not_grow_takes_no_memory() -> None:
+    times = AppendTimes()
+    for second in range(100):
+        times.note(10, float(second))
+    assert len(times) == 1
+    assert times.behind(9, 100.0) == 100.0

@@ -219,3 +219,11 @@ def test_who_has_the_old_secret_only_stays_out_at_the_end() -> None:
     _, up = join(master, slave)
     assert up.aborted
     assert bytes(slave.log.data) == b""
+
+
+def test_who_says_more_than_its_proof_is_refused() -> None:
+    """What follows would be taken for replication before anything is proven to it."""
+    master, slave = halves(b"s" * 16, b"s" * 16)
+    proof = slave.receive_data(master.hello)
+    with pytest.raises(ReplicationError, match="more than its proof"):
+        master.receive_data(proof + b"x")
