@@ -144,3 +144,23 @@ def test_the_file_is_told_with_its_certificates() -> None:
     assert user.to_json()["certificateNames"] == user.certificate_names
     assert "certificateNames" not in other.to_json()
     assert admin.certificate_names == ("ops.example",)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_previous_secret_counts_and_is_told(strict: bool) -> None:
+    told: list[tuple[str, str]] = []
+    text = FILE.replace("usersecret", "newsecret\n  previousSecretKey: usersecret")
+    made = rules(text, strict=strict, on_previous=lambda *who: told.append(who))
+    new = Credentials("useruser", "newsecret")
+    assert outcome(made, send("mine", new)) == "useruser"
+    assert told == []
+    assert outcome(made, send("mine", USER)) == "useruser"
+    assert told == [("useruser", "10.0.0.1")]
+    assert outcome(made, send("mine", OTHER)) == "otheruser"
+    assert outcome(made, send("mine", Credentials("otheruser", "usersecret"))) == "signature"
+    for account in (USER, new):
+        now = RequestSigner(account, SignedTimes(lambda: 1, Random(1)))
+        late = rules(text, strict=strict, freshness=Freshness(lambda: 1))
+        assert outcome(late, now.sign(send())) == "useruser"
+    with pytest.raises(ConfigurationError, match="previousSecretKey: must have at least 7"):
+        rules(text.replace("previousSecretKey: usersecret", "previousSecretKey: short"))
