@@ -10,6 +10,7 @@ import pytest
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
+from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.rebuild import QueueRebuild
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
@@ -283,6 +284,15 @@ def test_numbers_of_lost_messages_are_not_given_again(machine, message, damaged)
         assert pulled.next_begin_offset > offset
         offset = pulled.next_begin_offset
     assert found == [n for n in range(4) if 3 * n + 1 not in damaged]
+
+
+@pytest.mark.parametrize("last", [None, (700, 130)])
+def test_notes_of_a_clean_stop_are_read_as_they_were_written(last):
+    """Whole, or not at all."""
+    ends = QueueEnds(65536, 70000, last, {("T", 3): QueueEnd(40, 55, 69000)})
+    data = ends.encode()
+    assert QueueEnds.decode(data) == ends
+    assert all(QueueEnds.decode(data[:size]) is None for size in range(len(data)))
 
 
 @pytest.fixture
