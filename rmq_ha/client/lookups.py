@@ -262,6 +262,8 @@ class PlaceId(NamedTuple):
             data = bytes.fromhex(text)
         except ValueError:
             return None
+        if 2 * len(data) != len(text):  # there were blanks in it
+            return None
         size = len(data) - 12
         port = int.from_bytes(data[size : size + 4])
         if not 0 < port < 65536:

@@ -3,7 +3,7 @@
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-_NAME = re.compile(r"[\w.-]*[A-Za-z][\w.-]*", re.ASCII)
+_NAME = re.compile(r"(?=[\w.-]*[A-Za-z])[\w.-]+", re.ASCII)
 EVERYBODY = "*"
 _MOST_REMEMBERED = 4096
 _LOCALHOST = {"localhost": "127.0.0.0/8"}
