@@ -93,10 +93,9 @@ def test_one_of_each_code(broker: Guarded, turns: Turns) -> None:
         if code in (51, 53):  # the last account, no access control any more
             continue
         calls = turns.of(lambda request=request: broker.by(ADMIN, request))
-        if calls > MOST / 4:
+        if calls > MOST:  # the most has 43, all offsets for a slave of Java: 270,000
             slow[code] = calls
-    # All offsets for a slave of Java, which asks for no page: 270,000 calls, more with more groups.
-    assert slow.keys() == {43}
+    assert slow == {}
 
 
 def heartbeat(groups: int, subscriptions: int, text: str, kind: str) -> bytes:
