@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processor_kit import Kit
 from twisted.internet.defer import Deferred, succeed
-from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.errors import ProtocolViolation, RemotingError
@@ -37,13 +36,16 @@ class Master:
         return max(len(answer.body or b"") for answer in self.answers)
 
 
-class PageTests(SynchronousTestCase):
-    def setUp(self) -> None:
+class TestPages:
+    def setup_method(self) -> None:
         self.master = Master()
         self.api = BrokerOuterAPI(self.master)
 
     def asked(self, coroutine: Any) -> Any:
-        return self.successResultOf(Deferred.fromCoroutine(coroutine))
+        """What it returns, or the failure."""
+        results: list[Any] = []
+        Deferred.fromCoroutine(coroutine).addBoth(results.append)
+        return results[0]
 
     def test_offsets(self) -> None:
         """By queues, not by groups: a group on a wide topic has thousands of them."""
@@ -77,7 +79,7 @@ class PageTests(SynchronousTestCase):
         topics = self.master.kit.topics
         topics._table = {f"Topic{n}": TopicConfig(f"Topic{n}") for n in range(PAGE_SIZE + 1)}
         self.master.between = lambda: topics.delete("Topic5")
-        failure = self.failureResultOf(Deferred.fromCoroutine(self.api.topic_configs("m:1")))
+        failure = self.asked(self.api.topic_configs("m:1"))
         failure.trap(RemotingError)
         assert "changed while its pages were copied" in str(failure.value)
 
