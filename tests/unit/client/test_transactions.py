@@ -90,6 +90,8 @@ def test_the_broker_is_told_how_the_work_ended(state: LocalTransactionState, cod
         "transactionId": "TX",
     }
     assert (sent.properties["TRAN_MSG"], sent.properties["PGROUP"]) == ("true", "p")
+    ((_, header),) = bench.client.of(RequestCode.SEND_MESSAGE_V2)
+    assert header["f"] == "4"  # without the flag consumers would get it at once
     assert "DELAY" not in sent.properties
 
 
