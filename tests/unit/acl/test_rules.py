@@ -9,7 +9,8 @@ from rmq_ha.acl.rules import Rules
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.errors import AccessRefused, RequestRejected
-from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.send_header import SendHeader, encode_send_header
@@ -63,11 +64,19 @@ def command(code: int, **ext: str) -> RemotingCommand:
     return RemotingCommand(code, ext)
 
 
-def heartbeat(group: str, topic: str) -> RemotingCommand:
-    from rmq_ha.wire.bodies import SubscriptionData
+def heartbeat(group: str, topic: str, *others: str) -> RemotingCommand:
+    """Of a client with this group, and with others behind it."""
+    consumers = [
+        ConsumerData(name, subscriptions=[SubscriptionData(topic, "*")])
+        for name in (group, *others)
+    ]
+    return RemotingCommand(RequestCode.HEART_BEAT, None, HeartbeatData("c", consumers).encode())
 
-    consumer = ConsumerData(group, subscriptions=[SubscriptionData(topic, "*")])
-    return RemotingCommand(RequestCode.HEART_BEAT, None, HeartbeatData("c", [consumer]).encode())
+
+def check_client(group: str, topic: str) -> RemotingCommand:
+    subscription = {"topic": topic, "subString": "*"}
+    body = {"clientId": "c", "group": group, "subscriptionData": subscription}
+    return RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG, None, fastjson.encode(body))
 
 
 def test_who_is_not_known_is_refused() -> None:
@@ -178,6 +187,7 @@ JAVA_DENIED = [
     (command(RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="denied", topic="sub"), "denied"),
     (heartbeat("denied", "sub"), "group:denied"),
     (heartbeat("g", "pub"), "topic:pub"),
+    (heartbeat("g", "sub", "denied"), "group:denied"),
     (RemotingCommand(RequestCode.HEART_BEAT), "the heartbeat's body"),
     (heartbeat("g", ["sub"]), "topic"),  # type: ignore[arg-type]
     (RemotingCommand(RequestCode.HEART_BEAT, None, b"xx"), "the heartbeat's body"),
@@ -209,6 +219,7 @@ ALLOWED = [
     command(RequestCode.GET_MAX_OFFSET, topic="pub"),
     command(RequestCode.END_TRANSACTION, producerGroup="pubgroup", commitLogOffset="0"),
     heartbeat("g", "sub"),
+    check_client("g", "sub"),
 ]
 NEEDS_ADMIN = "Need admin permission"
 DENIED = [
@@ -222,6 +233,8 @@ DENIED = [
     (command(RequestCode.END_TRANSACTION, producerGroup="g", commitLogOffset="0"), "group:g"),
     (command(RequestCode.END_TRANSACTION, producerGroup="pubgroup", commitLogOffset="x"), "number"),
     (command(RequestCode.GET_MAX_OFFSET, topic="none"), "topic:none"),
+    (check_client("denied", "sub"), "group:denied"),
+    (check_client("g", "pub"), "topic:pub"),
     (send("SCHEDULE_TOPIC_XXXX"), NEEDS_ADMIN),
     (pull_request("g", "SCHEDULE_TOPIC_XXXX", 0, 0), NEEDS_ADMIN),
     (command(RequestCode.GET_BROKER_RUNTIME_INFO), NEEDS_ADMIN),

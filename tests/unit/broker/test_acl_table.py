@@ -238,6 +238,14 @@ def test_a_transaction_of_an_account_that_may(broker: Guarded) -> None:
     assert "group:TPG" in (answer.remark or "")
 
 
+def test_a_half_message_is_ended_by_who_may_send_to_its_topic(broker: Guarded) -> None:
+    """PUB on a producer group of one's own, which anybody may name, is not enough."""
+    own = {**broker.place, "producerGroup": "mine", "commitOrRollback": str(COMMIT)}
+    answer = broker.by(WEAK, RemotingCommand(37, own))
+    assert "topic:" in (answer.remark or "")
+    assert broker.visible() == []
+
+
 def test_replies_and_traces_are_for_who_uses_a_topic(broker: Guarded) -> None:
     """a08: 79 MiB stored with 20 requests, and forged replies, of who may nothing."""
     for topic in ("DefaultCluster_REPLY_TOPIC", "RMQ_SYS_TRACE_TOPIC"):

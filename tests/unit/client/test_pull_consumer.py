@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from consuming import GROUP, TOPIC, Consuming, queue
 
-from rmq_ha.client.consumer_settings import PullConsumerConfig
+from rmq_ha.client.consumer_settings import MessageModel, PullConsumerConfig
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NotStarted
+from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import PullStatus
 from rmq_ha.client.pull_consumer import PullConsumer
 from rmq_ha.errors import ConfigurationError
@@ -72,6 +73,22 @@ def test_its_offsets_are_those_that_it_says() -> None:
     cluster.wait(consumer.stop())
     cluster.run(1)
     assert cluster.committed("a") == {1: 3}
+
+
+def test_offsets_of_its_own_machine_are_there_again() -> None:
+    """The one that consumes for itself would begin anew after each start."""
+    cluster = Consuming("a")
+    config = PullConsumerConfig(message_model=MessageModel.BROADCASTING)
+    consumer = PullConsumer(cluster.client("p1"), GROUP, config)
+    cluster.wait(consumer.start())
+    consumer.update_consume_offset(queue("a", 1), 5)
+    cluster.wait(consumer.stop())
+    again = ClientInstance(cluster.hosts["p1"].seams, consumer._instance.settings)
+    consumer = PullConsumer(again, GROUP, config)
+    cluster.wait(consumer.start())
+    assert cluster.wait(consumer.fetch_consume_offset(queue("a", 1))) == 5
+    cluster.wait(consumer.stop())
+    assert not cluster.committed("a")
 
 
 def test_queues_of_registered_topics_are_shared_out() -> None:

@@ -408,3 +408,23 @@ def test_18_2_a_member_that_keeps_what_its_leader_has_not_says_so_until_they_are
     refusing.ledger.commit(2)
     assert refusing.push(TRUNCATE, 2, refusing.ledger.entry(1)).code == 406
     assert refusing.node.is_diverged
+
+
+def test_what_waits_no_longer_makes_room():
+    """Otherwise a follower would refuse early pushes for ever after some of them."""
+    script = follower(max_waiting_bytes=300)
+    for _ in range(20):
+        assert script.push(APPEND, 2, script.next_entry(2, skip=1)) is None
+        assert script.push(APPEND, 2, script.next_entry(2)).code == 200
+
+
+def test_11_4_who_follows_no_more_answers_what_waits():
+    script = follower(max_push_timeout=60_000)
+    assert script.push(APPEND, 2, script.next_entry(2, skip=1)) is None
+    token = script.last_token
+    for _ in range(100):
+        done = script.of(Answer, script.run(1000))
+        if script.node.role is not Role.FOLLOWER:
+            break
+        assert not done
+    assert script.answer_to(token, done).code == 405

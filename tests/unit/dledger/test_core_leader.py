@@ -418,6 +418,18 @@ def appended_from_outside(**changes):
     return script, script.last_token
 
 
+def test_6_5_each_append_gets_its_own_answer():
+    script, first = appended_from_outside()
+    append = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"y")
+    assert script.ask(RequestCode.APPEND, append) is None
+    second = script.last_token
+    done = []
+    for entry in (4, 5):
+        done += script.pushed(last_push(script)) if script.ledger.committed_index < entry else []
+    answers = [script.answer_to(token, script.of(Answer)) for token in (first, second)]
+    assert [(answer.code, answer.index) for answer in answers] == [(200, 4), (200, 5)]
+
+
 def test_6_5_an_append_without_a_quorum_is_answered_when_its_time_is_over():
     script, token = appended_from_outside(max_wait_ack=100)
     assert script.answer_to(token, script.run(100)) is None

@@ -138,6 +138,17 @@ def test_what_this_leader_appended_is_dispatched_without_being_read(
     assert [request.queue_offset for request in rig.dispatched()] == [0, 1, 2]
 
 
+def test_what_this_leader_appended_is_there_from_where_a_slice_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    rig.put(b"one", b"two", b"three")
+    rig.commit()
+    second = rig.log.pending[1][0]
+    monkeypatch.setattr(rig.log, "read", None)
+    assert [request.queue_offset for request in rig.dispatched(second)] == [1, 2]
+
+
 def test_a_file_of_which_just_eight_bytes_are_left_is_dispatched_to_its_end() -> None:
     rig = Rig()
     (probe,) = rig.put(b"")

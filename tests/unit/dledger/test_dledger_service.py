@@ -32,6 +32,7 @@ def test_puts_of_a_new_leadership_are_told_though_an_earlier_one_had_more_entrie
         configuration.ours.dledger_commit_own_term_only = False
 
     group = BrokerGroup(1, change=change).start()
+    assert service_of(group.master())._log.max_offset == 0, "no first entry of its term"
     assert group.send(b"a") == 0
     group.run(2)
     for member in followers(group):
