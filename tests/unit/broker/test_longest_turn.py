@@ -78,6 +78,7 @@ def broker() -> Iterator[Guarded]:
             for queue_id in range(QUEUES):
                 controller.consumer_offsets.commit(group, topic, queue_id, 1)
     controller.consumer_offsets.encode()  # as its file is when it has run for some seconds
+    assert made.by(ADMIN, WORST["keys"][1]).code == 0  # each test has messages, also alone
     yield made
     made.stop()
 

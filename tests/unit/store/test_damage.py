@@ -232,6 +232,22 @@ def test_a_full_disk_stops_no_start_after_a_crash(simulated, message):
     check(store, appended, 30)
 
 
+@pytest.mark.parametrize("settings", [SLAVE, {**SMALL, "keep_damaged_log": False}])
+def test_damage_that_cannot_be_set_aside_is_not_cut(simulated, message, settings):
+    """What was promised stays where it is, whoever may cut it, until there is room for a copy."""
+    machine = simulated
+    appended = killed(machine, message)
+    damage(machine, *DAMAGES["the magic"](appended[20]))
+    before = image(machine)
+    machine.disk.fault = lambda operation, path: ENOSPC if "/setaside/" in path else None
+    with pytest.raises(StoreError, match="cannot load the store"):
+        machine.open(**settings)
+    assert image(machine) == before
+    machine.disk.fault = lambda operation, path: None
+    check(machine.open(**settings), appended, 20)
+    assert len(folders(machine)) == 1
+
+
 @pytest.mark.real_disk
 @pytest.mark.parametrize("stop", ["clean", "killed"])
 def test_the_hole_behind_the_end_is_not_read(machine, message, monkeypatch, stop):
