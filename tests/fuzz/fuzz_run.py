@@ -1,5 +1,5 @@
 """
-Fuzz the readers in this process: `tox -e fuzz`, or `python tests/fuzz/run.py --inputs 100000`.
+Fuzz the readers in this process: `tox -e fuzz`, or `python tests/fuzz/fuzz_run.py --inputs 100000`.
 
 Each target gets its share of the inputs. What raises something else than a refusal is a fault, and
 what takes much longer than the others of its size is worth a look: both are written to a folder,
