@@ -50,8 +50,6 @@ Fault = Callable[[Scene], list[str]]
 FAULTS: dict[str, Fault] = {}
 TAIL_ENDS = ("fail-over", "fail-over-in-order", "fail-over-of-a-lost-tail", "lost-tail")
 """After which what consumers have read may be gone: nobody had acknowledged it, or synced it."""
-MASTER_ENDS = (*TAIL_ENDS, "kill-master", "kill-both")
-"""After which what groups committed last may be gone."""
 
 
 def fault(function: Fault) -> Fault:

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from soak_faults import FAULTS, MASTER_ENDS, TAIL_ENDS, Scene, queue_files
+from soak_faults import FAULTS, TAIL_ENDS, Scene, queue_files
 from soak_history import STREAMS, History, Progress
 from soak_java import TOPICS, Clients, compiled
 from soak_pair import FaultyPair, difference, is_unchecked
@@ -227,8 +227,6 @@ class Soak:
             self._done[name] += 1
             after = time.monotonic()
             found += self._heal()
-            if name in MASTER_ENDS:
-                self._progress.changed(began)
             if name in TAIL_ENDS:
                 self._history.tail_was_lost(began, after)
             scene.remember()

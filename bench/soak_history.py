@@ -156,22 +156,16 @@ class Progress:
     def note(self, now: float, group: str, queue_id: int, offset: int) -> None:
         """
         Back by more than what came in the seconds before it was last seen is a fault, told once.
+
+        What it went back from without fault is forgotten: the next look has nothing to add to it.
         """
         known = self._known[group, queue_id]
         before = known[-1][0] - BACK_S if known else now
         old = max((value for when, value in known if when < before), default=-1)
         if offset < old:
             self.faults.append(f"{group} went back in queue {queue_id} from {old} to {offset}")
-            known.clear()
-        known[:] = [(when, value) for when, value in known[-600:]] + [(now, offset)]
-
-    def changed(self, began: float) -> None:
-        """
-        A master ended, or another took over, since then: what was committed just before may have
-        been unknown to it ever since, whatever happens next.
-        """
-        for known in list(self._known.values()):
-            known[:] = [(when, value) for when, value in known if when < began - BACK_S]
+        known[:] = [(when, value) for when, value in known[-600:] if value <= offset]
+        known.append((now, offset))
 
     def forget(self) -> None:
         """A master lost the end of its log: groups may have to go back."""
