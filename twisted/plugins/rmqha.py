@@ -1,4 +1,4 @@
-"""rmq-ha's plugins: the two servers of twistd, and the built-in parts of a broker.
+"""rmq-ha's plugins: the three servers of twistd, and the built-in parts of a broker.
 
 Declarations only. Every `twistd` imports this file, so it imports nothing heavy and no reactor.
 """
@@ -18,6 +18,12 @@ broker = ServiceMaker(
 )
 namesrv = ServiceMaker(
     "rmq-ha name server", "rmq_ha.app.namesrv_tap", "A RocketMQ 4.9 name server.", "rmqnamesrv"
+)
+controller = ServiceMaker(
+    "rmq-ha controller",
+    "rmq_ha.app.controller_tap",
+    "A controller for brokers of RocketMQ 5 in controller mode.",
+    "rmqcontroller",
 )
 
 

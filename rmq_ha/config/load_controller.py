@@ -1,0 +1,81 @@
+"""A properties file to the configuration of a controller.
+
+Spec: controller.md, section 2.3.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rmq_ha.config.controller import ControllerConfig, ControllerConfiguration
+from rmq_ha.config.dledger_settings import parse_peers
+from rmq_ha.config.load import METRICS_PURPOSE, PlannedPort
+from rmq_ha.config.settings import Notice, collect, fill
+from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.errors import ConfigurationError
+
+
+class LoadedController(NamedTuple):
+    """A controller's configuration, complete, and what its operator should know of it."""
+
+    configuration: ControllerConfiguration
+    notices: list[Notice]
+
+
+def load_controller(
+    text: str,
+    surroundings: Surroundings,
+    *,
+    name: str = "",
+    overrides: Iterable[tuple[str, str]] = (),
+) -> LoadedController:
+    """
+    Read a controller's properties and compute what was left out.
+
+    :param name: of the file, for messages; where configuration updates are written to.
+    :raises ConfigurationError: a value does not fit; the message names file, line, key and reason.
+    """
+    notices: list[Notice] = []
+    settings = collect(text, name, overrides, notices)
+    configuration = ControllerConfiguration()
+    own = configuration.controller
+    fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+    if own.controller_type.lower() != "dledger":
+        raise settings["controllerType"].error("only DLedger is implemented")
+    own.controller_store_path = surroundings.absolute(
+        own.controller_store_path or surroundings.below_home("DLedgerController")
+    )
+    if own.config_store_path or name:
+        own.config_store_path = surroundings.absolute(own.config_store_path or name)
+    configuration.server.listen_port = _own_port(own.controller_dleger_peers, own)
+    notices += [
+        Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
+        for key in configuration.plugin_options
+        if not key.startswith("tls.")
+    ]
+    return LoadedController(configuration, notices)
+
+
+def _own_port(text: str, own: ControllerConfig) -> int:
+    try:
+        peers = parse_peers(text)
+        address = peers[own.controller_dleger_self_id]
+    except KeyError as error:
+        raise ConfigurationError(
+            f"controllerDLegerSelfId={error.args[0]} is not in controllerDLegerPeers={text}"
+        ) from None
+    except ConfigurationError as error:
+        reason = str(error).replace("dLegerPeers", "controllerDLegerPeers")
+        raise ConfigurationError(f"{reason}; for one controller n0-<its address>:9878") from None
+    return int(address.rpartition(":")[2])
+
+
+def controller_port_plan(configuration: ControllerConfiguration) -> list[PlannedPort]:
+    """Every port that a controller takes."""
+    plan = [
+        PlannedPort(
+            configuration.server.listen_port,
+            "brokers, tools and the other controllers (controllerDLegerPeers)",
+        )
+    ]
+    port = configuration.controller.metrics_port
+    return [*plan, PlannedPort(port, METRICS_PURPOSE)] if port else plan

@@ -1,0 +1,1 @@
+"""rmq-ha: controller."""

@@ -1,0 +1,217 @@
+"""Our controller under the real Java 5.3.3 brokers of `../shared/peer5` (or RMQ_HA_PEER5)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import REPO, TWISTD, Rig, Server
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.controller.codec import decode_set
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+
+PEER5 = Path(os.environ.get("RMQ_HA_PEER5", REPO.parent / "shared" / "peer5")) / "peer5"
+START_S, ROLE_S = 90.0, 30.0
+
+
+def missing() -> str | None:
+    """Why the 5.3.3 rig cannot run here, or None."""
+    if not PEER5.exists():
+        return f"no RocketMQ 5.3.3 rig at {PEER5} (set RMQ_HA_PEER5)"
+    if shutil.which("java") is None:
+        return "no java on this machine"
+    done = subprocess.run([str(PEER5), "classpath"], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else f"`{PEER5} install` has not run: {done.stderr.strip()}"
+
+
+_REASON = missing()
+pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
+
+
+def ask(address: str, request: RemotingCommand, seconds: float = 5.0) -> RemotingCommand:
+    """One request over a connection of its own."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), seconds) as connection:
+        connection.settimeout(seconds)
+        connection.sendall(encode_frame(request))
+        reader = FrameReader()
+        while True:
+            data = connection.recv(65536)
+            assert data, f"{address} closed the connection"
+            for frame in reader.receive_data(data):
+                return decode_frame(*frame)
+
+
+class Sets:
+    """Our controller, and what it says."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.address = f"127.0.0.1:{rig.ports(1)}"
+        self.directory = rig.directory / "controller"
+        self.directory.mkdir()
+        self.conf = self.directory / "controller.conf"
+        self.conf.write_text(
+            f"controllerDLegerPeers=n0-{self.address}\nbindAddress=127.0.0.1\n"
+            f"controllerStorePath={self.directory}/log\nmappedFileSize=1048576\n"
+        )
+        self.server = self.start()
+
+    def start(self) -> Server:
+        command = [*TWISTD, "rmqcontroller", "--config", str(self.conf), "--ready"]
+        return self.rig._start(command, self.address, self.directory, java=False)
+
+    def info(self) -> tuple[dict[str, str], tuple[int, ...]]:
+        """1004; nothing while nobody has applied for an id."""
+        answer = ask(self.address, RemotingCommand(1004, {"brokerName": "broker-c"}))
+        if answer.code:
+            return {}, ()
+        return answer.ext or {}, decode_set(answer.body or b"").members
+
+    @property
+    def master(self) -> str | None:
+        return self.info()[0].get("masterAddress")
+
+
+def broker(rig: Rig, name: str, conf: str, namesrv: str, controller: str) -> Server:
+    """A Java broker, not waited for."""
+    port = rig.ports(4) + 2
+    directory = rig.directory / name
+    directory.mkdir()
+    command = [str(PEER5), "broker", "--quick", "--conf", str(PEER5.parent / "conf" / conf)]
+    command += ["--dir", str(directory), "--namesrv", namesrv, "--controller", controller]
+    command += ["--jvm=-XX:+UnlockDiagnosticVMOptions", "--jvm=-XX:-BytecodeVerificationRemote"]
+    settings = {"listenPort": port, "haListenPort": port + 1, "haSendHeartbeatInterval": 1000}
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    return rig._start(command, f"127.0.0.1:{port}", directory, java=True, wait=False)
+
+
+def role(server: Server) -> dict[str, Any]:
+    """What the broker says of itself last."""
+    lines = [line for line in server.output.read_text().splitlines() if line.startswith("ROLE ")]
+    found: dict[str, Any] = json.loads(lines[-1][5:]) if lines else {}
+    return found
+
+
+def sends(address: str) -> bool:
+    """A message is accepted."""
+    try:
+        return ask(address, send_request("p", "Failover", 0, b"body", "", 1)).code == 0
+    except OSError:
+        return False
+
+
+def test_java_brokers_join_elect_and_fail_over(rig: Rig) -> None:
+    """Two start at once and apply for ids, one leads, both are in sync; kill -9, and the other."""
+    started = time.monotonic()
+    namesrv = rig.namesrv()
+    sets = Sets(rig)
+    both = [
+        broker(rig, name, f"controller-{name}.conf", namesrv, sets.address) for name in ("a", "b")
+    ]
+    rig.until(lambda: sets.info()[1] == (1, 2), START_S, "a set of two", sets.server, *both)
+    master, slave = sorted(both, key=lambda server: server.address != sets.master)
+    print(f"set of two after {time.monotonic() - started:.2f} s")
+    assert sets.info()[0]["masterEpoch"] == "1"
+    rig.until(lambda: sends(master.address), ROLE_S, "an acknowledged message", master)
+    assert not sends(slave.address)
+
+    began = time.monotonic()
+    master.kill()
+    rig.until(lambda: sets.master == slave.address, ROLE_S, "an election", sets.server, slave)
+    elected = time.monotonic() - began
+    rig.until(lambda: sends(slave.address), ROLE_S, "a message at the new master", slave)
+    print(f"elected after {elected:.2f} s, first SEND_OK after {time.monotonic() - began:.2f} s")
+    ext, members = sets.info()
+    assert (ext["masterEpoch"], members) == ("2", (int(ext["masterBrokerId"]),))
+    assert role(slave)["masterEpoch"] == 2
+
+    sets.server.kill()
+    sets.server = sets.start()
+    rig.until(lambda: sets.info() == (ext, members), ROLE_S, "the log", sets.server)
+    assert sends(slave.address)
+
+
+def mqadmin(*commands: list[str]) -> list[list[str]]:
+    """What 5.3.3's admin tool printed, without empty lines; all commands at once."""
+    running = [
+        subprocess.Popen([str(PEER5), "mqadmin", *command], stdout=subprocess.PIPE, text=True)
+        for command in commands
+    ]
+    found = []
+    for process in running:
+        printed = process.communicate(timeout=120)[0]
+        assert process.returncode == 0, f"{process.args!r}: {printed}"
+        found.append([line for line in printed.splitlines() if line])
+    return found
+
+
+def test_mqadmin_prints_what_it_prints_for_java(rig: Rig) -> None:
+    """Two brokers that are but heartbeats; the texts are those of the recording."""
+    sets = Sets(rig)
+    names = {"clusterName": "Peer5Cluster", "brokerName": "broker-c"}
+    with contextlib.ExitStack() as stack:
+        for number in (1, 2):
+            address = f"127.0.0.2:51{number}11"
+            code = {"appliedBrokerId": str(number), "registerCheckCode": f"{address};1"}
+            rig.until(
+                lambda code=code: ask(sets.address, RemotingCommand(1013, names | code)).code == 0,
+                ROLE_S,
+                "an id",
+                sets.server,
+            )
+            beat = {"brokerAddr": address, "brokerId": str(number)}
+            lasting = {"heartbeatTimeoutMills": "600000", "epoch": "0", "maxOffset": "0"}
+            host, _, port = sets.address.rpartition(":")
+            connection = stack.enter_context(socket.create_connection((host, int(port)), 5))
+            connection.sendall(encode_frame(RemotingCommand(904, names | beat | lasting)))
+            assert connection.recv(4096)
+        ask(sets.address, RemotingCommand(1002, names | {"brokerId": "1"}))
+        change = names | {"masterBrokerId": "1", "masterEpoch": "1"}
+        wanted = b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}'
+        assert ask(sets.address, RemotingCommand(1001, change, wanted)).code == 0
+
+        where = ["-a", sets.address]
+        sets_shown, metadata = mqadmin(
+            ["getSyncStateSet", *where, "-b", "broker-c"], ["getControllerMetaData", *where]
+        )
+        assert sets_shown == [
+            "#brokerName\tbroker-c",
+            "#MasterBrokerId\t1",
+            "#MasterAddr\t127.0.0.2:51111",
+            "#MasterEpoch\t1",
+            "#SyncStateSetEpoch\t2",
+            "#SyncStateSetNums\t2",
+            "InSyncReplica:\tReplicaIdentity{brokerName='broker-c', brokerId=1, "
+            "brokerAddress='127.0.0.2:51111', alive=true}",
+            "InSyncReplica:\tReplicaIdentity{brokerName='broker-c', brokerId=2, "
+            "brokerAddress='127.0.0.2:51211', alive=true}",
+        ]
+        assert metadata == [
+            "#ControllerGroup\tcontroller",
+            "#ControllerLeaderId\tn0",
+            f"#ControllerLeaderAddress\t{sets.address}",
+            f"#Peer:\tn0:{sets.address}",
+        ]
+        elect = ["electMaster", *where, "-c", "Peer5Cluster", "-bn", "broker-c", "-b", "2"]
+        change_key = ["-k", "enableElectUncleanMaster", "-v", "true"]
+        elected, _ = mqadmin(elect, ["updateControllerConfig", *where, *change_key])
+        assert elected == [
+            "#ClusterName\tPeer5Cluster",
+            "#BrokerName\tbroker-c",
+            "#BrokerMasterAddr\t127.0.0.2:51211",
+            "#MasterEpoch\t2",
+            "#SyncStateSetEpoch\t3",
+        ]
+        assert "enableElectUncleanMaster=true" in sets.conf.read_text()
