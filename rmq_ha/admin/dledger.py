@@ -8,9 +8,9 @@ import click
 from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, leader_of
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import FAILED, NO_ANSWER, Session, run
+from rmq_ha.config.dledger_settings import parse_peers
 from rmq_ha.config.properties import decode, parse
 from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.settings import parse_peers
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.command import RemotingCommand
 

@@ -27,8 +27,22 @@ COMMANDS = {
     "lag": Place("rmq_ha.admin.offsets:lag", "How far a group is behind."),
     "reset-offset": Place("rmq_ha.admin.offsets:reset_offset", "Have a group go on elsewhere."),
     "route": Place("rmq_ha.admin.route:route", "Where a topic is."),
+    "broker": Place("rmq_ha.admin.broker:broker", "Brokers: list, status, settings."),
+    "topic": Place("rmq_ha.admin.topic:topic", "Topics: list, create, update, delete, status."),
+    "group": Place("rmq_ha.admin.group:group", "Consumer groups: list, show, create, ..."),
+    "connections": Place("rmq_ha.admin.connections:connections", "Who is connected."),
+    "dlq": Place("rmq_ha.admin.dlq:dlq", "Dead letters: list, show, resend."),
+    "ha": Place("rmq_ha.admin.ha:ha", "Masters and slaves: status."),
+    "promote": Place("rmq_ha.admin.promote:promote", "Make a pair's slave its master."),
+    "demote": Place("rmq_ha.admin.demote:demote", "Bring a pair's old master back as a slave."),
+    "doctor": Place("rmq_ha.admin.doctor.command:doctor", "What is wrong, why, what to do."),
     "dledger": Place("rmq_ha.admin.dledger:dledger", "A DLedger group: its members, who leads."),
+    "verify-offsets": Place(
+        "rmq_ha.admin.verify_offsets:verify_offsets", "Safe to fail over? What would repeat?"
+    ),
+    "snapshot": Place("rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets."),
     "message": Place("rmq_ha.admin.message:message", "Find messages by id or key."),
+    "completion": Place("rmq_ha.admin.completion:completion", "For bash, zsh or fish."),
 }
 
 
@@ -55,6 +69,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rmq-ha", prog_name="rmqha-admin")
 @common_options
 def main() -> None:
     """

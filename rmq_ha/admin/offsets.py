@@ -2,8 +2,8 @@
 
 import click
 
+from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options
-from rmq_ha.admin.output import is_interactive
 from rmq_ha.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.admin.shown import time_text
 from rmq_ha.admin.when import When, WhenType
@@ -70,8 +70,7 @@ def show_lag(session: Session, group: str, found: GroupLag) -> None:
 @click.argument("topic")
 @click.option("--group", "-g", required=True, help="The group.")
 @click.option("--to", type=WhenType(), required=True, help="Where it goes on.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@sure_options
 @common_options
 def reset_offset(topic: str, group: str, to: When, dry_run: bool, yes: bool) -> None:
     """
@@ -80,14 +79,13 @@ def reset_offset(topic: str, group: str, to: When, dry_run: bool, yes: bool) -> 
     Consumers that run are told through their brokers; without any, the brokers' offsets are set.
     What lies between is consumed again, or never.
     """
-    if not (dry_run or yes):
-        if not is_interactive():
-            raise click.UsageError("nobody is there to ask: give --yes, or --dry-run")
-        click.confirm(f"Reset {group} in {topic}? (--dry-run shows it first)", abort=True, err=True)
+    must_be_askable(yes=yes, dry_run=dry_run)
+    question = f"Reset {group} in {topic}? (--dry-run shows it first)"
 
     async def work(session: Session) -> None:
         asker = Asker(await session.client())
         timestamp = to.at(session.host.now_ms())
+        is_wanted(question, yes=yes, dry_run=dry_run)
         with session.output.progress("asking brokers", None) as steps:
             found = await asker.run(
                 reset(group, topic, timestamp, apply=not dry_run), steps.advance

@@ -104,6 +104,11 @@ class Output:
             self._console.print(Text(text), crop=False, overflow="ignore")
         self._console.file.flush()
 
+    def say(self, text: str) -> None:
+        """For people only, on stdout; nothing with JSON."""
+        if not self.as_json:
+            self._console.print(Text(text), crop=False, overflow="ignore")
+
     def note(self, text: str) -> None:
         """For who looks on, on stderr; nothing with JSON."""
         if not self.as_json:

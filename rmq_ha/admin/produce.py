@@ -64,7 +64,9 @@ def produce(topic: str, body: str | None, file: Any, **given: Any) -> None:
 
     async def work(session: Session) -> int:
         config = ProducerConfig(
-            producer_group=given["group"], send_msg_timeout=session.options.timeout_ms
+            producer_group=given["group"],
+            send_msg_timeout=session.options.timeout_ms,
+            delivery_timeout_ms=0,  # at a shell an answer is better than patience
         )
         producer = Producer(await session.client(), config)
         await producer.start()

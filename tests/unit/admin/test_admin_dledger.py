@@ -14,6 +14,7 @@ from rmq_ha.admin.dledger import hand_over, known_group, show_status
 from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, why_not_transferred
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.output import Output
+from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.dledger.actions import Answer
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
@@ -24,7 +25,6 @@ from rmq_ha.dledger.messages import (
     PushEntryRequest,
 )
 from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.settings import DLedgerSettings, parse_peers
 from rmq_ha.dledger.values import TermVote
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.wire.command import RemotingCommand

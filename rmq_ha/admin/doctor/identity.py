@@ -1,0 +1,328 @@
+"""Rules: who is who: names, ids, roles."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rmq_ha.admin.doctor.facts import Broker, Facts, registered_master
+from rmq_ha.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.model.status import BrokerRole
+
+_SAME = (
+    "fileReservedTime",
+    "messageDelayLevel",
+    "flushDiskType",
+    "mappedFileSizeCommitLog",
+    "maxMessageSize",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+    "deleteWhen",
+    "aclEnable",
+    "brokerClusterName",
+)
+
+
+def _name_differs(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.name and broker.own_name and broker.own_name != broker.name:
+            yield Said(
+                broker.address,
+                f"registered as {broker.name}, but it answers as {broker.own_name}",
+            )
+
+
+def _cluster_differs(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        own = broker.config.get("brokerClusterName", "")
+        if broker.cluster and own and own != broker.cluster:
+            yield Said(str(broker), f"registered in {broker.cluster}, but it says {own}")
+
+
+def _id_differs(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        own = broker.config.get("brokerId", "")
+        if broker.broker_id is None or broker.is_dledger or not own.isdecimal():
+            continue
+        if broker.own_name == broker.name and int(own) != broker.broker_id:
+            yield Said(str(broker), f"registered with id {broker.broker_id}, but it has {own}")
+
+
+def _role_and_id(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        if broker.broker_id is None or broker.is_dledger:
+            continue
+        if broker.is_slave and broker.broker_id == MASTER_ID:
+            yield Said(str(broker), "registered as the master (id 0), but it runs as SLAVE")
+        elif broker.is_master and broker.broker_id != MASTER_ID:
+            yield Said(
+                str(broker), f"registered as slave {broker.broker_id}, but it runs as {broker.role}"
+            )
+
+
+def _id_taken(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        for number in sorted({m.broker_id for m in members if m.broker_id is not None}):
+            mine = [m for m in members if m.broker_id == number and m.answers]
+            if len(mine) > 1:
+                who = ", ".join(m.address for m in mine)
+                yield Said(name, f"id {number} of it is claimed by {len(mine)} brokers: {who}")
+
+
+def _unregistered_slave(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        known = {m.host for m in members} | {m.config.get("brokerIP2", "") for m in members}
+        for master in members:
+            for slave in master.slaves or () if master.is_master else ():
+                host = str(slave.get("address", "")).rpartition(":")[0].strip("[]")
+                if host not in known:
+                    yield Said(
+                        name,
+                        f"{host} copies the log of {master.address}, but no name server has a "
+                        "slave of this name there",
+                    )
+
+
+def _two_masters(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        found = [m for m in members if m.is_master and m.own_name in ("", name)]
+        if len(found) > 1:
+            who = ", ".join(f"{m.address} (log ends at {m.end})" for m in found)
+            yield Said(name, f"{len(found)} brokers of it run as master: {who}")
+
+
+def _no_master(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        if registered_master(members) is None and not any(m.is_dledger for m in members):
+            who = ", ".join(m.address for m in members)
+            yield Said(name, f"no name server has a master of it, only {who}: no puts")
+
+
+def _wrong_name(facts: Facts) -> Iterator[Said]:
+    """A slave of a name that nobody leads, beside a master that misses one."""
+    lonely = [
+        master
+        for _, members in facts.pairs()
+        for master in members
+        if master.role == BrokerRole.SYNC_MASTER.value and not _followers(master, members)
+    ]
+    for name, members in facts.pairs():
+        if not all(m.is_slave and not m.is_dledger for m in members):
+            continue
+        for master in lonely:
+            if master.cluster == members[0].cluster:
+                yield Said(
+                    name,
+                    f"it has slaves only ({members[0].address}), while {master.name} of the same "
+                    "cluster waits for a slave",
+                )
+
+
+def _followers(master: Broker, members: list[Broker]) -> int:
+    if master.slaves is not None:
+        return len(master.slaves)
+    return sum(m.is_slave for m in members)
+
+
+def _no_slave(facts: Facts) -> Iterator[Said]:
+    for _, members in facts.pairs():
+        for master in members:
+            alone = not _followers(master, members)
+            if master.role == BrokerRole.SYNC_MASTER.value and alone and not master.is_dledger:
+                yield Said(str(master), "a SYNC_MASTER that no slave follows")
+
+
+def _no_copy(facts: Facts) -> Iterator[Said]:
+    for _, members in facts.pairs():
+        for master in members:
+            alone = not _followers(master, members)
+            if master.role == BrokerRole.ASYNC_MASTER.value and alone and not master.is_dledger:
+                yield Said(str(master), "an ASYNC_MASTER without a slave")
+
+
+def _pair_differs(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        telling = [m for m in members if m.answers]
+        for first, other in pairwise(telling):
+            for key in _SAME:
+                one, two = first.config.get(key), other.config.get(key)
+                if one is not None and two is not None and one != two:
+                    yield Said(
+                        name, f"{key} is {one} at {first.address} and {two} at {other.address}"
+                    )
+
+
+def _versions(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        seen = {m.address: m.info.get("brokerVersionDesc", "") for m in members if m.answers}
+        if len({text for text in seen.values() if text}) > 1:
+            yield Said(name, ", ".join(f"{who}: {text}" for who, text in seen.items()))
+
+
+def _two_kinds(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        telling = [m for m in members if m.answers]
+        if len({m.is_ours for m in telling}) > 1:
+            java = ", ".join(m.address for m in telling if not m.is_ours)
+            yield Said(name, f"{java} is no broker of ours, or an older one: a Java broker?")
+
+
+def _not_writable(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        text = broker.config.get("brokerPermission", "")
+        if broker.is_master and text.isdecimal() and int(text) & 6 != 6:
+            yield Said(str(broker), f"brokerPermission is {text}, not 6")
+
+
+def _not_yet(facts: Facts) -> Iterator[Said]:
+    for broker in facts.answering():
+        begins = broker.config.get("startAcceptSendRequestTimeStamp", "")
+        if broker.is_master and begins.isdecimal() and int(begins) > facts.now_ms:
+            wait = (int(begins) - facts.now_ms) / 1000
+            yield Said(str(broker), f"it refuses sends for {wait:.0f} s more")
+
+
+def _auto_create(facts: Facts) -> Iterator[Said]:
+    masters = [b for b in facts.answering() if b.is_master]
+    for broker in masters:
+        if len(masters) > 1 and broker.config.get("autoCreateTopicEnable") == "true":
+            yield Said(str(broker), f"autoCreateTopicEnable=true with {len(masters)} masters")
+
+
+RULES = (
+    Rule(
+        "name-differs",
+        Severity.ERROR,
+        "at a registered address a broker of another brokerName answers: two brokers share an "
+        "address, or a port is forwarded to the wrong one",
+        "compare `brokerIP1`, `listenPort` and `brokerName` of both; one of them has to change",
+        _name_differs,
+    ),
+    Rule(
+        "cluster-differs",
+        Severity.WARNING,
+        "a broker is registered in another cluster than it says",
+        "wait 30 s for its next registration; else another broker of the same name registers "
+        "with another `brokerClusterName`",
+        _cluster_differs,
+    ),
+    Rule(
+        "id-differs",
+        Severity.ERROR,
+        "a broker answers with another brokerId than the one that its address is registered with",
+        "wait 120 s for the old registration to go; else two brokers use one address: change "
+        "`listenPort` or `brokerIP1` of one",
+        _id_differs,
+    ),
+    Rule(
+        "role-and-id",
+        Severity.ERROR,
+        "role and id do not fit: clients send to whoever has id 0, and only a master takes "
+        "messages",
+        "`rmqha-admin promote` or `rmqha-admin demote` there, which sets both; docs/failover.md",
+        _role_and_id,
+    ),
+    Rule(
+        "id-taken",
+        Severity.ERROR,
+        "two brokers registered the same brokerName and brokerId: each name server keeps whoever "
+        "came last",
+        "give one of them another `brokerId` (a slave), or another `brokerName`, and restart it",
+        _id_taken,
+    ),
+    Rule(
+        "slave-unregistered",
+        Severity.WARNING,
+        "somebody copies a master's log, but name servers list no slave there: its id was taken "
+        "over by another, its `namesrvAddr` is another, or it connects from another address than "
+        "it registers",
+        "compare `brokerId`, `brokerName` and `namesrvAddr` of the slaves; if you know none "
+        "there, set `haAllowedSlaves`",
+        _unregistered_slave,
+    ),
+    Rule(
+        "two-masters",
+        Severity.ERROR,
+        "two brokers of a name run as master: their logs part with every message",
+        "stop at once the one that is not to stay (the shorter log, as a rule), then "
+        "`rmqha-admin demote` there; docs/failover.md",
+        _two_masters,
+    ),
+    Rule(
+        "no-master",
+        Severity.ERROR,
+        "a name has no master: consumers read from its slaves, producers wait",
+        "start it again, or `rmqha-admin promote` on the machine of the slave with the longest "
+        "log; docs/failover.md",
+        _no_master,
+    ),
+    Rule(
+        "wrong-broker-name",
+        Severity.ERROR,
+        "a slave has a name of its own, which no master has, while a master of its cluster has "
+        "no slave",
+        "give the slave the `brokerName` of its master (case counts), and restart it",
+        _wrong_name,
+    ),
+    Rule(
+        "no-slave",
+        Severity.ERROR,
+        "a SYNC_MASTER has no slave: sends answer SLAVE_NOT_AVAILABLE, and what is acknowledged "
+        "is on one machine",
+        "start the slave; if it runs, its log and `/healthz` say why it does not follow (see "
+        "ha-port-blocked, wrong-broker-name)",
+        _no_slave,
+    ),
+    Rule(
+        "no-copy",
+        Severity.NOTE,
+        "a master has no slave: what its disk loses is lost",
+        "add a slave with the same `brokerName` and `brokerId=1`, or know that you want none",
+        _no_copy,
+    ),
+    Rule(
+        "settings-differ",
+        Severity.WARNING,
+        "brokers of one name have different settings: after a fail-over other rules hold",
+        "write the same into both files, or `rmqha-admin broker config set NAME KEY=VALUE` where "
+        "the key may change while it runs",
+        _pair_differs,
+    ),
+    Rule(
+        "versions-differ",
+        Severity.WARNING,
+        "brokers of one name have different versions",
+        "finish the upgrade: slaves first, then the master",
+        _versions,
+    ),
+    Rule(
+        "two-kinds",
+        Severity.NOTE,
+        "a pair of one broker of ours and one of Java: a Java slave cannot compare its log with "
+        "its master's",
+        "before a Java broker returns as a slave after a fail-over, empty its store; "
+        'docs/operations.md, "Logs that part"',
+        _two_kinds,
+    ),
+    Rule(
+        "not-writable",
+        Severity.ERROR,
+        "a master takes no messages, or gives none, because its permission was taken away",
+        "`rmqha-admin broker config set NAME brokerPermission=6` when its maintenance is over",
+        _not_writable,
+    ),
+    Rule(
+        "sends-refused-until",
+        Severity.ERROR,
+        "startAcceptSendRequestTimeStamp lies in the future, or the broker's clock is behind",
+        "`rmqha-admin broker config set NAME startAcceptSendRequestTimeStamp=0`; see clocks-apart",
+        _not_yet,
+    ),
+    Rule(
+        "auto-create",
+        Severity.NOTE,
+        "topics are made by the first send: with several masters a topic may be on one of them "
+        "only",
+        "create topics with `rmqha-admin topic create` and set autoCreateTopicEnable=false",
+        _auto_create,
+    ),
+)

@@ -1,0 +1,258 @@
+"""Rules: does every slave follow, and has it what its master has."""
+
+from collections.abc import Iterator
+
+from rmq_ha.admin.doctor.facts import Broker, Facts, master_of, number
+from rmq_ha.admin.doctor.findings import Rule, Said, Severity
+from rmq_ha.model.broker_identity import MASTER_ID
+
+FOLLOWING = "following"
+SILENT_MS = 20_000
+BEHIND_S = 5.0
+TABLES_S = 60.0
+_FAULTS = ("diverged", "unreadable")
+
+
+def _slaves(facts: Facts) -> Iterator[Broker]:
+    return (item for item in facts.answering() if item.is_slave and not item.is_dledger)
+
+
+def _pairs(facts: Facts) -> Iterator[tuple[Broker, Broker]]:
+    """A slave, and the only master of its name."""
+    for _, members in facts.pairs():
+        master = master_of(members)
+        if master is not None:
+            yield from ((item, master) for item in members if item.answers and item.is_slave)
+
+
+def _stays_out(facts: Facts, state: str) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        if slave.link.get("state") == state:
+            yield Said(str(slave), str(slave.link.get("fault") or state))
+
+
+def _diverged(facts: Facts) -> Iterator[Said]:
+    return _stays_out(facts, "diverged")
+
+
+def _unreadable(facts: Facts) -> Iterator[Said]:
+    return _stays_out(facts, "unreadable")
+
+
+def _not_following(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        state = slave.link.get("state", FOLLOWING)
+        if state != FOLLOWING and state not in _FAULTS:
+            whom = slave.link.get("address") or "no master that it knows"
+            why = f": {slave.link['fault']}" if slave.link.get("fault") else ""
+            yield Said(str(slave), f"{state}, and not following {whom}{why}")
+
+
+def _silent(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        silent = slave.link.get("silent_ms") or 0
+        if slave.link.get("state") == FOLLOWING and silent > SILENT_MS:
+            yield Said(str(slave), f"it heard nothing of its master for {silent / 1000:.0f} s")
+
+
+def _behind(facts: Facts) -> Iterator[Said]:
+    for master in facts.answering():
+        for slave in master.slaves or () if master.is_master else ():
+            seconds = slave.get("lag_seconds") or 0
+            if seconds > BEHIND_S:
+                yield Said(
+                    str(master),
+                    f"{slave.get('address')} lacks {slave.get('lag')} bytes, for {seconds:.0f} s",
+                )
+    for one, master in _pairs(facts):
+        most = number(master.config, "haSlaveFallbehindMax", 256 << 20) or 0
+        if not master.is_ours and master.end - one.end > most:
+            yield Said(str(one), f"it lacks {master.end - one.end} bytes of {master.address}")
+
+
+def _ahead(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        if slave.end > master.end:
+            yield Said(
+                str(slave),
+                f"its log ends at {slave.end}, {slave.end - master.end} bytes behind the end of "
+                f"its master's ({master.address}), which was asked later",
+            )
+
+
+def _tables_old(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        if not slave.is_ours or (slave.runs_s or 0) < TABLES_S:
+            continue
+        seconds = slave.replication.get("tables_seconds")
+        if seconds is None:
+            yield Said(str(slave), "it never got a copy of one of its master's tables")
+        elif seconds > TABLES_S:
+            yield Said(str(slave), f"its copies of its master's tables are {seconds:.0f} s old")
+
+
+def _topics_missing(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        if slave.topics is None or master.topics is None:
+            continue
+        missing = sorted(master.topics - slave.topics)
+        seconds = slave.replication.get("tables_seconds")
+        if missing and (seconds is None or seconds > SILENT_MS / 1000):
+            named = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
+            yield Said(str(slave), f"it lacks {len(missing)} topics of its master: {named}")
+
+
+def _history_missing(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        begins = [number(item.info, "commitLogMinOffset") for item in (slave, master)]
+        file_size = number(master.config, "mappedFileSizeCommitLog", 1 << 30) or 0
+        if None not in begins and begins[0] - begins[1] > 2 * file_size:  # type: ignore[operator]
+            yield Said(
+                str(slave),
+                f"its log begins at {begins[0]:.0f}, its master's at {begins[1]:.0f}",
+            )
+
+
+def _set_aside(facts: Facts) -> Iterator[Said]:
+    for slave in _slaves(facts):
+        count = slave.link.get("set_aside") or 0
+        if count:
+            yield Said(str(slave), f"in this run it set the end of its log aside {count} times")
+
+
+def _follows_another(facts: Facts) -> Iterator[Said]:
+    for slave, master in _pairs(facts):
+        whom = str(slave.link.get("address") or "")
+        port = master.config.get("haListenPort")
+        hosts = {master.host, master.config.get("brokerIP2", "")}
+        known = {f"{host}:{port}" for host in hosts}
+        is_address = whom.replace(".", "").replace(":", "").isdecimal()  # a name may be its
+        if is_address and port and slave.link.get("state") == FOLLOWING and whom not in known:
+            yield Said(str(slave), f"it follows {whom}, but the master of its name is {master}")
+
+
+def _no_leader(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        group = [item for item in members if item.is_dledger]
+        if group and not any(item.broker_id == MASTER_ID for item in members):
+            who = ", ".join(item.address for item in members)
+            yield Said(name, f"no name server has a leader of this group, only {who}")
+
+
+def _members_missing(facts: Facts) -> Iterator[Said]:
+    for name, members in facts.pairs():
+        group = [item for item in members if item.answers and item.is_dledger]
+        peers = group[0].config.get("dLegerPeers", "") if group else ""
+        size = len([item for item in peers.split(";") if item.strip()])
+        if len(group) < size:
+            quorum = "" if len(group) * 2 > size else ", which is no quorum: no puts"
+            yield Said(name, f"{len(group)} of its {size} members answer{quorum}")
+
+
+RULES = (
+    Rule(
+        "diverged",
+        Severity.ERROR,
+        "a slave's log is not its master's; it stays out and acknowledges nothing",
+        'do what its line says; docs/operations.md, "Logs that part": keep its store if its '
+        "messages may be the better ones, else empty it and start it again",
+        _diverged,
+    ),
+    Rule(
+        "log-unreadable",
+        Severity.ERROR,
+        "a slave's log holds what is no record, and its master's has the same there",
+        'look at the disks of both; docs/operations.md, "Damaged stores"',
+        _unreadable,
+    ),
+    Rule(
+        "not-following",
+        Severity.ERROR,
+        "a slave does not get its master's log",
+        "unreachable: open the master's port for slaves (see ha-port-blocked); no address: "
+        "compare `brokerName` and `namesrvAddr`; disconnected: the master's log says why",
+        _not_following,
+    ),
+    Rule(
+        "master-silent",
+        Severity.ERROR,
+        "a slave is connected to its master and hears nothing, as behind a firewall that forgets "
+        "connections",
+        "look at the master's `/healthz` and machine, and at the way between",
+        _silent,
+    ),
+    Rule(
+        "slave-behind",
+        Severity.WARNING,
+        "a slave lives but does not keep up: after a fail-over the rest is lost",
+        "look at the slave's disk and at the line between; do not promote it before it caught up",
+        _behind,
+    ),
+    Rule(
+        "slave-ahead",
+        Severity.ERROR,
+        "a slave has more than its master: the master lost what its disk did not have, or an old "
+        "master came back as slave",
+        "decide first whose messages count; if the slave's do, `rmqha-admin promote` it; "
+        'docs/operations.md, "Logs that part"',
+        _ahead,
+    ),
+    Rule(
+        "tables-old",
+        Severity.WARNING,
+        "a slave has old copies of topics, groups and offsets: after a fail-over groups go on "
+        "from old places",
+        "its log says which table and why; the master's listenPort and listenPort - 2 have to be "
+        "open for it, and with access control its account has to be an admin's (`aclAccessKey`)",
+        _tables_old,
+    ),
+    Rule(
+        "slave-lacks-topics",
+        Severity.WARNING,
+        "a slave lacks topics of its master: their messages are in its log, but cannot be read "
+        "there",
+        "wait 10 s if they are new; else as for tables-old",
+        _topics_missing,
+    ),
+    Rule(
+        "slave-lacks-history",
+        Severity.WARNING,
+        "a slave's log begins much later than its master's: after a fail-over older messages are "
+        "gone (a Java slave that was empty copies the last file only)",
+        "copy the master's store to the slave, or wait until the master's older files are "
+        "expired, before you rely on it",
+        _history_missing,
+    ),
+    Rule(
+        "tail-set-aside",
+        Severity.WARNING,
+        "messages that only this member had were set aside: nobody is served with them",
+        "look into `<storePathRootDir>/setaside`; `about.json` says how many of which topic; "
+        "delete the folder when nobody needs it",
+        _set_aside,
+    ),
+    Rule(
+        "follows-another",
+        Severity.WARNING,
+        "a slave follows an address that is none of the master of its name: another broker, or "
+        "one that is forwarded",
+        "empty `haMasterAddress` in its file, so that name servers say who is the master, and "
+        "restart it; if name servers differ, mend that first",
+        _follows_another,
+    ),
+    Rule(
+        "no-leader",
+        Severity.ERROR,
+        "a DLedger group has no leader: no quorum, or an election that does not end",
+        "`rmqha-admin dledger status` says who of `dLegerPeers` answers; start the others, open "
+        "their port",
+        _no_leader,
+    ),
+    Rule(
+        "members-missing",
+        Severity.ERROR,
+        "members of a DLedger group are away: with less than half of them nothing is stored",
+        "`rmqha-admin dledger status` says who of `dLegerPeers` answers; start the others",
+        _members_missing,
+    ),
+)

@@ -1,0 +1,14 @@
+"""All rules, in the order of the document."""
+
+from rmq_ha.admin.doctor import consumers, counters, files, identity, reach, replication, resources
+from rmq_ha.admin.doctor.findings import Rule
+
+RULES: tuple[Rule, ...] = (
+    *reach.RULES,
+    *identity.RULES,
+    *replication.RULES,
+    *resources.RULES,
+    *consumers.RULES,
+    *counters.RULES,
+    *files.RULES,
+)

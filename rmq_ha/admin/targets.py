@@ -1,0 +1,65 @@
+"""Targets: which brokers a command is about."""
+
+from typing import NamedTuple
+
+from rmq_ha.admin.session import NothingFound, Session
+from rmq_ha.client.asks import Asker
+from rmq_ha.client.lookups import cluster_info
+from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.wire.route_bodies import ClusterInfo
+
+
+class Target(NamedTuple):
+    """One broker; `cluster` and `name` are empty, and `broker_id` None, if only it is known."""
+
+    cluster: str
+    name: str
+    broker_id: int | None
+    address: str
+
+
+def targets_of(info: ClusterInfo) -> list[Target]:
+    """All that a name server knows, masters before their slaves."""
+    return [
+        Target(broker.cluster, name, number, address)
+        for name, broker in sorted(info.brokers.items())
+        for number, address in sorted(broker.addresses.items())
+    ]
+
+
+async def targets(session: Session, which: str = "") -> tuple[Asker, list[Target]]:
+    """
+    Find them.
+
+    :param which: a broker's name or `host:port`, or a cluster; all, when it is empty.
+    :raises NothingFound: there is none.
+    """
+    if ":" in which:
+        return Asker(await session.direct()), [Target("", "", None, which)]
+    asker = Asker(await session.client())
+    known = targets_of(await asker.run(cluster_info()))
+    found = [item for item in known if which in ("", item.name, item.cluster)]
+    if not found:
+        names = ", ".join(sorted({item.name for item in known})) or "none"
+        raise NothingFound(f"no broker is called {which or 'anything'} (known: {names})")
+    return asker, found
+
+
+def masters(found: list[Target]) -> list[Target]:
+    """
+    Those that may be changed: masters, and whatever was named by its address.
+
+    :raises NothingFound: there is none.
+    """
+    chosen = [item for item in found if item.broker_id in (MASTER_ID, None)]
+    if not chosen:
+        raise NothingFound(
+            "none of these brokers is a master, and slaves take no changes: see docs/failover.md"
+        )
+    return chosen
+
+
+def first_of_each(found: list[Target]) -> list[Target]:
+    """The master of each name, or a slave where there is none: for those who only ask."""
+    chosen = {item.name: item for item in reversed(found)}
+    return [chosen[name] for name in sorted(chosen)]
