@@ -70,7 +70,7 @@ def send_twisted(options: argparse.Namespace) -> None:
     from twisted.internet.defer import Deferred
     from twisted.internet.task import react
 
-    from rmq_ha.client.connect import connect
+    from rmq_ha.client.connecting import connect
     from rmq_ha.client.messages import Message
     from rmq_ha.client.producer import Producer
     from rmq_ha.client.settings import ProducerConfig
@@ -182,7 +182,7 @@ def consume_twisted(options: argparse.Namespace) -> None:
     from twisted.internet.defer import Deferred
     from twisted.internet.task import react
 
-    from rmq_ha.client.connect import connect
+    from rmq_ha.client.connecting import connect
     from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
     from rmq_ha.client.push_consumer import PushConsumer
 

@@ -2,8 +2,7 @@
 
 import multiprocessing
 
-from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.messages import Message, MessageQueue
+from rmq_ha.client import BlockingClient, Message, MessageQueue
 
 TOPIC = "Script"
 

@@ -6,11 +6,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
-from rmq_ha.client.connect import connect
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.queue_choice import select_by_hash as by_key
+from rmq_ha.client import Message, Producer, PushConsumer, connect
+from rmq_ha.client import select_by_hash as by_key
 
 
 async def main(reactor: Any) -> None:

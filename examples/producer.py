@@ -4,10 +4,7 @@ from typing import Any
 
 from twisted.internet.task import react
 
-from rmq_ha.client.connect import connect
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client import Message, Producer, ProducerConfig, connect
 
 
 async def main(reactor: Any) -> None:

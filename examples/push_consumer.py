@@ -7,10 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
-from rmq_ha.client.connect import connect
-from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.push_consumer import PushConsumer
+from rmq_ha.client import ConsumeFromWhere, MessageExt, PushConsumer, PushConsumerConfig, connect
 
 
 async def main(reactor: Any, wanted: int) -> None:

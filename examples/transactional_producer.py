@@ -4,26 +4,24 @@ from typing import Any
 
 from twisted.internet.task import react
 
-from rmq_ha.client.connect import connect
-from rmq_ha.client.messages import Message, MessageExt
-from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.transactions import LocalTransactionState, TransactionProducer
+from rmq_ha.client import LocalTransactionState as State
+from rmq_ha.client import Message, MessageExt, ProducerConfig, TransactionProducer, connect
 
 DONE, BALANCE = set[str](), {"alice": 100}
 
 
 class Transfer:
-    def execute_local_transaction(self, message: Message, amount: int) -> LocalTransactionState:
+    def execute_local_transaction(self, message: Message, amount: int) -> State:
         if BALANCE["alice"] < amount:
-            return LocalTransactionState.ROLLBACK_MESSAGE
+            return State.ROLLBACK_MESSAGE
         BALANCE["alice"] -= amount
         DONE.add(message.unique_id)
-        return LocalTransactionState.COMMIT_MESSAGE
+        return State.COMMIT_MESSAGE
 
-    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+    def check_local_transaction(self, message: MessageExt) -> State:
         if message.msg_id in DONE:  # the broker asks when it was not told
-            return LocalTransactionState.COMMIT_MESSAGE
-        return LocalTransactionState.ROLLBACK_MESSAGE
+            return State.COMMIT_MESSAGE
+        return State.ROLLBACK_MESSAGE
 
 
 async def main(reactor: Any) -> None:

@@ -9,9 +9,9 @@ def` and await whatever asyncio has.
 """
 
 from asyncio import AbstractEventLoop, Future, get_running_loop
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from inspect import iscoroutine
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from twisted.internet.defer import Deferred
 
@@ -22,26 +22,44 @@ from rmq_ha.client import (
     push_consumer,
     transactions,
 )
-from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
+from rmq_ha.client.aio_pull import Futures, Life, LitePullConsumer, PullConsumer
 from rmq_ha.client.asking import Asking
 from rmq_ha.client.asks import Asker
+from rmq_ha.client.consume_service import ConsumeHook
 from rmq_ha.client.consumer_settings import (
     LitePullConsumerConfig,
     PullConsumerConfig,
     PushConsumerConfig,
 )
+from rmq_ha.client.errors import NotStarted
+from rmq_ha.client.hand_over import HandOver, Messages
+from rmq_ha.client.hooks import SendHook
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.listening import Listener
+from rmq_ha.client.listening import ConcurrentListener, Listener, OrderlyListener
 from rmq_ha.client.messages import Message, MessageExt, SendResult
+from rmq_ha.client.offsets import OffsetStore
+from rmq_ha.client.pull_api import Filter
 from rmq_ha.client.queue_choice import Selector
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.client.transactions import TransactionListener, TransactionSendResult
 from rmq_ha.host.loop import LoopReactor
 from rmq_ha.host.real import make_host
 from rmq_ha.model.subscription import SUB_ALL
+from rmq_ha.seams import Host
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.route_bodies import TopicRoute
+
+__all__ = [
+    "Client",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "TransactionProducer",
+    "connect",
+]
 
 T = TypeVar("T")
 
@@ -51,23 +69,25 @@ class Client:
     One client of a cluster, in the running loop; make it inside `async def`.
 
     :ivar instance: the `ClientInstance`, for all that is not here; see `future`.
+    :ivar loop: that it lives in.
     """
 
-    def __init__(self, settings: ClientConfig | str = "") -> None:
+    def __init__(self, settings: ClientConfig | str = "", *, host: Host | None = None) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
+        :param host: what to stand on; None: this machine. See `rmq_ha.testing`.
         :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
         """
         if isinstance(settings, str):
             settings = ClientConfig(namesrv_addr=settings)
-        self._loop: AbstractEventLoop = get_running_loop()
-        self._reactor = LoopReactor(self._loop)
-        self._futures = Futures(self._loop)
+        self.loop: AbstractEventLoop = get_running_loop()
+        self._reactor = LoopReactor(self.loop) if host is None else None
+        self._futures = Futures(self.loop)
         self._parts: list[Producer | PushConsumer | LitePullConsumer | PullConsumer] = []
         try:
-            self.instance = ClientInstance(make_host(self._reactor), settings)
+            self.instance = ClientInstance(host or make_host(self._reactor), settings)
         except BaseException:
-            self._reactor.close()
+            self._close()
             raise
 
     async def __aenter__(self) -> "Client":
@@ -89,14 +109,25 @@ class Client:
                 await part.stop()
             await self.future(self.instance.stop())
         finally:
-            self._reactor.close()
+            self._close()
 
-    async def producer(self, config: ProducerConfig | None = None) -> "Producer":
-        """A started producer."""
-        return await self._started(Producer(self, producer.Producer(self.instance, config)))
+    async def producer(
+        self, config: ProducerConfig | None = None, *, hooks: Sequence[SendHook] = ()
+    ) -> "Producer":
+        """
+        A started producer.
+
+        :param hooks: see every attempt to send.
+        """
+        made = producer.Producer(self.instance, config, hooks)
+        return await self._started(Producer(self, made))
 
     async def transaction_producer(
-        self, listener: TransactionListener, config: ProducerConfig | None = None
+        self,
+        listener: TransactionListener,
+        config: ProducerConfig | None = None,
+        *,
+        hooks: Sequence[SendHook] = (),
     ) -> "TransactionProducer":
         """
         A started producer of messages in transactions.
@@ -104,37 +135,81 @@ class Client:
         :param listener: its methods may be `async def`.
         """
         made = transactions.TransactionProducer(
-            self.instance, _Transactions(self._loop, listener), config
+            self.instance, _Transactions(self.loop, listener), config, hooks
         )
         return await self._started(TransactionProducer(self, made))
 
     def push_consumer(
-        self, consumer_group: str, config: PushConsumerConfig | None = None, **more: Any
+        self,
+        consumer_group: str,
+        config: PushConsumerConfig | None = None,
+        *,
+        orderly: bool = False,
+        strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
     ) -> "PushConsumer":
         """
-        A consumer to subscribe, to register a listener with, and to start.
+        A consumer to subscribe, and to start: by `async with`, say.
 
-        :param more: as of `rmq_ha.client.push_consumer.PushConsumer`.
+        Parameters as of `rmq_ha.client.PushConsumer`.
+
+        :param orderly: `async for` gets the messages of each queue one after the other.
         """
-        made = push_consumer.PushConsumer(self.instance, consumer_group, config, **more)
-        consumer = PushConsumer(self, made)
+        made = push_consumer.PushConsumer(
+            self.instance,
+            consumer_group,
+            config,
+            strategy=strategy,
+            offset_store=offset_store,
+            hooks=hooks,
+            filters=filters,
+        )
+        consumer = PushConsumer(self, made, orderly=orderly)
         self._parts.append(consumer)
         return consumer
 
     def lite_pull_consumer(
-        self, consumer_group: str, config: LitePullConsumerConfig | None = None, **more: Any
+        self,
+        consumer_group: str,
+        config: LitePullConsumerConfig | None = None,
+        *,
+        strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        filters: Sequence[Filter] = (),
     ) -> LitePullConsumer:
-        """A consumer to subscribe or assign, to start, and to poll; `more` as above."""
-        made = lite_pull_consumer.LitePullConsumer(self.instance, consumer_group, config, **more)
+        """A consumer to subscribe or assign, to start, and to poll."""
+        made = lite_pull_consumer.LitePullConsumer(
+            self.instance,
+            consumer_group,
+            config,
+            strategy=strategy,
+            offset_store=offset_store,
+            filters=filters,
+        )
         lite = LitePullConsumer(self._futures, made)
         self._parts.append(lite)
         return lite
 
     def pull_consumer(
-        self, consumer_group: str, config: PullConsumerConfig | None = None, **more: Any
+        self,
+        consumer_group: str,
+        config: PullConsumerConfig | None = None,
+        *,
+        strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        filters: Sequence[Filter] = (),
     ) -> PullConsumer:
-        """A consumer to start, and to pull with from any queue and offset; `more` as above."""
-        made = pull_consumer.PullConsumer(self.instance, consumer_group, config, **more)
+        """A consumer to start, and to pull with from any queue and offset."""
+        made = pull_consumer.PullConsumer(
+            self.instance,
+            consumer_group,
+            config,
+            strategy=strategy,
+            offset_store=offset_store,
+            filters=filters,
+        )
         consumer = PullConsumer(self._futures, made)
         self._parts.append(consumer)
         return consumer
@@ -155,9 +230,13 @@ class Client:
         """An `async def` as a listener: it runs as a task of this loop."""
 
         def listen(messages: Sequence[MessageExt], context: Any) -> Any:
-            return _task(self._loop, function(messages, context))
+            return _task(self.loop, function(messages, context))
 
         return listen
+
+    def _close(self) -> None:
+        if self._reactor is not None:
+            self._reactor.close()
 
     async def _started(self, part: "AnyProducer") -> "AnyProducer":
         await part.start()
@@ -170,7 +249,7 @@ def connect(settings: ClientConfig | str = "") -> Client:
     return Client(settings)
 
 
-class Producer:
+class Producer(Life):
     """
     See `rmq_ha.client.producer.Producer`.
 
@@ -188,6 +267,14 @@ class Producer:
     async def stop(self) -> None:
         """Sends under way finish, or fail by a deadline; the group is left."""
         await self._client.future(self.deferred.stop())
+
+    def ready(self) -> "Future[None]":
+        """
+        Done when a send would not have to wait for a place in flight.
+
+        Awaited before each send, many of them take as much memory as brokers are behind, no more.
+        """
+        return self._client.future(self.deferred.ready())
 
     def send(
         self,
@@ -258,16 +345,48 @@ class TransactionProducer(Producer):
         )
 
 
-class PushConsumer:
+class PushConsumer(Life):
     """
     See `rmq_ha.client.push_consumer.PushConsumer`.
+
+    Without a listener its messages are for `async for message in consumer`, in as many loops as
+    you like: each message goes to one of them. One counts as consumed when its loop asks for the
+    next, or with `ack`; at which a loop was left when the consumer stops, it comes again, as after
+    `reconsume_later`, and after `max_reconsume_times` goes to the dead letters.
 
     :ivar deferred: that one.
     """
 
-    def __init__(self, client: Client, deferred: push_consumer.PushConsumer) -> None:
+    def __init__(
+        self, client: Client, deferred: push_consumer.PushConsumer, *, orderly: bool = False
+    ) -> None:
         self.deferred = deferred
         self._client = client
+        self._orderly = orderly
+        self._hand_over: HandOver | None = None
+
+    def __aiter__(self) -> AsyncIterator[MessageExt]:
+        """:raises NotStarted: it is not started, or has a listener."""
+        return Messages(self._loops())
+
+    def ack(self, message: MessageExt) -> None:
+        """A message of a loop is consumed, though no next one is asked for; twice is harmless."""
+        self._loops().consumed(message)
+
+    def reconsume_later(self, message: MessageExt, delay_level: int = 0) -> None:
+        """
+        A message of a loop is to come again; the loop may go on.
+
+        :param delay_level: when; 0: the broker decides, longer each time; -1: not again, to the
+            dead letters. Without meaning for ordered messages, whose queue rests a moment.
+        :raises MQClientError: it was consumed already.
+        """
+        self._loops().reconsume_later(message, delay_level)
+
+    def _loops(self) -> HandOver:
+        if self._hand_over is None:
+            raise NotStarted("`async for` needs a consumer that is started and has no listener")
+        return self._hand_over
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
         """Consume a topic too, or another choice of it; before or after `start`."""
@@ -277,6 +396,16 @@ class PushConsumer:
         """Consume it no more."""
         self.deferred.unsubscribe(topic)
 
+    @overload
+    def register_message_listener(
+        self, listener: ConcurrentListener, *, orderly: Literal[False] = False
+    ) -> None: ...
+
+    @overload
+    def register_message_listener(
+        self, listener: OrderlyListener, *, orderly: Literal[True]
+    ) -> None: ...
+
     def register_message_listener(self, listener: Listener, *, orderly: bool = False) -> None:
         """
         Say who consumes.
@@ -284,7 +413,7 @@ class PushConsumer:
         :param listener: `listener(messages, context)`, plain or `async def`.
         :param orderly: the messages of each queue one after the other.
         """
-        self.deferred.register_message_listener(self._client.listener(listener), orderly=orderly)
+        self._listen(self._client.listener(listener), orderly=orderly)
 
     def suspend(self) -> None:
         """Pull nothing; what is cached is still consumed."""
@@ -300,11 +429,22 @@ class PushConsumer:
 
     async def start(self) -> None:
         """Join the group and begin to consume."""
+        if not self.deferred.has_listener:
+            self._hand_over = HandOver(self._client.loop, orderly=self._orderly)
+            self._listen(self._hand_over.listen, orderly=self._orderly)
         await self._client.future(self.deferred.start())
 
     async def stop(self) -> None:
-        """Leave: listeners end, offsets are kept, brokers are told."""
+        """Leave: listeners and loops end, offsets are kept, brokers are told."""
+        if self._hand_over is not None:
+            self._hand_over.close()
         await self._client.future(self.deferred.stop())
+
+    def _listen(self, listener: Listener, *, orderly: bool) -> None:
+        if orderly:
+            self.deferred.register_message_listener(listener, orderly=True)
+        else:
+            self.deferred.register_message_listener(listener)
 
 
 class _Transactions:

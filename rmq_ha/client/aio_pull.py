@@ -1,8 +1,10 @@
 """The consumers that are asked for messages, on asyncio; `rmq_ha.client.aio.Client` makes them."""
 
-from asyncio import AbstractEventLoop, Future
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from asyncio import AbstractEventLoop, Future, wait
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from typing import Any, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -28,9 +30,32 @@ class Futures:
         return later.asFuture(self.loop)
 
 
-class LitePullConsumer:
+class Life(ABC):
+    """What starts at the beginning of an `async with`, and stops at its end."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Begin."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End."""
+
+
+class LitePullConsumer(Life):
     """
     See `rmq_ha.client.lite_pull_consumer.LitePullConsumer`.
+
+    `async for message in consumer` goes on until `stop`, where it was left before. With
+    `auto_commit` a message counts as consumed when a later one is asked for, so one loop at a time
+    is right; without it when `commit_sync` says so.
 
     :ivar deferred: that one.
     """
@@ -38,13 +63,32 @@ class LitePullConsumer:
     def __init__(self, futures: Futures, deferred: lite_pull_consumer.LitePullConsumer) -> None:
         self.deferred = deferred
         self._futures = futures
+        self._polled: deque[MessageExt] = deque()
+        self._asked: Future[list[MessageExt]] | None = None
+        self._stopped = False
+
+    def __aiter__(self) -> AsyncIterator[MessageExt]:
+        return self
+
+    async def __anext__(self) -> MessageExt:
+        while not self._polled:
+            if self._stopped:
+                raise StopAsyncIteration
+            asked = self._asked = self._asked or self.poll()
+            await wait([asked])  # a loop that is cancelled here leaves the answer to the next one
+            if self._asked is asked:
+                self._asked = None
+                self._polled.extend(asked.result())
+        return self._polled.popleft()
 
     async def start(self) -> None:
         """Join the group, or take the queues that were assigned."""
         await self._futures.of(self.deferred.start())
 
     async def stop(self) -> None:
-        """Leave; offsets are kept."""
+        """Leave; offsets are kept, loops end."""
+        self._stopped = True
+        self._polled.clear()
         await self._futures.of(self.deferred.stop())
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
@@ -68,7 +112,7 @@ class LitePullConsumer:
         return self._futures.of(self.deferred.fetch_message_queues(topic))
 
     def poll(self, timeout_ms: int | None = None) -> "Future[list[MessageExt]]":
-        """The next messages; none when none come in time."""
+        """The next messages; none when none come in time. What a loop left is not among them."""
         return self._futures.of(self.deferred.poll(timeout_ms))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -81,14 +125,17 @@ class LitePullConsumer:
 
     def seek(self, queue: MessageQueue, offset: int) -> "Future[None]":
         """Go on there."""
+        self._forget(queue)
         return self._futures.of(self.deferred.seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> "Future[None]":
         """Go on at the first message."""
+        self._forget(queue)
         return self._futures.of(self.deferred.seek_to_begin(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> "Future[None]":
         """Go on behind the last message."""
+        self._forget(queue)
         return self._futures.of(self.deferred.seek_to_end(queue))
 
     def commit_sync(
@@ -105,8 +152,14 @@ class LitePullConsumer:
         """:param timestamp: ms since the epoch."""
         return self._futures.of(self.deferred.offset_for_timestamp(queue, timestamp))
 
+    def _forget(self, queue: MessageQueue) -> None:
+        """A loop goes on elsewhere in this queue."""
+        left = [message for message in self._polled if message.queue != queue]
+        self._polled.clear()
+        self._polled.extend(left)
 
-class PullConsumer:
+
+class PullConsumer(Life):
     """
     See `rmq_ha.client.pull_consumer.PullConsumer`.
 

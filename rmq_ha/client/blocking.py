@@ -6,8 +6,10 @@ pickled too; what arrives is a new client with the same settings.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from math import inf
 from random import SystemRandom
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmq_ha.client.asking import Ask, Asking, expect
 from rmq_ha.client.broker_choice import BrokerChoice
@@ -35,12 +37,26 @@ from rmq_ha.client.sending import Sending
 from rmq_ha.client.settings import ClientConfig, ProducerConfig, name_servers
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingError
-from rmq_ha.host.blocking import BlockingCalls, now_ms, seconds
+from rmq_ha.host.blocking import BlockingCalls, now_ms, seconds, sleep
 from rmq_ha.host.process import process_id, this_process
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import ClusterInfo, TopicRoute
+
+if TYPE_CHECKING:
+    from rmq_ha.client.blocking_consumers import BlockingConsumer as BlockingConsumer
+    from rmq_ha.client.blocking_consumers import BlockingPullConsumer as BlockingPullConsumer
+else:
+
+    def __getattr__(name):
+        """Members of groups have a loop, and so Twisted: imported when they are asked for."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("rmq_ha.client.blocking_consumers"), name)
+
+
+__all__ = ["BlockingClient", "BlockingConsumer", "BlockingPullConsumer"]
 
 T = TypeVar("T")
 READER_GROUP = "TOOLS_CONSUMER"
@@ -53,7 +69,7 @@ class BlockingClient:
     One cluster. Threads may share it; calls to one broker wait for each other.
 
     Every call raises `MQClientError` or `RemotingError` when it cannot be done, within
-    `mq_client_api_timeout` (sends: `send_msg_timeout`) for each address that is asked.
+    `mq_client_api_timeout` for each address that is asked; sends within `delivery_timeout_ms`.
 
     :ivar settings: as given.
     :ivar producer: as given.
@@ -321,7 +337,15 @@ class BlockingClient:
         self._signer = self.settings.signer(now_ms, random)
         process = self.settings.process or this_process()
         self._sending = Sending(
-            self.settings, self.producer, process, self._route, seconds, now_ms, random
+            self.settings,
+            self.producer,
+            process,
+            self._route,
+            self._stale,
+            seconds,
+            sleep,
+            now_ms,
+            random,
         )
 
     def _sender(self) -> Sending:
@@ -340,16 +364,18 @@ class BlockingClient:
         timeout_ms = ask.timeout_ms or self.settings.mq_client_api_timeout
         if ask.address:
             return self._calls.invoke(ask.address, command, timeout_ms)
-        problems = []
+        problems: list[RemotingError] = []
         for _ in self._name_servers:
             chosen = self._name_servers[self._current % len(self._name_servers)]
             try:
                 return self._calls.invoke(chosen, command, timeout_ms)
             except RemotingError as error:
-                problems.append(str(error))
+                problems.append(error)
                 self._current += 1
         raise NoNameServer(
-            f"no name server answers: {'; '.join(problems)}. Is namesrv_addr right, does one run?"
+            f"no name server answers: {'; '.join(map(str, problems))}."
+            " Is namesrv_addr right, does one run?",
+            retriable=any(error.retriable for error in problems),
         )
 
     def _route(self, topic: str) -> Asking[TopicRoute]:
@@ -365,6 +391,12 @@ class BlockingClient:
             route = known[0]  # brokers may well be there while name servers are not
         self._routes[topic] = route, now + self.settings.poll_name_server_interval / 1000
         return route
+
+    def _stale(self, topic: str) -> None:
+        """Ask for its route next time; while no name server answers it is better than none."""
+        known = self._routes.get(topic)
+        if known is not None:
+            self._routes[topic] = known[0], -inf
 
     def _full(self, name: str) -> str:
         return wrap(self.settings.namespace, name)

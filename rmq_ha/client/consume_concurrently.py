@@ -64,10 +64,8 @@ class ConsumeConcurrently:
         self._waiting.clear()
         for timer in self._again:
             timer.cancel()
-        self._again.clear()
         if self._turn is not None:
             self._turn.cancel()
-            self._turn = None
         return self._caller.finish(within_ms)
 
     def submit(
@@ -115,7 +113,7 @@ class ConsumeConcurrently:
 
     def _work(self) -> None:
         """Begin calls while there is room; a listener that answers at once is called in a loop."""
-        if self._working or self._turn is not None:
+        if self._working or self._stopped or self._turn is not None:
             return
         self._working = True
         waiting, running = self._waiting, self._caller.running
@@ -161,8 +159,7 @@ class ConsumeConcurrently:
 
     def _over(self, call: ListenerCall) -> None:
         self._caller.over(call)
-        if not self._stopped:
-            self._work()
+        self._work()
 
     def _consumed(
         self, process_queue: ProcessQueue, queue: MessageQueue, messages: list[MessageExt]

@@ -22,8 +22,8 @@ from rmq_ha.client.listening import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.process_queue import ProcessQueue
 from rmq_ha.client.queue_calls import QueueCalls
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.properties import RECONSUME_TIME
+from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.bodies import MessageQueue
 
 SUCCESS = ConsumeOrderlyStatus.SUCCESS
@@ -45,16 +45,21 @@ _RESULTS = {
 
 
 class _Lane:
-    """One queue: at most one call of the listener at a time."""
+    """
+    One queue: at most one call of the listener at a time.
 
-    __slots__ = ("busy", "idle", "process_queue", "queue", "timer")
+    :ivar busy: with the listener, waiting for its turn, or at rest.
+    :ivar left: fires when the listener is done with a queue that is another member's.
+    """
+
+    __slots__ = ("busy", "left", "process_queue", "queue", "timer")
 
     def __init__(self, process_queue: ProcessQueue, queue: MessageQueue) -> None:
         self.process_queue = process_queue
         self.queue = queue
-        self.busy = False  # with the listener, or waiting for its turn
+        self.busy = False
         self.timer: IDelayedCall | None = None
-        self.idle: list[Deferred[None]] = []
+        self.left: Deferred[None] | None = None
 
 
 class ConsumeOrderly:
@@ -103,7 +108,6 @@ class ConsumeOrderly:
                 lane.timer = None
         if self._turn is not None:
             self._turn.cancel()
-            self._turn = None
         renewed = self._renewing.stop()
         return renewed.addCallback(lambda _: self._caller.finish(within_ms))
 
@@ -118,7 +122,7 @@ class ConsumeOrderly:
         lane = self._lanes.get(process_queue)
         if lane is None:
             lane = self._lanes[process_queue] = _Lane(process_queue, queue)
-        if not lane.busy and lane.timer is None:
+        if not lane.busy:
             self._enter(lane)
 
     def leave(self, process_queue: ProcessQueue, queue: MessageQueue) -> "Deferred[None] | None":
@@ -128,12 +132,9 @@ class ConsumeOrderly:
             return None
         if lane.timer is not None:
             lane.timer.cancel()
-            lane.timer = None
-        if not self._caller.runs_of(process_queue):
-            return None
-        idle: Deferred[None] = Deferred()
-        lane.idle.append(idle)
-        return idle
+        if self._caller.runs_of(process_queue):
+            lane.left = Deferred()
+        return lane.left
 
     def clean_expired(self) -> None:
         """Order matters more than time: nothing is given back."""
@@ -168,7 +169,7 @@ class ConsumeOrderly:
         self._work()
 
     def _work(self) -> None:
-        if self._working or self._turn is not None:
+        if self._working or self._stopped or self._turn is not None:
             return
         self._working = True
         left = CALLS_PER_TURN
@@ -189,8 +190,7 @@ class ConsumeOrderly:
     def _serve(self, lane: _Lane) -> None:
         """The next call for one queue, if there is something and it is ours."""
         process_queue = lane.process_queue
-        if process_queue.dropped or self._stopped:
-            self._out(lane)
+        if process_queue.dropped:
             return
         if self._config.is_clustering and (
             not process_queue.locked or process_queue.is_lock_expired(self._steady_ms())
@@ -199,23 +199,13 @@ class ConsumeOrderly:
             return
         messages = process_queue.take(self._config.consume_message_batch_max_size)
         if not messages:
-            self._out(lane)
+            lane.busy = False
             return
         context = ConsumeOrderlyContext(lane.queue)
         call = ListenerCall(process_queue, lane.queue, messages, context, self._steady_ms())
         self._caller.call(call, lambda call, status: self._answered(lane, call, status))
 
-    def _out(self, lane: _Lane) -> None:
-        lane.busy = False
-        idle, lane.idle = lane.idle, []
-        for waiting in idle:
-            waiting.callback(None)
-        if lane.process_queue.dropped:
-            self._lanes.pop(lane.process_queue, None)
-
     def _rest(self, lane: _Lane, seconds: float, then: Any) -> None:
-        self._out(lane)
-
         def go_on() -> None:
             lane.timer = None
             then(lane)
@@ -223,7 +213,6 @@ class ConsumeOrderly:
         lane.timer = self._clock.callLater(seconds, go_on)
 
     def _lock_again(self, lane: _Lane) -> None:
-        lane.busy = True
         Deferred.fromCoroutine(self._lock_one(lane)).addErrback(
             lambda failure: self.log.failure("locking failed", failure)
         ).addBoth(lambda _: self._enter(lane))
@@ -300,11 +289,11 @@ class ConsumeOrderly:
 
     def _over(self, lane: _Lane, call: ListenerCall, rest: float | None) -> None:
         self._caller.over(call)
-        if self._stopped or call.process_queue.dropped:
-            self._out(lane)
-        elif rest is None:
-            self._enter(lane)
-        else:
-            self._rest(lane, rest, self._enter)
-        if not self._stopped:
-            self._work()
+        if lane.left is not None:
+            lane.left.callback(None)
+        elif not self._stopped:
+            if rest is None:
+                self._enter(lane)
+            else:
+                self._rest(lane, rest, self._enter)
+        self._work()

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from rmq_ha.client.consume_stats import ConsumeStats
 from rmq_ha.client.consumer_settings import PushConsumerConfig
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.listening import Listener, as_deferred
+from rmq_ha.client.listening import Listener, NotTaken, as_deferred
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.namespaces import unwrap
 from rmq_ha.client.offsets import OffsetStore
@@ -209,8 +209,6 @@ class Caller:
         return {"outcome": outcome, "spent": self._steady_ms() - started}
 
     def _give_up(self, done: "Deferred[None]") -> None:
-        if done.called:
-            return
         self.log.warn(
             "{count} calls of the listener do not end: their messages will come again",
             count=len(self.running),
@@ -227,6 +225,9 @@ class Caller:
         self, outcome: Any, call: ListenerCall, answered: Callable[[ListenerCall, Any], None]
     ) -> None:
         call.running = None
+        if isinstance(outcome, Failure) and isinstance(outcome.value, NotTaken):
+            self.over(call)
+            return
         status = self._status(outcome, call)
         now = self._steady_ms()
         topic = call.queue.topic

@@ -3,7 +3,7 @@
 One line a message before the listener is called (SubBefore) and one after it (SubAfter), tied
 together by a request id.
 
-Spec: TraceDataEncoder and ConsumeMessageTraceHookImpl of the 4.9 client.
+Wire: TraceDataEncoder and ConsumeMessageTraceHookImpl of the 4.9 client.
 """
 
 from collections.abc import Sequence

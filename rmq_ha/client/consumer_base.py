@@ -23,8 +23,8 @@ from rmq_ha.client.queue_calls import QueueCalls
 from rmq_ha.client.rebalance.strategies import AllocateAveragely, AllocateStrategy
 from rmq_ha.client.rebalancer import QueueOwner, Rebalancer
 from rmq_ha.errors import ConfigurationError
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.topics import RETRY_PREFIX, group_fault
+from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.bodies import MessageQueue
 
 FIRST_PERSIST_SECONDS = 10.0

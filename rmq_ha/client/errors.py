@@ -13,10 +13,14 @@ _NEXT_STEPS = {
     ResponseCode.SERVICE_NOT_AVAILABLE: "the broker takes no writes: is it a slave, is its disk"
     " full?",
     ResponseCode.NO_PERMISSION: "topic or broker may not be written, or the account lacks rights",
-    ResponseCode.TOPIC_NOT_EXIST: "create the topic (mqadmin updateTopic), or allow"
+    ResponseCode.TOPIC_NOT_EXIST: "create the topic (rmqha-admin topic create), or allow"
     " autoCreateTopicEnable",
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group (mqadmin updateSubGroup)",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group (rmqha-admin group create)",
 }
+_PASSING = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
+_NO_QUORUM = "broker busy"
+"""In what SYSTEM_ERROR says when the page cache is busy, or a DLedger group does not confirm."""
+_NO_ACCESS = "AclException"
 
 
 class MQClientError(RmqHaError):
@@ -36,7 +40,15 @@ class IllegalMessage(MQClientError):
 
 
 class NoNameServer(MQClientError):
-    """No name server is configured, or none of them answers."""
+    """
+    No name server is configured, or none of them answers.
+
+    :ivar retriable: one of them may answer later though nobody changes anything.
+    """
+
+    def __init__(self, reason: str, *, retriable: bool = True) -> None:
+        super().__init__(reason)
+        self.retriable = retriable
 
 
 class NoRoute(MQClientError):
@@ -44,11 +56,19 @@ class NoRoute(MQClientError):
     No broker serves the topic, as far as the name servers know.
 
     :ivar topic: with its namespace.
+    :ivar retriable: it has brokers; none of them takes messages at the moment.
     """
 
-    def __init__(self, topic: str, reason: str) -> None:
+    def __init__(self, topic: str, reason: str, *, retriable: bool = False) -> None:
         super().__init__(f"no route for the topic {topic}: {reason}")
         self.topic = topic
+        self.retriable = retriable
+
+
+class NoMaster(MQClientError):
+    """The name servers know a broker, but no master of it: it is away, or being replaced."""
+
+    retriable = True
 
 
 class BrokerRefused(MQClientError):
@@ -58,6 +78,8 @@ class BrokerRefused(MQClientError):
     :ivar code: the response code.
     :ivar remark: what the peer said.
     :ivar address: who said it.
+    :ivar retriable: it is busy, or takes no writes at the moment.
+    :ivar is_access: an account lacks rights, or none signed.
     """
 
     def __init__(self, code: int, remark: str | None, address: str) -> None:
@@ -67,6 +89,9 @@ class BrokerRefused(MQClientError):
         self.code = code
         self.remark = remark or ""
         self.address = address
+        is_error = code == ResponseCode.SYSTEM_ERROR
+        self.is_access = is_error and _NO_ACCESS in self.remark
+        self.retriable = code in _PASSING or (is_error and _NO_QUORUM in self.remark)
 
 
 class SendFailed(MQClientError):
@@ -75,16 +100,28 @@ class SendFailed(MQClientError):
 
     :ivar code: the last response code; None when no broker answered.
     :ivar brokers: who was asked, in order.
+    :ivar retriable: as of the last attempt's error.
     """
 
-    def __init__(self, reason: str, brokers: tuple[str, ...] = (), code: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        brokers: tuple[str, ...] = (),
+        code: int | None = None,
+        *,
+        retriable: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.brokers = brokers
         self.code = code
+        self.retriable = retriable
 
 
 class SendTimeout(SendFailed):
     """The time allowed for a send and all its retries is over; it may be stored nevertheless."""
+
+    def __init__(self, reason: str, brokers: tuple[str, ...] = (), code: int | None = None) -> None:
+        super().__init__(reason, brokers, code, retriable=True)
 
 
 class BatchFailed(SendFailed):
@@ -101,6 +138,7 @@ class BatchFailed(SendFailed):
             f"the last {unsent} messages of a batch could not be sent: {cause}",
             brokers,
             getattr(cause, "code", None),
+            retriable=getattr(cause, "retriable", False),
         )
         self.results = results
         self.unsent = unsent
@@ -109,9 +147,13 @@ class BatchFailed(SendFailed):
 class TooManyInFlight(MQClientError):
     """Too many sends wait already: slow down, or raise `max_in_flight` or `max_waiting`."""
 
+    retriable = True
+
 
 class RequestTimeout(MQClientError):
     """A request was sent, but no reply to it came in time."""
+
+    retriable = True
 
 
 def code_name(code: int) -> str:

@@ -115,4 +115,4 @@ class Heartbeats:
 
 
 def _all(calls: "list[Deferred[None]]") -> "Deferred[None]":
-    return DeferredList(calls, consumeErrors=True).addCallback(lambda _: None)
+    return DeferredList(calls).addCallback(lambda _: None)

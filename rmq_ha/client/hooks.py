@@ -1,9 +1,7 @@
 """Extension points of the client: who wants to see sends."""
 
 from dataclasses import dataclass, field
-from typing import Any
-
-from zope.interface import Interface
+from typing import Any, Protocol
 
 from rmq_ha.client.messages import Message, SendResult
 from rmq_ha.wire.bodies import MessageQueue
@@ -34,13 +32,13 @@ class SendContext:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-class ISendHook(Interface):
+class SendHook(Protocol):
     """Sees every attempt to send (SendMessageHook)."""
 
-    def before_send(context: SendContext) -> None:
+    def before_send(self, context: SendContext) -> None:
         """
         :raises Exception: the message is not sent; the caller gets it.
         """
 
-    def after_send(context: SendContext) -> None:
+    def after_send(self, context: SendContext) -> None:
         """What it raises is logged."""

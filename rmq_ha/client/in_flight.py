@@ -35,17 +35,27 @@ class InFlight(Generic[T]):
         self.size = 0
 
     @property
+    def has_room(self) -> bool:
+        """One more would go at once, unless it is large."""
+        return not self._waiting and self._fits(0)
+
+    @property
     def waiting(self) -> int:
         """How many wait for a place."""
         return len(self._waiting)
 
-    def admit(self, item: T, size: int) -> Admission:
-        """:param size: bytes."""
+    def admit(self, item: T, size: int, *, again: bool = False) -> Admission:
+        """
+        Let it go, or wait.
+
+        :param size: bytes.
+        :param again: it was here before, and is not refused.
+        """
         if not self._waiting and self._fits(size):
             self.count += 1
             self.size += size
             return Admission.GO
-        if len(self._waiting) >= self._max_waiting:
+        if len(self._waiting) >= self._max_waiting and not again:
             return Admission.REFUSED
         self._waiting[item] = size
         return Admission.WAIT

@@ -19,11 +19,11 @@ from rmq_ha.client.routes import choose_address
 from rmq_ha.client.send_frames import LANGUAGE
 from rmq_ha.client.settings import ClientConfig, client_id, name_servers
 from rmq_ha.client.signing import Calls, SigningCalls
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.host.process import this_process
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.seams import Host
+from rmq_ha.timing.periodic import Periodic
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import TopicRoute
@@ -187,16 +187,12 @@ class ClientInstance:
         """
         return self.routes.get(topic)
 
-    async def route_or_template(self, topic: str, template: str) -> tuple[TopicRoute, bool]:
-        """
-        As `route`; where there is none, `template_route`.
-
-        :returns: the route, and whether it is the template's.
-        """
+    async def route_or_template(self, topic: str, template: str) -> TopicRoute:
+        """As `route`; where there is none, `template_route`."""
         try:
-            return await self.route(topic), False
+            return await self.route(topic)
         except NoRoute:
-            return await self.template_route(topic, template), True
+            return await self.template_route(topic, template)
 
     async def template_route(self, topic: str, template: str) -> TopicRoute:
         """
@@ -205,7 +201,9 @@ class ClientInstance:
         :raises NoRoute: there is none either.
         """
         try:
-            return await self.route(template)
+            return await self.routes.fetch(
+                template
+            )  # what is cached may name a master that is gone
         except NoRoute:
             raise NoRoute(
                 topic, "no broker has it, and none makes topics by itself: create it"

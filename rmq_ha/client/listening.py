@@ -8,11 +8,11 @@ Spec: remoting.md, section 11.5.
 """
 
 from asyncio import isfuture
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from inspect import isawaitable, iscoroutine
-from typing import Any
+from typing import Any, TypeAlias
 
 from twisted.internet.defer import Deferred
 
@@ -20,6 +20,7 @@ from rmq_ha.client.messages import MessageExt
 from rmq_ha.wire.bodies import MessageQueue
 
 Listener = Callable[[Sequence[MessageExt], Any], Any]
+"""Either of the two below."""
 MAX_INT = 0x7FFFFFFF
 
 
@@ -67,6 +68,21 @@ class ConsumeOrderlyContext:
     message_queue: MessageQueue
     auto_commit: bool = True
     suspend_current_queue_time_millis: int = -1
+
+
+ConcurrentAnswer: TypeAlias = ConsumeConcurrentlyStatus | None
+OrderlyAnswer: TypeAlias = ConsumeOrderlyStatus | None
+ConcurrentListener = Callable[
+    [Sequence[MessageExt], ConsumeConcurrentlyContext],
+    ConcurrentAnswer | Awaitable[ConcurrentAnswer],
+]
+OrderlyListener = Callable[
+    [Sequence[MessageExt], ConsumeOrderlyContext], OrderlyAnswer | Awaitable[OrderlyAnswer]
+]
+
+
+class NotTaken(Exception):
+    """Nobody has seen these messages: they stay where they are, for who has their queue next."""
 
 
 def as_deferred(outcome: Any) -> "Deferred[Any] | None":

@@ -25,17 +25,15 @@ class _Lite:
     """
     One queue.
 
-    :ivar position: of the next message to hand out; None before the first.
-    :ivar wanted: where a seek wants to go on; None: nowhere else.
+    :ivar position: of the next message to hand out; None before the first, unless it was sought.
     """
 
-    __slots__ = ("loop", "paused", "position", "process_queue", "timer", "wanted")
+    __slots__ = ("loop", "paused", "position", "process_queue", "timer")
 
     def __init__(self, process_queue: ProcessQueue) -> None:
         self.process_queue = process_queue
         self.loop: PullLoop | None = None
         self.position: int | None = None
-        self.wanted: int | None = None
         self.paused = False
         self.timer: IDelayedCall | None = None
 
@@ -106,7 +104,6 @@ class LiteQueues:
         self._stopped = True
         for lite in self._table.values():
             self._end(lite)
-        self._ready.clear()
         waiting, self._waiting = self._waiting, deque()
         for later in waiting:
             later.callback([])
@@ -114,7 +111,7 @@ class LiteQueues:
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on elsewhere: what is cached is not handed out."""
         lite = self._table[queue]
-        lite.wanted = lite.position = offset
+        lite.position = offset
         if lite.loop is not None or lite.timer is not None:
             self._end(lite)
             lite.process_queue = ProcessQueue(self.steady_ms())
@@ -144,8 +141,6 @@ class LiteQueues:
         waiting: Deferred[list[MessageExt]] = Deferred(self._forget)
         self._waiting.append(waiting)
         self._hand_out()
-        if waiting.called:
-            return waiting
         timer = self.clock.callLater(timeout_ms / 1000, self._too_late, waiting)
 
         def answered(messages: list[MessageExt]) -> list[MessageExt]:
@@ -223,15 +218,14 @@ class LiteQueues:
     def nothing_below(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         """See `PullOwner`."""
         lite = self._table.get(queue)
-        if lite is not None and lite.position is not None and offset > lite.position:
-            lite.position = offset
+        if lite is not None and lite.position is not None:
+            lite.position = max(lite.position, offset)
 
     def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         """See `PullOwner`; what was pulled before is still handed out."""
         lite = self._table.get(queue)
         if lite is None or self._stopped:
             return
-        lite.loop = None
         process_queue.go_on_at(offset)
         lite.timer = self.clock.callLater(self.error_seconds, self._run, queue, lite, offset)
 
@@ -253,8 +247,8 @@ class LiteQueues:
         )
 
     def _found_beginning(self, queue: MessageQueue, lite: _Lite, offset: int) -> None:
-        if self._table.get(queue) is lite and not self._stopped and lite.loop is None:
-            self._run(queue, lite, offset if lite.wanted is None else lite.wanted)
+        if not lite.process_queue.dropped:
+            self._run(queue, lite, offset if lite.position is None else lite.position)
 
     def _no_beginning(self, queue: MessageQueue, lite: _Lite, failure: object) -> None:
         error = getattr(failure, "value", failure)
@@ -262,12 +256,11 @@ class LiteQueues:
             self.log.warn("where to begin with {queue}: {reason}", queue=queue, reason=error)
         else:
             self.log.failure("where to begin with {queue}", failure, queue=queue)  # type: ignore[arg-type]
-        if self._table.get(queue) is lite and not self._stopped and lite.loop is None:
+        if not lite.process_queue.dropped:
             lite.timer = self.clock.callLater(self.error_seconds, self._begin, queue, lite)
 
     def _run(self, queue: MessageQueue, lite: _Lite, offset: int) -> None:
         lite.timer = None
-        lite.wanted = None
         lite.loop = PullLoop(self, queue, lite.process_queue, offset)
         lite.loop.start()
 
@@ -278,4 +271,3 @@ class LiteQueues:
         lite.process_queue.dropped = True
         if lite.loop is not None:
             lite.loop.stop()
-            lite.loop = None

@@ -3,6 +3,7 @@
 Spec: remoting.md, sections 7.4, 7.8 and 9.5.
 """
 
+from binascii import unhexlify
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -256,13 +257,11 @@ class PlaceId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "PlaceId | None":
         """None when it is another kind of id: the port's upper half must be 0."""
-        if len(text) not in (32, 56) or not text.isascii():
+        if len(text) not in (32, 56):
             return None
         try:
-            data = bytes.fromhex(text)
+            data = unhexlify(text)
         except ValueError:
-            return None
-        if 2 * len(data) != len(text):  # there were blanks in it
             return None
         size = len(data) - 12
         port = int.from_bytes(data[size : size + 4])

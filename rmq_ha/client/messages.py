@@ -6,10 +6,12 @@ Spec: remoting.md, chapter 5 and section 4.2.
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple
 
-from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.delay_levels import delay_level
+from rmq_ha.client.errors import IllegalMessage, MQClientError
 from rmq_ha.model.flags import COMPRESSED, COMPRESSION_MASK
 from rmq_ha.model.message import Address, offset_msg_id
 from rmq_ha.model.properties import (
@@ -71,6 +73,7 @@ class Message:
         *,
         properties: Mapping[str, str] | None = None,
         delay_time_level: int = 0,
+        delay: timedelta | None = None,
         flag: int = 0,
         wait_store_msg_ok: bool = True,
     ) -> None:
@@ -78,7 +81,9 @@ class Message:
         :param keys: what it can be queried by: one text with blanks between them, or several.
         :param properties: the application's own; other arguments win over RocketMQ's names in it.
         :param delay_time_level: 1 to 18 (1s 5s 10s 30s 1m ... 2h by default); 0: at once.
+        :param delay: the same by its time: `timedelta(hours=2)`.
         :param wait_store_msg_ok: the broker answers when flush and replica are done too.
+        :raises IllegalMessage: no level has that delay; keys or properties are no texts.
         """
         self.topic = topic
         self.body = body
@@ -88,12 +93,18 @@ class Message:
         if tags:
             own[TAGS] = tags
         if keys:
-            own[KEYS] = keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)
+            own[KEYS] = keys if isinstance(keys, str) else _joined(keys)
         own[WAIT] = "true" if wait_store_msg_ok else "false"
-        if delay_time_level:
-            own[DELAY] = str(delay_time_level)
+        if delay_time_level or delay is not None:
+            level = delay_level(delay_time_level, delay)
+            if level:
+                own[DELAY] = str(level)
         if properties:
             for name, value in properties.items():
+                if not (isinstance(name, str) and isinstance(value, str)):
+                    raise IllegalMessage(
+                        f"names and values of properties are texts: {name!r} has {value!r}"
+                    )
                 own.setdefault(name, value)
 
     def __repr__(self) -> str:
@@ -124,6 +135,13 @@ class Message:
     def unique_id(self) -> str:
         """The message id that the client gave it; empty before it is sent."""
         return self.properties.get(UNIQ_KEY, "")
+
+
+def _joined(keys: Iterable[str]) -> str:
+    try:
+        return KEY_SEPARATOR.join(keys)
+    except TypeError:
+        raise IllegalMessage(f"keys are one text or several, not {keys!r}") from None
 
 
 @dataclass(slots=True)

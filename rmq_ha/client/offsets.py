@@ -72,9 +72,9 @@ class _Memory:
 
     def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool) -> None:
         """See `OffsetStore`."""
-        old = self._table.get(queue)
-        if old is None or not increase_only or offset > old:
-            self._table[queue] = offset
+        if increase_only:
+            offset = max(offset, self._table.get(queue, offset))
+        self._table[queue] = offset
 
     def memory(self, queue: MessageQueue) -> int | None:
         """See `OffsetStore`."""
@@ -214,7 +214,6 @@ class LocalFileOffsetStore(_Memory):
         """The next `persist_all` writes it, as Java's."""
 
     def _replace(self, data: bytes) -> None:
-        self._disk.make_dirs(self.path.rpartition("/")[0])
         self._disk.replace(self.path, data, backup=True)
 
     async def _read(self) -> dict[MessageQueue, int]:
@@ -225,7 +224,7 @@ class LocalFileOffsetStore(_Memory):
                 if data.strip():
                     return decode_offsets(data)
             except FileNotFoundError:
-                continue
+                pass
             except (ProtocolViolation, OSError) as error:
                 fault = fault or f"{path}: {error}"
                 self.log.warn("offsets in {path} are not readable: {why}", path=path, why=error)

@@ -112,7 +112,6 @@ class ProcessQueue:
             first = self._first()
             if first is None:
                 break
-            self._order.popleft()
             message = self._taken[first] = self._messages.pop(first)
             taken.append(message)
         return taken
@@ -144,13 +143,6 @@ class ProcessQueue:
     def has_taken(self) -> bool:
         """Messages are with the listener, or were and are not committed."""
         return bool(self._taken)
-
-    def clear(self) -> None:
-        """Forget all messages."""
-        self._messages.clear()
-        self._taken.clear()
-        self._order.clear()
-        self.size = 0
 
     # Judgements
 
@@ -216,7 +208,6 @@ class ProcessQueue:
 
     def _insert(self, offset: int, message: MessageExt) -> None:
         order = self._order
-        self._first()  # or an offset that was removed could come twice
         self._messages[offset] = message
         if not order or offset > order[-1]:
             order.append(offset)

@@ -4,6 +4,7 @@ Spec: remoting.md, chapter 4 and section 11.1.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -16,7 +17,7 @@ from rmq_ha.client.errors import (
     MQClientError,
     NotStarted,
 )
-from rmq_ha.client.hooks import ISendHook
+from rmq_ha.client.hooks import SendHook
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import Message, MessageExt, MessageQueue, SendResult
 from rmq_ha.client.namespaces import wrap
@@ -55,7 +56,7 @@ class Producer:
         self,
         instance: ClientInstance,
         config: ProducerConfig | None = None,
-        hooks: Sequence[ISendHook] = (),
+        hooks: Sequence[SendHook] = (),
     ) -> None:
         """
         :param instance: may be shared; it starts with the first part and stops with the last.
@@ -76,9 +77,9 @@ class Producer:
             host.random.getrandbits(32),
         )
         self._topics = PublishTopics(instance, config)
-        attempts = Attempts(instance, config, self.group, hooks)
+        attempts = Attempts(instance, config, self.group, hooks, self._topics.look_again)
         self._requests = Requests(host.clock, host.random, instance.client_id)
-        self._sender = Sender(host.clock, self._topics, attempts, config)
+        self._sender = Sender(host.clock, host.random, self._topics, attempts, config)
         self._state = "new"
 
     def __repr__(self) -> str:
@@ -123,6 +124,14 @@ class Producer:
 
     # Sends
 
+    def ready(self) -> "Deferred[None]":
+        """
+        Wait for a place in flight, for who would rather wait than have sends pile up.
+
+        :returns: fires when a send would go at once; one waiter for each place.
+        """
+        return self._sender.ready()
+
     def send(
         self,
         message: Message,
@@ -135,14 +144,15 @@ class Producer:
         """
         Send one message and wait until it is stored.
 
-        Without `queue` and `selector` the queues take turns, and other brokers are tried when one
-        fails. With one of them there is one attempt: order matters more then.
+        Without `queue` and `selector` the queues take turns, other brokers are tried when one
+        fails, and all of them again while none is there, until `delivery_timeout_ms`. With one of
+        them there is one attempt: order matters more then (`retry_chosen_queue`).
 
         :param queue: exactly there.
         :param selector: called with (queues, message, arg), returns the queue; `select_by_hash`
             of `queue_choice` sends equal keys to one queue.
-        :param timeout_ms: for everything, waiting for a place in flight too; `send_msg_timeout`
-            when None.
+        :param timeout_ms: for everything, waiting for a place in flight too. When None brokers have
+            `send_msg_timeout` in each round of attempts, and all of it `delivery_timeout_ms`.
         :returns: fails with `IllegalMessage`, `NotStarted`, `NoRoute`, `BrokerRefused` (one
             attempt), `SendFailed` (several), `SendTimeout` or `TooManyInFlight`.
         """
@@ -264,9 +274,12 @@ class Producer:
     ) -> Send:
         if self._state != "running":
             raise NotStarted(f"the producer {self.group} is {self._state}: start() it first")
-        limit = self.config.send_msg_timeout if timeout_ms is None else timeout_ms
-        deadline = self._clock.seconds() + limit / 1000
-        known = self._topics.get(topic)
+        known, config = self._topics.get(topic), self.config
+        if timeout_ms is None:
+            limit, total = float(config.send_msg_timeout), config.delivery_timeout_ms or inf
+        else:
+            limit = total = timeout_ms
+        deadline = self._clock.seconds() + total / 1000
         return Send(known, code, outgoing, msg_id, messages, deadline, limit)
 
     def _name(self, message: Message) -> None:

@@ -15,6 +15,7 @@ from rmq_ha.client.sends import PublishTopic, check_topic
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.wire.route_bodies import TopicRoute
 
+LOOK_AGAIN_S = 0.5
 _MOST_TOPICS = 10_000
 
 
@@ -59,6 +60,19 @@ class PublishTopics:
             self._take(found, route)
         return found
 
+    @property
+    def has_met_brokers(self) -> bool:
+        """Some route was there once: that no name server answers is no mistake in its address."""
+        return bool(self._instance.routes.brokers)
+
+    def look_again(self, topic: PublishTopic, now: float) -> None:
+        """Somebody found nobody where the route says: ask whether it is still so."""
+        if now < topic.looked + LOOK_AGAIN_S:
+            return
+        topic.looked = now
+        name = self._config.create_topic_key if topic.is_borrowed else topic.name
+        self._instance.routes.fetch(name).addErrback(lambda _: None)
+
     def find(self, topic: PublishTopic) -> "Deferred[None]":
         """
         Ask for the route of a topic that has none.
@@ -73,11 +87,16 @@ class PublishTopics:
             route = await self._instance.routes.fetch(topic.name)
             self._take(topic, route)
         except NoRoute:
-            route = await self._instance.template_route(topic.name, template)
+            try:
+                route = await self._instance.template_route(topic.name, template)
+            except NoRoute as error:
+                error.retriable = topic.was_there
+                raise
             if topic.info is None:
                 self._borrow(topic, route)
         if topic.info is None:
-            raise NoRoute(topic.name, "no broker of it takes messages at the moment")
+            reason = "no broker of it takes messages at the moment"
+            raise NoRoute(topic.name, reason, retriable=True)
 
     def _borrow(self, topic: PublishTopic, route: TopicRoute) -> None:
         self._take(topic, borrowed_route(route, self._config.default_topic_queue_nums))
@@ -86,13 +105,14 @@ class PublishTopics:
     def _take(self, topic: PublishTopic, route: TopicRoute) -> None:
         info = publish_info(topic.shown, route)
         topic.info = info if info.queues else None
+        topic.was_there |= bool(info.queues)
         topic.is_borrowed = False
-        topic.destinations.clear()
 
     def _route_changed(self, name: str, route: TopicRoute) -> None:
-        topic = self._topics.get(unwrap(self._instance.settings.namespace, name))
-        if topic is not None and topic.name == name:
-            self._take(topic, route)
+        for known in {name, unwrap(self._instance.settings.namespace, name)}:
+            topic = self._topics.get(known)
+            if topic is not None and topic.name == name:
+                self._take(topic, route)
         if name == self._config.create_topic_key:
             for other in self._topics.values():
                 if other.is_borrowed:

@@ -5,7 +5,7 @@ Spec: remoting.md, sections 7.6 and 11.2 to 11.5.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal, overload
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -18,7 +18,7 @@ from rmq_ha.client.consumer_base import ConsumerBase
 from rmq_ha.client.consumer_settings import DEFAULT_MAX_RECONSUME_TIMES, PushConsumerConfig
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.listening import MAX_INT, Listener
+from rmq_ha.client.listening import MAX_INT, ConcurrentListener, Listener, OrderlyListener
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.offsets import OffsetStore
 from rmq_ha.client.pull_api import Filter, PullApi
@@ -28,9 +28,9 @@ from rmq_ha.client.rebalancer import Rebalancer
 from rmq_ha.client.send_back import SendBack
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions
 from rmq_ha.errors import ConfigurationError
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.subscription import SUB_ALL, TAG_TYPES
 from rmq_ha.model.topics import RETRY_PREFIX, topic_fault
+from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.bodies import ConsumerData, MessageQueue
 from rmq_ha.wire.route_bodies import TopicRoute
 
@@ -99,6 +99,11 @@ class PushConsumer:
         return self._base.is_running
 
     @property
+    def has_listener(self) -> bool:
+        """Somebody is registered who consumes."""
+        return self._listener is not None
+
+    @property
     def offset_store(self) -> OffsetStore:
         """How far it is."""
         return self._base.offset_store
@@ -130,6 +135,16 @@ class PushConsumer:
         if self.is_running:
             self._queues.tell()
             self._rebalance()
+
+    @overload
+    def register_message_listener(
+        self, listener: ConcurrentListener, *, orderly: Literal[False] = False
+    ) -> None: ...
+
+    @overload
+    def register_message_listener(
+        self, listener: OrderlyListener, *, orderly: Literal[True]
+    ) -> None: ...
 
     def register_message_listener(self, listener: Listener, *, orderly: bool = False) -> None:
         """

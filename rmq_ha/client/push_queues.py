@@ -87,7 +87,6 @@ class PushQueues:
         self._stopped = True
         for timer in self._moved.values():
             timer.cancel()
-        self._moved.clear()
         for owned in self._table.values():
             owned.loop.halt()
 
@@ -168,6 +167,9 @@ class PushQueues:
             return
         owned.leaving = True
         owned.loop.stop()
+        timer = self._moved.pop(queue, None)
+        if timer is not None and timer.active():
+            timer.cancel()
         waiting = self._service.leave(owned.process_queue, queue)
         if waiting is None:
             await self._gone(queue)
@@ -243,9 +245,8 @@ class PushQueues:
     def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         """See `PullOwner`."""
         process_queue.dropped = True
-        if not self._stopped and queue not in self._moved:
-            timer = self.clock.callLater(self.error_seconds, self._go_on_at, queue, offset)
-            self._moved[queue] = timer
+        timer = self.clock.callLater(self.error_seconds, self._go_on_at, queue, offset)
+        self._moved[queue] = timer
 
     def unknown_subscription(self) -> None:
         """See `PullOwner`."""
@@ -258,13 +259,9 @@ class PushQueues:
     # Inside
 
     def _go_on_at(self, queue: MessageQueue, offset: int) -> None:
-        timer = self._moved.pop(queue, None)
-        if timer is not None and timer.active():
-            timer.cancel()
         owned = self._table.get(queue)
         if owned is None or owned.leaving or self._stopped:
             return
-        owned.process_queue.dropped = True
         self._base.offset_store.update_offset(queue, offset, False)
         given_up = Deferred.fromCoroutine(self.give_up(queue))
         given_up.addErrback(lambda failure: self.log.failure("giving up a queue failed", failure))

@@ -18,8 +18,8 @@ from rmq_ha.client.rebalance.changes import compare, share_of
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.errors import RmqHaError
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.bodies import MessageQueue
 
 AGAIN_SECONDS = 1.0

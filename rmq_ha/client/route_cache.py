@@ -37,17 +37,19 @@ class NameServers:
         :param timeout_ms: for each of them.
         :raises NoNameServer: none does.
         """
-        problems = []
+        problems: list[RemotingError] = []
         for _ in self.addresses:
             chosen = self._current
             try:
                 return await self._calls.invoke(self.addresses[chosen], command, timeout_ms)
             except RemotingError as error:
-                problems.append(str(error))
+                problems.append(error)
                 if self._current == chosen:
                     self._current = (chosen + 1) % len(self.addresses)
         raise NoNameServer(
-            f"no name server answers: {'; '.join(problems)}. Is namesrv_addr right, does one run?"
+            f"no name server answers: {'; '.join(map(str, problems))}."
+            " Is namesrv_addr right, does one run?",
+            retriable=any(error.retriable for error in problems),
         )
 
 
@@ -153,14 +155,13 @@ class RouteCache:
                 return
             except MQClientError as error:
                 self.log.debug("{reason}", reason=error)
-        self.drop_offline()
 
     def close(self) -> None:
         """The client stops: what fails from now on is nobody's business."""
         self._closed = True
 
     def drop_offline(self) -> None:
-        """Forget brokers that no route mentions any more."""
+        """Forget brokers that no route mentions any more; before each round of heartbeats."""
         mentioned: set[str] = set()
         for known in self._known.values():
             mentioned |= addresses_of(known.route)

@@ -3,18 +3,18 @@
 Spec: remoting.md, section 11.1 (sendKernelImpl).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 
-from rmq_ha.client.errors import MQClientError, NoRoute
+from rmq_ha.client.errors import NoMaster, NoRoute
 from rmq_ha.client.faults import LatencyFaults
-from rmq_ha.client.hooks import ISendHook, SendContext
+from rmq_ha.client.hooks import SendContext, SendHook
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import SendResult
 from rmq_ha.client.send_frames import Destination, SendFrames, send_command
-from rmq_ha.client.sends import Send, choose_by
+from rmq_ha.client.sends import PublishTopic, Send, choose_by, is_retriable
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.remoting.channel import Channel
@@ -38,14 +38,19 @@ class Attempts:
         instance: ClientInstance,
         config: ProducerConfig,
         group: str,
-        hooks: Sequence[ISendHook],
+        hooks: Sequence[SendHook],
+        look_again: Callable[[PublishTopic, float], object] = lambda topic, now: None,
     ) -> None:
-        """:param group: with namespace."""
+        """
+        :param group: with namespace.
+        :param look_again: told of a topic, and the clock's seconds, when its route was of no use.
+        """
         self.faults = LatencyFaults(instance.host.random.randrange(1 << 16))
         self._instance = instance
         self._config = config
         self._group = group
         self._hooks = tuple(hooks)
+        self._look_again = look_again
         self._clock = instance.host.clock
         self._now_ms = instance.host.now_ms
         self._frames = SendFrames()
@@ -68,7 +73,7 @@ class Attempts:
             address = send.address = self._address(queue.broker_name)
             if self._hooks:
                 self._before(send)
-            left_ms = (send.deadline - now) * 1000
+            left_ms = (send.until - now) * 1000
             to = self._destination(send, queue.broker_name)
             channel = None if self._signs else self._instance.open_channel(address)
             if channel is not None:
@@ -104,7 +109,7 @@ class Attempts:
         if channel is None or not channel.is_full:
             return self._hand_over(send, queue)
         ready = send.current = channel.writable()
-        ready.addTimeout(max(0.0, send.deadline - self._clock.seconds()), self._clock)
+        ready.addTimeout(max(0.0, send.until - self._clock.seconds()), self._clock)
         return ready.addCallback(lambda _: self._hand_over_when_read(send, queue))
 
     def _hand_over(self, send: Send, queue: MessageQueue) -> "Deferred[None]":
@@ -132,6 +137,8 @@ class Attempts:
         now = self._clock.seconds()
         if self._config.send_latency_fault_enable and send.brokers:
             self._note(send, now, isolated=True)
+        if is_retriable(error):
+            self._look_again(send.topic, now)
         # A broker that answered nobody meanwhile may be gone without a trace.
         heard = self._answered.get(send.address, -1.0)
         if isinstance(error, RemotingTimeout) and heard < send.started:
@@ -144,9 +151,10 @@ class Attempts:
             return send.fixed_queue
         info = send.topic.info
         if info is None or not info.queues:
-            raise NoRoute(send.topic.name, "no broker of it takes messages")
+            raise NoRoute(send.topic.name, "no broker of it takes messages", retriable=True)
         if send.selector is not None:
-            return choose_by(send.selector, info.queues, send.messages[0], send.arg)
+            # A later round goes to the same queue, whatever the route says by now: order matters.
+            return send.queue or choose_by(send.selector, info.queues, send.messages[0], send.arg)
         choice = send.topic.choice
         if self._config.send_latency_fault_enable:
             return choice.next_available(info, self.faults, self._clock.seconds() * 1000)
@@ -155,7 +163,7 @@ class Attempts:
     def _address(self, broker_name: str) -> str:
         address = self._instance.routes.brokers.get(broker_name, {}).get(_MASTER)
         if not address:
-            raise MQClientError(
+            raise NoMaster(
                 f"the broker {broker_name} has no master at the moment, as far as the name"
                 " servers know"
             )

@@ -84,7 +84,7 @@ class SendBack:
         topic = RETRY_PREFIX + self._group
         try:
             route = await self._instance.route_or_template(topic, DEFAULT_TOPIC)
-            queues = publish_info(topic, route[0]).queues
+            queues = publish_info(topic, route).queues
             if not queues:
                 raise MQClientError(f"no broker takes messages for {topic}")
             queue = self._instance.host.random.choice(queues)

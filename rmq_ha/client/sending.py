@@ -9,10 +9,18 @@ from typing import Any
 
 from rmq_ha.client.asking import Ask, Asking
 from rmq_ha.client.batches import check_batch, split
-from rmq_ha.client.errors import BatchFailed, IllegalMessage, MQClientError, NoRoute
+from rmq_ha.client.errors import (
+    BatchFailed,
+    IllegalMessage,
+    MQClientError,
+    NoNameServer,
+    NoRoute,
+    SendTimeout,
+)
 from rmq_ha.client.messages import Message, SendResult, SendStatus
 from rmq_ha.client.namespaces import unwrap, wrap
 from rmq_ha.client.queue_choice import Selector
+from rmq_ha.client.resting import Pauses
 from rmq_ha.client.routes import borrowed_route, publish_info
 from rmq_ha.client.send_frames import Destination, Outgoing, send_command
 from rmq_ha.client.sends import (
@@ -22,14 +30,16 @@ from rmq_ha.client.sends import (
     check_topic,
     choose_by,
     final_error,
+    may_rest,
     may_retry,
     outgoing_of,
     result_of,
 )
-from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
+from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.unique_id import UniqueIds
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.model.process import Process
 from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
@@ -44,7 +54,9 @@ class Sending:
     Names messages, chooses queues, tries again.
 
     :param route: topic (with namespace) to its route, from a cache or not.
+    :param stale: told of a topic (with namespace) whose route was of no use.
     :param seconds: the clock for deadlines.
+    :param sleep: lets seconds of it pass.
     :param now_ms: the time of day.
     """
 
@@ -54,14 +66,20 @@ class Sending:
         config: ProducerConfig,
         process: Process,
         route: Callable[[str], Asking[TopicRoute]],
+        stale: Callable[[str], object],
         seconds: Callable[[], float],
+        sleep: Callable[[float], object],
         now_ms: Callable[[], int],
         random: Random,
     ) -> None:
         self.config = config
         self._settings = settings
         self._route = route
+        self._stale = stale
         self._seconds = seconds
+        self._sleep = sleep
+        self._pauses = Pauses(random, config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._has_met_brokers = False
         self._now_ms = now_ms
         self._random = random
         self._ids = UniqueIds(process.address, process.pid, random.getrandbits(32))
@@ -169,17 +187,39 @@ class Sending:
             known = self._topics[topic] = PublishTopic(
                 full, unwrap(namespace, full), self._random.randrange(1 << 30)
             )
-        limit = self.config.send_msg_timeout
-        deadline = self._seconds() + limit / 1000
-        return Send(known, code, outgoing, msg_id, messages, deadline, limit)
+        limit, now = self.config.send_msg_timeout, self._seconds()
+        deadline = now + (self.config.delivery_timeout_ms or limit) / 1000
+        send = Send(known, code, outgoing, msg_id, messages, deadline, limit)
+        send.since = now
+        return send
 
     def _deliver(self, send: Send) -> Asking[SendResult]:
+        """Rounds of attempts, with longer and longer pauses between them."""
+        rounds = 0
+        while True:
+            try:
+                return (yield from self._round(send))
+            except (RemotingError, MQClientError) as error:
+                now = self._seconds()
+                # Who has never met anybody may have a wrong address of the name servers.
+                is_new = isinstance(error, NoNameServer) and not self._has_met_brokers
+                if is_new or not may_rest(send, error, now, self.config):
+                    raise
+                if isinstance(error, SendTimeout):
+                    send.timeout_ms *= 2  # a broker that is only slow may store each copy
+            self._stale(send.topic.name)
+            self._sleep(min(self._pauses.seconds(rounds), max(0.0, send.deadline - now)))
+            rounds += 1
+
+    def _round(self, send: Send) -> Asking[SendResult]:
         masters = yield from self._find(send)
+        self._has_met_brokers = True
+        send.begin(self._seconds())
         tries = 1 if send.is_fixed else 1 + self.config.retry_times_when_send_failed
-        error: Exception | None = None
+        error = send.error
         avoid: str | None = None
         for turn in range(tries):
-            left_ms = int((send.deadline - self._seconds()) * 1000)
+            left_ms = int((send.until - self._seconds()) * 1000)
             if left_ms <= 0:
                 break
             send.address = self._aim(send, masters, avoid)
@@ -187,7 +227,7 @@ class Sending:
                 response = yield Ask(self._request(send), send.address, left_ms)
                 result = result_of(send, response)
             except (RemotingError, MQClientError) as failure:
-                error = failure
+                error = send.error = failure
                 if not may_retry(failure):
                     break
             else:
@@ -209,12 +249,16 @@ class Sending:
                 template = yield from self._route(self.config.create_topic_key)
             except NoRoute:
                 raise NoRoute(
-                    topic.name, "no broker has it, and none makes topics by itself: create it"
+                    topic.name,
+                    "no broker has it, and none makes topics by itself: create it",
+                    retriable=topic.was_there,
                 ) from None
             route = borrowed_route(template, self.config.default_topic_queue_nums)
         topic.info = publish_info(topic.shown, route)
         if not topic.info.queues:
-            raise NoRoute(topic.name, "none of its brokers has a master, or all are read-only")
+            reason = "none of its brokers has a master, or all are read-only"
+            raise NoRoute(topic.name, reason, retriable=True)
+        topic.was_there = True
         return {
             item.broker_name: item.addresses[MASTER_ID]
             for item in route.brokers
@@ -228,7 +272,7 @@ class Sending:
         if send.fixed_queue is not None:
             queue = send.fixed_queue
         elif send.selector is not None:
-            queue = choose_by(send.selector, info.queues, send.messages[0], send.arg)
+            queue = send.queue or choose_by(send.selector, info.queues, send.messages[0], send.arg)
         else:
             queue = send.topic.choice.next(info, avoid)
         send.queue = queue
@@ -236,7 +280,8 @@ class Sending:
         send.brokers += (queue.broker_name,)
         address = masters.get(queue.broker_name)
         if address is None:
-            raise NoRoute(send.topic.name, f"the broker {queue.broker_name} has no master")
+            reason = f"the broker {queue.broker_name} has no master"
+            raise NoRoute(send.topic.name, reason, retriable=True)
         return address
 
     def _request(self, send: Send) -> Any:

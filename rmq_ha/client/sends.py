@@ -4,7 +4,8 @@ Spec: remoting.md, sections 4.1, 4.2 and 11.1.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rmq_ha.client.errors import (
@@ -19,7 +20,7 @@ from rmq_ha.client.queue_choice import QueueChoice, Selector
 from rmq_ha.client.routes import PublishInfo
 from rmq_ha.client.send_frames import Destination, Outgoing, properties_text
 from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.errors import RemotingError, RemotingTimeout
+from rmq_ha.errors import RemotingError, RemotingTimeout, RmqHaError
 from rmq_ha.model.flags import COMPRESSED, COMPRESSION_ZLIB, TRANSACTION_PREPARED
 from rmq_ha.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
 from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
@@ -54,9 +55,20 @@ class PublishTopic:
     :ivar name: with namespace.
     :ivar shown: without.
     :ivar is_borrowed: the topic does not exist yet; the route is another topic's.
+    :ivar looked: when its route was last asked for because it was of no use; in seconds.
+    :ivar was_there: some broker took its messages once: that none does passes.
     """
 
-    __slots__ = ("choice", "destinations", "info", "is_borrowed", "name", "shown")
+    __slots__ = (
+        "choice",
+        "destinations",
+        "info",
+        "is_borrowed",
+        "looked",
+        "name",
+        "shown",
+        "was_there",
+    )
 
     def __init__(self, name: str, shown: str, start: int) -> None:
         self.name = name
@@ -64,6 +76,8 @@ class PublishTopic:
         self.choice = QueueChoice(start)
         self.info: PublishInfo | None = None
         self.is_borrowed = False
+        self.looked = -inf
+        self.was_there = False
         self.destinations: dict[tuple[int, str], Destination] = {}
 
 
@@ -71,15 +85,22 @@ class Send:
     """
     What is to be sent, and how far it is.
 
-    :ivar deadline: in the clock's seconds, for all attempts.
+    :ivar since: when it was asked for; in the clock's seconds.
+    :ivar deadline: for everything, waiting for a place in flight too; infinite: there is none.
+    :ivar timeout_ms: for a round of attempts, from its first one on; twice as long after one in
+        which nobody answered.
+    :ivar until: when this round is over.
     :ivar size: bytes of its body.
     :ivar queue: of this attempt.
     :ivar address: of this attempt's broker.
     :ivar started: this attempt; in the clock's seconds.
     :ivar tries: attempts so far.
+    :ivar tried: those of rounds before this one.
     :ivar brokers: of these attempts.
     :ivar current: what this attempt waits for.
     :ivar given_up: why the producer wants it to end.
+    :ivar error: of its last attempt.
+    :ivar stored: it is stored already, if not as safely as it should be.
     """
 
     __slots__ = (
@@ -90,6 +111,7 @@ class Send:
         "context",
         "current",
         "deadline",
+        "error",
         "fixed_queue",
         "given_up",
         "later",
@@ -99,11 +121,15 @@ class Send:
         "outgoing",
         "queue",
         "selector",
+        "since",
         "size",
         "started",
+        "stored",
         "timeout_ms",
         "topic",
+        "tried",
         "tries",
+        "until",
     )
 
     def __init__(
@@ -122,8 +148,10 @@ class Send:
         self.size = len(outgoing.body)
         self.msg_id = msg_id
         self.messages = messages
+        self.since = 0.0
         self.deadline = deadline
         self.timeout_ms = timeout_ms
+        self.until = deadline
         self.oneway = False
         self.fixed_queue: MessageQueue | None = None
         self.selector: Selector | None = None
@@ -132,16 +160,32 @@ class Send:
         self.address = ""
         self.brokers: tuple[str, ...] = ()
         self.tries = 0
+        self.tried = 0
         self.started = 0.0
         self.current: Deferred[Any] | None = None
         self.later: Deferred[Any] | None = None
         self.context: SendContext | None = None
         self.given_up: Exception | None = None
+        self.error: Exception | None = None
+        self.stored = False
+
+    def begin(self, now: float) -> None:
+        """Its own queue is behind it: the time for brokers begins, and a round of attempts."""
+        self.until = min(self.deadline, now + self.timeout_ms / 1000)
+        self.tried = self.tries
 
     @property
     def is_fixed(self) -> bool:
         """Its queue is chosen by the caller: it is tried once."""
         return self.fixed_queue is not None or self.selector is not None
+
+    @property
+    def stands_on(self) -> Hashable:
+        """What has to be there for it: its topic's brokers, or the one of its queue."""
+        if not self.is_fixed:
+            return self.topic
+        queue = self.fixed_queue or self.queue
+        return (self.topic.name,) if queue is None else queue.broker_name
 
     def give_up(self, reason: Exception) -> None:
         """End it, wherever it is."""
@@ -250,22 +294,39 @@ def final_error(send: Send, error: Exception | None, now: float) -> Exception:
     if is_own and (send.tries < 2 or not isinstance(error, MQClientError)):
         assert error is not None
         return error  # of a selector or a hook, or what the only attempt was told
-    waited = send.timeout_ms - (send.deadline - now) * 1000
+    waited = (now - send.since) * 1000
     tries = "1 attempt" if send.tries == 1 else f"{send.tries} attempts"
     text = (
         f"{tries} within {waited:.0f} ms to send to {send.topic.shown}, at "
-        f"{', '.join(send.brokers) or 'no broker'}: {error or 'the time is over'}"
+        f"{', '.join(dict.fromkeys(send.brokers)) or 'no broker'}: {error or 'the time is over'}"
     )
     code = error.code if isinstance(error, BrokerRefused) else None
-    if error is None or isinstance(error, RemotingTimeout) or now >= send.deadline:
+    if error is None or isinstance(error, RemotingTimeout) or now >= send.until:
         return SendTimeout(text, send.brokers, code)
-    return SendFailed(text, send.brokers, code)
+    return SendFailed(text, send.brokers, code, retriable=is_retriable(error))
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same send may succeed later, though nobody changes anything."""
+    return isinstance(error, RmqHaError) and error.retriable
+
+
+def may_rest(send: Send, error: BaseException, now: float, config: ProducerConfig) -> bool:
+    """Whether it waits for better times, after a round of attempts in vain."""
+    return (
+        is_retriable(error)
+        and config.delivery_timeout_ms > 0
+        and now < send.deadline
+        and (config.retry_chosen_queue or not send.is_fixed)
+        and send.given_up is None
+        and not (send.oneway or send.stored)
+    )
 
 
 def may_retry(error: Exception) -> bool:
     """Whether another broker might take it: no answer, or one of these codes."""
     if isinstance(error, BrokerRefused):
-        return error.code in RETRY_CODES
+        return error.code in RETRY_CODES and not error.is_access
     return isinstance(error, RemotingError | MQClientError) and not isinstance(
         error, IllegalMessage
     )

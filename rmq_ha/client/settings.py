@@ -6,30 +6,14 @@ Spec: remoting.md, sections 11.1, 11.2 and 11.6.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
 
 from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.process import Process
 from rmq_ha.model.topics import DEFAULT_TOPIC
 
 DEFAULT_NAMESRV_PORT = 9876
-
-
-class Process(NamedTuple):
-    """
-    The process that a client lives in, as values.
-
-    :ivar pid: the low 16 bits go into message ids.
-    :ivar address: an IP address of this machine that others could know it by.
-    :ivar environ: `NAMESRV_ADDR` counts.
-    :ivar home: the user's home directory, for offsets in files.
-    """
-
-    pid: int
-    address: str
-    environ: Mapping[str, str] = {}
-    home: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +98,14 @@ class ProducerConfig:
 
     :ivar producer_group: of brokers with transactions, whom they ask about them.
     :ivar create_topic_key: the topic whose route a topic without one borrows.
-    :ivar send_msg_timeout: ms for one send with all its retries.
+    :ivar send_msg_timeout: ms for one send with all its retries, as in RocketMQ: that is, for a
+        round of attempts, from the first one on.
+    :ivar delivery_timeout_ms: how long a send goes on with further rounds, with pauses between
+        them, when what failed may pass: a broker that restarts. 0: as RocketMQ, one round.
+    :ivar retry_backoff_ms: about how long the first pause is; the next ones are longer.
+    :ivar retry_backoff_max_ms: no pause is longer.
+    :ivar retry_chosen_queue: also go on with a send whose queue or selector is given; there is
+        one attempt a round. Await each send before the next of its key then, or order is lost.
     :ivar compress_msg_body_over_howmuch: bodies of at least so many bytes are compressed.
     :ivar compress_level: zlib's, 0 to 9.
     :ivar retry_times_when_send_failed: after the first attempt.
@@ -124,7 +115,8 @@ class ProducerConfig:
     :ivar send_latency_fault_enable: keep away from brokers that were slow or failed.
     :ivar max_in_flight: sends that wait for a broker's answer.
     :ivar max_in_flight_bytes: of their bodies.
-    :ivar max_waiting: sends that wait for one of these; 0: they are refused at once.
+    :ivar max_waiting: sends that wait for one of these, or for a broker to come back; 0: they are
+        refused at once.
     :ivar stop_timeout: ms that `stop()` gives sends in flight.
     """
 
@@ -132,6 +124,10 @@ class ProducerConfig:
     create_topic_key: str = DEFAULT_TOPIC
     default_topic_queue_nums: int = 4
     send_msg_timeout: int = 3_000
+    delivery_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    retry_chosen_queue: bool = False
     compress_msg_body_over_howmuch: int = 4096
     compress_level: int = 5
     retry_times_when_send_failed: int = 2
@@ -141,7 +137,7 @@ class ProducerConfig:
     send_latency_fault_enable: bool = False
     max_in_flight: int = 1024
     max_in_flight_bytes: int = 64 << 20
-    max_waiting: int = 16_384
+    max_waiting: int = 65_536
     stop_timeout: int = 5_000
 
 

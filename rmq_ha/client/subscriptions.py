@@ -4,6 +4,7 @@ Spec: remoting.md, sections 6.2 and 6.7.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from rmq_ha.client.messages import MessageExt
@@ -69,7 +70,6 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self.version = 0
-        self._selectors: dict[str, str | MessageSelector | None] = {}
         self._built: dict[str, SubscriptionData] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -97,16 +97,14 @@ class Subscriptions:
         """
         self.version = max(self.version + 1, now_ms)
         self._built[topic] = subscription(topic, selector, self.version)
-        self._selectors[topic] = selector
 
     def remove(self, topic: str) -> None:
         """Unsubscribe; harmless when it is not."""
         self._built.pop(topic, None)
-        self._selectors.pop(topic, None)
 
     def touch(self, topics: Iterable[str], now_ms: int) -> None:
         """New versions: the queues changed, brokers shall compile filters anew."""
         self.version = max(self.version + 1, now_ms)
         for topic in topics:
             if topic in self._built:
-                self._built[topic] = subscription(topic, self._selectors[topic], self.version)
+                self._built[topic] = replace(self._built[topic], sub_version=self.version)

@@ -3,7 +3,7 @@
 A trace is a line of fields, ended by U+0002; many of them are the body of one message of the trace
 topic, whose keys are the ids and keys of the messages that were traced.
 
-Spec: TraceDataEncoder of the 4.9 client; field-tested by `mqadmin queryMsgTraceById`.
+Wire: TraceDataEncoder of the 4.9 client; field-tested by `mqadmin queryMsgTraceById`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,22 +12,20 @@ from typing import NamedTuple
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
-from rmq_ha.client.hooks import ISendHook, SendContext
+from rmq_ha.client.hooks import SendContext
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import Message, SendStatus
 from rmq_ha.client.namespaces import unwrap
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.host.timer import rearm
 from rmq_ha.model.properties import DELAY, TRAN_MSG
 from rmq_ha.model.topics import TRACE_TOPIC
+from rmq_ha.timing.timer import rearm
 
 FIELD = "\x01"
 END = "\x02"
 GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
-MAX_RECORDS = 2048
 _BATCH = 100
 _MAX_BODY = 118_000
 _DELAY_S = 0.5
@@ -77,13 +75,12 @@ def sent_record(context: SendContext, namespace: str) -> TraceRecord | None:
     return TraceRecord(FIELD.join(fields) + END, (*result.msg_id.split(","), message.keys))
 
 
-@implementer(ISendHook)
 class Tracer:
     """
     A hook for producers that sends traces: give it to them, start it first and stop it last.
 
     Traces are sent half a second later, up to 100 in a message; what cannot be sent is dropped,
-    and so is what comes while 2048 wait.
+    and so is what its producer has no place for (`max_in_flight`, `max_waiting`).
 
     :ivar dropped: how many traces were.
     :ivar topic: where they go.
@@ -99,7 +96,9 @@ class Tracer:
         self.topic = topic
         number = instance.host.random.getrandbits(32)
         config = ProducerConfig(
-            producer_group=f"{GROUP_PREFIX}-{number:08x}", send_msg_timeout=_SEND_TIMEOUT_MS
+            producer_group=f"{GROUP_PREFIX}-{number:08x}",
+            send_msg_timeout=_SEND_TIMEOUT_MS,
+            delivery_timeout_ms=0,
         )
         self._producer = Producer(instance, config)
         self._records: list[TraceRecord] = []
@@ -128,9 +127,6 @@ class Tracer:
 
     def append(self, record: TraceRecord) -> None:
         """Have a trace sent."""
-        if len(self._records) >= MAX_RECORDS:
-            self.dropped += 1
-            return
         self._records.append(record)
         if len(self._records) >= _BATCH:
             self._flush()

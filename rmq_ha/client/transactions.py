@@ -3,15 +3,15 @@
 Spec: remoting.md, section 7.10.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.python.failure import Failure
 
 from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.hooks import ISendHook
+from rmq_ha.client.hooks import SendHook
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import Message, MessageExt, SendResult, SendStatus
 from rmq_ha.client.parts import CheckHeader
@@ -37,17 +37,20 @@ class LocalTransactionState(Enum):
     UNKNOW = 0
 
 
+StateOrLater: TypeAlias = LocalTransactionState | Awaitable[LocalTransactionState]
+
+
 class TransactionListener(Protocol):
     """The sender's own work. Each method returns a state, or a Deferred or coroutine of one."""
 
-    def execute_local_transaction(self, message: Message, arg: Any) -> Any:
+    def execute_local_transaction(self, message: Message, arg: Any) -> StateOrLater:
         """
         The half message is stored: do the work.
 
         :returns: `LocalTransactionState`; UNKNOW, or an exception: the broker will ask.
         """
 
-    def check_local_transaction(self, message: MessageExt) -> Any:
+    def check_local_transaction(self, message: MessageExt) -> StateOrLater:
         """
         The broker asks, because it was not told or the answer was lost.
 
@@ -80,7 +83,7 @@ class TransactionProducer(Producer):
         instance: ClientInstance,
         listener: TransactionListener,
         config: ProducerConfig | None = None,
-        hooks: Sequence[ISendHook] = (),
+        hooks: Sequence[SendHook] = (),
     ) -> None:
         super().__init__(instance, config, hooks)
         self._listener = listener

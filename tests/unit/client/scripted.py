@@ -8,9 +8,10 @@ from twisted.python.failure import Failure
 
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.settings import ClientConfig, Process
+from rmq_ha.client.settings import ClientConfig
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.model.message import Address
+from rmq_ha.model.process import Process
 from rmq_ha.testing.host import World
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode

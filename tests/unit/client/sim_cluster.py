@@ -7,7 +7,8 @@ from twisted.python.failure import Failure
 
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.settings import ClientConfig, Process
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.model.process import Process
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration

@@ -16,8 +16,9 @@ from rmq_ha.client.asking import Ask, Asking
 from rmq_ha.client.asks import Asker
 from rmq_ha.client.errors import NoNameServer, NotStarted
 from rmq_ha.client.messages import Message
-from rmq_ha.client.settings import ClientConfig, Process
+from rmq_ha.client.settings import ClientConfig
 from rmq_ha.errors import ConfigurationError, RemotingConnectError
+from rmq_ha.model.process import Process
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.command import RemotingCommand
 
@@ -282,3 +283,19 @@ async def test_a_client_that_cannot_be_made_leaves_nothing_open() -> None:
     with pytest.raises(ConfigurationError):
         Client(ClientConfig(process=Process(1, "127.0.0.1")))
     assert os.listdir("/proc/self/fd") == before
+
+
+@running
+async def test_a_client_has_stopped_when_its_stop_is_over() -> None:
+    """Whatever it still had to say would be lost with the loop."""
+    client = Client(ClientConfig(namesrv_addr=NOBODY))
+    await client.start()
+    leaving: Deferred[None] = Deferred()
+    instance: Any = client.instance
+    instance.stop = lambda: leaving
+    stop = asyncio.ensure_future(client.stop())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not stop.done()
+    leaving.callback(None)
+    await stop

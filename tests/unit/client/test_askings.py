@@ -15,6 +15,7 @@ from rmq_ha.client.errors import (
     BrokerRefused,
     IllegalMessage,
     MQClientError,
+    NoNameServer,
     NoRoute,
     SendFailed,
     SendTimeout,
@@ -31,13 +32,14 @@ from rmq_ha.client.lookups import (
     pull,
     topic_route,
 )
-from rmq_ha.client.messages import Message, PullStatus
+from rmq_ha.client.messages import Message, PullStatus, SendStatus
 from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.client.sending import Sending
-from rmq_ha.client.settings import ClientConfig, Process, ProducerConfig
+from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.model.message import Address
+from rmq_ha.model.process import Process
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -191,7 +193,9 @@ def test_lag_is_summed_over_brokers() -> None:
             return RemotingCommand(17) if topic.startswith("%RETRY%") else ok(ROUTE.encode())
         return ok(stats("a" if ask.address == SLAVE else "b", 4))
 
-    found, _ = drive(consume_stats("g", "T"), answer)
+    found, asked = drive(consume_stats("g", "T"), answer)
+    stats_of = [ask for ask in asked if ask.command.code == RequestCode.GET_CONSUME_STATS]
+    assert {ask.command.ext["topic"] for ask in stats_of} == {"T"}
     assert found.lag == 12
     assert found.consume_tps == 3.0
     assert [item.queue.broker_name for item in found.queues] == ["a", "b"]
@@ -241,14 +245,64 @@ def test_a_reset_with_consumers_tells_them() -> None:
     assert commits(asked) == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (RemotingCommand(ResponseCode.CONSUMER_NOT_ONLINE, {}, b"{}"), False),  # left just now
+        (RemotingCommand(0, {}, None), True),
+    ],
+)
+def test_a_reset_that_no_consumer_hears_of_is_done_at_the_brokers(
+    answer: RemotingCommand, told: bool
+) -> None:
+    """Nothing would be reset, and the operator told that it was."""
+
+    def left(ask: Ask) -> RemotingCommand:
+        is_told = ask.command.code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        return answer if is_told else reset_answers(online=True)(ask)
+
+    done, asked = drive(reset_offset("g", "T", LATEST), left)
+    assert (done.told, {item.after for item in done.moved}) == (told, {30})
+    assert len(commits(asked)) == (0 if told else 4)
+
+
+def test_a_reset_that_a_broker_cannot_tell_consumers_of_is_an_error() -> None:
+    """They would go on where they are, and overwrite what was set."""
+
+    def failing(ask: Ask) -> RemotingCommand:
+        is_told = ask.command.code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        return RemotingCommand(1, {}, None) if is_told else reset_answers(online=True)(ask)
+
+    with pytest.raises(BrokerRefused, match=MASTER):
+        drive(reset_offset("g", "T", LATEST), failing)
+
+
 class Clock:
-    now = 100.0
+    """
+    Time that passes only when somebody sleeps.
+
+    :ivar slept: how long, each time.
+    :ivar stale: topics whose route was of no use.
+    """
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+        self.stale: list[str] = []
 
     def __call__(self) -> float:
         return self.now
 
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
 
 def sending(clock: Clock | None = None, **config: Any) -> Sending:
+    """By default with one round of attempts, as RocketMQ."""
+    clock = clock or Clock()
+    config.setdefault("delivery_timeout_ms", 0)
+
     def route(topic: str) -> Asking[TopicRoute]:
         if topic == "Missing":
             raise NoRoute(topic, "no")
@@ -260,7 +314,9 @@ def sending(clock: Clock | None = None, **config: Any) -> Sending:
         ProducerConfig(**config),
         Process(4711, "10.0.0.1"),
         route,
-        clock or Clock(),
+        clock.stale.append,
+        clock,
+        clock.sleep,
         lambda: 1_700_000_000_000,
         Random(1),
     )
@@ -310,6 +366,117 @@ def test_a_send_ends_when_its_time_is_over() -> None:
     assert clock.now == pytest.approx(103.0)
 
 
+def test_a_broker_that_restarts_costs_a_script_time_and_no_exception() -> None:
+    """Rounds of attempts with longer and longer pauses, each after a look at the route."""
+    clock = Clock()
+
+    def away(ask: Ask) -> RemotingCommand:
+        if clock.now < 110:
+            raise RemotingConnectError("refused")
+        return stored(ask)
+
+    result, asked = drive(sending(clock, delivery_timeout_ms=60_000).send(Message("T", b"x")), away)
+    assert result.send_status is SendStatus.SEND_OK
+    assert clock.now < 111
+    assert len(asked) == 3 * len(clock.slept) + 1
+    assert clock.stale == ["T"] * len(clock.slept)
+    for number, pause in enumerate(clock.slept):
+        longest = min(0.1 * 2**number, 1.0)
+        assert longest / 2 <= pause <= longest
+    assert len(set(clock.slept)) == len(clock.slept)
+
+
+def test_patience_ends_and_nothing_is_tried_again_that_will_not_change() -> None:
+    clock = Clock()
+    made = sending(clock, delivery_timeout_ms=5_000)
+    with pytest.raises(SendTimeout, match="refused") as failed:
+        drive(made.send(Message("T", b"x")), silent(MASTER, OTHER))
+    assert failed.value.retriable
+    assert clock.now == pytest.approx(105.0, abs=0.01)
+    clock.slept.clear()
+    no_access = "org.apache.rocketmq.acl.common.AclException: no"
+    for answer, tries in (
+        (refuse(ResponseCode.MESSAGE_ILLEGAL), 1),
+        (refuse(ResponseCode.TOPIC_NOT_EXIST), 3),
+        (lambda ask: RemotingCommand(ResponseCode.SYSTEM_ERROR, {}, remark=no_access), 1),
+    ):
+        asked: list[Ask] = []
+
+        def answered(ask: Ask, answer: Any = answer, asked: list[Ask] = asked) -> RemotingCommand:
+            asked.append(ask)
+            found: RemotingCommand = answer(ask)
+            return found
+
+        with pytest.raises((BrokerRefused, SendFailed)) as refused:
+            drive(made.send(Message("T", b"x")), answered)
+        assert (len(asked), refused.value.retriable) == (tries, False)
+    queue = MessageQueue("T", "a", 0)
+    with pytest.raises(SendFailed):
+        drive(made.send(Message("T", b"x"), queue=queue), silent(MASTER))
+    assert clock.slept == []
+
+
+def test_a_slow_broker_is_given_twice_the_time_each_round() -> None:
+    """It may store each copy."""
+    clock = Clock()
+    waited: list[float] = []
+
+    def slow(ask: Ask) -> RemotingCommand:
+        waited.append(ask.timeout_ms)
+        clock.now += ask.timeout_ms / 1000
+        raise RemotingTimeout("no answer")
+
+    with pytest.raises(SendTimeout):
+        drive(sending(clock, delivery_timeout_ms=30_000).send(Message("T", b"x")), slow)
+    assert waited[:3] == [3000, 6000, 12_000]
+    assert clock.now == pytest.approx(130.0, abs=0.1)
+
+
+def test_a_topic_that_was_there_may_come_back_and_one_that_never_was_not() -> None:
+    """A name server forgets a topic with its last broker, until that is back."""
+    clock = Clock()
+    there = [False]
+
+    def route(topic: str) -> Asking[TopicRoute]:
+        if clock.now < 105 and there[0]:
+            raise NoRoute(topic, "its broker is gone")
+        if not there[0]:
+            raise NoRoute(topic, "never heard of")
+        return ROUTE
+        yield
+
+    made = sending(clock, delivery_timeout_ms=60_000)
+    made._route = route
+    with pytest.raises(NoRoute) as missing:
+        drive(made.send(Message("T", b"x")), stored)
+    assert not missing.value.retriable
+    assert clock.slept == []
+    there[0], clock.now = True, 106
+    drive(made.send(Message("T", b"x")), stored)
+    clock.now = 100
+    drive(made.send(Message("T", b"x")), stored)
+    assert 105 <= clock.now < 107
+
+
+def test_a_wrong_address_of_the_name_servers_is_said_at_once() -> None:
+    clock = Clock()
+    made = sending(clock, delivery_timeout_ms=60_000)
+    good = made._route
+
+    def nobody(topic: str) -> Asking[TopicRoute]:
+        if clock.now < 105:
+            raise NoNameServer("nobody there")
+        return (yield from good(topic))
+
+    made._route = nobody
+    with pytest.raises(NoNameServer):
+        drive(made.send(Message("T", b"x")), stored)
+    assert clock.slept == []
+    made._has_met_brokers = True
+    drive(made.send(Message("T", b"x")), stored)
+    assert clock.now >= 105
+
+
 def test_the_callers_queue_is_tried_once() -> None:
     """Given, or selected; of another topic it is refused."""
     wanted = MessageQueue("T", "b", 1)
@@ -346,8 +513,9 @@ def test_a_batch_is_split_and_tells_what_is_stored() -> None:
         return stored(ask) if count[0] == 1 else RemotingCommand(ResponseCode.MESSAGE_ILLEGAL, {})
 
     messages = [Message("T", b"x" * 600) for _ in range(4)]
-    with pytest.raises(BatchFailed) as failed:
+    with pytest.raises(BatchFailed, match="the last 2 messages") as failed:
         drive(sending(max_batch_size=1500).send_batch(messages), second_fails)
+    assert failed.value.code == ResponseCode.MESSAGE_ILLEGAL
     assert (len(failed.value.results), failed.value.unsent) == (1, 2)
 
 
@@ -463,11 +631,13 @@ def test_an_address_answers_for_itself_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("port", "is_place"), [("00000000", False), ("0000FFFF", True), ("00010000", False)]
+    ("port", "is_place"),
+    [("00000000", False), ("0000FFFF", True), ("00010000", False), ("01002A9F", False)],
 )
 def test_a_place_has_a_port(port: str, is_place: bool) -> None:
     assert (PlaceId.parse("7F000001" + port + "0000000000001234") is not None) is is_place
-    assert PlaceId.parse("Z" * 32) is None
+    for other in ("Z" * 32, " 7F000001" + port + "000000000001234", "\u0661" * 32):
+        assert PlaceId.parse(other) is None
     far = PlaceId.parse("7F000001" + "00000001" + "1200000000000034")
     assert far == ("127.0.0.1:1", 0x1200000000000034)
 

@@ -25,6 +25,9 @@ def test_the_broker_suggests_and_the_next_one_is_asked() -> None:
     assert choice.address(QUEUE, {0: "master"}) == ("master", 0)
     assert choice.address(QUEUE, {0: "master", 2: "second"}) == ("second", 2)
     assert choice.address(QUEUE._replace(queue_id=1), BOTH) == ("master", 0)
+    choice.suggest(QUEUE, 2)
+    assert choice.address(QUEUE, {0: "master", 3: "third"}) == ("third", 3)
+    assert choice.address(QUEUE, {0: "master", 1: "slave", 4: "fourth"}) == ("master", 0)
     choice.suggest(QUEUE, 0)
     assert choice.address(QUEUE, BOTH) == ("master", 0)
     assert choice.address(QUEUE, {1: "slave"}) == ("slave", 1)
@@ -44,6 +47,8 @@ def test_who_cannot_be_reached_is_passed_over_for_a_while() -> None:
     assert choice.address(QUEUE, BOTH) == ("master", 0)
     choice.failed("master")
     choice.failed("slave")
+    assert choice.is_avoided("master")
+    assert choice.is_avoided("slave")
     assert choice.address(QUEUE, BOTH) == ("master", 0)
 
 

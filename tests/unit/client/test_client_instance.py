@@ -1,16 +1,22 @@
 """Routes, heartbeats and pushes of a whole client on simulated machines."""
 
 from collections.abc import Mapping
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scripted import MASTER, OTHER, ROUTE, SLAVE, Scripted
 from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred, succeed
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NoRoute, NotStarted
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.messages import Message, MessageExt, MessageQueue
+from rmq_ha.client.messages import Message, MessageExt, MessageQueue, decode_messages
 from rmq_ha.client.producer import Producer
+from rmq_ha.client.pushes import Pushes
+from rmq_ha.client.request_reply import Requests
 from rmq_ha.client.settings import (
     ClientConfig,
     Process,
@@ -18,15 +24,17 @@ from rmq_ha.client.settings import (
     client_id,
     name_servers,
 )
-from rmq_ha.client.signing import Credentials
-from rmq_ha.errors import ConfigurationError
+from rmq_ha.client.signing import SIGNATURE, SIGNED_TIME, Credentials, sign
+from rmq_ha.errors import ConfigurationError, RequestRejected
+from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import ConsumerData
-from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import BrokerRoute, TopicRoute
 
 
 class Part:
@@ -125,6 +133,42 @@ def test_a_silent_broker_does_not_hold_up_others() -> None:
     assert cluster.brokers["b"].consumers.client_ids("CG") == [instance.client_id]
 
 
+def test_a_broker_that_takes_no_heartbeats_is_told_of_once_until_it_takes_one_again() -> None:
+    """Every thirty seconds a line that says the same would hide all others."""
+    scripted = Scripted()
+    scripted.wait(scripted.instance.start())
+    scripted.wait(scripted.instance.route("T"))
+    scripted.down.add(MASTER)
+    with capturedLogs() as events:
+        scripted.instance.register_producer("PG", object())  # type: ignore[arg-type]
+    assert [formatEvent(event) for event in events] == [
+        f"{MASTER} takes no heartbeat: {MASTER}: refused"
+    ]
+    scripted.down.clear()
+
+    def heard(answer: RemotingCommand) -> list[str]:
+        scripted.answers[RequestCode.HEART_BEAT] = lambda address, _: (
+            answer if address == MASTER else RemotingCommand(0, version=400)
+        )
+        with capturedLogs() as events:
+            for _ in range(3):
+                scripted.wait(scripted.instance.heartbeat_now())
+        return [formatEvent(event) for event in events if "heartbeat" in formatEvent(event)]
+
+    refused = RemotingCommand(16, remark="no permission")
+    assert heard(refused) == []
+    assert scripted.instance.broker_version(MASTER) == 0
+    assert scripted.instance.broker_version(OTHER) == 400
+    assert heard(RemotingCommand(0, version=407)) == [f"{MASTER} answers heartbeats again"]
+    assert scripted.instance.broker_version(MASTER) == 407
+    complaint = [f"{MASTER} takes no heartbeat: NO_PERMISSION (16): no permission"]
+    assert heard(refused) == complaint
+    gone = scripted.instance.routes.brokers.pop("a")
+    assert heard(refused) == []
+    scripted.instance.routes.brokers["a"] = gone  # another one, perhaps
+    assert heard(refused) == complaint
+
+
 def test_routes_are_fetched_once_and_refreshed() -> None:
     """Callers share one question; changes reach the watchers; unknown topics say so."""
     cluster = SimCluster("a")
@@ -164,17 +208,88 @@ def test_a_route_that_nobody_uses_is_forgotten() -> None:
     assert instance.routes.cached("TBW102") is None
 
 
+def test_a_route_is_kept_for_as_long_as_it_may_be_idle() -> None:
+    client = Scripted(route_idle_millis=60_000)
+    client.know()
+    routes = client.instance.routes
+    for pause, is_known in ((60, True), (0.001, False)):
+        client.clock.run_for(pause)
+        client.wait(routes.refresh())
+        assert ("T" in routes._known) is is_known
+
+
+def test_routes_are_asked_for_again_one_after_the_other_whatever_becomes_of_one() -> None:
+    client = Scripted()
+    for topic in ("T", "U", "V"):
+        client.know(topic)
+    waiting: list[Deferred[RemotingCommand]] = []
+
+    def asked(*_: Any) -> Deferred[RemotingCommand]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = asked
+    refreshed = Deferred.fromCoroutine(client.instance.routes.refresh())
+    for number in range(1, 4):
+        assert (len(waiting), refreshed.called) == (number, False)
+        waiting[-1].callback(RemotingCommand(ResponseCode.TOPIC_NOT_EXIST))
+    client.wait(refreshed)
+    assert sorted(client.instance.routes._known) == ["T", "U", "V"]
+
+
+def test_a_route_that_is_looked_at_is_kept() -> None:
+    cluster = SimCluster("a")
+    instance = started(cluster, route_idle_millis=60_000)
+    cluster.wait(instance.route("TBW102"))
+    for _ in range(5):
+        cluster.run(50)
+        assert instance.routes.cached("TBW102") is not None
+
+
+def test_a_broker_is_known_as_long_as_any_route_mentions_it() -> None:
+    scripted = Scripted()
+    routes = scripted.instance.routes
+    first, second = ROUTE.brokers
+    for topic, broker in (("A", first), ("B", second), ("C", second)):
+        routes.adopt(topic, TopicRoute([], [broker]))
+    routes.drop_offline()
+    assert routes.brokers == {"a": {0: MASTER, 1: SLAVE}, "b": {0: OTHER}}
+    routes.adopt("A", TopicRoute([], [BrokerRoute("C", "a", {1: SLAVE})]))
+    routes.adopt("B", TopicRoute([], []))
+    routes.drop_offline()
+    assert routes.brokers == {"a": {1: SLAVE}, "b": {0: OTHER}}
+    routes.adopt("C", TopicRoute([], []))
+    routes.drop_offline()
+    assert routes.brokers == {"a": {1: SLAVE}}
+
+
 def test_name_servers_gone_and_back() -> None:
     """What was known stays usable."""
     cluster = SimCluster("a")
     instance = started(cluster)
     cluster.wait(instance.route("TBW102"))
     cluster.namesrv.host.crash()
-    cluster.run(100)
+    with capturedLogs() as events:
+        cluster.run(100)
+    assert any("routes are not refreshed" in formatEvent(event) for event in events)
     assert instance.broker_address("a") == (cluster.address("a"), 0, False)
     cluster.namesrv.start()
     cluster.run(65)
     assert cluster.wait(instance.route("BenchmarkTest")).queues
+
+
+def test_name_servers_are_asked_in_turn_and_the_one_that_answers_again() -> None:
+    client = Scripted(namesrv_addr="n1:1;n2:1;n3:1")
+    names = client.instance.routes._name_servers
+    names._current = 0
+    client.down = {"n1:1", "n2:1"}
+    for _ in range(2):
+        client.wait(names.ask(RemotingCommand(1), 1000))
+    client.down = {"n3:1"}
+    client.wait(names.ask(RemotingCommand(1), 1000))
+    assert [address for address, _ in client.asked] == [
+        *("n1:1", "n2:1", "n3:1", "n3:1", "n3:1", "n1:1")
+    ]
 
 
 def test_slaves() -> None:
@@ -303,6 +418,14 @@ def test_signing() -> None:
         cluster.wait(stranger.send(Message("T", b"x")))
 
 
+def test_what_is_signed_again_has_nothing_of_the_first_signature() -> None:
+    """A broker would judge it by the old one, and refuse it."""
+    account = Credentials("key", "secret")
+    old = RemotingCommand(1, {"topic": "T", SIGNATURE: "old", SIGNED_TIME: "old"})
+    assert sign(old, account) == sign(RemotingCommand(1, {"topic": "T"}), account)
+    assert old.ext == {"topic": "T", SIGNATURE: "old", SIGNED_TIME: "old"}
+
+
 def test_life() -> None:
     """Started twice, stopped twice; with the last part it stops; it does not start again."""
     cluster = SimCluster("a")
@@ -359,7 +482,7 @@ def test_name_server_lists(text: str, found: list[str]) -> None:
     assert name_servers(text) == found
 
 
-@pytest.mark.parametrize("text", ["", " ; ", "a:b", "a:0", "a:70000", ":1"])
+@pytest.mark.parametrize("text", ["", " ; ", "a:b", "a:0", "a:70000", "a:65536", ":1"])
 def test_name_server_lists_that_do_not_fit(text: str) -> None:
     """The message says what to set."""
     with pytest.raises(ConfigurationError, match="namesrv_addr"):
@@ -411,3 +534,213 @@ def test_a_group_leaves_only_after_the_heartbeat_that_still_names_it() -> None:
     assert again.called
     answers[1].callback(RemotingCommand(0))
     assert left.called
+
+
+def test_all_who_wait_for_a_route_get_it() -> None:
+    """One of them asks; the others would wait for ever."""
+    scripted = Scripted()
+    answer: Deferred[RemotingCommand] = Deferred()
+    scripted.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = answer
+    waiting = [scripted.instance.route("T") for _ in range(3)]
+    answer.callback(RemotingCommand(0, {}, ROUTE.encode()))
+    assert [scripted.wait(later) for later in waiting] == [ROUTE] * 3
+    assert len(scripted.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
+
+
+def test_a_connection_that_is_closed_is_made_anew_by_the_next_call(consuming: Consuming) -> None:
+    cluster, client = consuming[:2]
+    address = cluster.address("a")
+    first = client.open_channel(address)
+    assert first is not None
+    client.close(address)
+    cluster.run(0.1)
+    assert client.open_channel(address) is None
+    assert not first.is_open
+    cluster.wait(client.heartbeat_now())
+    assert client.open_channel(address) not in (None, first)
+
+
+def test_a_security_token_is_sent_and_signed() -> None:
+    """Accounts that are lent for an hour have one; nobody may take it out."""
+    command = RemotingCommand(10, {"a": "b"})
+    token = sign(command, Credentials("key", "secret", security_token="token")).ext or {}
+    without = sign(command, Credentials("key", "secret")).ext or {}
+    assert token["SecurityToken"] == "token"
+    assert "SecurityToken" not in without
+    assert token[SIGNATURE] != without[SIGNATURE]
+
+
+def test_a_broker_that_is_known_gets_no_heartbeat_because_of_a_route() -> None:
+    """Each new topic would be a round of heartbeats to all brokers."""
+    scripted = Scripted()
+    scripted.instance.routes.adopt("T", ROUTE)
+    assert scripted.of(RequestCode.HEART_BEAT) == []  # there is no group
+    scripted.instance.register_producer("g", Part())
+    beaten = len(scripted.of(RequestCode.HEART_BEAT))
+    assert beaten
+    scripted.instance.routes.adopt("U", ROUTE)
+    assert len(scripted.of(RequestCode.HEART_BEAT)) == beaten
+
+
+def test_a_client_that_stops_leaves_its_groups_and_never_starts_again() -> None:
+    """Brokers would keep its queues from the others of the group for two minutes."""
+    scripted = Scripted()
+    instance = scripted.instance
+    scripted.wait(instance.start())
+    scripted.know()
+    for group in ("CG", "CG2"):
+        instance.register_consumer(group, Part(group))
+    instance.register_producer("PG", Part())
+    scripted.wait(instance.stop())
+    left = [
+        (address, ext.get("consumerGroup") or ext["producerGroup"])
+        for address, ext in scripted.of(RequestCode.UNREGISTER_CLIENT)
+    ]
+    groups = [
+        ("CG", (MASTER, SLAVE, OTHER)),
+        ("CG2", (MASTER, SLAVE, OTHER)),
+        ("PG", (MASTER, OTHER)),
+    ]
+    assert left == [(address, group) for group, addresses in groups for address in addresses]
+    never = Scripted().instance
+    scripted.wait(never.stop())
+    for stopped in (instance, never):
+        with pytest.raises(NotStarted):
+            scripted.wait(stopped.start())
+
+
+def test_a_producer_starts_its_client_and_tells_whom_it_could_send_to() -> None:
+    scripted = Scripted()
+    producer = Producer(scripted.instance, ProducerConfig(producer_group="PG"))
+    scripted.wait(producer.start())
+    assert scripted.instance.is_running
+    queues = scripted.wait(producer.fetch_publish_message_queues("T"))
+    assert [queue.broker_name for queue in queues] == ["a", "a", "b", "b"]
+    refused = producer.fetch_publish_message_queues("a b")
+    with pytest.raises(MQClientError):
+        scripted.wait(refused)
+
+
+def test_an_answer_of_a_name_server_that_cannot_be_read_is_no_route() -> None:
+    scripted = Scripted()
+    scripted.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = RemotingCommand(0, {}, b'{"a')
+    with pytest.raises(NoRoute, match="cannot be read"):
+        scripted.wait(scripted.instance.route("T"))
+    for answer in (RemotingCommand(0, {}), RemotingCommand(1, {}, ROUTE.encode())):
+        scripted.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = answer
+        with pytest.raises(BrokerRefused):
+            scripted.wait(scripted.instance.route("T"))
+
+
+def test_a_hook_sees_of_a_batch_that_was_split_what_goes_together() -> None:
+    scripted, seen = Scripted(), []
+
+    class Hook:
+        def before_send(self, context: Any) -> None:
+            seen.append([message.body for message in context.messages])
+
+        def after_send(self, context: Any) -> None:
+            """Nothing."""
+
+    scripted.answers[RequestCode.SEND_BATCH_MESSAGE] = RemotingCommand(
+        0, {"queueId": "0", "queueOffset": "1", "msgId": "A"}
+    )
+    config = ProducerConfig(producer_group="PG", max_batch_size=3000)
+    producer = Producer(scripted.instance, config, [Hook()])
+    scripted.wait(producer.start())
+    bodies = [b"%d" % number * 1000 for number in range(5)]
+    scripted.wait(producer.send_batch([Message("T", body) for body in bodies]))
+    assert seen == [bodies[:2], bodies[2:4], bodies[4:]]
+
+
+def test_a_stop_waits_until_brokers_know_that_the_groups_are_gone() -> None:
+    """A connection that is closed before brings the group back with the next start only."""
+    scripted = Scripted()
+    scripted.wait(scripted.instance.start())
+    scripted.know()
+    scripted.instance.register_consumer("CG", Part())
+    answer: Deferred[RemotingCommand] = Deferred()
+    scripted.answers[RequestCode.UNREGISTER_CLIENT] = lambda address, _: (
+        answer if address == OTHER else RemotingCommand(0, {})
+    )
+    stopped = Deferred.fromCoroutine(scripted.instance.stop())
+    assert not stopped.called
+    answer.callback(RemotingCommand(0, {}))
+    scripted.wait(stopped)
+
+
+def test_what_brokers_said_who_are_gone_is_forgotten() -> None:
+    scripted = Scripted()
+    scripted.instance.register_producer("PG", Part())
+    scripted.know()
+    scripted.instance._heartbeats.versions.update({"x:1": 1, "y:1": 2})
+    scripted.wait(scripted.instance.heartbeat_now())
+    assert set(scripted.instance._heartbeats.versions) == {MASTER, OTHER}
+
+
+def test_a_producer_that_was_stopped_stays_so_and_a_one_way_send_wants_no_answer() -> None:
+    scripted = Scripted()
+    producer = Producer(scripted.instance, ProducerConfig(producer_group="PG"))
+    scripted.wait(producer.start())
+    scripted.know()
+    scripted.wait(producer.send_oneway(Message("T", b"x")))
+    assert len(scripted.of(RequestCode.SEND_MESSAGE_V2)) == 1
+    assert scripted.timeouts == []
+    scripted.wait(producer.stop())
+    with pytest.raises(NotStarted):
+        scripted.wait(producer.start())
+
+
+def test_a_request_says_how_long_its_reply_is_of_use() -> None:
+    scripted = Scripted()
+    requests = Requests(scripted.instance.host.clock, Random(1), "me")
+    asked = Message("T", b"x")
+    correlation_id, reply = requests.open(asked, 1500.5)
+    reply.addErrback(lambda _: None)
+    wanted = {"CORRELATION_ID": correlation_id, "REPLY_TO_CLIENT": "me", "TTL": "1500"}
+    assert wanted.items() <= asked.properties.items()
+    assert len(requests) == 1
+    scripted.clock.run_for(2)
+    assert len(requests) == 0
+
+
+@pytest.mark.parametrize(
+    ("ext", "expected"),
+    [
+        ({}, (0, 0, "ID", "ID", "OFF")),
+        (
+            {
+                "tranStateTableOffset": "3",
+                "commitLogOffset": "4",
+                "msgId": "M",
+                "transactionId": "X",
+                "offsetMsgId": "O",
+            },
+            (3, 4, "M", "X", "O"),
+        ),
+    ],
+)
+def test_a_question_about_a_transaction_names_the_message(
+    ext: dict[str, str], expected: tuple[Any, ...]
+) -> None:
+    """As the broker does, or else as the message itself does."""
+    asked: list[Any] = []
+    part: Any = SimpleNamespace(check_transaction=lambda _, header, __: asked.append(header))
+    pushes = Pushes({"PG": part}, {}, lambda: 0, lambda command: command, dict)
+    check = pushes.handlers()[RequestCode.CHECK_TRANSACTION_STATE]
+    channel: Any = SimpleNamespace(remote_text="b:1")
+    here = Address(b"\x7f\0\0\1", 1)
+    text = "PGROUP\x01PG\x02UNIQ_KEY\x01ID"
+    body = encode_record(Record(*(0, 1, 0, 0, 0, 0, 0, 5, here, 6, here, 7, 8, b"x", "T", text)))
+    check(channel, RemotingCommand(39, ext, body))
+    (header,) = asked
+    found = decode_messages(body)[0].offset_msg_id
+    assert tuple(header)[:5] == tuple(found if item == "OFF" else item for item in expected)
+    assert header[5] == "b:1"
+    for wrong in (
+        RemotingCommand(39, ext, body + body),
+        RemotingCommand(39, ext, b"rubbish"),
+        RemotingCommand(39, ext | {"commitLogOffset": "many"}, body),
+    ):
+        with pytest.raises(RequestRejected):
+            check(channel, wrong)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from scripted import QUEUE, Scripted, message
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
 from rmq_ha.client.consume_concurrently import AGAIN_SECONDS, TIMEOUT_LEVEL, ConsumeConcurrently
@@ -21,6 +21,7 @@ from rmq_ha.client.consumer_settings import MessageModel, PushConsumerConfig
 from rmq_ha.client.listening import (
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyStatus,
+    NotTaken,
     as_deferred,
 )
 from rmq_ha.client.messages import MessageExt
@@ -223,6 +224,7 @@ def test_what_no_broker_takes_back_is_not_committed_and_comes_again() -> None:
     service.run(AGAIN_SECONDS)
     assert service.committed == {QUEUE: [1, 1, 3]}
     assert (cache.count, service.timers()) == (0, [])
+    assert outcome(service.service.stop(1000))
 
 
 def test_when_giving_back_breaks_the_next_messages_are_still_shown() -> None:
@@ -319,6 +321,23 @@ def test_a_listener_that_does_not_end_is_cancelled_and_its_messages_are_not_comm
     assert (service.committed, service.given, service.timers()) == ({}, [], [])
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_listener_that_stops_its_consumer_is_called_no_more(orderly: bool) -> None:
+    def stop(context: Any) -> None:
+        service.service.stop(5000)
+
+    service = Service(orderly=orderly, consume_concurrency=1)
+    running = Deferred[Any]()
+    service.answers = [running, stop]
+    service.queue(0)
+    service.queue(7, 8, queue=SECOND)
+    service.queue(9, queue=QUEUE._replace(queue_id=2))
+    running.callback(None)
+    service.run(1)
+    assert service.shown() == [[0], [7]]
+    assert service.committed == {QUEUE: [1], SECOND: [8]}
+
+
 def test_a_stop_forgets_what_was_to_come_again() -> None:
     service = Service()
     service.takes_back = False
@@ -343,13 +362,15 @@ def test_what_no_broker_takes_back_during_a_stop_does_not_come_again() -> None:
     assert service.timers() == []
 
 
-def test_a_stop_in_the_middle_of_a_turn_shows_no_more() -> None:
-    service = Service()
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_stop_in_the_middle_of_a_turn_shows_no_more(orderly: bool) -> None:
+    service = Service(orderly=orderly)
     service.queue(*range(CALLS_PER_TURN + 3))
     service.shown()
     service.service.stop(1000)
+    assert service.timers() == []
     service.run(1)
-    assert (service.shown(), service.timers()) == ([], [])
+    assert service.shown() == []
 
 
 def test_a_listener_that_has_a_message_for_too_long_is_cancelled_and_it_goes_back() -> None:
@@ -365,6 +386,66 @@ def test_a_listener_that_has_a_message_for_too_long_is_cancelled_and_it_goes_bac
     assert len(cancelled) == 1
     assert service.given == [(0, TIMEOUT_LEVEL, "a")]
     assert service.committed == {QUEUE: [1]}
+
+
+def test_what_is_on_its_way_back_is_not_with_the_listener_any_more() -> None:
+    """Nobody is told that it takes too long."""
+    service = Service(consume_timeout=1)
+
+    async def give_back(*_: Any) -> bool:
+        return await Deferred[bool]()
+
+    service.give_back = give_back  # type: ignore[method-assign]
+    service.answers = [LATER, Deferred()]
+    service.answers[1].callback(LATER)
+    service.queue(0, 1)
+    service.run(61)
+    with capturedLogs() as events:
+        service.service.clean_expired()
+    assert events == []
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_listener_that_goes_on_though_it_is_cancelled_disturbs_nothing(orderly: bool) -> None:
+    service = Service(orderly=orderly)
+    end = Deferred[Any]()
+
+    async def stubborn() -> None:
+        try:
+            await Deferred[None]()
+        except CancelledError:
+            await end
+
+    service.answers = [stubborn()]
+    service.queue(0)
+    stopped = outcome(service.service.stop(5000))
+    service.run(5.1)
+    assert stopped
+    with capturedLogs() as events:
+        end.callback(None)
+    assert [event for event in events if event["log_level"] >= LogLevel.warn] == []
+    assert service.committed == {}
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_nobody_has_seen_is_not_committed_and_keeps_no_stop_waiting(orderly: bool) -> None:
+    service = Service(orderly=orderly)
+    service.answers = [NotTaken()]
+    service.queue(0)
+    assert outcome(service.service.stop(5000))
+    assert (service.committed, service.given) == ({}, [])
+
+
+def test_offsets_that_an_application_s_store_does_not_take_stop_no_queue() -> None:
+    service = Service(message_model=MessageModel.BROADCASTING, consume_concurrency=1)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("on purpose")
+
+    service.update_offset = broken  # type: ignore[method-assign]
+    service.queue(0, 1)
+    assert service.shown() == [[0], [1]]
+    assert outcome(service.service.stop(5000))
 
 
 def test_a_queue_knows_when_the_listener_last_had_something_of_it() -> None:
@@ -531,16 +612,16 @@ def test_statistics_say_how_long_the_listener_took() -> None:
 
 def test_a_cancelled_listener_is_a_warning_and_one_that_breaks_a_fault() -> None:
     def said(answer: Any) -> list[Any]:
-        service = Service()
+        service = Service(consume_message_batch_max_size=2)
         service.answers = [answer]
         with capturedLogs() as events:
-            service.queue(0)
+            service.queue(0, 1)
             if isinstance(answer, Deferred):
                 answer.cancel()
-        return [event["log_level"] for event in events]
+        return [(event["log_level"], event["id"]) for event in events if "id" in event]
 
-    assert said(Deferred()) == [LogLevel.warn]
-    assert said(RuntimeError("on purpose")) == [LogLevel.critical]
+    assert said(Deferred()) == [(LogLevel.warn, "id0")]
+    assert said(RuntimeError("on purpose")) == [(LogLevel.critical, "id0")]
 
 
 @pytest.mark.parametrize("orderly", [False, True])
@@ -726,6 +807,16 @@ def test_a_queue_that_is_given_up_during_a_renewal_is_not_locked_again() -> None
     assert (service.locks, kept.locked) == ([[QUEUE]], False)
 
 
+def test_a_lock_that_is_lost_is_said_once() -> None:
+    service = Service(orderly=True)
+    service.service.owned({QUEUE: service.queue()})
+    service.promised = []
+    with capturedLogs() as events:
+        for _ in range(2):
+            service.client.wait(service.service.renew_locks())
+            assert [event["queue"] for event in events] == [QUEUE]
+
+
 def test_what_is_suspended_comes_again_in_its_order_after_the_rest() -> None:
     service = Service(
         orderly=True, consume_message_batch_max_size=2, suspend_current_queue_time_millis=500
@@ -855,6 +946,58 @@ def test_a_lost_queue_is_handed_over_when_the_listener_is_done_with_it() -> None
     assert service.service.leave(cache, QUEUE) is None
 
 
+def test_what_comes_while_a_lock_is_asked_for_waits_for_the_answer() -> None:
+    """Two calls of one queue would run at a time otherwise."""
+    service = Service(orderly=True)
+    answer = Deferred[Any]()
+
+    async def lock(group: Any, client: Any, broker: Any, asked: Any) -> Any:
+        service.locks.append(list(asked))
+        return await answer
+
+    service.lock = lock  # type: ignore[method-assign]
+    cache = service.queue(0, locked=False)
+    service.more(cache, 1)
+    service.run(LOCK_AGAIN_SECONDS)
+    service.more(cache, 2)
+    service.run(5 * LOCK_AGAIN_SECONDS)
+    first = Deferred[Any]()
+    service.answers = [first]
+    answer.callback([QUEUE])
+    service.more(cache, 3)
+    service.run(5 * LOCK_AGAIN_SECONDS)
+    assert (service.locks, service.shown()) == ([[QUEUE]], [[0]])
+    first.callback(DONE)
+    assert service.shown() == [[1], [2], [3]]
+
+
+def test_a_lost_queue_rests_no_more_whatever_the_listener_answers() -> None:
+    service = Service(orderly=True)
+    waiting = Deferred[Any]()
+    service.answers = [waiting]
+    cache = service.queue(0)
+    cache.dropped = True
+    left = service.service.leave(cache, QUEUE)
+    assert left is not None
+    waiting.callback(SUSPEND)
+    assert left.called
+    assert (service.timers(), service.service.leave(cache, QUEUE)) == ([], None)
+
+
+def test_after_an_orderly_stop_nothing_rests_that_was_with_the_listener() -> None:
+    service = Service(orderly=True)
+    running = [Deferred[Any](), Deferred[Any]()]
+    service.answers = [*running, SUSPEND, SUSPEND]
+    for number in range(4):
+        service.queue(number, queue=QUEUE._replace(queue_id=number))
+    service.service.stop(5000)
+    running[0].callback(SUSPEND)
+    running[1].callback(DONE)
+    assert service.timers() == []
+    service.run(5)
+    assert service.shown() == [[0], [1], [2], [3]]
+
+
 def test_a_lost_queue_of_which_the_listener_has_nothing_is_handed_over_at_once() -> None:
     service = Service(orderly=True)
     service.answers = [SUSPEND]
@@ -889,12 +1032,13 @@ def test_an_orderly_stop_waits_begins_nothing_and_leaves_no_timer() -> None:
     waiting = Deferred[Any]()
     service.answers = [waiting, SUSPEND]
     service.queue(0, 1)
-    service.queue(7, queue=SECOND)
+    resting = service.queue(7, queue=SECOND)
     service.shown()
     stopped = outcome(service.service.stop(5000))
     assert not stopped
     waiting.callback(DONE)
     assert stopped
+    assert service.service.leave(resting, SECOND) is None
     assert (service.committed, service.timers()) == ({QUEUE: [1]}, [])
     service.run(40)
     assert service.shown() == []

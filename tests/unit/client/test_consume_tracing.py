@@ -1,9 +1,12 @@
 """Traces of consuming: Java's own texts, and what a consumer with a tracer sends."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from consuming import FIRST, GROUP, TOPIC, Consuming
+from scripted import QUEUE, Scripted
 
+from rmq_ha.client.consume_service import ConsumeMessageContext
 from rmq_ha.client.consume_tracing import (
     ConsumeTrace,
     ConsumeTracer,
@@ -104,3 +107,33 @@ def test_what_a_listener_did_is_traced() -> None:
     cluster.wait(consumer.stop())
     cluster.wait(tracer.stop())
     assert tracer.dropped == 0
+
+
+def test_a_trace_says_how_long_the_listener_took_for_each_message() -> None:
+    """And nothing of what nobody began to trace."""
+    client = Scripted()
+    records: list[Any] = []
+    tracer: Any = SimpleNamespace(topic=TRACES, append=records.append)
+    traced = ConsumeTracer(client.instance, tracer)
+    context = ConsumeMessageContext("CG", "", QUEUE, [message(1), message(2)])
+    traced.after_consume(context)
+    assert records == []
+    client.clock.run_for(3)
+    traced.before_consume(context)
+    assert records[0].text.split("\x01")[4].startswith("0A000009")  # of this machine
+    client.clock.run_for(1)
+    context.success = True
+    traced.after_consume(context)
+    assert [record.text.split("\x01")[3] for record in records[2:]] == ["500", "500"]
+
+
+def test_the_reading_of_traces_is_not_traced() -> None:
+    """There would be no end to it."""
+    client = Scripted()
+    records: list[Any] = []
+    tracer: Any = SimpleNamespace(topic="T", append=records.append)
+    traced = ConsumeTracer(client.instance, tracer)
+    context = ConsumeMessageContext("CG", "", QUEUE, [message(1)])
+    traced.before_consume(context)
+    traced.after_consume(context)
+    assert records == []

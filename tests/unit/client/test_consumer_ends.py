@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from consuming import GROUP, TOPIC, Consuming, queue
+from scripted import Scripted, refused
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consumer_settings import (
@@ -20,6 +21,8 @@ from rmq_ha.client.pull_consumer import PullConsumer
 from rmq_ha.client.push_consumer import PushConsumer
 from rmq_ha.client.queue_calls import QueueCalls
 from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 
 def push(instance: Any, **more: Any) -> PushConsumer:
@@ -64,6 +67,64 @@ def test_a_stop_during_the_start_leaves_nothing_behind(kind: Any, moment: float)
     cluster.wait(producer.stop())
     cluster.run(1)
     assert not cluster.hosts["c1"].clock.getDelayedCalls()
+
+
+@pytest.mark.parametrize("kind", [push, lite, pull])
+def test_a_consumer_starts_once_and_says_where_it_is(kind: Any) -> None:
+    """Whatever is wrong with a start, its Deferred says so."""
+    cluster = Consuming("a")
+    consumer = kind(cluster.client("c1"))
+    assert repr(consumer).endswith(f"{GROUP} new>")
+    first, second = consumer.start(), consumer.start()
+    with pytest.raises(NotStarted, match="make a new one"):
+        cluster.wait(second)
+    cluster.wait(first)
+    assert repr(consumer).endswith("running>")
+    stopping = consumer.stop()
+    assert repr(consumer).endswith("stopping>")
+    cluster.wait(stopping)
+    assert repr(consumer).endswith("stopped>")
+    other = kind(cluster.client("c2"))
+    cluster.wait(other.stop())
+    assert repr(other).endswith("stopped>")
+    with pytest.raises(NotStarted):
+        cluster.wait(other.start())
+
+
+@pytest.mark.parametrize("kind", [push, lite, pull])
+def test_a_start_is_over_when_queues_were_shared_out(kind: Any) -> None:
+    """Who waits for it can ask for his queues."""
+    client = Scripted()
+    members: Deferred[RemotingCommand] = Deferred()
+    client.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = members
+    consumer = kind(client.instance)
+    start = consumer.start()
+    assert client.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+    assert not start.called
+    client.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = refused(1)
+    members.callback(refused(1))
+    client.clock.run_for(1)
+    client.wait(start)
+    assert client.instance.is_running  # which renews routes and sends heartbeats
+    assert TOPIC in client.instance.routes._watched
+    consumer.stop()
+    watchers = [client.instance._route_changed]
+    assert client.instance.routes._watchers == watchers, "a consumer that is gone is called"
+
+
+@pytest.mark.parametrize("kind", [push, lite, pull])
+def test_brokers_know_a_member_before_it_asks_who_is_there(kind: Any) -> None:
+    """Else it would be no member, and take nothing until the next round."""
+    client = Scripted()
+    beaten: Deferred[RemotingCommand] = Deferred()
+    client.answers[RequestCode.HEART_BEAT] = beaten
+    kind(client.instance).start()
+    client.clock.run_for(1)
+    assert client.of(RequestCode.HEART_BEAT)
+    assert client.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == []
+    client.answers[RequestCode.HEART_BEAT] = RemotingCommand(0, {})
+    beaten.callback(RemotingCommand(0, {}))
+    assert client.of(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
 
 
 def test_what_was_never_started_stops_nobody_else_s_client() -> None:

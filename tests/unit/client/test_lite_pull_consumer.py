@@ -7,7 +7,7 @@ from consuming import FIRST, GROUP, TOPIC, Consuming, queue
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consumer_settings import LitePullConsumerConfig, MessageModel
-from rmq_ha.client.errors import MQClientError, NotStarted
+from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer, NotStarted
 from rmq_ha.client.lite_pull_consumer import LitePullConsumer
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import ConfigurationError
@@ -36,8 +36,10 @@ def test_polling_gets_everything_and_commits_what_an_earlier_poll_returned() -> 
     cluster = Consuming("a", "b")
     sent = cluster.send("a", 40) + cluster.send("b", 40)
     consumer = subscribed(cluster)
+    assert set(cluster.brokers["a"].consumers.group(GROUP).subscriptions) == {TOPIC}
     assert sorted(drain(cluster, consumer)) == sorted(sent)
     assert len(consumer.assignment()) == 8
+    assert not any(map(consumer.is_stuck, consumer.assignment()))  # it would all come again
     waiting = consumer.poll(20_000)
     sent = cluster.send("a", 1)
     assert [message.body.decode() for message in cluster.wait(waiting)] == sent
@@ -50,6 +52,25 @@ def test_polling_gets_everything_and_commits_what_an_earlier_poll_returned() -> 
     assert not cluster.hosts["l1"].clock.getDelayedCalls()
 
 
+def test_an_expression_that_a_broker_refuses_stops_the_start() -> None:
+    """Of any topic; else every poll is empty, and nobody says why."""
+    cluster = Consuming("a")
+    cluster.create("a", "other", 1)
+    consumer = made(cluster)
+    consumer.subscribe(TOPIC)
+    consumer.subscribe("other", MessageSelector.by_sql("a > 1"))
+    with pytest.raises(BrokerRefused, match="not support"):
+        cluster.wait(consumer.start())
+    assert not consumer.is_running
+
+
+def test_who_polls_before_the_start_is_told_so() -> None:
+    cluster = Consuming("a")
+    later = made(cluster).poll(0)
+    with pytest.raises(NotStarted):
+        cluster.wait(later)
+
+
 def test_without_a_commit_everything_comes_again() -> None:
     cluster = Consuming("a")
     sent = cluster.send("a", 12)
@@ -60,6 +81,8 @@ def test_without_a_commit_everything_comes_again() -> None:
     assert sorted(drain(cluster, consumer)) == sorted(sent)
     cluster.wait(consumer.commit_sync())
     assert sum(cluster.committed("a").values()) == 12
+    with pytest.raises(MQClientError, match="not ours"):  # another member's would be set back
+        cluster.wait(consumer.commit_sync({queue("a", 99): 1}))
     cluster.wait(consumer.commit_sync({queue("a", 1): 1}))
     assert cluster.committed("a")[1] == 1
     assert cluster.wait(consumer.committed(queue("a", 1))) == 1
@@ -76,6 +99,7 @@ def test_assigned_queues_are_read_whoever_else_does_and_can_be_sought() -> None:
     for reader in readers:
         reader.assign([queue("a", 1)])
         cluster.wait(reader.start())
+        assert TOPIC in reader._instance.routes._watched  # or its broker would be forgotten
         assert drain(cluster, reader) == sent[1::4]
     reader = readers[0]
     cluster.wait(reader.seek(queue("a", 1), 7))
@@ -181,11 +205,109 @@ def test_a_listener_hears_of_new_queues() -> None:
     assert len(consumer.assignment()) == 6
 
 
+def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
+    """As often as one likes: brokers are told at once, and its route is followed again."""
+    cluster = Consuming("a", route_idle_millis=60_000)
+    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+    cluster.create("a", "other", 2)
+    group = cluster.brokers["a"].consumers.group(GROUP)
+    for _ in range(2):
+        consumer.subscribe("other")
+        cluster.run(1)
+        assert len(consumer.assignment()) == 6
+        assert set(group.subscriptions) == {TOPIC, "other"}
+        consumer.unsubscribe("other")
+        cluster.run(1)
+        assert len(consumer.assignment()) == 4
+        assert set(group.subscriptions) == {TOPIC}
+    consumer.subscribe("other")
+    cluster.run(150)
+    cluster.create("a", "other", 4)
+    cluster.run(40)
+    assert len(consumer.assignment()) == 8
+
+
+def test_routes_of_all_topics_are_followed() -> None:
+    cluster = Consuming("a", route_idle_millis=60_000)
+    cluster.create("a", "other", 2)
+    consumer = made(cluster, rebalance_interval=3_600_000)
+    consumer.subscribe(TOPIC)
+    consumer.subscribe("other")
+    cluster.wait(consumer.start())
+    cluster.run(150)
+    cluster.create("a", TOPIC, 5)
+    cluster.create("a", "other", 3)
+    cluster.run(40)
+    assert len(consumer.assignment()) == 8
+
+
+def test_who_listens_to_a_topic_hears_of_its_queues_though_it_is_not_read_any_more() -> None:
+    cluster = Consuming("a")
+    consumer = subscribed(cluster)
+    told: list[int] = []
+    consumer.register_topic_message_queue_change_listener(
+        TOPIC, lambda _, queues: told.append(len(queues))
+    )
+    consumer.unsubscribe(TOPIC)
+    cluster.create("a", TOPIC, 6)
+    cluster.run(40)
+    assert told == [6]
+    assert consumer.assignment() == []
+
+
+def test_a_listener_that_breaks_keeps_nobody_from_new_queues() -> None:
+    cluster = Consuming("a")
+    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+
+    def broken(topic: str, queues: object) -> None:
+        raise RuntimeError("planted")
+
+    consumer.register_topic_message_queue_change_listener(TOPIC, broken)
+    cluster.create("a", TOPIC, 6)
+    cluster.run(40)
+    assert len(consumer.assignment()) == 6
+
+
+def test_queues_that_come_are_read_as_soon_as_the_route_says_so() -> None:
+    """Not only with the next rebalance, which is an hour away here."""
+    cluster = Consuming("a")
+    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+    cluster.create("a", TOPIC, 6)
+    cluster.run(40)
+    assert len(consumer.assignment()) == 6
+    sent = cluster.send("a", 1, queue_id=5)
+    assert drain(cluster, consumer) == sent
+
+
+def test_without_a_name_server_it_does_not_start() -> None:
+    """Whoever starts it learns so at once, and may start another one later."""
+    cluster = Consuming("a")
+    cluster.namesrv.host.crash()
+    consumer = made(cluster)
+    consumer.subscribe(TOPIC)
+    with pytest.raises(NoNameServer):
+        cluster.wait(consumer.start())
+    assert not consumer.is_running
+    assert not cluster.hosts["l1"].clock.getDelayedCalls()
+    cluster.namesrv.start()
+    cluster.run(40)
+    assert len(subscribed(cluster, "l2").assignment()) == 4
+
+
+def test_brokers_know_it_before_it_asks_for_its_share() -> None:
+    """Who is in the group is what heartbeats said: it has its queues when it has started."""
+    cluster = Consuming("a")
+    consumer = subscribed(cluster, rebalance_interval=3_600_000)
+    assert len(consumer.assignment()) == 4
+
+
 def test_what_cannot_work_is_refused_and_a_stop_ends_polls() -> None:
     cluster = Consuming("a")
     consumer = made(cluster)
     with pytest.raises(NotStarted):
         cluster.wait(consumer.poll())
+    with pytest.raises(ConfigurationError, match="is empty"):
+        consumer.set_sub_expression_for_assign(TOPIC, MessageSelector.by_sql(" "))
     consumer.subscribe(TOPIC)
     with pytest.raises(ConfigurationError, match="exclude"):
         consumer.assign([])

@@ -1,12 +1,14 @@
 """Messages as they are read, namespaces, and what a route means."""
 
 import zlib
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client.errors import BrokerRefused, code_name
+from rmq_ha.client.errors import BrokerRefused, IllegalMessage, code_name
 from rmq_ha.client.messages import (
     MAX_INFLATED,
     Message,
@@ -18,6 +20,7 @@ from rmq_ha.client.messages import (
     message_of,
 )
 from rmq_ha.client.namespaces import unwrap, wrap
+from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.client.routes import (
     borrowed_route,
     choose_address,
@@ -30,6 +33,7 @@ from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
 
 HOST = Address(bytes([10, 0, 0, 1]), 10911)
@@ -100,6 +104,51 @@ def test_an_answer_of_bombs_is_taken_piece_by_piece() -> None:
     assert decode_pulled(b"") == ([], None)
 
 
+def test_an_answer_is_taken_until_so_many_bytes_and_no_further() -> None:
+    body = zlib.compress(bytes(100))
+    records = [record(body, 1)._replace(queue_offset=n) for n in range(3)]
+    data = b"".join(map(encode_record, records))
+    for most, count in ((1, 1), (100, 1), (101, 2), (200, 2), (201, 3)):
+        messages, left = decode_pulled(data, most=most)
+        assert len(messages) == count
+        assert left == (count if count < 3 else None)
+
+
+def test_requests_say_what_java_s_do() -> None:
+    """To the field: what a broker makes of a topic that is not there yet depends on them."""
+    send = send_request("g", "T", 3, b"x", "k\x01v", 7)
+    assert (send.code, send.body) == (RequestCode.SEND_MESSAGE_V2, b"x")
+    assert send.ext == {
+        "a": "g",
+        "b": "T",
+        "c": "TBW102",
+        "d": "4",
+        "e": "3",
+        "f": "0",
+        "g": "7",
+        "h": "0",
+        "i": "k\x01v",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }
+    assert send_request("g", "T", 3, b"", "", 7).body is None
+    whole = {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": "1",
+        "queueOffset": "5",
+        "maxMsgNums": "32",
+        "commitOffset": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
+    at_once, held = pull_request("g", "T", 1, 5), pull_request("g", "T", 1, 5, hold_ms=900)
+    assert at_once.ext == whole | {"sysFlag": "4", "suspendTimeoutMillis": "0"}
+    assert held.ext == whole | {"sysFlag": "6", "suspendTimeoutMillis": "900"}
+
+
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes(data: bytes) -> None:
@@ -125,6 +174,46 @@ def test_message_properties() -> None:
     assert (message.delay_time_level, message.wait_store_msg_ok) == (3, True)
     assert not Message("T", b"x", wait_store_msg_ok=False).wait_store_msg_ok
     assert Message("T", b"x", properties={"DELAY": "x"}).delay_time_level == 0
+
+
+@pytest.mark.parametrize(
+    ("delay", "level"),
+    [
+        (timedelta(seconds=1), 1),
+        (timedelta(minutes=10), 14),
+        (timedelta(hours=2), 18),
+        (timedelta(0), 0),
+    ],
+)
+def test_a_delay_by_its_time(delay: timedelta, level: int) -> None:
+    message = Message("T", b"x", delay=delay)
+    assert message.delay_time_level == level
+    assert ("DELAY" in message.properties) is (level > 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"delay": timedelta(seconds=90)}, "no delay of 0:01:30, but of 1s, 5s, .*, 2h"),
+        ({"delay": timedelta(seconds=-1)}, "no delay of"),
+        ({"delay": timedelta(microseconds=1)}, "no delay of"),
+        ({"delay": 60}, "a delay is a timedelta, not int"),
+        ({"delay": timedelta(seconds=1), "delay_time_level": 1}, "not both"),
+        ({"delay_time_level": 19}, r"levels are 1 \(1s\) to 18 \(2h\)"),
+        ({"delay_time_level": -1}, "delay_time_level=-1"),
+        ({"delay_time_level": "3"}, "delay_time_level='3'"),
+        ({"delay_time_level": True}, "delay_time_level=True"),
+        ({"properties": {"price": 12}}, "'price' has 12"),
+        ({"properties": {1: "x"}}, "1 has 'x'"),
+        ({"keys": 17}, "not 17"),
+        ({"keys": ["a", 17]}, "keys are one text or several"),
+    ],
+)
+def test_what_would_be_sent_as_something_else_is_refused(
+    wrong: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(IllegalMessage, match=sentence):
+        Message("T", b"x", **wrong)
 
 
 @settings(deadline=None)
@@ -205,6 +294,7 @@ def test_a_borrowed_route() -> None:
     """As many queues as the producer would like, at most what the template has."""
     found = {item.broker_name: item for item in borrowed_route(ROUTE, 3).queues}
     assert (found["a"].write_queue_nums, found["c"].write_queue_nums) == (3, 2)
+    assert (found["a"].read_queue_nums, found["c"].read_queue_nums) == (3, 2)
 
 
 def test_changes() -> None:
@@ -220,6 +310,7 @@ def test_changes() -> None:
         ({0: "m", 1: "s"}, 0, False, ("m", 0, False)),
         ({0: "m", 1: "s"}, 1, True, ("s", 1, True)),
         ({0: "m", 2: "s"}, 1, True, ("s", 2, True)),
+        ({2: "s"}, 1, True, ("s", 2, True)),
         ({1: "s"}, 0, False, ("s", 1, True)),
         ({1: "s"}, 0, True, None),
         ({0: "m"}, 3, False, ("m", 0, False)),

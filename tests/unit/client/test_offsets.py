@@ -6,8 +6,15 @@ import pytest
 from consuming import GROUP, Consuming, queue
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import QUEUE, Scripted, refused
 from twisted.internet.defer import Deferred
 
+from rmq_ha.client.consumer_base import ConsumerBase
+from rmq_ha.client.consumer_settings import (
+    ConsumeFromWhere,
+    MessageModel,
+    PushConsumerConfig,
+)
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.offsets import (
     LocalFileOffsetStore,
@@ -20,6 +27,8 @@ from rmq_ha.client.queue_calls import QueueCalls
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.testing.host import World
 from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 # Printed by OffsetSerializeWrapper of 4.9.7.
 JAVA = b"""{
@@ -51,6 +60,11 @@ def test_the_file_is_java_s_to_the_byte() -> None:
 )
 def test_every_table_comes_back(table: dict[MessageQueue, int]) -> None:
     assert decode_offsets(encode_offsets(table)) == table
+
+
+def test_an_offset_that_is_no_number_is_no_table() -> None:
+    with pytest.raises(ProtocolViolation, match="no number"):
+        decode_offsets(JAVA.replace(b"42", b'"x"'))
 
 
 @given(st.one_of(st.binary(), st.integers(0, len(JAVA)).map(lambda end: JAVA[:end])))
@@ -139,6 +153,20 @@ def test_a_file_is_written_when_there_is_something_to_write() -> None:
     assert (local.store().memory(one), local.store().memory(two)) == (5, 7)
 
 
+def test_who_persists_while_the_file_is_being_written_has_his_offsets_in_it() -> None:
+    """The last ones, at a stop: they would be consumed again."""
+    local = Local()
+    store = local.store()
+    one = next(iter(TABLE))
+    done = []
+    for offset in (1, 2, 3):
+        store.update_offset(one, offset, True)
+        done.append(Deferred.fromCoroutine(store.persist_all([one])))
+    local.world.clock.run_for(1)
+    assert [later.called for later in done] == [True] * 3
+    assert local.store().memory(one) == 3
+
+
 def test_a_java_client_s_file_is_taken_over() -> None:
     local = Local()
     local.host.disk.make_dirs(PATH.rpartition("/")[0])
@@ -154,12 +182,12 @@ def test_brokers_keep_what_is_persisted_and_memory_what_is_owned() -> None:
     store = RemoteBrokerOffsetStore(QueueCalls(client), GROUP)
     cluster.wait(store.load())
     assert cluster.wait(store.read_offset(queue("a", 1))) == 0
-    for number in range(3):
+    for number in range(4):
         store.update_offset(queue("a", number), 10 + number, True)
     cluster.wait(store.persist_all([queue("a", 0), queue("a", 1)]))
     cluster.run(1)
     assert cluster.committed("a") == {0: 10, 1: 11}
-    assert store.memory(queue("a", 2)) is None
+    assert store.memory(queue("a", 2)) is store.memory(queue("a", 3)) is None
     store.update_offset(queue("a", 0), 4, False)
     kind = ReadOffsetType.READ_FROM_STORE
     assert cluster.wait(store.read_offset(queue("a", 0))) == 4
@@ -169,6 +197,51 @@ def test_brokers_keep_what_is_persisted_and_memory_what_is_owned() -> None:
     cluster.wait(store.persist(queue("zzz", 0)))
     store.update_offset(queue("zzz", 0), 1, True)
     cluster.wait(store.persist(queue("zzz", 0)))  # nobody to tell: it is logged
+
+
+def test_units_of_one_machine_have_files_of_their_own() -> None:
+    """Two units are two systems: one would go on where the other is."""
+    config = PushConsumerConfig(message_model=MessageModel.BROADCASTING)
+    paths = []
+    for unit in ("", " ", "u"):
+        instance = Scripted(unit_name=unit, instance_name="i").instance
+        store = ConsumerBase(instance, GROUP, config).offset_store
+        assert isinstance(store, LocalFileOffsetStore)
+        paths.append(store.path)
+    folder = "/home/.rocketmq_offsets/10.0.0.9@i"
+    assert paths == [f"{folder}{unit}/{GROUP}/offsets.json" for unit in ("", "", "@u")]
+
+
+def test_of_a_queue_of_which_nothing_is_known_no_broker_is_told() -> None:
+    client = Scripted()
+    store = RemoteBrokerOffsetStore(QueueCalls(client.instance), GROUP)
+    client.know()
+    client.wait(store.persist(QUEUE))
+    client.wait(store.persist_surely([QUEUE]))
+    assert client.asked == []
+    store.update_offset(QUEUE, 0, True)
+    client.wait(store.persist(QUEUE))
+    assert [ext["commitOffset"] for _, ext in client.of(RequestCode.UPDATE_CONSUMER_OFFSET)] == [
+        "0"
+    ]
+
+
+def test_offsets_are_persisted_when_all_were_handed_over() -> None:
+    """A stop that does not wait closes the connection first, and messages come twice."""
+    client = Scripted()
+    store = RemoteBrokerOffsetStore(QueueCalls(client.instance), GROUP)
+    client.know()
+    queues = [QUEUE, QUEUE._replace(queue_id=1)]
+    handed: list[Deferred[None]] = []
+    client.oneway = lambda *_: handed.append(Deferred()) or handed[-1]  # type: ignore
+    for offset, one in enumerate(queues):
+        store.update_offset(one, offset, True)
+    done = Deferred.fromCoroutine(store.persist_all(queues))
+    assert len(handed) == 2
+    for waiting in handed:
+        assert not done.called
+        waiting.callback(None)
+    client.wait(done)
 
 
 def test_what_the_broker_says_is_known_even_if_it_is_lower() -> None:
@@ -189,3 +262,31 @@ def test_what_the_broker_says_is_known_even_if_it_is_lower() -> None:
     assert cluster.wait(Deferred.fromCoroutine(read())) == 2
     assert store.memory(ours) == 2
     cluster.wait(instance.stop())
+
+
+@pytest.mark.parametrize(
+    ("where", "topic", "retry"),
+    [
+        (ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 3, 3),
+        (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, 30, 0),
+        (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, 9, 30),
+    ],
+)
+def test_a_queue_that_the_group_never_read_begins_as_java_s(
+    where: ConsumeFromWhere, topic: int, retry: int
+) -> None:
+    """A retry topic at its beginning, or what was given back before would be skipped."""
+    client = Scripted()
+    base = ConsumerBase(client.instance, GROUP, PushConsumerConfig(consume_from_where=where))
+    client.know("%RETRY%g")
+    client.know("T")
+    client.answers |= {
+        RequestCode.QUERY_CONSUMER_OFFSET: refused(22),
+        RequestCode.GET_MIN_OFFSET: RemotingCommand(0, {"offset": "3"}),
+        RequestCode.GET_MAX_OFFSET: RemotingCommand(0, {"offset": "30"}),
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: RemotingCommand(0, {"offset": "9"}),
+    }
+    assert client.wait(base.first_offset(QUEUE)) == topic
+    assert client.wait(base.first_offset(MessageQueue("%RETRY%g", "a", 0))) == retry
+    client.answers[RequestCode.QUERY_CONSUMER_OFFSET] = RemotingCommand(0, {"offset": "0"})
+    assert client.wait(base.first_offset(QUEUE)) == 0

@@ -163,7 +163,24 @@ def test_a_lock_that_expired_stops_the_queue() -> None:
     (process_queue,) = [
         item for queue, item in consumer._queues.process_queues().items() if queue.topic == TOPIC
     ]
+    cluster.run(45)  # another member may have it a minute after the last renewal
+    assert cluster.hosts["c1"].seams.steady_ms() - process_queue.last_lock_ms <= 20_100
     process_queue.locked = False
     cluster.send("a", 1, queue_id=0)
     cluster.run(25)  # the renewal brings the lock back
     assert len(cluster.got["c1"]) == 2
+    assert consumer.running_info(False)["properties"]["PROP_CONSUMEORDERLY"] == "true"
+
+
+def test_who_stops_unlocks_his_queues() -> None:
+    """Else the next one waits a minute for each."""
+    cluster = Consuming("a", queues=1)
+    consumer = cluster.consumer(orderly=True)
+    cluster.run(1)
+    cluster.wait(consumer.stop())
+    began = cluster.clock.seconds()
+    cluster.consumer("c2", orderly=True)
+    cluster.send("a", 1, queue_id=0)
+    cluster.run(2)
+    assert len(cluster.got["c2"]) == 1
+    assert cluster.clock.seconds() - began < 10

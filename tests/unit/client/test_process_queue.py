@@ -78,7 +78,7 @@ def test_the_offset_to_commit_is_that_of_the_first_message_that_is_not_consumed(
 
 def test_what_was_taken_comes_back_before_the_rest() -> None:
     cache = ProcessQueue()
-    cache.put(map(message, range(6)))
+    cache.put(message(offset, 10) for offset in range(6))
     taken = cache.take(3)
     assert cache.has_taken
     cache.give_back(taken[1:2])
@@ -95,6 +95,7 @@ def test_it_says_why_it_is_full_and_what_operators_see() -> None:
     cache.put([message(5, 1 << 20), message(9, 1)])
     assert "2 messages" in str(cache.is_full(FlowLimits(messages=1)))
     assert "1 MiB" in str(cache.is_full(FlowLimits(size=1 << 20)))
+    assert cache.is_full(FlowLimits(messages=2, size=(1 << 20) + 1, span=4)) is None
     assert "4 offsets" in str(cache.is_full(FlowLimits(span=3)))
     assert cache.is_full(FlowLimits(span=0)) is None
     assert not cache.is_pull_expired(121_000)
@@ -105,8 +106,18 @@ def test_it_says_why_it_is_full_and_what_operators_see() -> None:
     info: Any = cache.info(5)
     assert (info["cachedMsgCount"], info["transactionMsgCount"]) == (1, 1)
     assert (info["cachedMsgMinOffset"], info["transactionMsgMinOffset"]) == (9, 5)
-    cache.clear()
+    assert info["cachedMsgSizeInMiB"] == 1
+    cache.take(1)
+    info = cache.info(5)
+    assert (info["transactionMsgMinOffset"], info["transactionMsgMaxOffset"]) == (5, 9)
+    cache.commit()
     assert (cache.count, cache.size, cache.span) == (0, 0, 0)
+    assert (cache.locked, cache.max_offset) == (False, 0)
+    empty = cache.info(5, epoch_ms=7_000)
+    offsets = [value for name, value in empty.items() if name.endswith("Offset")]
+    assert offsets == [0, 0, 5, 0, 0]
+    stamps = {value for name, value in empty.items() if name.endswith("Timestamp")}
+    assert stamps == {8_000}
 
 
 def test_a_queue_that_goes_on_lower_is_committed_lower() -> None:

@@ -35,12 +35,14 @@ def count(topic: Any) -> int:
 
 def test_a_borrowed_route_follows_its_template_until_the_topic_has_its_own() -> None:
     topics, client = made()
-    new = topics.get("new")
+    new, unknown, other = topics.get("new"), topics.get("unknown"), topics.get("other")
     client.wait(topics.find(new))
+    client.wait(topics.find(other))
     assert (new.is_borrowed, count(new)) == (True, 4)
     client.instance.routes.adopt("TBW102", SMALL)
-    assert (new.is_borrowed, count(new)) == (True, 1)
-    client.instance.routes.adopt("other", ROUTE)
+    assert (new.is_borrowed, count(new), count(other)) == (True, 1, 1)
+    assert count(unknown) == 0  # it may have a route of its own
+    client.instance.routes.adopt("else", ROUTE)
     assert count(new) == 1
     client.instance.routes.adopt("new", ROUTE)
     assert (new.is_borrowed, count(new)) == (False, 4)
@@ -70,6 +72,15 @@ def test_what_is_known_already_is_taken_and_names_have_their_namespace() -> None
     assert count(known) == 1
 
 
+def test_a_route_is_followed_by_whichever_name_its_topic_is_called() -> None:
+    """With its namespace too: else its messages go to brokers that are gone."""
+    topics, client = made(namespace="N")
+    names = [topics.get("T"), topics.get("N%T")]
+    for route, queues in ((ROUTE, 4), (SMALL, 1)):
+        client.instance.routes.adopt("N%T", route)
+        assert [count(known) for known in names] == [queues] * 2
+
+
 def test_the_oldest_topics_are_forgotten_and_watched_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -80,7 +91,45 @@ def test_the_oldest_topics_are_forgotten_and_watched_no_more(
     assert topics.get("a") is first
     topics.get("c")
     assert set(client.instance.routes._watched) == {"b", "c"}
+    client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = RemotingCommand(0, {}, SMALL.encode())
+    client.wait(topics.find(first))  # somebody still sends to it
+    assert count(first) == 1
     topics.stop()
     assert client.instance.routes._watched == {}
     client.instance.routes.adopt("a", ROUTE)
-    assert first.info is None
+    assert count(first) == 1
+
+
+def test_a_producer_that_is_gone_follows_no_routes() -> None:
+    """A client that goes on would keep it, and all its topics, for ever."""
+    topics, client = made()
+    known = topics.get("T")
+    topics.stop()
+    client.instance.routes.adopt("T", ROUTE)
+    assert known.info is None
+    assert client.instance.routes._watchers == [client.instance._route_changed]
+
+
+def test_a_route_that_leads_nowhere_is_asked_for_again_and_not_too_often() -> None:
+    """By every send that fails: a name server would have thousands of questions a second."""
+    topics, client = made()
+    known = topics.get("TBW102")
+    asked = []
+    for now in (100.0, 100.25, 100.0 + publish_topics.LOOK_AGAIN_S):
+        topics.look_again(known, now)
+        asked.append(len(client.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)))
+    assert asked == [1, 1, 2]
+
+
+def test_of_a_route_that_is_borrowed_the_lender_is_asked() -> None:
+    """The topic itself has none: its queues would stay those of a broker that is gone."""
+    topics, client = made()
+    new = topics.get("new")
+    client.wait(topics.find(new))
+    asked = []
+    for now in (100.0, 200.0):
+        client.asked.clear()
+        topics.look_again(new, now)
+        asked += [ext["topic"] for _, ext in client.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)]
+        client.instance.routes.adopt("new", ROUTE)
+    assert asked == ["TBW102", "new"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from consuming import GROUP, TOPIC, Consuming, queue
+from scripted import HERE, QUEUE, Scripted
 
 from rmq_ha.client.consumer_settings import MessageModel, PullConsumerConfig
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NotStarted
@@ -11,6 +12,10 @@ from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import PullStatus
 from rmq_ha.client.pull_consumer import PullConsumer
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.flags import PULL_SUSPEND
+from rmq_ha.store.format.commitlog import Record, encode_record
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
 
 
 def started(cluster: Consuming, name: str = "p1", listener: Any = None) -> PullConsumer:
@@ -19,6 +24,10 @@ def started(cluster: Consuming, name: str = "p1", listener: Any = None) -> PullC
         consumer.register_message_queue_listener(TOPIC, listener)
     cluster.wait(consumer.start())
     return consumer
+
+
+def mine_of(consumer: PullConsumer) -> list[Any]:
+    return consumer.fetch_message_queues_in_balance(TOPIC)
 
 
 def bodies(result: Any) -> list[str]:
@@ -95,8 +104,26 @@ def test_queues_of_registered_topics_are_shared_out() -> None:
     cluster = Consuming("a")
     told: list[Any] = []
     first = started(cluster, "p1", lambda *change: told.append(change))
+    every = [queue("a", number) for number in range(4)]
+    assert first.fetch_message_queues_in_balance(TOPIC) == every
+    assert not any(map(first.is_stuck, every))  # whoever pulls takes his time
+    assert told == [(TOPIC, every, every)]
+    assert set(cluster.brokers["a"].consumers.group(GROUP).subscriptions) == {TOPIC}
+    for number, one in enumerate(every):
+        first.update_consume_offset(one, 7 + number)
     second = started(cluster, "p2", print)
     cluster.run(2)
+    handed_over = cluster.committed("a")  # whoever has them now goes on there
+    assert handed_over == {one.queue_id: 7 + one.queue_id for one in mine_of(second)}
+    gone = mine_of(second)[0]
+    second.update_consume_offset(gone, 100)
+    cluster.wait(second.persist(gone))
+    cluster.run(0.1)
+    assert cluster.wait(first.fetch_consume_offset(gone)) == 100
+    second.update_consume_offset(gone, 200)
+    cluster.wait(second.persist(gone))
+    cluster.run(6)  # what the first one has read of it is not written back
+    assert cluster.committed("a")[gone.queue_id] == 200
     mine = [consumer.fetch_message_queues_in_balance(TOPIC) for consumer in (first, second)]
     assert [len(share) for share in mine] == [2, 2]
     assert len({*mine[0], *mine[1]}) == 4
@@ -119,8 +146,9 @@ def test_a_message_is_sent_back_for_the_group() -> None:
 def test_what_cannot_work_is_refused() -> None:
     cluster = Consuming("a")
     consumer = PullConsumer(cluster.client(), GROUP)
+    later = consumer.pull(queue("a", 0), "*", 0, 1)  # whoever waits for it is told
     with pytest.raises(NotStarted):
-        cluster.wait(consumer.pull(queue("a", 0), "*", 0, 1))
+        cluster.wait(later)
     cluster.wait(consumer.start())
     with pytest.raises(NotStarted):
         cluster.wait(consumer.start())
@@ -134,3 +162,35 @@ def test_what_cannot_work_is_refused() -> None:
         PullConsumerConfig(consumer_timeout_millis_when_suspend=1).checked()
     with pytest.raises(ConfigurationError, match="consumer_group"):
         PullConsumer(cluster.client("x"), "a b")
+
+
+def test_a_broker_hears_of_a_topic_with_the_first_pull_and_holds_none() -> None:
+    """Before the next round of heartbeats it would refuse the group's expressions."""
+    client = Scripted()
+    consumer = PullConsumer(client.instance, GROUP)
+    client.wait(consumer.start())
+    client.know()
+    client.answers[RequestCode.PULL_MESSAGE] = RemotingCommand(
+        19, {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+    )
+    for _ in range(2):
+        client.wait(consumer.pull(QUEUE, "*", 0, 1))
+    assert len(client.of(RequestCode.HEART_BEAT)) == 3  # each broker once
+    (_, ext), _again = client.of(RequestCode.PULL_MESSAGE)
+    assert (ext["suspendTimeoutMillis"], int(ext["sysFlag"]) & PULL_SUSPEND) == ("0", 0)
+
+
+def test_what_is_pulled_has_the_names_that_the_application_knows() -> None:
+    client = Scripted(namespace="N")
+    consumer = PullConsumer(client.instance, GROUP)
+    client.wait(consumer.start())
+    client.know("N%T")
+    body = b"".join(
+        encode_record(Record(*(0, 1, 0, 0, number, 0, 0, 5, HERE, 6, HERE, 7, 8, b"x", "N%T", "")))
+        for number in range(2)
+    )
+    client.answers[RequestCode.PULL_MESSAGE] = RemotingCommand(
+        0, {"nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2"}, body
+    )
+    found = client.wait(consumer.pull(QUEUE, "*", 0, 9)).msg_found_list
+    assert [message.topic for message in found] == ["T", "T"]

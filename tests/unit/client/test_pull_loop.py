@@ -132,7 +132,7 @@ def test_the_owner_says_how_long_to_rest_between_pulls() -> None:
     owner.clock.advance(0.25)
     assert owner.asked == [7, 8]
     owner.rest = 0.0
-    owner.process_queue.clear()
+    owner.process_queue.remove([message(7), message(8)])
     assert owner.asks_after(1.5)
 
 
@@ -143,7 +143,7 @@ def test_a_full_cache_rests_and_is_counted() -> None:
     assert (owner.loop.full, owner.asked) == (1, [])
     owner.clock.advance(FULL_SECONDS)
     assert (owner.loop.full, owner.asked) == (2, [])
-    owner.process_queue.clear()
+    owner.process_queue.remove([message(1), message(2), message(3)])
     assert owner.asks_after(FULL_SECONDS)
     assert owner.loop.full == 2
 

@@ -6,11 +6,12 @@ import pytest
 from consuming import FIRST, GROUP, TOPIC, Consuming, queue
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client.consumer_settings import ConsumeFromWhere, MessageModel
-from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from rmq_ha.client.errors import BrokerRefused, MQClientError
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.listening import ConsumeConcurrentlyStatus
 from rmq_ha.client.offsets import RemoteBrokerOffsetStore
+from rmq_ha.client.push_consumer import PushConsumer
 from rmq_ha.client.queue_calls import QueueCalls
 from rmq_ha.client.requests import send_request
 from rmq_ha.client.subscriptions import MessageSelector
@@ -200,6 +201,32 @@ def test_tags_are_compared_as_texts_too(expression: Any, numbers: set[int]) -> N
     assert sum(cluster.committed("a").values()) == 3
 
 
+def test_an_expression_that_a_broker_refuses_stops_the_start() -> None:
+    """Of any topic; else nothing is ever consumed, and nobody says why."""
+    cluster = Consuming("a")
+    cluster.create("a", "other", 1)
+    consumer = PushConsumer(cluster.client("c1"), GROUP)
+    consumer.subscribe(TOPIC)
+    consumer.subscribe("other", MessageSelector.by_sql("a > 1"))
+    consumer.register_message_listener(cluster.note("c1"))
+    with pytest.raises(BrokerRefused, match="not support"):
+        cluster.wait(consumer.start())
+    assert not consumer.is_running
+
+
+def test_a_topic_that_is_subscribed_later_is_consumed_at_once() -> None:
+    """And not with the next rebalance, 20 s later."""
+    cluster = Consuming("a")
+    client = cluster.client("c1")
+    consumer = PushConsumer(client, GROUP, PushConsumerConfig(consume_from_where=FIRST))
+    consumer.register_message_listener(cluster.note("c1"))
+    cluster.wait(consumer.start())
+    sent = cluster.send("a", 4)
+    consumer.subscribe(TOPIC)
+    cluster.run(2)
+    assert sorted(cluster.got["c1"]) == sorted(sent)
+
+
 def test_flow_control_pulls_no_more_than_is_allowed_and_goes_on() -> None:
     cluster = Consuming("a", queues=1)
     waiting: list[Deferred[None]] = []
@@ -270,14 +297,35 @@ def test_broadcasting_everybody_gets_all_and_goes_on_where_it_was() -> None:
 
 def test_a_topic_is_subscribed_and_left_while_it_runs() -> None:
     cluster = Consuming("a")
-    consumer = cluster.consumer()
+    consumer = cluster.consumer(rebalance_interval=3_600_000)
     cluster.create("a", "other", 2)
+    group = cluster.brokers["a"].consumers.group(GROUP)
+    for _ in range(2):
+        consumer.subscribe("other")
+        cluster.run(1)
+        assert len(consumer.assignment()) == 7
+        assert "other" in group.subscriptions
+        consumer.unsubscribe("other")
+        cluster.run(1)
+        assert len(consumer.assignment()) == 5
+        assert "other" not in group.subscriptions
     consumer.subscribe("other")
-    cluster.run(3)
-    assert len(consumer.assignment()) == 7
-    consumer.unsubscribe("other")
-    cluster.run(3)
+    cluster.create("a", "other", 4)
+    cluster.run(40)
+    assert len(consumer.assignment()) == 9
+
+
+def test_queues_that_come_are_taken_as_soon_as_the_route_says_so() -> None:
+    """Not only with the next rebalance, which is an hour away here."""
+    cluster = Consuming("a")
+    consumer = cluster.consumer(rebalance_interval=3_600_000)
     assert len(consumer.assignment()) == 5
+    cluster.create("a", TOPIC, 6)
+    cluster.run(40)
+    assert len(consumer.assignment()) == 7
+    sent = cluster.send("a", 1, queue_id=5)
+    cluster.run(1)
+    assert cluster.got["c1"] == sent
 
 
 def test_a_topic_that_comes_later_is_consumed_then() -> None:
@@ -302,12 +350,16 @@ def test_consuming_one_message_for_an_operator_and_what_it_sees() -> None:
     result = cluster.wait(consumer.consume_directly(seen[0]))
     assert result["consumeResult"] == "CR_SUCCESS"
     info = consumer2.running_info(True)
+    assert info["properties"]["PROP_CONSUMEORDERLY"] == "false"
     assert info["statusTable"][TOPIC]["consumeOKTPS"] > 0
     assert consumer2.consume_status(TOPIC)
 
 
 def test_what_cannot_work_is_refused_at_once() -> None:
     cluster = Consuming("a")
+    without = PushConsumer(cluster.client("c9"), GROUP).start()
+    with pytest.raises(ConfigurationError, match="comes before start"):
+        cluster.wait(without)
     consumer = cluster.consumer()
     with pytest.raises(ConfigurationError, match="before start"):
         consumer.register_message_listener(print)

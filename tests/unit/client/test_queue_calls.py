@@ -127,6 +127,18 @@ def test_who_waits_for_a_commit_hears_that_it_was_refused(
     client.wait(calls.commit("g", QUEUE, 5))
 
 
+# Back
+
+
+def test_no_slave_is_sent_a_copy(client: Scripted) -> None:
+    """It stores nothing: the message would be lost, if it said that it had."""
+    client.know("%RETRY%g")
+    client.instance.routes.brokers.update({"a": {1: SLAVE}, "b": {1: SLAVE}})
+    back = SendBack(client.instance, "g", 16, unit_mode=False)
+    assert client.wait(back.send_copy(message(5))) is False
+    assert client.of(RequestCode.SEND_MESSAGE_V2) == []
+
+
 # Members
 
 
@@ -343,6 +355,17 @@ def test_no_slave_takes_a_message_back(client: Scripted) -> None:
     client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = ok(read_only.encode())
     again = SendBack(client.instance, "g2", 16, unit_mode=False)
     assert not client.wait(again.send_copy(message(3)))
+
+
+def test_a_copy_for_a_retry_topic_that_is_not_there_yet_is_what_makes_it(client: Scripted) -> None:
+    """The first message that a new group gives back would be lost with its offset."""
+    client.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, request: (
+        ok(ROUTE.encode())
+        if (request.ext or {})["topic"] == "TBW102"
+        else refused(ResponseCode.TOPIC_NOT_EXIST)
+    )
+    assert client.wait(back(client).send_copy(message(3)))
+    assert decode_send_header(client.asked[-1][1]).topic == "%RETRY%g"
 
 
 def test_a_first_id_stays_the_first_id(client: Scripted) -> None:

@@ -64,14 +64,28 @@ def test_absence(latency: int, absence: int) -> None:
     assert absence_ms(latency) == absence
 
 
+def test_who_is_away_gives_his_turn_to_the_next_queue() -> None:
+    faults = LatencyFaults()
+    faults.update("a", 3000, 0, isolated=False)
+    for start in range(6):
+        turn = QUEUES.index(QueueChoice(start).next(INFO))
+        expected = QUEUES[max(turn, 2)]
+        assert QueueChoice(start).next_available(INFO, faults, 1) == expected
+
+
 def test_all_away() -> None:
     """Then one of the better half; one without queues is forgotten."""
     faults = LatencyFaults()
     for name, latency in (("a", 3000), ("b", 600), ("c", 9000)):
         faults.update(name, latency, 0, isolated=False)
     choice = QueueChoice(0)
-    assert {choice.next_available(INFO, faults, 1).broker_name for _ in range(9)} == {"b"}
+    chosen = {choice.next_available(INFO, faults, 1) for _ in range(9)}
+    assert chosen == set(QUEUES[2:4])
+    for name in "de":
+        faults.update(name, 700, 0, isolated=False)
+    assert {faults.least_bad(1) for _ in range(4)} == {"b", "d"}
     gone = LatencyFaults()
+    assert gone.least_bad(1) is None
     gone.update("a", 600, 0, isolated=False)
     gone.update("z", 550, 0, isolated=False)
     only_a = PublishInfo(QUEUES[:2], {"a": 2})
@@ -91,6 +105,8 @@ def test_all_away() -> None:
         (-(1 << 40), -256),
         ((1 << 63) - 1, -(1 << 31)),
         (-(1 << 31) - 1, -(1 << 31)),
+        (-(1 << 63), -(1 << 31)),
+        ((1 << 31) - 1, (1 << 31) - 1),
     ],
 )
 def test_hash_code(key: str | int, code: int) -> None:

@@ -179,7 +179,7 @@ def test_what_is_consumed_is_committed_on_the_way() -> None:
     push.pulls.answer(9, 8)
     assert push.pulls.last().commit_offset is None
     (cache,) = push.queues.process_queues().values()
-    cache.clear()
+    cache.remove([message(7), message(8)])
     push.pulls.answer(20)
     assert push.pulls.last().commit_offset == 20  # nothing below it is wanted
     alone = Push(message_model=MessageModel.BROADCASTING)
@@ -331,6 +331,36 @@ def test_a_queue_that_has_moved_goes_on_there_after_a_pause() -> None:
     assert (push.queues.owned(), push.changes) == ([], 1)
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_where_a_queue_was_to_go_on_is_forgotten_with_it(is_reset: bool) -> None:
+    """It comes back from another member, who has consumed it further."""
+    push = Push()
+    push.take()
+    push.pulls.answer(50, status=PullStatus.OFFSET_ILLEGAL)
+    if is_reset:
+        push.queues.reset({QUEUE: 2})
+    else:
+        push.give_up()
+    push.told.clear()
+    push.first = 500
+    push.take()
+    push.client.clock.run_for(2 * ERROR_S)
+    assert (push.of("commit"), push.queues.owned()) == ([], [QUEUE])
+    assert push.pulls.asked[-1] == (0, 500)
+
+
+def test_a_queue_that_cannot_be_committed_is_shared_out_again_all_the_same() -> None:
+    push = Push()
+    push.take()
+
+    async def broken(queue: MessageQueue) -> None:
+        raise RuntimeError("of an application's own store")
+
+    push.offset_store.persist = broken
+    push.queues.reset({QUEUE: 2})
+    assert (push.queues.owned(), push.changes) == ([], 1)
+
+
 def test_a_reset_commits_the_lower_offset_and_what_is_cached_counts_no_more() -> None:
     """An operator sets a group back: the next commit must not say the old place."""
     push = Push()
@@ -398,9 +428,10 @@ def test_a_topic_that_is_subscribed_no_more_is_not_pulled_and_pulls_keep_their_p
     push.client.clock.run_for(0.26)
     assert push.pulls.asked[1:] == [(0, 6)]
     push.subscriptions.remove("T")
-    push.pulls.answer(7)
-    push.client.clock.run_for(2 * ERROR_S)
-    assert len(push.pulls.asked) == 2
+    with capturedLogs() as events:
+        push.pulls.answer(7)
+        push.client.clock.run_for(2 * ERROR_S)
+    assert (len(push.pulls.asked), events) == (2, [])
 
 
 def test_a_queue_that_is_ours_already_keeps_its_offset() -> None:
@@ -610,6 +641,17 @@ def test_where_to_begin_is_asked_again_until_somebody_knows() -> None:
     assert lite.pulls.asked == [(0, 5)]
 
 
+def test_a_queue_may_go_while_its_beginning_is_asked_for_again() -> None:
+    lite = Lite()
+    lite.first = MQClientError("no broker")
+    lite.queues.add(QUEUE)
+    lite.first = Deferred()
+    lite.client.clock.run_for(ERROR_S + 0.1)
+    lite.queues.remove(QUEUE)
+    lite.first.callback(5)
+    assert (lite.pulls.asked, lite.queues.assigned(), lite.timers()) == ([], [], [])
+
+
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("how", ["remove", "stop"])
 def test_a_queue_that_is_gone_before_its_beginning_is_known_is_not_pulled(
@@ -642,6 +684,29 @@ def test_a_queue_that_goes_on_elsewhere_does_so_after_a_pause_and_loses_nothing(
     assert lite.timers() == []
 
 
+def test_where_a_queue_is_that_gave_nothing_is_nobody_s_business() -> None:
+    """It would be committed, and a queue that is set back lower goes on there."""
+    lite = Lite()
+    lite.queues.add(QUEUE, 5)
+    lite.pulls.answer(20)
+    assert lite.queues.positions() == {}
+    lite.queues.seek(QUEUE, 50)
+    lite.pulls.answer(40)
+    assert lite.queues.positions() == {QUEUE: 50}
+
+
+def test_a_queue_is_paused_resumed_and_removed_whatever_it_waits_for() -> None:
+    lite = Lite()
+    lite.first = Deferred()
+    lite.queues.add(QUEUE)
+    for paused in (True, False, True):
+        lite.queues.pause([QUEUE], paused=paused)
+    lite.first.callback(5)
+    assert (lite.pulls.asked, len(lite.timers())) == ([], 1)
+    lite.queues.remove(QUEUE)
+    assert lite.timers() == []
+
+
 def test_a_stop_ends_pulls_polls_and_timers() -> None:
     lite = Lite()
     lite.queues.add(QUEUE, 5)
@@ -656,6 +721,19 @@ def test_a_stop_ends_pulls_polls_and_timers() -> None:
     lite.queues.add(QUEUE._replace(queue_id=2), 0)
     assert len(lite.pulls.asked) == 2
     assert len(lite.queues.assigned()) == 2
+    lite.queues.remove(QUEUE)
+    assert lite.queues.assigned() == [SECOND]
+
+
+def test_an_end_that_a_queue_had_before_it_was_given_up_or_all_stopped_is_nobody_s() -> None:
+    lite = Lite()
+    lite.queues.add(QUEUE, 5)
+    lite.queues.add(SECOND, 5)
+    lite.queues.remove(QUEUE)
+    lite.queues.offset_moved(QUEUE, ProcessQueue(), 3)
+    lite.queues.stop()
+    lite.queues.offset_moved(SECOND, ProcessQueue(), 3)
+    assert lite.timers() == []
 
 
 def test_a_queue_is_added_once_and_pulls_pause_when_too_many_wait() -> None:

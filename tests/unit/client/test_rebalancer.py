@@ -5,6 +5,7 @@ from typing import Any
 
 from scripted import ROUTE, Scripted, refused
 from twisted.internet.defer import Deferred
+from twisted.logger import LogLevel, capturedLogs
 
 from rmq_ha.client.queue_calls import QueueCalls
 from rmq_ha.client.rebalance.strategies import AllocateAveragely
@@ -192,7 +193,10 @@ def test_what_cannot_be_taken_yet_is_tried_again_in_a_second() -> None:
 def test_a_queue_whose_taking_breaks_keeps_no_other_from_being_taken() -> None:
     group = Group("T")
     group.owner.breaks = {QUEUES[0]}
-    group.client.wait(group.rebalancer.start())
+    with capturedLogs() as events:
+        group.client.wait(group.rebalancer.start())
+    told = [event for event in events if event["log_level"] is LogLevel.critical]
+    assert [event["queue"] for event in told] == [QUEUES[0]]
     assert group.owner.has == set(QUEUES[1:])
     assert group.pause() == AGAIN_SECONDS
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmq_ha.client import send_frames
 from rmq_ha.client.batches import check_batch, split
 from rmq_ha.client.errors import IllegalMessage
 from rmq_ha.client.messages import Message
@@ -17,8 +18,9 @@ from rmq_ha.client.send_frames import (
     properties_text,
     send_command,
 )
+from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.properties import UNIQ_KEY, decode_properties
-from rmq_ha.wire.batch import decode_batch
+from rmq_ha.wire.batch import read_batch
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY
 from rmq_ha.wire.frame import FrameReader, decode_frame
@@ -82,7 +84,15 @@ def test_properties_that_would_not_arrive(properties: dict[str, str]) -> None:
 
 
 def test_java_map_order() -> None:
-    """What a Java 17 HashMap printed for these names (14 of them make it grow once)."""
+    """What a Java 17 HashMap printed for these names (it grows once, with the 13th)."""
+    assert java_map_order(tuple(f"name-{n}" for n in range(12))) == [
+        *("name-1", "name-11", "name-0", "name-10"),
+        *(f"name-{n}" for n in range(9, 1, -1)),
+    ]
+    assert java_map_order(tuple(f"name-{n}" for n in range(13))) == [
+        *("name-11", "name-12", "name-10"),
+        *(f"name-{n}" for n in range(9, -1, -1)),
+    ]
     assert java_map_order(("KEYS", "UNIQ_KEY", "WAIT", "TAGS")) == [
         "KEYS",
         "UNIQ_KEY",
@@ -109,7 +119,7 @@ def test_split_keeps_order_and_size(count: int, size: int, most: int) -> None:
     messages = made(count, size)
     parts = split(messages, most)
     assert all(len(part.body) <= most for part in parts)
-    members = [member for part in parts for member in decode_batch(part.body)]
+    members = [member for part in parts for member in read_batch(part.body)]
     assert [body for _, body, _ in members] == [message.body for message in messages]
     assert [decode_properties(text) for _, _, text in members] == [
         message.properties for message in messages
@@ -119,7 +129,7 @@ def test_split_keeps_order_and_size(count: int, size: int, most: int) -> None:
     ]
     assert sum(part.length for part in parts) == count
     for part, following in itertools.pairwise(parts):
-        first = decode_batch(following.body)[0]
+        first = next(read_batch(following.body))
         assert len(part.body) + 22 + len(first[1]) + len(first[2].encode()) > most
 
 
@@ -128,6 +138,35 @@ def test_properties_that_are_too_long_in_bytes_are_no_batch() -> None:
     message = Message("T", b"x", properties={"name": "\u4e2d" * 20_000, UNIQ_KEY: "1"})
     with pytest.raises(IllegalMessage, match="60026 bytes"):
         split([message], 4 << 20)
+
+
+@pytest.mark.parametrize(("waits", "text"), [(True, "true"), (False, "false")])
+def test_a_batch_that_need_not_wait_for_disk_and_slave_says_so(waits: bool, text: str) -> None:
+    messages = [Message("T", b"x", wait_store_msg_ok=waits, properties={UNIQ_KEY: "1"})]
+    (part,) = split(messages, 1000)
+    assert decode_properties(part.properties) == {"WAIT": text}
+
+
+def test_one_message_may_fill_a_batch() -> None:
+    messages = made(2, 100)
+    (longest,) = {len(split([message], 1000)[0].body) for message in messages}
+    assert len(split(messages, longest)) == 2
+    with pytest.raises(IllegalMessage, match=f"takes {longest} bytes"):
+        split(messages, longest - 1)
+
+
+def test_a_frame_is_as_long_as_a_broker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    to = Destination(RequestCode.SEND_MESSAGE_V2, "g", "T", "a", "TBW102", 4, False)
+
+    def frame() -> bytes:
+        return SendFrames().encode(to, 0, Outgoing(0, 0, "", b"x" * 100), 0, 7)
+
+    longest = len(frame())
+    monkeypatch.setattr(send_frames, "MAX_FRAME_SIZE", longest)
+    assert len(frame()) == longest
+    monkeypatch.setattr(send_frames, "MAX_FRAME_SIZE", longest - 1)
+    with pytest.raises(ProtocolViolation, match="cannot be sent"):
+        frame()
 
 
 def test_what_is_no_batch() -> None:

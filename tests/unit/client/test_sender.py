@@ -1,5 +1,7 @@
 """Sends between places in flight, attempts that are played by the test, and a clock."""
 
+from math import inf
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from rmq_ha.client.errors import (
     BrokerRefused,
     IllegalMessage,
     MQClientError,
+    NoMaster,
+    NoNameServer,
     NoRoute,
     SendFailed,
     SendTimeout,
@@ -21,12 +25,13 @@ from rmq_ha.client.routes import publish_info
 from rmq_ha.client.send_attempts import Attempts
 from rmq_ha.client.send_frames import Outgoing
 from rmq_ha.client.sender import Sender
-from rmq_ha.client.sends import PublishTopic, Send
+from rmq_ha.client.sends import PublishTopic, Send, check_message, outgoing_of, result_of
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.frame import FrameReader, decode_frame
 
 STORED = {"msgId": "M", "queueId": "0", "queueOffset": "5"}
 LIMIT_S = 3.0
@@ -64,8 +69,10 @@ class Bench:
         self.attempts: list[tuple[Send, Deferred[Any]]] = []
         self.told: list[str] = []
         self.finding: Deferred[None] = Deferred()
+        self.has_met_brokers = True
         me: Any = self
-        self.sender = Sender(self.clock, me, me, ProducerConfig(**config))
+        config.setdefault("delivery_timeout_ms", 0)
+        self.sender = Sender(self.clock, Random(1), me, me, ProducerConfig(**config))
 
     def go(self, send: Send) -> "Deferred[Any]":
         send.tries += 1
@@ -277,7 +284,7 @@ def test_many_that_fail_at_once_let_the_next_ones_in_without_recursion(
     bench.go = full  # type: ignore[method-assign]
     bench.answer(0, stored())
     assert all(len(outcome) == 1 for outcome in outcomes)
-    assert isinstance(outcomes[-1][0], IllegalMessage)
+    assert {type(outcome[0]) for outcome in outcomes[1:]} == {IllegalMessage}
 
 
 def test_a_one_way_send_is_over_when_it_is_handed_over() -> None:
@@ -334,6 +341,348 @@ def test_a_drain_gives_up_who_waits_for_a_route_or_is_one_way() -> None:
     assert bench.sender.in_flight == 0
 
 
+def test_time_in_our_own_queue_is_not_the_broker_s() -> None:
+    """A thousand sends at once on a busy machine failed though brokers answered in a moment."""
+    bench = Bench(max_in_flight=1)
+    bench.send(deadline=inf)
+    waiting = bench.send(deadline=inf)
+    bench.clock.advance(10 * LIMIT_S)
+    bench.answer(0, stored())
+    (send, _) = bench.attempts[1]
+    assert (waiting, send.until) == ([], 11 * LIMIT_S)
+    bench.clock.advance(LIMIT_S - 0.1)
+    bench.answer(1, RemotingConnectError("gone"))
+    assert (len(bench.attempts), send.until) == (3, 11 * LIMIT_S)
+    bench.clock.advance(0.2)
+    bench.answer(2, RemotingConnectError("gone"))
+    assert isinstance(waiting[0], SendTimeout)
+    assert "2 attempts within 33100 ms" in str(waiting[0])
+    assert bench.clock.getDelayedCalls() == []
+
+
+def test_time_that_a_route_takes_is_not_the_broker_s() -> None:
+    bench = Bench()
+    info, bench.topic.info = bench.topic.info, None
+    bench.send(deadline=inf)
+    bench.clock.advance(LIMIT_S - 1)
+    bench.topic.info = info
+    bench.finding.callback(None)
+    assert bench.attempts[0][0].until == 2 * LIMIT_S - 1
+
+
+def test_the_caller_s_own_limit_is_for_everything() -> None:
+    bench = Bench(max_in_flight=1)
+    bench.send(deadline=inf)
+    waiting = bench.send(deadline=2.0)
+    endless = bench.send(deadline=inf)
+    bench.clock.advance(1.5)
+    assert waiting == []
+    bench.clock.advance(0.6)
+    assert isinstance(waiting[0], SendTimeout)
+    assert "no place in flight within 2100 ms" in str(waiting[0])
+    assert (endless, bench.clock.getDelayedCalls()) == ([], [])
+
+
+def test_who_waits_for_a_place_is_told_of_one_each() -> None:
+    bench = Bench(max_in_flight=2)
+
+    def ready() -> list[None]:
+        told: list[None] = []
+        later.append(bench.sender.ready())
+        later[-1].addCallbacks(told.append, lambda _: None)
+        return told
+
+    later: list[Deferred[None]] = []
+    assert ready() == [None]
+    bench.send()
+    bench.send()
+    first, cancelled, third, fourth = ready(), ready(), ready(), ready()
+    later[2].cancel()
+    assert (first, third) == ([], [])
+    bench.answer(0, stored())
+    assert (first, cancelled, third) == ([None], [], [])
+    assert ready() == []
+    bench.send()
+    bench.answer(1, stored())
+    assert (third, fourth) == ([None], [])
+    bench.answer(2, stored())
+    assert fourth == [None]
+
+
+def test_a_producer_that_stops_keeps_nobody_waiting_for_a_place() -> None:
+    bench = Bench(max_in_flight=1)
+    bench.send()
+    told: list[None] = []
+    bench.sender.ready().addCallback(told.append)
+    Deferred.fromCoroutine(bench.sender.drain())
+    assert told == [None]
+
+
+# Rest: a broker that restarts costs latency, no exception
+
+
+def patient(**config: Any) -> Bench:
+    return Bench(**({"delivery_timeout_ms": 60_000, "retry_times_when_send_failed": 0} | config))
+
+
+GONE = RemotingConnectError("gone")
+
+
+def test_a_send_goes_on_until_a_broker_is_back_and_those_after_it_wait_for_it() -> None:
+    """One attempt every now and then, not one for each of thousands; then all, in their order."""
+    bench = patient(max_in_flight=3)
+    outcomes = [bench.send(deadline=60.0)]
+    bench.answer(0, GONE)
+    outcomes += [bench.send(deadline=60.0) for _ in range(50)]
+    assert len(bench.attempts) == 1
+    for _ in range(12):
+        attempted = len(bench.attempts)
+        bench.clock.advance(1.001)
+        assert len(bench.attempts) == attempted + 1
+        bench.answer(-1, GONE)
+    assert bench.sender.in_flight == 0
+    bench.clock.advance(1.001)
+    bench.answer(-1, stored())
+    assert bench.sender.in_flight == 3
+    number = len(bench.attempts) - 3
+    while number < len(bench.attempts):
+        bench.answer(number, stored())
+        number += 1
+    assert {outcome[0].send_status for outcome in outcomes} == {SendStatus.SEND_OK}
+    order = [send.since for send, _ in bench.attempts[14:]]
+    assert order == sorted(order)
+    assert len(bench.attempts) == 14 + 50
+
+
+def test_sends_that_rest_keep_no_place_from_others() -> None:
+    """A topic whose broker is away must not stop one whose broker is there."""
+    bench = patient(max_in_flight=1)
+    bench.send(deadline=60.0)
+    bench.answer(0, GONE)
+    gone, bench.topic = bench.topic, topic()
+    other = bench.send(deadline=60.0)
+    bench.answer(1, stored())
+    assert other[0].send_status is SendStatus.SEND_OK
+    bench.topic = gone
+    assert bench.send(deadline=60.0) == []
+    assert len(bench.attempts) == 2
+
+
+def test_a_send_whose_time_is_over_while_it_rests_says_what_it_met() -> None:
+    bench = patient()
+    tried = bench.send(deadline=1.0)
+    bench.answer(0, GONE)
+    late, untried = bench.send(deadline=1.0), bench.send(deadline=1.0)
+    bench.clock.advance(0.11)
+    bench.answer(-1, GONE)
+    bench.clock.advance(0.9)
+    assert (len(bench.attempts), late) == (3, [])
+    bench.answer(-1, RemotingTimeout("slow"))
+    assert isinstance(late[0], SendTimeout)
+    assert isinstance(tried[0], SendTimeout)
+    assert "gone" in str(tried[0])
+    assert "2 attempts within 10" in str(tried[0])
+    assert isinstance(untried[0], SendTimeout)
+    assert tried[0].retriable
+    bench.clock.advance(2)
+    assert bench.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "answer"),
+    [
+        ({"delivery_timeout_ms": 0}, {}, GONE),
+        ({}, {}, refused(ResponseCode.MESSAGE_ILLEGAL)),
+        ({}, {}, refused(ResponseCode.SYSTEM_ERROR)),
+        ({}, {}, refused(ResponseCode.TOPIC_NOT_EXIST)),
+        ({}, {}, refused(ResponseCode.NO_PERMISSION)),
+        ({}, {"fixed_queue": MessageQueue("T", "a", 0)}, GONE),
+        ({}, {"selector": min}, GONE),
+        ({}, {"oneway": True}, GONE),
+    ],
+)
+def test_what_will_not_change_is_said_at_once(config: Any, changes: Any, answer: Any) -> None:
+    """And what RocketMQ tries once: order matters more to whom has chosen a queue."""
+    bench = patient(**config)
+    outcome = bench.send(deadline=60.0, **changes)
+    bench.answer(0, answer)
+    assert isinstance(outcome[0], MQClientError)
+    assert bench.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(ResponseCode.SYSTEM_BUSY),
+        refused(ResponseCode.SERVICE_NOT_AVAILABLE),
+        RemotingCommand(1, {}, remark="[PC_SYNCHRONIZED]broker busy, start flow control"),
+        RemotingTimeout("slow"),
+        NoMaster("away"),
+    ],
+)
+def test_what_may_pass_is_waited_for(answer: Any) -> None:
+    bench = patient()
+    outcome = bench.send(deadline=60.0)
+    bench.answer(0, answer)
+    bench.clock.advance(0.11)
+    bench.answer(1, stored())
+    assert outcome[0].send_status is SendStatus.SEND_OK
+
+
+def test_an_account_without_rights_is_told_after_one_attempt() -> None:
+    bench = Bench(retry_times_when_send_failed=2)
+    outcome = bench.send()
+    bench.answer(0, RemotingCommand(1, {}, remark="AclException: accessKey=x needs PUB"))
+    assert isinstance(outcome[0], BrokerRefused)
+    assert (len(bench.attempts), outcome[0].retriable) == (1, False)
+
+
+def test_a_chosen_queue_is_waited_for_if_wanted_and_by_nobody_else() -> None:
+    bench = patient(retry_chosen_queue=True)
+    first, second = MessageQueue("T", "a", 0), MessageQueue("T", "b", 0)
+    resting = bench.send(deadline=60.0, fixed_queue=first)
+    bench.answer(0, GONE)
+    other = bench.send(deadline=60.0, fixed_queue=second)
+    free = bench.send(deadline=60.0)
+    for number in (1, 2):
+        bench.answer(number, stored())
+    assert (len(other), len(free), resting) == (1, 1, [])
+    assert bench.send(deadline=60.0, fixed_queue=first) == []
+    assert len(bench.attempts) == 3
+    bench.clock.advance(0.11)
+    bench.answer(3, stored())
+    assert (len(resting), len(bench.attempts)) == (1, 5)
+
+
+def test_a_refusal_of_one_message_shows_that_the_broker_is_back() -> None:
+    bench = patient()
+    outcomes = [bench.send(deadline=60.0) for _ in range(2)]
+    for number in range(2):
+        bench.answer(number, GONE)
+    bench.clock.advance(0.11)
+    bench.answer(2, refused(ResponseCode.MESSAGE_ILLEGAL))
+    assert (outcomes[0][0].code, outcomes[0][0].retriable) == (13, False)
+    assert len(bench.attempts) == 4
+
+
+@pytest.mark.parametrize("is_launched", [True, False])
+def test_who_tries_for_the_others_and_is_cancelled_leaves_it_to_the_next(is_launched: bool) -> None:
+    """In flight, or while it waits for a place: else nobody would try until all time is over."""
+    bench = patient(max_in_flight=1)
+    bench.send(deadline=60.0)
+    trying = bench.later
+    bench.answer(0, GONE)
+    waiting = bench.send(deadline=60.0)
+    if not is_launched:
+        gone, bench.topic = bench.topic, topic()
+        bench.send(deadline=60.0)
+        bench.topic = gone
+    bench.clock.advance(0.11)
+    trying.cancel()
+    if not is_launched:
+        bench.answer(1, stored())
+    bench.clock.advance(0.3)
+    assert len(bench.attempts) == 3
+    bench.answer(2, stored())
+    assert waiting[0].send_status is SendStatus.SEND_OK
+
+
+def test_what_rests_is_bounded_and_may_be_cancelled() -> None:
+    bench = patient(max_waiting=2)
+    bench.send(deadline=60.0)
+    bench.answer(0, GONE)
+    second = bench.send(deadline=60.0)
+    last = bench.later
+    third = bench.send(deadline=60.0)
+    assert isinstance(third[0], TooManyInFlight)
+    assert "2 for a broker to come back" in str(third[0])
+    last.cancel()
+    assert isinstance(second[0], CancelledError)
+    assert bench.send(deadline=60.0) == []
+    assert bench.sender.in_flight == 0
+
+
+def test_more_than_may_wait_go_on_together_when_a_broker_is_back() -> None:
+    """They were let in once: they are not refused now."""
+    bench = patient(max_waiting=1, max_in_flight=3)
+    outcomes = [bench.send(deadline=60.0) for _ in range(3)]
+    for number in range(3):
+        bench.answer(number, GONE)
+    gone, bench.topic = bench.topic, topic()
+    others = [bench.send(deadline=60.0) for _ in range(2)]
+    bench.topic = gone
+    bench.clock.advance(0.11)
+    for number in (5, 3, 4, 6, 7):
+        bench.answer(number, stored())
+    assert all(outcome[0].queue_offset == 5 for outcome in outcomes + others)
+
+
+def test_a_stop_gives_a_resting_send_its_time_and_then_fails_it() -> None:
+    bench = patient(stop_timeout=1000)
+    outcome = bench.send(deadline=60.0)
+    bench.answer(0, GONE)
+    drained: list[None] = []
+    Deferred.fromCoroutine(bench.sender.drain()).addCallback(drained.append)
+    bench.clock.advance(0.5)
+    bench.answer(-1, GONE)
+    assert drained == []
+    bench.clock.advance(0.51)
+    assert (drained, type(outcome[0])) == ([None], SendFailed)
+    assert bench.clock.getDelayedCalls() == []
+
+
+def test_a_send_that_is_stored_already_waits_for_nothing_better() -> None:
+    bench = patient(retry_another_broker_when_not_store_ok=True, retry_times_when_send_failed=1)
+    outcome = bench.send(deadline=60.0)
+    bench.answer(0, stored(ResponseCode.FLUSH_DISK_TIMEOUT))
+    bench.answer(1, GONE)
+    assert outcome[0].send_status is SendStatus.FLUSH_DISK_TIMEOUT
+
+
+def test_a_broker_that_is_only_slow_is_asked_seldom() -> None:
+    """It may store each copy: each round waits twice as long for its answer."""
+    bench = patient()
+    bench.send(deadline=60.0)
+    patience = []
+    for _ in range(4):
+        send, _ = bench.attempts[-1]
+        patience.append(send.until - bench.clock.seconds())
+        bench.clock.advance(patience[-1])
+        bench.answer(-1, RemotingTimeout("slow"))
+        bench.clock.advance(1.001)
+    assert patience[:3] == pytest.approx([3.0, 6.0, 12.0])
+
+
+@pytest.mark.parametrize(
+    ("error", "has_met", "goes_on"),
+    [
+        (NoRoute("T", "nowhere"), True, False),
+        (NoRoute("T", "away", retriable=True), True, True),
+        (NoNameServer("nobody"), True, True),
+        (NoNameServer("nobody"), False, False),
+    ],
+)
+def test_a_route_that_is_not_there_is_waited_for_if_it_may_come(
+    error: MQClientError, has_met: bool, goes_on: bool
+) -> None:
+    """A topic that nobody makes, or a wrong address of the name servers, is said at once."""
+    bench = patient()
+    bench.has_met_brokers = has_met
+    info, bench.topic.info = bench.topic.info, None
+    outcome = bench.send(deadline=60.0)
+    finding, bench.finding = bench.finding, Deferred()
+    finding.errback(error)
+    if not goes_on:
+        assert outcome == [error]
+        return
+    bench.clock.advance(0.11)
+    bench.topic.info = info
+    bench.finding.callback(None)
+    bench.answer(0, stored())
+    assert outcome[0].send_status is SendStatus.SEND_OK
+    assert bench.sender.in_flight == 0
+
+
 # Attempts
 
 
@@ -375,8 +724,9 @@ def test_a_broker_without_a_master_takes_nothing() -> None:
     tried, send = attempts(client), send_of(topic())
     client.instance.routes.brokers.update({"a": {1: SLAVE}, "b": {}})
     for go in (tried.go, tried.go_oneway):
+        later = go(send)  # whoever waits for it is told
         with pytest.raises(MQClientError, match="no master"):
-            client.wait(go(send))
+            client.wait(later)
     send.topic.info = None
     with pytest.raises(NoRoute):
         client.wait(tried.go(send))
@@ -402,9 +752,54 @@ def test_a_silent_connection_is_closed_unless_it_answered_meanwhile() -> None:
     tried.succeeded(quick, RESULT)
     tried.failed(slow, RemotingTimeout("slow"))
     assert closed == [MASTER]
+    slow.started = 6.0
+    tried.failed(slow, RemotingTimeout("slow"))
+    assert closed == [MASTER]
     slow.started = 7.0
     tried.failed(slow, RemotingTimeout("slow"))
     assert closed == [MASTER, MASTER]
+
+
+@pytest.mark.parametrize(
+    ("ext", "expected"),
+    [
+        ({}, (5, "M", 0, None, "DefaultRegion", True)),
+        ({"queueId": "3"}, (5, "M", 3, None, "DefaultRegion", True)),
+        (
+            {"transactionId": "X", "MSG_REGION": "R", "TRACE_ON": "false"},
+            (5, "M", 0, "X", "R", False),
+        ),
+    ],
+)
+def test_an_answer_says_where_a_message_is(ext: dict[str, str], expected: tuple[Any, ...]) -> None:
+    send = send_of(topic())
+    send.queue = MessageQueue("T", "a", 0)
+    offset, place, number, transaction, region, trace_on = expected
+    queue = MessageQueue("T", "a", number)
+    for code, status in ((0, SendStatus.SEND_OK), (11, SendStatus.SLAVE_NOT_AVAILABLE)):
+        assert result_of(send, RemotingCommand(code, STORED | ext)) == SendResult(
+            status, "ID", queue, offset, place, transaction, region, trace_on
+        )
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (RemotingCommand(1, STORED, remark="no"), "no"),
+        (RemotingCommand(0, None, remark="odd"), "odd"),
+        (RemotingCommand(0, {"queueId": "0"}), "lacks"),
+        (RemotingCommand(0, {"queueId": "x", "queueOffset": "5"}), "lacks"),
+    ],
+)
+def test_an_answer_that_says_no_or_nothing_is_no_stored_message(
+    answer: RemotingCommand, text: str
+) -> None:
+    """Whoever takes it for one deletes what he wanted to send."""
+    send = send_of(topic())
+    send.queue, send.address = MessageQueue("T", "a", 0), MASTER
+    with pytest.raises(BrokerRefused, match=text) as refusal:
+        result_of(send, answer)
+    assert (refusal.value.code, MASTER in str(refusal.value)) == (answer.code, True)
 
 
 def test_latencies_are_noted_only_where_they_count() -> None:
@@ -426,7 +821,8 @@ def test_latencies_are_noted_only_where_they_count() -> None:
 def test_hooks_see_each_attempt_once_and_break_nothing() -> None:
     client, hook = Scripted(), Hook()
     client.answers[RequestCode.SEND_MESSAGE_V2] = stored()
-    tried, send = attempts(client, hook), send_of(topic())
+    other = Hook()
+    tried, send = attempts(client, hook, other), send_of(topic())
     client.wait(tried.go(send))
     client.clock.run_for(0.25)
     error = MQClientError("no")
@@ -438,6 +834,9 @@ def test_hooks_see_each_attempt_once_and_break_nothing() -> None:
     client.wait(tried.go(send))
     tried.succeeded(send, RESULT)
     assert hook.seen[3] == (RESULT, "NoneType", 0.0)
+    client.wait(tried.go_oneway(send))
+    assert len(hook.seen) == 5
+    assert other.seen == hook.seen
 
 
 def test_a_one_way_attempt_waits_for_a_broker_that_does_not_read() -> None:
@@ -462,6 +861,54 @@ def test_a_one_way_attempt_waits_for_a_broker_that_does_not_read() -> None:
     channel.is_full = False
     channel.waiting.callback(None)
     assert (handed, len(channel.written), client.asked) == ([None], 1, [])
+    (frame,) = FrameReader().receive_data(channel.written[0])
+    assert decode_frame(*frame).is_oneway
     client.instance.open_channel = lambda address: None  # type: ignore[method-assign, assignment]
     client.wait(tried.go_oneway(send))
     assert len(client.asked) == 1
+
+
+def test_what_is_sent_to_a_retry_topic_says_how_often_it_was_consumed() -> None:
+    """Else it would never come to the dead-letter queue."""
+    message, config = Message("%RETRY%g", b"x"), ProducerConfig()
+    _, outgoing = outgoing_of(message, config)
+    assert (outgoing.reconsume_times, outgoing.max_reconsume_times) == (0, None)
+    message.properties.update({"RECONSUME_TIME": "3", "MAX_RECONSUME_TIMES": "16"})
+    _, outgoing = outgoing_of(message, config)
+    assert (outgoing.reconsume_times, outgoing.max_reconsume_times) == (3, 16)
+    message.properties["RECONSUME_TIME"] = "often"
+    with pytest.raises(IllegalMessage, match="numbers"):
+        outgoing_of(message, config)
+
+
+def test_each_round_has_all_its_attempts() -> None:
+    send = send_of(topic())
+    send.tries = 3
+    send.begin(1.0)
+    assert (send.tried, send.until) == (3, LIMIT_S)
+
+
+def test_a_body_may_be_as_long_as_it_may() -> None:
+    config = ProducerConfig(max_message_size=100)
+    check_message(Message("T", b"x" * 100), config)
+    with pytest.raises(IllegalMessage, match="101 bytes, at most 100"):
+        check_message(Message("T", b"x" * 101), config)
+
+
+@pytest.mark.parametrize(("size", "is_compressed"), [(99, False), (100, True)])
+def test_a_body_of_so_many_bytes_is_compressed(size: int, is_compressed: bool) -> None:
+    config = ProducerConfig(compress_msg_body_over_howmuch=100)
+    _, outgoing = outgoing_of(Message("T", b"x" * size), config)
+    assert (len(outgoing.body) < size, outgoing.sys_flag != 0) == (is_compressed, is_compressed)
+
+
+@pytest.mark.parametrize("waits", ["current", "later"])
+def test_a_send_that_is_given_up_ends_wherever_it_is(waits: str) -> None:
+    """A stop would wait for it until the process is killed."""
+    send, ended = send_of(topic()), []
+    send.current, send.later = succeed(None), succeed(None)
+    setattr(send, waits, Deferred())
+    getattr(send, waits).addErrback(ended.append)
+    send.give_up(MQClientError("stopped"))
+    assert ended[0].check(CancelledError)
+    assert str(send.given_up) == "stopped"

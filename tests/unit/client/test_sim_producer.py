@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from sim_cluster import SimCluster
 from twisted.internet.defer import CancelledError, Deferred
-from zope.interface import implementer
 
 from rmq_ha.client.errors import (
     BatchFailed,
@@ -21,7 +20,7 @@ from rmq_ha.client.errors import (
     SendTimeout,
     TooManyInFlight,
 )
-from rmq_ha.client.hooks import ISendHook, SendContext
+from rmq_ha.client.hooks import SendContext
 from rmq_ha.client.messages import (
     Message,
     MessageExt,
@@ -139,7 +138,7 @@ def test_a_silent_broker_takes_the_whole_time(bench: Callable[..., Bench]) -> No
 
     A later send that finds the attempt to connect half way gets to the other broker in time.
     """
-    it = bench()
+    it = bench(delivery_timeout_ms=0)
     for _ in range(8):
         it.send()
     it.cluster.crash("a", power=True)
@@ -164,8 +163,8 @@ def test_fault_avoidance_pays_once(bench: Callable[..., Bench]) -> None:
 
 
 def test_all_brokers_dead(bench: Callable[..., Bench]) -> None:
-    """Three attempts, and an error that says so."""
-    it = bench()
+    """As RocketMQ: three attempts, and an error that says so."""
+    it = bench(delivery_timeout_ms=0)
     it.send()
     it.cluster.crash("a")
     it.cluster.crash("b")
@@ -177,7 +176,7 @@ def test_all_brokers_dead(bench: Callable[..., Bench]) -> None:
 
 def test_a_broker_that_comes_back_is_used_again(bench: Callable[..., Bench]) -> None:
     """After its connection was lost the next sends connect anew."""
-    it = bench("a")
+    it = bench("a", delivery_timeout_ms=0)
     it.send()
     it.cluster.crash("a")
     with pytest.raises(SendFailed):
@@ -352,11 +351,17 @@ def test_oneway(bench: Callable[..., Bench]) -> None:
     with pytest.raises(SendFailed):
         it.wait(it.producer.send_oneway(Message("T", b"3")))
     assert it.producer.in_flight == 0
+    later = it.producer.send_oneway(Message("T", b""))  # whoever waits for it is told
+    with pytest.raises(IllegalMessage, match="empty"):
+        it.wait(later)
+    with pytest.raises(IllegalMessage, match="group"):
+        Producer(it.instance, ProducerConfig(producer_group="a b"))
 
 
 def test_oneway_to_a_broker_that_does_not_read(bench: Callable[..., Bench]) -> None:
     """What it does not take is not buffered without end: sends wait, time out, or go on later."""
-    it = bench("a", compress_msg_body_over_howmuch=1 << 30, max_in_flight=8)
+    limits = {"max_in_flight": 8, "delivery_timeout_ms": 3_000}
+    it = bench("a", compress_msg_body_over_howmuch=1 << 30, **limits)
     it.send()
     ends = [channel._transport for channel in it.cluster.brokers["a"].main_server.channels]
     for end in ends:
@@ -384,11 +389,21 @@ def test_oneway_to_a_broker_that_does_not_read(bench: Callable[..., Bench]) -> N
     for later in late:
         later.addErrback(failures.append)
     it.cluster.run(5)
-    assert len(failures) > 100
+    assert failures
     assert {type(failure.value) for failure in failures} == {SendTimeout}
-    assert it.producer.in_flight == 0
     for end in ends:
         end.resumeProducing()
+    it.cluster.run(5)
+    assert it.producer.in_flight == 0
+
+
+def test_messages_that_do_not_go_together_are_not_sent(bench: Callable[..., Bench]) -> None:
+    it = bench("a")
+    with pytest.raises(IllegalMessage, match="one topic, not T and U"):
+        it.wait(it.producer.send_batch([Message("T", b"x"), Message("U", b"x")]))
+    with pytest.raises(IllegalMessage, match="without messages"):
+        it.wait(it.producer.send_batch([]))
+    assert it.stored("a") == []
 
 
 def test_batch_is_split(bench: Callable[..., Bench]) -> None:
@@ -449,6 +464,24 @@ def test_not_started() -> None:
         cluster.wait(Producer(instance).start())
 
 
+def test_a_stop_before_the_start_or_again_changes_nothing() -> None:
+    """Of a client that others share, too: it is not stopped by who never was in it."""
+    cluster = SimCluster("a")
+    instance = cluster.client()
+    producer = Producer(instance)
+    cluster.wait(producer.stop())
+    for _ in range(2):
+        cluster.wait(producer.start())
+    assert cluster.wait(producer.send(Message("T", b"x"))).queue_offset == 0
+    stops = [Deferred.fromCoroutine(producer.stop()) for _ in range(2)]
+    for stop in stops:
+        cluster.wait(stop)
+    cluster.wait(producer.stop())
+    assert not instance.is_running
+    with pytest.raises(NotStarted, match="stopped"):
+        cluster.wait(producer.start())
+
+
 def test_namespace(bench: Callable[..., Bench]) -> None:
     """Brokers see it, applications do not."""
     it = bench("a", client={"namespace": "ns"})
@@ -473,7 +506,6 @@ def test_hooks_see_every_attempt(bench: Callable[..., Bench]) -> None:
     """Before and after, with result or error; what one raises before ends the send."""
     seen: list[tuple[str, str, bool]] = []
 
-    @implementer(ISendHook)
     class Hook:
         def before_send(self, context: SendContext) -> None:
             if context.messages[0].tags == "bad":
@@ -630,6 +662,12 @@ def test_request_and_reply(bench: Callable[..., Bench]) -> None:
     it.wait(replier.send(create_reply_message(request, b"answer" * 1000)))
     reply = it.wait(asked)
     assert reply.body == b"answer" * 1000
+    second = Producer(it.producer.instance, ProducerConfig(producer_group="PG2"))
+    it.wait(second.start())
+    asked = second.request(Message("T", b"of another group of this client"), 5000, queue=queue)
+    it.cluster.run(0.2)
+    it.wait(replier.send(create_reply_message(it.stored("a")[-1], b"to it")))
+    assert it.wait(asked).body == b"to it"
     seconds, error = it.timed(it.producer.request(Message("T", b"anyone?"), 700))
     assert isinstance(error, RequestTimeout)
     assert seconds == pytest.approx(0.7, abs=0.01)

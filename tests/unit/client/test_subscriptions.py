@@ -9,6 +9,7 @@ from rmq_ha.errors import ConfigurationError
 
 def test_versions_only_grow_and_change_together_with_the_queues() -> None:
     table = Subscriptions()
+    assert table.version == 0  # as a broker has it that knows nothing
     table.add("a", "x || y", 1000)
     table.add("b", MessageSelector.by_sql("n > 1"), 1000)
     one, other = table.all()

@@ -7,7 +7,7 @@ import trustme
 from sim_cluster import SimCluster
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import NoNameServer
+from rmq_ha.client.errors import NoNameServer, SendFailed
 from rmq_ha.client.messages import Message, SendStatus
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.settings import ClientConfig
@@ -32,12 +32,17 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-def guarded(authority: trustme.CA) -> SimCluster:
-    """Name server and broker that take TLS only."""
+def guarded(authority: trustme.CA, broker: trustme.CA | None = None) -> SimCluster:
+    """
+    Name server and broker that take TLS only.
+
+    :param broker: whom the broker's certificate is of; None: of the same.
+    """
     cluster = SimCluster()
     cluster.hosts["a"] = cluster.world.add("a")
     for host in (cluster.namesrv.host, cluster.hosts["a"]):
-        issued = authority.issue_cert(host.ip)
+        issuer = broker if broker is not None and host is cluster.hosts["a"] else authority
+        issued = issuer.issue_cert(host.ip)
         host.disk.replace("/server.key", issued.private_key_pem.bytes())
         host.disk.replace("/server.pem", issued.cert_chain_pems[0].bytes())
         host.disk.replace("/root.pem", authority.cert_pem.bytes())
@@ -73,8 +78,20 @@ def test_a_stranger_is_not_believed(authority: trustme.CA) -> None:
     """A certificate of another root: nothing is sent, and the error says why."""
     cluster = guarded(authority)
     made = producer(cluster, trustme.CA(), use_tls=True, tls=ROOT)
-    with pytest.raises(NoNameServer, match="certificate"):
+    with pytest.raises(NoNameServer, match="certificate") as caught:
         cluster.wait(made.send(Message("T", b"x")))
+    assert not caught.value.retriable
+
+
+def test_a_refused_certificate_passes_by_itself_for_nobody(authority: trustme.CA) -> None:
+    """The name server is whom we know, the broker is not: no minute of attempts, one answer."""
+    cluster = guarded(authority, broker=trustme.CA())
+    made = producer(cluster, authority, use_tls=True, tls=ROOT)
+    before = cluster.clock.seconds()
+    with pytest.raises(SendFailed, match="certificate") as caught:
+        cluster.wait(made.send(Message("T", b"x")))
+    assert not caught.value.retriable
+    assert cluster.clock.seconds() - before < 5
 
 
 def test_plain_is_refused(authority: trustme.CA) -> None:

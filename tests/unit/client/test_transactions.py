@@ -132,6 +132,7 @@ def test_an_end_that_does_not_get_away_is_left_to_the_broker_s_question() -> Non
         assert bench.send().local_transaction_state is COMMIT
     assert bench.ends() == []
     assert len(events) == 1
+    assert "no master" in str(events[0]["reason"])
 
 
 def test_a_question_is_answered_by_the_listener() -> None:

@@ -49,3 +49,5 @@ def test_a_clock_that_goes_back_over_the_month() -> None:
     assert int(ids.next(start - 10)[20:28], 16) == 0
     later = start + 40 * 86_400_000
     assert int(ids.next(later)[20:28], 16) == later - month_start(later)
+    following = month_start(start + 70 * 86_400_000)
+    assert int(ids.next(following)[20:28], 16) == 0

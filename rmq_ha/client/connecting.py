@@ -7,14 +7,15 @@ from rmq_ha.client.settings import ClientConfig
 from rmq_ha.host.real import make_host
 
 
-def connect(reactor: Any, namesrv_addr: str = "", **settings: Any) -> ClientInstance:
+def connect(reactor: Any, settings: ClientConfig | str = "") -> ClientInstance:
     """
     What producers and consumers are made with; they start and stop it.
 
     :param reactor: any of Twisted's, asyncio's too.
-    :param namesrv_addr: `host:port` of name servers, `;` between them; the environment's
+    :param settings: or only the name servers, `host:port`, `;` between them; the environment's
         NAMESRV_ADDR when empty.
-    :param settings: of `ClientConfig`.
     :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
     """
-    return ClientInstance(make_host(reactor), ClientConfig(namesrv_addr=namesrv_addr, **settings))
+    if isinstance(settings, str):
+        settings = ClientConfig(namesrv_addr=settings)
+    return ClientInstance(make_host(reactor), settings)

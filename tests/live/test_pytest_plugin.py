@@ -1,0 +1,82 @@
+"""pytest-rmqha: each example of docs/testing.md is run as a user runs it."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = re.compile(r"(?:^ {4,}# (\w+\.py)\n(?:(?: {4}.*)?\n)+)", re.MULTILINE)
+INSTALLED = entry_points(group="pytest11", name="rmqha")
+PLUGIN = [] if INSTALLED else ["-p", "rmq_ha.testing.pytest_plugin"]
+
+
+def examples() -> dict[str, str]:
+    text = (ROOT / "docs" / "testing.md").read_text() + "\n"
+    return {found[1]: dedent(found[0]) for found in EXAMPLE.finditer(text)}
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly", *PLUGIN)
+    return pytester.runpytest_subprocess(*options, *arguments, timeout=250)
+
+
+@pytest.mark.parametrize("modes", [("-p", "no:asyncio"), ("-o", "asyncio_mode=auto")])
+def test_the_examples_of_the_document(pytester: pytest.Pytester, modes: tuple[str, ...]) -> None:
+    """With pytest-asyncio (if it is there), and without."""
+    found = examples()
+    assert len(found) == 6
+    if modes[0] == "-o":
+        pytest.importorskip("pytest_asyncio", reason="pip install 'rmq-ha[test]'")
+        del found["test_real.py"]
+    for name, text in found.items():
+        (pytester.path / name).write_text(text)
+    tests = sum(text.count("def test_") for text in found.values()) + 19
+    run(pytester, *modes).assert_outcomes(passed=tests)
+
+
+def test_a_suite_that_uses_none_of_it_pays_for_none(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_nothing_is_imported():
+            loaded = {name for name in sys.modules if name.split(".")[0] == "rmq_ha"}
+            assert loaded == {"rmq_ha", "rmq_ha.testing", "rmq_ha.testing.pytest_plugin"}
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_a_test_that_fails_in_the_world_fails_outside(pytester: pytest.Pytester) -> None:
+    """Also a timer that raises, one that waits for ever, and one that runs on another loop."""
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+
+        async def test_fails(rmqha_world):
+            assert False
+
+        def test_waits(rmqha_world):
+            rmqha_world.run(asyncio.sleep(61), limit=60)
+
+        def test_elsewhere(rmqha_world):
+            async def story():
+                rmqha_world.connect()
+            asyncio.run(story())
+
+        def test_error_of_a_timer(rmqha_world):
+            rmqha_world.world.hosts["broker-1"].clock.callLater(1, int, "x")
+            rmqha_world.wind(2)
+        """
+    )
+    outcome = run(pytester, "-p", "no:asyncio")
+    outcome.assert_outcomes(failed=3, passed=1, errors=1)
+    outcome.stdout.fnmatch_lines(["*TimeoutError*", "*use `world.run(...)`*"])

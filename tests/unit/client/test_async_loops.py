@@ -1,0 +1,347 @@
+"""`async for` over consumers: what is consumed when, what comes again, and who waits for whom."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+from consuming import Consuming
+from scripted import message
+from twisted.internet.defer import Deferred, fail, succeed
+
+from rmq_ha.client import aio
+from rmq_ha.client.aio_pull import Futures, LitePullConsumer
+from rmq_ha.client.errors import MQClientError, NotStarted
+from rmq_ha.client.hand_over import HandOver, Messages
+from rmq_ha.client.listening import (
+    ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    NotTaken,
+)
+from rmq_ha.client.messages import MessageExt
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.wire.bodies import MessageQueue
+
+LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+
+def running(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test in a loop of its own."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def hand_over(*, orderly: bool = False) -> HandOver:
+    return HandOver(asyncio.get_running_loop(), orderly=orderly)
+
+
+def call(hand: HandOver, offset: int) -> "tuple[MessageExt, asyncio.Future[Any], Any]":
+    """One listener call; message, answer and context."""
+    found, context = message(offset), ConsumeConcurrentlyContext(MessageQueue("T", "a", 0))
+    return found, hand.listen([found], context), context
+
+
+@running
+async def test_a_loop_in_a_group_over_a_whole_broker() -> None:
+    """
+    Consumed is what the loop went past; what it gave back comes again; what nobody saw is left.
+
+    And of a thousand messages a slow loop lets only so many be pulled as its queues may hold.
+    """
+    cluster = Consuming("a", queues=1)
+    hand = hand_over()
+    limits = {"consume_concurrency": 2, "pull_threshold_for_queue": 4, "pull_batch_size": 2}
+    consumer = cluster.consumer(listener=hand.listen, **limits)
+    sent = cluster.send("a", 30, queue_id=0)
+    cluster.run(2)
+    assert len(hand._waiting) == 2
+    pulled = [queue.count for queue in consumer._queues.process_queues().values()]
+    assert 4 <= sum(pulled) < 8
+    came = []
+    loop = Messages(hand)
+    async for found in loop:
+        came.append(found.body.decode())
+        if found.body == b"m1":
+            hand.reconsume_later(found, 1)
+        if len(came) == 5:
+            break
+        await turns()
+        cluster.run(1)
+    assert came == sent[:5]
+    hand.close()
+    await turns()
+    cluster.wait(consumer.stop())
+    assert cluster.committed("a") == {0: 5}  # the fifth, in hand, went back
+    seen: dict[str, int] = {}
+
+    def note(messages: Any, context: Any) -> None:
+        seen.update((each.body.decode(), each.reconsume_times) for each in messages)
+
+    cluster.consumer("c2", listener=note)
+    cluster.run(30)
+    assert seen == {name: int(name in ("m1", "m4")) for name in ("m1", *sent[4:])}
+
+
+@running
+async def test_each_message_goes_to_one_loop_and_the_first_who_asks_has_the_first() -> None:
+    hand = hand_over()
+    takers = [asyncio.ensure_future(hand.take()) for _ in range(3)]
+    await turns()
+    messages = [call(hand, number)[0] for number in range(2)]
+    await turns()
+    assert [taker.result() for taker in takers[:2]] == messages
+    assert not takers[2].done()
+    hand.close()
+    assert await takers[2] is None
+
+
+@running
+async def test_a_loop_that_is_cancelled_takes_no_message_with_it() -> None:
+    """With a time-out around it, say: the message is for the next who asks."""
+    hand = hand_over()
+    cancelled, other = (asyncio.ensure_future(hand.take()) for _ in range(2))
+    await turns()
+    found, *_ = call(hand, 0)
+    cancelled.cancel()
+    await turns()
+    assert cancelled.cancelled()
+    assert other.result() is found
+    alone = asyncio.ensure_future(hand.take())
+    await turns()
+    alone.cancel()
+    await turns()
+    late, *_ = call(hand, 1)
+    assert await hand.take() is late
+
+
+@running
+async def test_a_loop_that_is_cancelled_changes_nobody_s_turn() -> None:
+    hand = hand_over()
+    takers = [asyncio.ensure_future(hand.take()) for _ in range(3)]
+    await turns()
+    takers[0].cancel()
+    await turns()
+    messages = [call(hand, number)[0] for number in range(2)]
+    await turns()
+    assert [taker.result() for taker in takers[1:]] == messages
+
+
+@running
+async def test_what_was_answered_for_a_loop_stays_answered() -> None:
+    hand = hand_over()
+    found, answer, context = call(hand, 0)
+    await hand.take()
+    hand.reconsume_later(found, 3)
+    assert (await answer, context.delay_level_when_next_consume) == (LATER, 3)
+    assert not hand.consumed(found)
+    with pytest.raises(MQClientError, match="answered already"):
+        hand.reconsume_later(found, 0)
+    found, answer, _ = call(hand, 1)
+    await hand.take()
+    answer.cancel()  # in hand for longer than consume_timeout: it went back
+    assert hand.consumed(found)
+    gone, late = call(hand, 2), call(hand, 3)
+    gone[1].cancel()  # nobody took it for so long
+    assert await hand.take() is late[0]
+
+
+@running
+async def test_an_ordered_message_lets_its_queue_rest() -> None:
+    hand = hand_over(orderly=True)
+    found, answer, context = call(hand, 0)
+    await hand.take()
+    hand.reconsume_later(found, 3)
+    assert await answer is ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+    assert context.delay_level_when_next_consume == 0
+
+
+@running
+async def test_at_the_end_what_is_in_hand_fails_and_the_rest_was_never_shown() -> None:
+    hand = hand_over()
+    calls = [call(hand, number) for number in range(4)]
+    loop = Messages(hand)
+    assert await anext(loop) is calls[0][0]
+    assert await hand.take() is calls[1][0]
+    hand.close()
+    assert [await answer for _, answer, _ in calls[:2]] == [LATER, LATER]
+    assert all(isinstance(answer.exception(), NotTaken) for _, answer, _ in calls[2:])
+    with pytest.raises(StopAsyncIteration):
+        await anext(loop)
+    with pytest.raises(NotTaken):
+        call(hand, 2)
+
+
+@running
+async def test_a_batch_is_no_message() -> None:
+    with pytest.raises(ConfigurationError, match="consume_message_batch_max_size=1"):
+        hand_over().listen([message(0), message(1)], None)
+
+
+class Push:
+    """In the place of the Twisted consumer."""
+
+    def __init__(self, *, has_listener: bool = False) -> None:
+        self.has_listener = has_listener
+        self.listener: Any = None
+        self.orderly = False
+        self.life: list[str] = []
+
+    def register_message_listener(self, listener: Any, *, orderly: bool = False) -> None:
+        self.listener, self.orderly = listener, orderly
+
+    def start(self) -> "Deferred[None]":
+        return succeed(self.life.append("start"))
+
+    def stop(self) -> "Deferred[None]":
+        return succeed(self.life.append("stop"))
+
+
+@running
+async def test_a_consumer_without_a_listener_is_for_loops() -> None:
+    async with aio.connect("127.0.0.1:1") as client:
+        for orderly in (False, True):
+            below: Any = Push()
+            consumer = aio.PushConsumer(client, below, orderly=orderly)
+            with pytest.raises(NotStarted, match="has no listener"):
+                aiter(consumer)
+            async with consumer as entered:
+                assert entered is consumer
+                first, second = message(0), message(1)
+                context = ConsumeConcurrentlyContext(first.queue)
+                answers = [below.listener([each], context) for each in (first, second)]
+                seen = []
+                async for found in consumer:
+                    seen.append(found)
+                    if found is second:
+                        consumer.ack(second)
+                        break
+                assert seen == [first, second]
+                assert [await answer for answer in answers] == [None, None]
+            assert (below.life, below.orderly) == (["start", "stop"], orderly)
+        below = Push(has_listener=True)
+        async with aio.PushConsumer(client, below) as consumer:
+            assert below.listener is None
+            with pytest.raises(NotStarted):
+                aiter(consumer)
+
+
+@running
+async def test_what_a_loop_gives_back_goes_back() -> None:
+    async with aio.connect("127.0.0.1:1") as client:
+        below: Any = Push()
+        async with aio.PushConsumer(client, below) as consumer:
+            found = message(0)
+            context = ConsumeConcurrentlyContext(found.queue)
+            answer = below.listener([found], context)
+            assert await anext(aiter(consumer)) is found
+            consumer.reconsume_later(found, -1)
+            assert (await answer, context.delay_level_when_next_consume) == (LATER, -1)
+
+
+class Lite:
+    """In the place of the Twisted consumer; the test answers each poll."""
+
+    def __init__(self) -> None:
+        self.polls: list[Deferred[list[MessageExt]]] = []
+        self.sought: list[Any] = []
+
+    def poll(self, timeout_ms: int | None) -> "Deferred[list[MessageExt]]":
+        self.polls.append(Deferred())
+        return self.polls[-1]
+
+    def seek(self, queue: MessageQueue, offset: int) -> "Deferred[None]":
+        return succeed(self.sought.append((queue, offset)))
+
+    def stop(self) -> "Deferred[None]":
+        for poll in self.polls:
+            if not poll.called:
+                poll.callback([])
+        return succeed(None)
+
+
+def lite() -> tuple[LitePullConsumer, Lite]:
+    below: Any = Lite()
+    return LitePullConsumer(Futures(asyncio.get_running_loop()), below), below
+
+
+@running
+async def test_a_loop_polls_when_it_has_worked_off_the_last_poll_and_not_before() -> None:
+    """A poll commits what polls before it returned."""
+    consumer, below = lite()
+    seen: list[int] = []
+
+    async def loop() -> None:
+        async for found in consumer:
+            seen.append(found.queue_offset)
+            await turns(1)
+
+    task = asyncio.ensure_future(loop())
+    await turns()
+    below.polls[0].callback([message(0), message(1)])
+    await asyncio.sleep(0)
+    await turns(2)
+    assert len(below.polls) == 1
+    await turns()
+    assert (seen, len(below.polls)) == ([0, 1], 2)
+    below.polls[1].callback([])
+    await turns()
+    assert len(below.polls) == 3
+    await consumer.stop()
+    await task
+    assert seen == [0, 1]
+
+
+@running
+async def test_a_time_out_around_a_loop_loses_nothing() -> None:
+    consumer, below = lite()
+    task = asyncio.ensure_future(anext(consumer))
+    await turns()
+    below.polls[0].callback([message(0), message(1)])
+    task.cancel()
+    await turns()
+    assert task.cancelled()
+    assert [(await anext(consumer)).queue_offset for _ in range(2)] == [0, 1]
+    assert len(below.polls) == 1
+
+
+@running
+async def test_two_loops_share_one_poll() -> None:
+    consumer, below = lite()
+    tasks = [asyncio.ensure_future(anext(consumer)) for _ in range(2)]
+    await turns()
+    below.polls[0].callback([message(0), message(1)])
+    assert {found.queue_offset for found in await asyncio.gather(*tasks)} == {0, 1}
+    assert len(below.polls) == 1
+
+
+@running
+async def test_after_a_seek_a_loop_goes_on_there_and_not_with_what_it_had() -> None:
+    consumer, below = lite()
+    task = asyncio.ensure_future(anext(consumer))
+    await turns()
+    other = message(7)
+    other.broker_name = "b"
+    below.polls[0].callback([message(0), message(1), other])
+    await task
+    await consumer.seek(message(0).queue, 40)
+    assert below.sought == [(message(0).queue, 40)]
+    assert await anext(consumer) is other
+
+
+@running
+async def test_a_loop_over_what_was_never_started_says_so() -> None:
+    consumer, below = lite()
+    below.poll = lambda timeout_ms: fail(NotStarted("start it"))  # type: ignore[method-assign]
+    with pytest.raises(NotStarted):
+        await anext(consumer)
