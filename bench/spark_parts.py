@@ -182,7 +182,7 @@ def start(store: str) -> dict[str, Any]:
     began = time.monotonic()
     from rmq_ha.spark.host.session import start_session
 
-    spark = start_session("rmq-ha bench", master="local[2]", quick=True)
+    spark = start_session("rmq-ha bench", master="local[2]")
     found = {"session": time.monotonic() - began}
     began = time.monotonic()
     spark.range(1000).selectExpr("sum(id)").collect()

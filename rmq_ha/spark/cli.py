@@ -35,7 +35,7 @@ COMMANDS = {
         "rmq_ha.spark.archive.command:archive", "Cold messages to Parquet, each exactly once."
     ),
     "snapshot": Place(
-        "rmq_ha.spark.offsets.command:snapshot", "Keep a broker's offsets for a history."
+        "rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets for a history."
     ),
     "pack": Place("rmq_ha.spark.tools:pack", "Write a zip of rmq-ha for spark-submit --py-files."),
     "java-home": Place("rmq_ha.spark.tools:java_home", "The JAVA_HOME to run Spark with."),

@@ -4,9 +4,10 @@ import re
 
 import click
 
-from rmq_ha.spark.result import CannotDecide, Outcome, WrongUsage
+from rmq_ha.errors import CannotDecide, WrongUsage
+from rmq_ha.offsets.findings import Outcome
 
-_FROM_AFAR = re.compile(r"rmq_ha\.spark\.result\.(CannotDecide|WrongUsage): (.+)")
+_FROM_AFAR = re.compile(r"rmq_ha\.errors\.(CannotDecide|WrongUsage): (.+)")
 
 
 def meaning_of(error: BaseException) -> tuple[Outcome, str]:

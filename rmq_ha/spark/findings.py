@@ -1,8 +1,7 @@
-"""What a job found: one row for each thing that is not as it should be."""
+"""Findings as rows of a DataFrame."""
 
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql.types import (
     IntegerType,
@@ -13,63 +12,22 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from rmq_ha.offsets.findings import COLUMNS, Finding
 
-class Severity(StrEnum):
-    """How bad: only an ERROR (with `--strict` a WARN too) makes a job's answer "violated"."""
-
-    INFO = "INFO"
-    WARN = "WARN"
-    ERROR = "ERROR"
-
-
-class Finding(NamedTuple):
-    """
-    One row of the findings. What does not apply is None.
-
-    :ivar severity: a `Severity`; plain text, so that rows can be pickled and compared anywhere.
-    :ivar code: what kind, a word of the job's vocabulary in capitals (`MISSING_ON_SLAVE`).
-    :ivar broker: name or place of the broker or store that is wrong.
-    :ivar physical_offset: in the commit log, bytes.
-    :ivar queue_offset: in the queue, messages.
-    :ivar msg_id: as of the column `msgId` of the data source.
-    :ivar expected: what should be there.
-    :ivar actual: what is there.
-    :ivar detail: a sentence for the one who is paged: what it means and what to do.
-    :ivar observed_at: ms since the epoch.
-    """
-
-    severity: str
-    code: str
-    detail: str
-    broker: str | None = None
-    topic: str | None = None
-    queue_id: int | None = None
-    group: str | None = None
-    physical_offset: int | None = None
-    queue_offset: int | None = None
-    msg_id: str | None = None
-    expected: str | None = None
-    actual: str | None = None
-    observed_at: int | None = None
-
-
+_TYPES = {
+    "queueId": IntegerType(),
+    "physicalOffset": LongType(),
+    "queueOffset": LongType(),
+    "observedAt": TimestampType(),
+}
+# The first three are always there.
 FINDINGS = StructType(
-    [
-        StructField("severity", StringType(), False),
-        StructField("code", StringType(), False),
-        StructField("detail", StringType(), False),
-        StructField("broker", StringType()),
-        StructField("topic", StringType()),
-        StructField("queueId", IntegerType()),
-        StructField("group", StringType()),
-        StructField("physicalOffset", LongType()),
-        StructField("queueOffset", LongType()),
-        StructField("msgId", StringType()),
-        StructField("expected", StringType()),
-        StructField("actual", StringType()),
-        StructField("observedAt", TimestampType()),
-    ]
+    [StructField(name, _TYPES.get(name, StringType()), at > 2) for at, name in enumerate(COLUMNS)]
 )
 """The columns of every job's findings, in the order of `Finding`."""
 
-COLUMNS: Sequence[str] = FINDINGS.fieldNames()
+
+def finding_row(one: Finding) -> tuple[Any, ...]:
+    """As `FINDINGS` has it."""
+    at = one.observed_at
+    return (*one[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))

@@ -1,32 +1,15 @@
-"""What a job answers, and how that becomes an exit code."""
+"""What a job answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
+
+from rmq_ha.offsets.findings import Outcome
 
 if TYPE_CHECKING:  # whoever only reads files has no use for a session
     from pyspark.sql import DataFrame
-
-
-class Outcome(IntEnum):
-    """The exit code of a job."""
-
-    HOLDS = 0
-    VIOLATED = 1
-    USAGE = 2
-    UNDECIDED = 3
-    FAILED = 4
-
-
-class WrongUsage(Exception):
-    """The job was asked in a way that makes no sense: exit code 2; says what to write instead."""
-
-
-class CannotDecide(Exception):
-    """An input is missing, unreadable or moving: exit code 3; says which, and what to do."""
 
 
 @dataclass(frozen=True)

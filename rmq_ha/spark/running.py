@@ -13,16 +13,18 @@ import click
 
 from rmq_ha.admin.options import Options, common_options, current_options
 from rmq_ha.client.settings import ClientConfig
+from rmq_ha.offsets.digest import counts_of
+from rmq_ha.offsets.findings import Outcome
 from rmq_ha.spark.failing import meaning_of, was_interrupted
 from rmq_ha.spark.host import clock, ending, masters
-from rmq_ha.spark.result import JobResult, Outcome
+from rmq_ha.spark.result import JobResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rmq_ha.offsets.places import Place
     from rmq_ha.spark.host.output import Written
     from rmq_ha.spark.host.session import Session
-    from rmq_ha.spark.places import Place
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "rmq_ha.spark.running"
@@ -191,8 +193,8 @@ class Job:
         :raises WrongUsage: it is none.
         :raises CannotDecide: it cannot be copied.
         """
-        from rmq_ha.spark.host.files import needs_staging, stage
-        from rmq_ha.spark.places import StorePlace, parse_place
+        from rmq_ha.offsets.places import StorePlace, parse_place
+        from rmq_ha.spark.host.staging import needs_staging, stage
 
         place = parse_place(text)
         if isinstance(place, StorePlace) and needs_staging(place.uri):
@@ -225,19 +227,16 @@ def run_job(
     name: str,
     inputs: Mapping[str, str],
     body: Callable[[Job], JobResult],
-    *,
-    quick: bool = False,
 ) -> NoReturn:
     """
     Run a job, print and write what it answers, and exit with its code.
 
     :param name: of the job, as in the command.
     :param inputs: what it was given, for the summary.
-    :param quick: it takes seconds: Java starts sooner and optimises less.
     """
     run = _Run(name, inputs, current_frame(), current_options())
     with ending.interruptible():
-        outcome = run.outcome(body, quick)
+        outcome = run.outcome(body)
     sys.exit(int(outcome))
 
 
@@ -256,18 +255,16 @@ class _Run:
         self._job: Job | None = None
         self._interrupted = False
 
-    def outcome(self, body: Callable[[Job], JobResult], quick: bool) -> Outcome:
+    def outcome(self, body: Callable[[Job], JobResult]) -> Outcome:
         """Run it, say how it ended."""
         starting = None
         if not self._options.verbose:
             ending.quiet_libraries()
         try:
             self._prepare_out()
-            starting = self._start(quick)
+            starting = self._start()
             self._job = Job(self._name, self._frame, self._options, starting)
-            outcome = self._written(body(self._job))
-            starting.start_sooner_next_time()
-            return outcome
+            return self._written(body(self._job))
         except (Exception, KeyboardInterrupt) as error:
             self._interrupted = was_interrupted(error)
             if self._interrupted:
@@ -284,7 +281,7 @@ class _Run:
 
             prepare(self._frame.out)
 
-    def _start(self, quick: bool) -> "Session":
+    def _start(self) -> "Session":
         from rmq_ha.spark.host.session import Session
 
         return Session(
@@ -292,12 +289,11 @@ class _Run:
             master=self._frame.master,
             conf=self._frame.conf,
             driver_memory=self._frame.driver_memory,
-            quick=quick,
             log_level="warn" if self._options.verbose else "off",
         )
 
     def _timings(self) -> Any:
-        from rmq_ha.spark.report.summary import Timings
+        from rmq_ha.offsets.summary import Timings
 
         start = self._job.start_seconds if self._job is not None else 0.0
         return Timings(self._started_at, start, clock.seconds() - self._began - start)
@@ -344,8 +340,4 @@ class _Run:
         if self._options.as_json:
             click.echo(json.dumps(written.summary, ensure_ascii=False))
             return
-        found = written.findings
-        width = max(map(len, found.counts), default=0)
-        for code, count in found.counts.items():
-            click.echo(f"{found.worst_of[code]:<5}  {code:<{width}}  {count:>12,}")
-        click.echo(written.verdict)
+        click.echo("\n".join([*counts_of(written.findings), written.verdict]))

@@ -4,7 +4,6 @@ One Spark session for all tests of this folder: they run in one process (tests/c
 `spark.newSession()` isolates settings and views where a test needs that.
 """
 
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Any
 
 import pytest
 
-# Nothing shall run behind the tests' back: an archive of classes is used, and none is made.
-os.environ.setdefault("RMQ_HA_CLASS_ARCHIVE", "read")
-
+# What runs once is not worth compiling twice, nor are queries.
+RUNS_ONCE = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 NEEDED = ("pyspark", "pyarrow", "pandas", "numpy")
 
 
@@ -62,6 +63,6 @@ def spark() -> Iterator[Any]:
     """`local[2]`, 1 GiB, quiet, UTC, with the data source `rocketmq`."""
     from rmq_ha.spark.host.session import start_session
 
-    session = start_session("rmq-ha tests", master="local[2]", quick=True)
+    session = start_session("rmq-ha tests", master="local[2]", conf=RUNS_ONCE)
     yield session
     session.stop()

@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmq_ha.spark.findings import Finding
-from rmq_ha.spark.offsets.job import Limits
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.offsets.findings import Finding
+from rmq_ha.offsets.opening import seen
+from rmq_ha.offsets.places import StorePlace
+from rmq_ha.offsets.sampling import Patience
+from rmq_ha.offsets.verdict import Limits
 from rmq_ha.spark.offsets.job import verify as verify_offsets
-from rmq_ha.spark.offsets.opening import seen
-from rmq_ha.spark.offsets.sampling import Patience
-from rmq_ha.spark.places import StorePlace
 from rmq_ha.spark.replica.job import verify as verify_replica
 from rmq_ha.spark.result import JobResult
 
@@ -48,14 +49,14 @@ def replica(spark: Any, master: Path, slave: Path, **given: Any) -> Said:
 
 def offsets(spark: Any, master: Path, slave: Path) -> Said:
     """verify-offsets, of stores at rest."""
-    job: Any = FakeJob(spark, NOW)
-    pairings = seen(job, str(master), [str(slave)], Patience(0, 0))
+    places = [StorePlace(str(one)) for one in (master, slave)]
+    pairings = seen(ClientConfig(), places, Patience(0, 0))
     return _said(verify_offsets(spark, pairings, Limits()))
 
 
-def messages(spark: Any, store: Path) -> Said:
+def messages(spark: Any, store: Path, **given: Any) -> Said:
     """audit-messages."""
     from rmq_ha.spark.audit.job import Asked, audit
 
     job: Any = FakeJob(spark, NOW)
-    return _said(audit(job, Asked(places=[StorePlace(str(store))])))
+    return _said(audit(job, Asked(places=[StorePlace(str(store))], **given)))

@@ -35,7 +35,7 @@ def main() -> None:
     """Until somebody kills us."""
     from rmq_ha.spark.host.session import start_session
 
-    spark = start_session("to be killed", master="local[2]", quick=True)
+    spark = start_session("to be killed", master="local[2]")
     print("warm", flush=True)
     sys.stdin.readline()
     start(spark, *sys.argv[1:], processingTime="0 seconds").awaitTermination()

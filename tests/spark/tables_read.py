@@ -15,7 +15,7 @@ BOTH_WAYS = ("consumerOffsets", "topics", "groups", "delayOffsets", "queues", "c
 def read_table(table: str, **options: str) -> list[tuple[Any, ...]]:
     """All rows, sorted."""
     schema = struct_of(TABLE_COLUMNS[table])
-    reader: Any = make_reader({"table": table, **options}, schema, push_down=False)
+    reader: Any = make_reader({"table": table, **options}, schema)
     found: list[tuple[Any, ...]] = []
     for partition in reader.partitions():
         for batch in reader.read(partition):

@@ -23,12 +23,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
 from golden_stores import java_store, rows_of_log
 from jobs import FakeJob
 
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.offsets.findings import Outcome
+from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.archive.files import Files
 from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.archive.reading import archived, table, view
-from rmq_ha.spark.places import StorePlace
-from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
+from rmq_ha.spark.result import JobResult
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "0"))
 STEPS = ("verified", "pending", "moved 1", "pending gone")

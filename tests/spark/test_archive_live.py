@@ -17,12 +17,13 @@ from jobs import FakeJob
 from live_brokers import Cluster, cluster_in
 
 from rmq_ha.client.messages import Message
+from rmq_ha.errors import WrongUsage
+from rmq_ha.offsets.findings import Outcome
+from rmq_ha.offsets.places import parse_place
 from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.archive.reading import table
 from rmq_ha.spark.audit.job import Asked as AuditAsked
 from rmq_ha.spark.audit.job import audit
-from rmq_ha.spark.places import parse_place
-from rmq_ha.spark.result import Outcome, WrongUsage
 
 TOPIC = "orders"
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import functions as F
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.spark.audit import delivery, halves, keys, queues, windows
+from rmq_ha.spark.audit import delays, delivery, halves, keys, losses, queues, windows
 from rmq_ha.spark.audit.ledgers import read_ledger
 from rmq_ha.spark.audit.rules import latency_column, latency_floor
-from rmq_ha.spark.result import CannotDecide
 
 T0 = 1_700_000_000_000
 ROWS = (
@@ -22,7 +22,8 @@ ROWS = (
     " bodyCRC int, reconsumeTimes int, tags string"
 )
 LEDGER = (
-    "topic string, id string, atMs long, status string, brokerName string, queueId int,"
+    "topic string, id string, atMs long, status string, transactionState string,"
+    " brokerName string, queueId int,"
     " queueOffset long, orderKey string, sequence long, group string, reconsumeTimes long"
 )
 
@@ -50,6 +51,7 @@ class Sent(NamedTuple):
     queue: int | None = None
     offset: int | None = None
     times: int = 0
+    state: str | None = None
 
 
 def log(spark: Any, rows: list[Row]) -> Any:
@@ -67,8 +69,8 @@ def log(spark: Any, rows: list[Row]) -> Any:
 def ledger(spark: Any, rows: list[Sent]) -> Any:
     return spark.createDataFrame(
         [
-            (row.topic, row.id, row.ms, row.status, None, row.queue, row.offset, row.order_key,
-             row.sequence, row.group, row.times)
+            (row.topic, row.id, row.ms, row.status, row.state, None, row.queue, row.offset,
+             row.order_key, row.sequence, row.group, row.times)
             for row in rows
         ],
         LEDGER,
@@ -143,14 +145,14 @@ def test_gaps_twins_and_swaps_are_found_where_they_are(spark: Any) -> None:
     rows += [Row(queue=99, offset=0, sys_flag=4), Row(queue=99, offset=0, sys_flag=12)]
     runs = queues.runs(log(spark, rows)).persist()
     result: dict[int, Counter[tuple[str, int]]] = defaultdict(Counter)
-    for code, _, queue, offset in found(queues.queue_findings(runs, [""])):
+    for code, _, queue, offset in found(queues.queue_findings(queues.covered(runs, [""]))):
         result[queue][code, offset] += 1
     expected = {number: oracle(offsets) for number, offsets in queues_of.items()}
     assert {q: c for q, c in result.items() if c} == {q: c for q, c in expected.items() if c}
     assert sum(map(len, expected.values())) > 40
     # Without knowing that the log is whole, a queue may begin anywhere.
     late = spark.createDataFrame(runs.where("queueId = 99").rdd, runs.schema)
-    assert found(queues.queue_findings(late)) == []
+    assert found(queues.queue_findings(queues.covered(late))) == []
 
 
 # ---------------------------------------------------------------- ids
@@ -193,8 +195,8 @@ def test_ids_stored_twice_lost_or_unknown(spark: Any) -> None:
         ],
     )  # fmt: skip
     absent = keys.missing(keys.ledger_in_view(sent, edges), stored)
-    lost = keys.lost_findings(absent)
-    assert {row.msgId for row in lost.collect()} == {"L1", "L2"}
+    lost = keys.lost(absent)
+    assert {row.msgId for row in keys.lost_findings(lost).collect()} == {"L1", "L2"}
     assert {row.id for row in absent.where("state = 'inFlight'").collect()} == {"new"}
     strangers = keys.unproduced_findings(stored, sent).collect()
     assert [(row.topic, row.actual, row.msgId) for row in strangers] == [("t", "3 messages", "C")]
@@ -229,8 +231,9 @@ def test_deliveries_never_twice_late_or_of_what_is_gone(spark: Any) -> None:
     edges = keys.Edges(T0, T0 + 60_000, 1_000, whole=True)
     absent = keys.missing(keys.ledger_in_view(given, edges), stored)
     bounds = spark.createDataFrame([("t", 0, 4)], "topic string, queueId int, least long")
-    assert found(delivery.gone_findings(absent, bounds, True)) == [("DELIVERED_LOST", "t", 0, 3)]
-    assert found(delivery.gone_findings(absent, bounds, False)) == []  # below the queue's least
+    gone = delivery.gone(absent, bounds, True)
+    assert found(delivery.gone_findings(gone)) == [("DELIVERED_LOST", "t", 0, 3)]
+    assert delivery.gone(absent, bounds, False).isEmpty()  # below the queue's least
 
 
 def test_a_sequence_keeps_its_order_and_its_queue(spark: Any) -> None:
@@ -271,10 +274,97 @@ def test_half_messages_without_an_end(spark: Any) -> None:
         Row(HALF_TOPIC, 0, 5, "young", T0 + 590_000),
         Row("t", 0, 1, "last", T0 + 600_000),
     ]
-    marks = spark.createDataFrame([("", 0, 1)], "brokerName string, queueId int, queueOffset long")
-    (row,) = halves.open_findings(log(spark, rows), marks, T0 + 600_000).collect()
+    place = "brokerName string, queueId int, queueOffset long"
+    marks = spark.createDataFrame([("", 0, 1), ("", 0, 2)], place)
+    stored = log(spark, rows)
+    (row,) = halves.open_findings(stored, marks, T0 + 600_000).collect()
     assert (row.msgId, row.queueOffset, row.severity) == ("open", 0, "WARN")
     assert "2 times" in row.detail
+    # What its producer committed has to be in its topic, once the broker has noted the end.
+    said = [Sent(id=name, state="COMMIT_MESSAGE") for name in ("open", "marked", "committed")]
+    sent = ledger(spark, [*said, Sent(id="marked", state="ROLLBACK_MESSAGE")])
+    (row,) = halves.commit_findings(halves.unplaced(sent, stored, marks)).collect()
+    assert (row.code, row.severity, row.msgId) == ("COMMIT_LOST", "ERROR", "marked")
+    rolled = ledger(spark, [Sent(id="marked", state="ROLLBACK_MESSAGE"), Sent(id="marked")])
+    assert halves.unplaced(rolled, stored, marks).isEmpty()
+
+
+def test_what_was_delayed_or_sent_back_comes_to_its_topic(spark: Any) -> None:
+    """Nobody missed a delayed message whose copy was lost: its id still lay on its way."""
+    late = "brokerName string, queueId int, queueOffset long, commitLogOffset long, storedMs long,"
+    late += " id string, realTopic string, realQueueId int"
+    delayed = [
+        ("", 1, 0, 0, T0, "came", "t", 0),
+        ("", 1, 1, 100, T0, "lost", "t", 0),
+        ("", 1, 2, 200, T0, "came later", "t", 1),
+        ("", 1, 3, 300, T0, "not yet", "t", 0),
+        ("", 2, 0, 400, T0, "due", "t", 0),
+        ("", 2, 1, 500, T0, "due later", "t", 0),
+        ("", 3, 0, 600, T0, "back", "%RETRY%g", 0),
+        ("", 3, 1, 700, T0, "back", "%RETRY%g", 0),
+        ("", 3, 2, 800, T0, "back, too", "%RETRY%g", 0),
+        ("", 4, 0, 900, T0, "just missed", "t", 0),
+        ("", 4, 1, 950, T0, "just came", "t", 0),
+    ]
+    rows = [Row(SCHEDULE_TOPIC, row[1], row[2], row[5]) for row in delayed]
+    rows += [Row("t", 0, 0, "came"), Row("t", 1, 0, "came later"), Row("u", 0, 0, "lost")]
+    rows += [Row("%RETRY%g", 0, 0, "back"), Row("%RETRY%g", 0, 1, "back, too")]
+    rows += [Row("t", 0, 1, "just came", T0 + 9_000)]
+    missing = delays.undelivered(
+        spark.createDataFrame(delayed, late), log(spark, rows), {("", 2): 1}, T0 + 5_000
+    )
+    told = delays.delay_findings(missing).collect()
+    assert {(row.code, row.msgId, row.queueId, row.queueOffset) for row in told} == {
+        ("DELAY_NOT_DELIVERED", "lost", 1, 1),
+        ("DELAY_NOT_DELIVERED", "due", 2, 0),
+        ("RETRY_LOST", "back", 3, 1),
+    }
+    assert {row.topic for row in told} == {SCHEDULE_TOPIC}
+
+
+def test_one_loss_is_one_finding(spark: Any) -> None:
+    """A message that is missed by its id is not told of again as a hole in its queue."""
+    offsets = {0: (0, 1, 4, 5), 1: (0, 2), 2: (1,), 3: (0, 2, 4)}
+    rows = [Row(queue=number, offset=at) for number, mine in offsets.items() for at in mine]
+    rows += [Row("u", 0, 0), Row("u", 0, 2)]
+    judged = queues.covered(queues.runs(log(spark, rows)), [""]).persist()
+    gaps = queues.gaps(judged)
+    sent = ledger(
+        spark,
+        [
+            Sent(id="placed", queue=0, offset=2),
+            Sent(id="given", queue=1),
+            Sent(id="anywhere"),
+            Sent("u", id="alone"),
+        ],
+    )
+    given = ledger(spark, [Sent(id="given", queue=1, offset=1)])
+    lost = losses.placed(sent, given, gaps).persist()
+    assert {row.id: (row.queueId, row.queueOffset) for row in lost.collect()} == {
+        "placed": (0, 2),
+        "given": (1, 1),
+        "anywhere": (None, None),
+        "alone": (0, 1),
+    }
+    late = spark.createDataFrame([("t", 2, None)], "topic string, queueId int, queueOffset long")
+    told = queues.queue_findings(judged, losses.known_in(gaps, [lost, late]))
+    assert found(told) == [("GAP", "t", 0, 2), ("GAP", "t", 3, 1), ("GAP", "t", 3, 3)]
+    (gap,) = [row for row in told.collect() if row.queueId == 0]
+    assert gap.detail.startswith("1 messages are missing")  # the other one has a name
+
+
+def test_a_clock_that_was_set_back(spark: Any) -> None:
+    """By more than the grace; brokers' clocks are not compared with each other."""
+    rows = [Row(offset=n, ms=T0 + n * 1_000, broker="a") for n in range(100)]
+    rows += [Row(offset=100 + n, ms=T0 - 50_000 + n * 1_000, broker="a") for n in range(100)]
+    rows += [Row(offset=n, ms=T0 - n % 2 * 4_000 - 100_000, broker="b") for n in range(100)]
+    sums = windows.summed(log(spark, rows), 1_000).persist()
+    (row,) = windows.clock_findings(sums, 10_000).collect()
+    assert (row.code, row.severity, row.broker, row.physicalOffset) == (
+        ("CLOCK_BACK", "WARN", "a", 10_000)
+    )
+    assert "went back by 149000 ms" in row.detail
+    assert windows.clock_findings(sums, 150_000).isEmpty()
 
 
 def test_windows_count_every_tier_by_when_messages_were_born(spark: Any) -> None:

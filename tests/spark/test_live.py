@@ -18,7 +18,6 @@ from live_brokers import Cluster, cluster_in, until
 from rmq_ha.client.messages import Message, SendStatus
 from rmq_ha.spark.source.live import LiveQueues
 from rmq_ha.spark.source.options import parse_options
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange
 from rmq_ha.spark.source.schema import message_schema
 from rmq_ha.spark.source.streaming import make_stream_reader
@@ -91,7 +90,7 @@ def test_one_broker_is_read_by_its_address(cluster: Cluster, times: dict[int, in
             ends = [queues.ends(queue) for queue in found]
             assert {each.is_sure for each in ends} == {server is cluster.master}
             ranges = [QueueRange(queue, *each[:2]) for queue, each in zip(found, ends, strict=True)]
-            batches = [batch for each in ranges for batch in queues.read(each, ["body"], Keep())]
+            batches = [batch for each in ranges for batch in queues.read(each, ["body"])]
             assert sum(batch.num_rows for batch in batches) == COUNT
 
 

@@ -11,15 +11,17 @@ pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.findings import FINDINGS, Finding
+from rmq_ha.errors import WrongUsage
+from rmq_ha.offsets.findings import Finding, Outcome
+from rmq_ha.offsets.summary import Timings
+from rmq_ha.spark.findings import FINDINGS
 from rmq_ha.spark.host.output import (
     AT_HAND,
     refuse_foreign,
     write_output,
     write_refusal,
 )
-from rmq_ha.spark.report.summary import Timings
-from rmq_ha.spark.result import JobResult, Outcome, Table, WrongUsage
+from rmq_ha.spark.result import JobResult, Table
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import time
 import venv
 from pathlib import Path
@@ -16,22 +15,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rmq_ha.spark.host import gateway
-from rmq_ha.spark.host.class_archive import archive_of
 from rmq_ha.spark.host.java import Java, find_java, home_for_spark
 from rmq_ha.spark.host.packing import write_zip
 from rmq_ha.spark.host.session import Session, cores_of, spark_home, start_session
 
 ROOT = Path(__file__).parents[2]
 SITE = Path(sysconfig.get_paths()["purelib"])
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", ROOT.parent / "shared"))
-STORES = SHARED / "fixtures" / "store"
+STORES = ROOT / "tests" / "fixtures" / "store"
 EXECUTORS = int(os.environ.get("RMQ_HA_SPARK_EXECUTORS", "1"))
 
 JOB = """
 import sys
 import click
 from rmq_ha.spark.findings import FINDINGS, Finding
-from rmq_ha.spark.result import CannotDecide, JobResult, Outcome
+from rmq_ha.spark.result import JobResult, Outcome
 from rmq_ha.spark.running import job_options, run_job
 
 def places(batches):
@@ -55,7 +52,7 @@ def look(store):
             job.note(f"rmq_ha {place}")
         found = spark.createDataFrame([Finding("WARN", "SEEN", "")], FINDINGS)
         return JobResult(found, Outcome.HOLDS, f"{sum(row.rows for row in seen)} messages")
-    run_job("look", {"store": store}, body, quick=True)
+    run_job("look", {"store": store}, body)
 
 look()
 """
@@ -70,11 +67,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not STORES.is_dir():
-        pytest.skip(f"no {STORES}: stores that the Java broker wrote")
     place = tmp_path_factory.mktemp("store")
-    with tarfile.open(STORES / "clean.tar.gz") as archive:
-        archive.extractall(place, filter="data")
+    shutil.unpack_archive(STORES / "clean.tar.gz", place)
     return place / "clean"
 
 
@@ -118,7 +112,6 @@ def run(
 def test_a_session_is_quiet_small_and_on_loopback(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     context = spark.sparkContext
     assert context.uiWebUrl is None
     assert context.getConf().get("spark.driver.host") == "127.0.0.1"
@@ -171,11 +164,6 @@ def test_java_gets_what_sparks_own_launcher_would_give_it() -> None:
 def test_without_any_java_the_one_from_pypi_runs_a_job(
     job: Path, store: Path, without_java: dict[str, str], packaged: Java, tmp_path: Path
 ) -> None:
-    home = spark_home()
-    assert home is not None
-    archive = archive_of(packaged, gateway.jars_of(home), tmp_path / "cache" / "rmq-ha")
-    archive.path.parent.mkdir(parents=True)
-    archive.path.write_bytes(b"no archive of classes at all")
     out = tmp_path / "out"
     command = [sys.executable, job, store, "--master", "local[1]", "--strict", "--out", out]
     done = run(command, without_java | {"XDG_CACHE_HOME": str(tmp_path / "cache")}, tmp_path)
@@ -233,7 +221,7 @@ def hang():
     def body(job):
         print(job.spark.sparkContext._gateway.proc.pid, flush=True)
         job.spark.sparkContext.parallelize([100], 1).map(time.sleep).collect()
-    run_job("hang", {}, body, quick=True)
+    run_job("hang", {}, body)
 
 hang()
 """

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql.functions import expr, lit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
 
@@ -61,77 +59,6 @@ def test_a_schema_of_the_user_chooses_columns_and_their_order(spark: Any, store:
     ):
         with pytest.raises(AnalysisException, match=why):
             source(spark, store).schema(schema).load(str(store)).count()
-
-
-PREDICATES = (
-    "topic in ('TopicA', 'TopicC', null) and queueId < 2",
-    "topic <> 'TopicB' and not (tags in ('TagA', 'TagB'))",
-    "tags is null and brokerName = 'b'",
-    "tags <=> 'TagA' or queueId = 3",
-    "not (tags <=> null) and tags like 'Tag%' and keys like '%-1%'",
-    "queueOffset between 40 and 41 and crcOk",
-    "commitLogOffset > 65536 and commitLogOffset <= 131072",
-    "storeTimestamp >= timestamp_millis(1795245780818) and length(body) > 100",
-    "topic = upper(topic) or uniqKey is null",
-)
-
-
-def test_pushed_down_filters_change_no_result(spark: Any, store: Path) -> None:
-    """Each gives what Spark itself makes of rows that no filter was near; nulls and NOT too."""
-    columns = {name: kind for name, kind in COLUMNS.items() if name != "properties"}
-
-    def table() -> Any:
-        made = source(spark, store, pushDown="true").schema(struct_of(columns))
-        return made.load(str(store))
-
-    held = spark.createDataFrame(table().collect(), struct_of(columns))
-    truth = held.select(
-        "commitLogOffset", *(expr(each).alias(f"p{at}") for at, each in enumerate(PREDICATES))
-    ).collect()
-    parts = [
-        table().where(each).select(lit(at).alias("at"), "commitLogOffset")
-        for at, each in enumerate(PREDICATES)
-    ]
-    union = reduce(lambda first, second: first.union(second), parts)
-    found = {(row.at, row.commitLogOffset) for row in union.collect()}
-    for at, each in enumerate(PREDICATES):
-        wanted = {row.commitLogOffset for row in truth if row[f"p{at}"]}
-        assert {offset for which, offset in found if which == at} == wanted, each
-
-
-def test_what_is_taken_over_spark_does_not_do_again(spark: Any, store: Path) -> None:
-    def plan(condition: str) -> str:
-        table = source(spark, store, pushDown="true").load(str(store)).where(condition)
-        return str(table._jdf.queryExecution().executedPlan().toString())
-
-    taken = "topic = 'TopicA' and queueOffset > 3 and storeTimestamp > timestamp'2020-01-01'"
-    assert "Filter (" not in plan(taken)
-    assert "Filter (" in plan("topic = 'TopicA' or queueId = 1")
-
-
-def test_one_table_may_be_filtered_in_two_ways(spark: Any, store: Path) -> None:
-    """Spark 4.3.0 mixes up the filters that it pushed down: why that has to be asked for."""
-
-    def counts(**options: str) -> list[int]:
-        table = source(spark, store, **options).load(str(store)).select("topic")
-        a, c = table.where("topic = 'TopicA'"), table.where("topic = 'TopicC'")
-        return [a.union(c).count(), table.count()]
-
-    assert counts() == [64 + 41, 187]
-    if spark.version == "4.3.0":
-        assert counts(pushDown="true") != counts(), "pushDown can be the default now"
-
-
-def test_a_session_that_pushes_nothing_down_reads_too(spark: Any, store: Path) -> None:
-    from rmq_ha.spark.host.session import register
-
-    other = spark.newSession()
-    other.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    register(other)
-    asked = source(other, store, pushDown="true").load(str(store))
-    assert asked.where("topic = 'TopicC'").count() == 41
-    queues = source(other, store, table="queues").load(str(store))
-    assert queues.where("topic = 'TopicB'").select("maxOffset").collect()[1][0] == 65
 
 
 def test_a_wrong_option_is_said_where_the_user_sees_it(spark: Any, store: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rmq_ha.admin.options import Options
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.host import session
-from rmq_ha.spark.host.files import stage
-from rmq_ha.spark.places import StorePlace
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.host.staging import stage
 from rmq_ha.spark.running import Frame, Job
 from rmq_ha.spark.store.directory import open_store, scan
 from rmq_ha.testing.big_records import Shape

@@ -24,17 +24,20 @@ from offset_pairs import BROKER, Pair, no_java, pair_in, until
 
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.messages import Message
-from rmq_ha.errors import RemotingError
+from rmq_ha.errors import CannotDecide, RemotingError
+from rmq_ha.offsets.findings import Outcome
+from rmq_ha.offsets.kept import append
+from rmq_ha.offsets.opening import opened
+from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.offsets.sampling import Patience, sample
+from rmq_ha.offsets.verdict import Limits
 from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.offsets import history
-from rmq_ha.spark.offsets.job import Limits, verify
-from rmq_ha.spark.offsets.opening import opened
-from rmq_ha.spark.offsets.sampling import Patience, sample
-from rmq_ha.spark.places import NamesrvPlace, Place, StorePlace
+from rmq_ha.spark.offsets.job import verify
 from rmq_ha.spark.replica.job import verify as verify_replica
 from rmq_ha.spark.replica.settings import Settings, StoreAt
-from rmq_ha.spark.result import CannotDecide, JobResult, Outcome
+from rmq_ha.spark.result import JobResult
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -213,7 +216,7 @@ class Watch:
             pairings = sample(sources[0], sources[1:], Patience(), now_ms, pause)
         if record:
             for item in (pairings[0].masters[-1], pairings[0].slave):
-                history.append(item, self._past)
+                append(item, self._past)
         return verify(self._spark, pairings, Limits())
 
     def _replica(self) -> JobResult:

@@ -22,14 +22,14 @@ from offset_pairs import Pair, no_java, pair_in, until
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.messages import Message
+from rmq_ha.offsets.opening import opened
+from rmq_ha.offsets.pairing import Forecast, Pairing, cases, predict
+from rmq_ha.offsets.places import BrokerPlace, Place, StorePlace
+from rmq_ha.offsets.rules import judge
+from rmq_ha.offsets.sampling import Patience, sample
+from rmq_ha.offsets.stored import REST_MS
 from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.waiting import pause
-from rmq_ha.spark.offsets.opening import opened
-from rmq_ha.spark.offsets.pairing import Forecast, Pairing, cases, predict
-from rmq_ha.spark.offsets.rules import judge
-from rmq_ha.spark.offsets.sampling import Patience, sample
-from rmq_ha.spark.offsets.stored import REST_MS
-from rmq_ha.spark.places import BrokerPlace, Place, StorePlace
 from rmq_ha.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -258,7 +258,8 @@ def master_is_gone(client: BlockingClient) -> bool:
 
 def judge_with_spark(spark: Any, pairing: Pairing) -> None:
     """The job says the same of what it sees."""
-    from rmq_ha.spark.offsets.job import Limits, verify
+    from rmq_ha.offsets.verdict import Limits
+    from rmq_ha.spark.offsets.job import verify
 
     result = verify(spark, [pairing], Limits())
     said = predict(pairing)

@@ -77,7 +77,7 @@ def test_only_bytes(spark: Any, stores: tuple[Path, Path]) -> None:
 
 
 def test_what_cannot_be_decided_and_what_makes_no_sense(
-    stores: tuple[Path, Path], tmp_path: Path
+    spark: Any, stores: tuple[Path, Path], tmp_path: Path
 ) -> None:
     java = stores[0]
     code, lines = run(java, tmp_path / "nowhere")
@@ -85,7 +85,11 @@ def test_what_cannot_be_decided_and_what_makes_no_sense(
     code, lines = run(java, stores[1], "--from", 1 << 40)
     assert (code, "nothing in common" in lines[-1]) == (3, True)
     assert run(java, "broker://127.0.0.1:10911")[0] == 2
-    assert run(java)[0] == 2
+    code, lines = run(java)
+    assert (code, lines[-1]) == (0, "store read over [0, 148251): 189 messages")
+    (tmp_path / "link").symlink_to(java)
+    code, lines = run(java, tmp_path / "link")
+    assert (code, "the same directory" in lines[-1]) == (2, True)
     assert run(*stores, "--window", "1k")[0] == 2
     assert run(*stores, "--window", "many")[0] == 2
     assert run(*stores, "--index-sizes", "0")[0] == 2

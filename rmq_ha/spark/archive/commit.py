@@ -15,6 +15,7 @@ name what is in place.
 from collections.abc import Callable
 from typing import Protocol
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.archive.files import UNFINISHED, Found
 from rmq_ha.spark.archive.manifest import (
     HOME,
@@ -26,7 +27,6 @@ from rmq_ha.spark.archive.manifest import (
     encode,
     number_of,
 )
-from rmq_ha.spark.result import CannotDecide
 
 STALE_MS = 3_600_000
 """Staged data of a run that was killed is deleted after so long: another run may still write it."""

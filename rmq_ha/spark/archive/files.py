@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide
 
 _MISSING = "java.io.FileNotFoundException"
 _EXISTS = "java.nio.file.FileAlreadyExistsException"

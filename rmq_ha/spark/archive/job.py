@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rmq_ha.offsets.findings import Finding, Outcome, Severity
+from rmq_ha.offsets.places import Place, StorePlace
 from rmq_ha.spark.archive import commit
 from rmq_ha.spark.archive.files import Files, Found
 from rmq_ha.spark.archive.manifest import DataFile, Kept, Manifest, Run, batches
@@ -10,9 +12,7 @@ from rmq_ha.spark.archive.planning import Plan, Took, plan, verify
 from rmq_ha.spark.archive.writing import Sums, read_back, stage, staged
 from rmq_ha.spark.audit.shape import frame_of
 from rmq_ha.spark.audit.stored import source_options
-from rmq_ha.spark.findings import Finding, Severity
-from rmq_ha.spark.places import Place, StorePlace
-from rmq_ha.spark.result import JobResult, Outcome, Table
+from rmq_ha.spark.result import JobResult, Table
 from rmq_ha.spark.running import Job
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.options import parse_options

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.source.reading import QueueId, QueueRange
 
 FORMAT = 1

@@ -4,11 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from rmq_ha.errors import CannotDecide, WrongUsage
+from rmq_ha.offsets.findings import Finding, Severity
 from rmq_ha.spark.archive.manifest import Manifest
 from rmq_ha.spark.audit.rules import INTERNAL
-from rmq_ha.spark.findings import Finding, Severity
-from rmq_ha.spark.result import CannotDecide, WrongUsage
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues, Subscription
 
 IDENTITY = ("msgId", "storeTimestamp")
@@ -75,7 +74,7 @@ def was_replaced(queues: Queues, queue: QueueId, end: int, first: int, last: str
     if not last or first >= end:
         return False
     try:
-        for batch in queues.read(QueueRange(queue, end - 1, end), IDENTITY, Keep()):
+        for batch in queues.read(QueueRange(queue, end - 1, end), IDENTITY):
             for row in batch.to_pylist():
                 return identity(row["msgId"], row["storeTimestamp"]) != last
     except CannotDecide:

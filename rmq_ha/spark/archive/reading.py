@@ -1,17 +1,18 @@
 """An archive as a table, by itself or with the live topic behind it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.archive.commit import load
 from rmq_ha.spark.archive.files import Files
 from rmq_ha.spark.archive.manifest import Manifest, assigned, nested
 from rmq_ha.spark.archive.planning import check_names, was_replaced
 from rmq_ha.spark.audit.rules import INTERNAL, in_queue
-from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.options import SourceOptions, parse_options
@@ -149,7 +150,8 @@ def _starts(
     options: SourceOptions, ends: Mapping[QueueId, int], lasts: Mapping[QueueId, str]
 ) -> dict[QueueId, int]:
     """Where each live queue goes on: at the archive's end, or at its own beginning."""
-    source = queues_of(options)
+    # Whatever its tags: the message before the archive's end tells whether it is the same queue.
+    source = queues_of(replace(options, tags=None, tag_expression="*"))
     queues = source.queues(options.subscription)
     if options.subscription.is_everything:
         queues = [queue for queue in queues if queue.topic not in INTERNAL]

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
+from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.audit.spans import moment_ms, span_ms
-from rmq_ha.spark.result import JobResult, WrongUsage
+from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
 

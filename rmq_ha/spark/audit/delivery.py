@@ -241,7 +241,7 @@ def misplaced_findings(ledger: DataFrame, rows: DataFrame) -> DataFrame:
     return all_faults(judged, (late, spread), observedAt=observed(F.col("atMs")))
 
 
-def gone_findings(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
+def gone(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFrame:
     """
     What a group was given and is not stored any more, although nothing has deleted it.
 
@@ -249,12 +249,17 @@ def gone_findings(absent: DataFrame, bounds: DataFrame, whole: bool) -> DataFram
     :param bounds: `topic`, `queueId`, `least` and `most` queue offset that is stored.
     :param whole: nothing was ever deleted.
     """
-    gone = absent.where("state is null or state <> 'inFlight'")
+    found = absent.where("state is null or state <> 'inFlight'")
     if not whole:
-        gone = gone.where("reconsumeTimes = 0").join(F.broadcast(bounds), ["topic", "queueId"])
-        gone = gone.where("queueOffset >= least")
+        found = found.where("reconsumeTimes = 0").join(F.broadcast(bounds), ["topic", "queueId"])
+        found = found.where("queueOffset >= least")
+    return found.dropDuplicates(["id"])
+
+
+def gone_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: of `gone`."""
     return findings(
-        gone.dropDuplicates(["group", "id"]),
+        rows,
         Code.DELIVERED_LOST,
         sentence(
             "the group was given this message, and no record of the log has its id: the log was"

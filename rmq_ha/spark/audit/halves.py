@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_MASK
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rmq_ha.spark.audit.ledgers import COMMITTED
 from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import findings, observed, sentence
 
@@ -22,6 +23,41 @@ def concerned() -> Column:
 
 def _is_commit() -> Column:
     return F.col("sysFlag").bitwiseAND(F.lit(TRANSACTION_MASK)) == TRANSACTION_COMMIT
+
+
+def unplaced(sent: DataFrame, rows: DataFrame, marks: DataFrame) -> DataFrame:
+    """
+    Messages that their producer committed, whose end the broker noted, and that no topic has.
+
+    The mark says only that a transaction has ended, not how: that says the producer's ledger.
+
+    :param sent: rows of that ledger.
+    :param marks: see `stored.op_marks`; of long enough ago.
+    """
+    said = sent.where(F.col("transactionState").isin(*COMMITTED)).dropDuplicates(["id"])
+    ended = rows.where(F.col("topic") == HALF_TOPIC).join(
+        marks, ["brokerName", "queueId", "queueOffset"], "left_semi"
+    )
+    elsewhere = rows.where(~F.col("topic").isin(HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
+    return said.join(ended.select("id"), "id", "left_semi").join(
+        elsewhere.select("id"), "id", "left_anti"
+    )
+
+
+def commit_findings(missing: DataFrame) -> DataFrame:
+    """:param missing: of `unplaced`."""
+    return findings(
+        missing,
+        Code.COMMIT_LOST,
+        sentence(
+            "its producer committed this transaction and the broker noted its end, but only the"
+            " half message is there: consumers never get it. Look for it on other replicas, or"
+            " send it again"
+        ),
+        expected=sentence("in {topic}"),
+        actual=F.lit("only a half message"),
+        observedAt=observed(F.col("atMs")),
+    )
 
 
 def open_findings(rows: DataFrame, marks: DataFrame, newest_ms: int) -> DataFrame:

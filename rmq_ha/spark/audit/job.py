@@ -8,15 +8,26 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rmq_ha.model.topics import HALF_TOPIC
-from rmq_ha.spark.audit import delivery, halves, keys, queues, reduced, tails, windows
+from rmq_ha.errors import CannotDecide
+from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from rmq_ha.offsets.findings import Outcome, Severity
+from rmq_ha.offsets.places import Place, StorePlace
+from rmq_ha.spark.audit import (
+    delays,
+    delivery,
+    halves,
+    keys,
+    losses,
+    queues,
+    reduced,
+    tails,
+    windows,
+)
 from rmq_ha.spark.audit.ledgers import Ledger, acknowledged, read_ledger
 from rmq_ha.spark.audit.rules import ordinary
 from rmq_ha.spark.audit.shape import frame_of, frozen, kept
-from rmq_ha.spark.audit.stored import Wanted, op_marks, stored_rows
-from rmq_ha.spark.findings import Severity
-from rmq_ha.spark.places import Place, StorePlace
-from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, Plot, Table
+from rmq_ha.spark.audit.stored import Wanted, delayed_rows, op_marks, stored_rows
+from rmq_ha.spark.result import JobResult, Plot, Table
 from rmq_ha.spark.running import Job
 
 _PER_PARTITION = 500_000
@@ -201,8 +212,15 @@ class _Audit:
             if self._reduced is None
             else queues.runs_of(reduced.segments_of(self._reduced))
         )
+        judged = kept(queues.covered(runs, self._whole))
+        gaps = kept(queues.gaps(judged))
+        missed, places = self._missed(totals, edges, sums, gaps)
+        is_one = len(self._asked.places) == 1  # of several, nobody says whose queue it is
+        known = losses.known_in(gaps, places) if places and is_one and not gaps.isEmpty() else None
         found = [
-            self._inside(queues.queue_findings(runs, self._whole)),
+            self._inside(queues.queue_findings(judged, known)),
+            self._inside(windows.clock_findings(sums, self._asked.grace_ms)),
+            *missed,
             *self._duplicates(partitions),
         ]
         torn = tails.tail_findings(self._ends, tails.stored_ends(sums), self._job.now_ms())
@@ -212,11 +230,19 @@ class _Audit:
             found.append(queues.crc_findings(self._looked_up(~F.col("crcOk"))))
         if totals["halves"]:
             rows = self._looked_up(halves.concerned())
-            found.append(halves.open_findings(rows, self._marks(), totals["mostMs"]))
+            marks = self._marks()
+            found.append(halves.open_findings(rows, marks, totals["mostMs"]))
+            if self._produced is not None:
+                sent = keys.ledger_in_view(self._produced.rows, edges).where("state is null")
+                old = marks.where(F.col("endedMs") <= totals["mostMs"] - self._asked.grace_ms)
+                found.append(halves.commit_findings(halves.unplaced(sent, self._rows, old)))
         if self._produced is not None:
-            found += self._of_producers(self._produced, edges)
+            found += [
+                keys.unproduced_findings(self._rows, self._produced.rows),
+                delivery.misplaced_findings(self._produced.rows, self._rows),
+            ]
         if self._delivered is not None and pairs is not None:
-            found += self._of_consumers(self._delivered, pairs, sums, edges)
+            found += self._of_consumers(self._delivered, pairs, sums)
         return reduce(DataFrame.unionByName, found)
 
     def _duplicates(self, partitions: int) -> list[DataFrame]:
@@ -240,33 +266,59 @@ class _Audit:
 
     def _marks(self) -> DataFrame:
         asked = self._asked
-        each = [op_marks(self._job.spark, place, asked.options) for place in asked.places]
-        return reduce(DataFrame.unionByName, each)
+        return op_marks(self._job.spark, asked.places, asked.options)
 
-    def _of_producers(self, ledger: Ledger, edges: keys.Edges) -> list[DataFrame]:
-        in_view = keys.ledger_in_view(ledger.rows, edges)
-        return [
-            keys.lost_findings(keys.missing(in_view, self._rows)),
-            keys.unproduced_findings(self._rows, ledger.rows),
-            delivery.misplaced_findings(ledger.rows, self._rows),
-        ]
+    def _missed(
+        self, totals: Mapping[str, Any], edges: keys.Edges, sums: DataFrame, gaps: DataFrame
+    ) -> tuple[list[DataFrame], list[DataFrame]]:
+        """What is missed by its id, each message once: findings, and where they should lie."""
+        found: list[DataFrame] = []
+        places: list[DataFrame] = []
+        given = None if self._delivered is None else self._delivered.rows
+        lost = None
+        if self._produced is not None:
+            absent = keys.missing(keys.ledger_in_view(self._produced.rows, edges), self._rows)
+            lost = kept(losses.placed(keys.lost(absent), given, gaps))
+            found.append(keys.lost_findings(lost))
+            places.append(lost)
+        if given is not None:
+            absent = keys.missing(keys.ledger_in_view(given, edges), self._rows)
+            if lost is not None:
+                absent = absent.join(lost.select("id"), "id", "left_anti")
+            bounds = (
+                sums.where(ordinary(F.col("topic")) & F.col("inQueue"))
+                .groupBy("topic", "queueId")
+                .agg(F.min("leastOffset").alias("least"))
+            )
+            gone = kept(delivery.gone(absent, bounds, edges.whole))
+            found.append(delivery.gone_findings(gone))
+            places.append(gone)
+        if totals["delayed"]:
+            late = self._undelivered(edges)
+            found.append(delays.delay_findings(late))
+            places.append(delays.places_of(late))
+        return found, places
 
-    def _of_consumers(
-        self, ledger: Ledger, pairs: DataFrame, sums: DataFrame, edges: keys.Edges
-    ) -> list[DataFrame]:
+    def _undelivered(self, edges: keys.Edges) -> DataFrame:
+        asked, newest = self._asked, edges.newest_ms
+        delayed = kept(delayed_rows(self._job.spark, asked.places, self._wanted()))
+        if self._reduced is None:
+            rows = self._rows
+        else:
+            ids = F.broadcast(delayed.select("id").distinct())
+            rows = frozen(self._stored().join(ids, "id", "left_semi"))
+        # What is due may be delivered behind the end of what is looked at.
+        late = newest - max(asked.grace_ms, delays.LATE_MS)
+        due = delays.due_before(asked.places, late) if asked.to_ms is None else {}
+        return kept(delays.undelivered(delayed, rows, due, newest - asked.grace_ms))
+
+    def _of_consumers(self, ledger: Ledger, pairs: DataFrame, sums: DataFrame) -> list[DataFrame]:
         asked = self._asked
-        absent = keys.missing(keys.ledger_in_view(ledger.rows, edges), self._rows)
-        bounds = (
-            sums.where(ordinary(F.col("topic")) & F.col("inQueue"))
-            .groupBy("topic", "queueId")
-            .agg(F.min("leastOffset").alias("least"))
-        )
         return [
             delivery.twice_findings(ledger.rows),
             delivery.never_findings(pairs, self._rows, asked.grace_ms, asked.tags),
             delivery.silent_findings(pairs, sums, asked.grace_ms, asked.tags),
             delivery.late_findings(pairs, asked.ordered),
-            delivery.gone_findings(absent, bounds, edges.whole),
         ]
 
     def _numbers(
@@ -311,6 +363,7 @@ def _totals(sums: DataFrame) -> dict[str, Any]:
         F.min("leastMs").alias("leastMs"),
         F.max("mostMs").alias("mostMs"),
         F.sum(F.when(F.col("topic") == HALF_TOPIC, F.col("n")).otherwise(0)).alias("halves"),
+        F.sum(F.when(F.col("topic") == SCHEDULE_TOPIC, F.col("n")).otherwise(0)).alias("delayed"),
     ).first()
     assert row is not None
     return row.asDict()

@@ -114,15 +114,20 @@ def missing(ledger: DataFrame, rows: DataFrame) -> DataFrame:
     return ledger.join(there, "id", "left_anti")
 
 
-def lost_findings(absent: DataFrame) -> DataFrame:
+def lost(absent: DataFrame) -> DataFrame:
     """
     What was acknowledged and is not stored.
 
     :param absent: of `missing`, with the `state` of `ledger_in_view`.
     """
-    lost = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
+    found = absent.where(acknowledged(F.col("status")) & F.col("state").isNull())
+    return found.dropDuplicates(["id"])
+
+
+def lost_findings(rows: DataFrame) -> DataFrame:
+    """:param rows: of `lost`."""
     return findings(
-        lost.dropDuplicates(["id"]),
+        rows,
         Code.LOST,
         sentence(
             "the producer was told {answer}, and no record of the log has this id. Look for it on"

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.audit.shape import kept
-from rmq_ha.spark.result import CannotDecide
 
 STORED_STATUSES = (
     "SEND_OK",
@@ -18,6 +18,8 @@ STORED_STATUSES = (
     "SLAVE_NOT_AVAILABLE",
 )
 """Answers that mean: it is stored. A row without a status counts as acknowledged too."""
+COMMITTED = ("COMMIT_MESSAGE", "COMMIT")
+"""What a producer says of a transaction that it ended so (`transactionState`)."""
 UNNAMED = "(unnamed)"
 
 # Our column: what it may be called in a ledger.
@@ -26,6 +28,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "msgId": ("msgId", "msg_id", "uniqKey", "uniq_key", "messageId"),
     "keys": ("keys", "key"),
     "status": ("status", "sendStatus"),
+    "transactionState": ("transactionState", "transaction_state", "localTransactionState"),
     "brokerName": ("brokerName", "broker_name"),
     "queueId": ("queueId", "queue_id"),
     "queueOffset": ("queueOffset", "queue_offset"),
@@ -48,8 +51,9 @@ class Ledger:
     """
     A ledger that was read.
 
-    :ivar rows: columns `topic`, `id`, `atMs`, `status`, `brokerName`, `queueId`, `queueOffset`,
-        `orderKey`, `sequence`, `group`, `reconsumeTimes`; what the ledger does not have is null.
+    :ivar rows: columns `topic`, `id`, `atMs`, `status`, `transactionState`, `brokerName`,
+        `queueId`, `queueOffset`, `orderKey`, `sequence`, `group`, `reconsumeTimes`; what the ledger
+        does not have is null.
     :ivar unusable: rows that are no JSON, or have no id.
     """
 
@@ -126,6 +130,7 @@ def _plain(raw: DataFrame, time: str, id_column: str) -> DataFrame:
         F.when(columns[id_column] != "", columns[id_column]).alias("id"),
         columns[time].alias("atMs"),
         columns["status"].alias("status"),
+        columns["transactionState"].alias("transactionState"),
         columns["brokerName"].alias("brokerName"),
         columns["queueId"].cast("int").alias("queueId"),
         columns["queueOffset"].alias("queueOffset"),

@@ -35,7 +35,7 @@ class _Got(Protocol):
 
 def produced_lines(context: _Sent, order_property: str = "") -> Iterator[str]:
     """
-    One line for each message of an attempt to send, for `ISendHook.after_send`.
+    One line for each message of an attempt to send, for `SendHook.after_send`.
 
     :param order_property: the property whose value names the sequence that the message belongs to
         (a sharding key); empty: none.

@@ -60,29 +60,64 @@ def runs_of(parts: DataFrame) -> DataFrame:
     )
 
 
-def queue_findings(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
+def covered(runs: DataFrame, whole: Collection[str] = ()) -> DataFrame:
     """
-    What is wrong with the queues.
+    The runs with `covered`: the greatest offset of those in front of each; null: nobody knows.
 
     :param runs: see there.
     :param whole: brokers whose log was never shortened by retention: their queues begin at 0.
     """
     by_offset = Window.partitionBy(*_LIFE).orderBy("first", "commitLogOffset")
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, -1)
-    covered = F.max("last").over(so_far)
     head = F.when(F.col("brokerName").isin(*whole), F.lit(-1)) if whole else F.lit(None)
-    judged = runs.withColumn("life", F.coalesce("life", F.lit(0))).withColumn(
-        "covered", F.coalesce(covered, head).cast("long")
+    return runs.withColumn("life", F.coalesce("life", F.lit(0))).withColumn(
+        "covered", F.coalesce(F.max("last").over(so_far), head).cast("long")
     )
+
+
+def gaps(judged: DataFrame) -> DataFrame:
+    """
+    Offsets that no record has: queue, `life`, `start` and `end` (included), `missing` (how many).
+
+    :param judged: of `covered`.
+    """
+    return judged.where(_lacks()).select(
+        *_LIFE,
+        (F.col("covered") + 1).alias("start"),
+        (F.col("first") - 1).alias("end"),
+        _missing().alias("missing"),
+    )
+
+
+def queue_findings(judged: DataFrame, known: DataFrame | None = None) -> DataFrame:
+    """
+    What is wrong with the queues.
+
+    :param judged: of `covered`.
+    :param known: of `losses.known_in`: gaps whose messages other findings name.
+    """
+    if known is None:
+        judged = judged.withColumn("known", F.lit(0))
+    else:
+        told = known.select(*_LIFE, (F.col("start") - 1).alias("covered"), "known")
+        judged = judged.join(F.broadcast(told), [*_LIFE, "covered"], "left")
     faults = (_gap(), _twice(), _swapped(), _again())
     return all_faults(judged, faults, observedAt=observed(F.col("storedMs")))
 
 
+def _missing() -> Column:
+    return F.col("first") - F.col("covered") - 1
+
+
+def _lacks() -> Column:
+    return F.col("first") > F.col("covered") + 1
+
+
 def _gap() -> Column:
-    missing = F.col("first") - F.col("covered") - 1
+    missing = _missing() - F.coalesce("known", F.lit(0))
     return fault(
         Code.GAP,
-        F.col("first") > F.col("covered") + 1,
+        _lacks() & (missing > 0),
         sentence(
             "{n} messages are missing in front of queue offset {first}: no record of the log has"
             " these offsets. Look for them on another replica (verify-replica)",

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.audit.reducing import IDS, RUN, SCHEMA, SUMS, Reduction
 from rmq_ha.spark.audit.shape import QUEUE
 from rmq_ha.spark.audit.stored import Wanted, source_options
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.places import StorePlace
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
 from rmq_ha.spark.store.directory import scan

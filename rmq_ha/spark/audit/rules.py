@@ -18,7 +18,7 @@ from rmq_ha.model.topics import (
     SCHEDULE_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
-from rmq_ha.spark.findings import Severity
+from rmq_ha.offsets.findings import Severity
 
 INTERNAL = (
     SCHEDULE_TOPIC,
@@ -41,6 +41,9 @@ class Code(StrEnum):
     DELIVERED_LOST = "DELIVERED_LOST"
     GAP = "GAP"
     TAIL_LOST = "TAIL_LOST"
+    DELAY_NOT_DELIVERED = "DELAY_NOT_DELIVERED"
+    RETRY_LOST = "RETRY_LOST"
+    COMMIT_LOST = "COMMIT_LOST"
     OFFSET_TWICE = "OFFSET_TWICE"
     SWAPPED = "SWAPPED"
     BAD_CRC = "BAD_CRC"
@@ -50,6 +53,7 @@ class Code(StrEnum):
     NEVER_DELIVERED = "NEVER_DELIVERED"
     DELIVERED_TWICE = "DELIVERED_TWICE"
     OPEN_HALF = "OPEN_HALF"
+    CLOCK_BACK = "CLOCK_BACK"
     UNPRODUCED = "UNPRODUCED"
     QUEUE_RESTARTED = "QUEUE_RESTARTED"
 
@@ -59,6 +63,9 @@ SEVERITIES: dict[Code, Severity] = {
     Code.DELIVERED_LOST: Severity.ERROR,
     Code.GAP: Severity.ERROR,
     Code.TAIL_LOST: Severity.ERROR,
+    Code.DELAY_NOT_DELIVERED: Severity.ERROR,
+    Code.RETRY_LOST: Severity.ERROR,
+    Code.COMMIT_LOST: Severity.ERROR,
     Code.OFFSET_TWICE: Severity.ERROR,
     Code.SWAPPED: Severity.ERROR,
     Code.BAD_CRC: Severity.ERROR,
@@ -70,6 +77,7 @@ SEVERITIES: dict[Code, Severity] = {
     Code.KEY_REUSED: Severity.WARN,
     Code.DELIVERED_TWICE: Severity.WARN,
     Code.OPEN_HALF: Severity.WARN,
+    Code.CLOCK_BACK: Severity.WARN,
     Code.UNPRODUCED: Severity.INFO,
     Code.QUEUE_RESTARTED: Severity.INFO,
 }

@@ -8,8 +8,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
+from rmq_ha.offsets.findings import Finding
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
-from rmq_ha.spark.findings import FINDINGS, Finding
+from rmq_ha.spark.findings import FINDINGS
 
 QUEUE = ("brokerName", "topic", "queueId")
 _TAKEN = {

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(r"(\d{1,12})(ms|s|m|h|d)")

@@ -1,7 +1,7 @@
 """What is stored: the rows that an audit looks at, of one or several places."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -10,14 +10,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rmq_ha.client.settings import ClientConfig
+from rmq_ha.errors import WrongUsage
+from rmq_ha.model.properties import REAL_QID, REAL_TOPIC
 from rmq_ha.model.topics import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
-from rmq_ha.spark.places import NamesrvPlace, Place, StorePlace
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
 
 _ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
@@ -66,7 +67,8 @@ def source_options(place: Place, topics: Sequence[str]) -> dict[str, str]:
     options = {"subscribe": ",".join(topics)} if topics else {}
     if isinstance(place, StorePlace):
         # The log itself, not what its consume queues point to: both may be wrong.
-        return {"path": place.uri, "scan": "files", **options}
+        # Of a damaged one what is left is audited: what is missing are gaps.
+        return {"path": place.uri, "scan": "files", "failOnDataLoss": "false", **options}
     if isinstance(place, NamesrvPlace):
         if not topics:
             options["subscribePattern"] = ".*"
@@ -101,15 +103,8 @@ def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool)
         options["brokerName"] = place.uri
     # An id of a message without UNIQ_KEY is its address: unique, and what its producer was told.
     id_column = "keys" if wanted.key == "keys" else "msgId"
-    if wanted.from_ms is not None or wanted.to_ms is not None:
-        options["pushDown"] = "true"
     names = [*_COLUMNS, id_column, "brokerName", *(["tags"] if wanted.tags else [])]
-    frame = read(spark, options, names)
-    if wanted.from_ms is not None:
-        frame = frame.where(F.col("storeTimestamp") >= timestamp(wanted.from_ms))
-    if wanted.to_ms is not None:
-        frame = frame.where(F.col("storeTimestamp") < timestamp(wanted.to_ms))
-    return frame.select(
+    return _inside(read(spark, options, names), wanted).select(
         F.coalesce("brokerName", F.lit("")).alias("brokerName"),
         "topic",
         "queueId",
@@ -126,6 +121,15 @@ def _of_place(spark: SparkSession, place: Place, wanted: Wanted, labelled: bool)
     )
 
 
+def _inside(frame: DataFrame, wanted: Wanted) -> DataFrame:
+    """The time that is wanted."""
+    if wanted.from_ms is not None:
+        frame = frame.where(F.col("storeTimestamp") >= timestamp(wanted.from_ms))
+    if wanted.to_ms is not None:
+        frame = frame.where(F.col("storeTimestamp") < timestamp(wanted.to_ms))
+    return frame
+
+
 def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
     """Exactly these columns: a schema is the only thing that keeps others from being parsed."""
     known = MESSAGE_COLUMNS | ON_REQUEST
@@ -133,26 +137,67 @@ def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
     return spark.read.format("rocketmq").schema(schema).options(**options).load()
 
 
-def op_marks(spark: SparkSession, place: Place, options: Mapping[str, str]) -> DataFrame:
+def op_marks(spark: SparkSession, places: Sequence[Place], options: Mapping[str, str]) -> DataFrame:
     """
-    `brokerName`, `queueId` and `queueOffset` of half messages whose end is noted.
+    `brokerName`, `queueId` and `queueOffset` of half messages whose end is noted, and when
+    (`endedMs`).
 
     Spec: store.md, section 11.2.
     """
-    given = source_options(place, [OP_HALF_TOPIC]) | dict(options)
-    # Unlike a name, a pattern may fit nothing: no transaction has ended so far.
-    del given["subscribe"]
-    given["subscribePattern"] = _pattern([OP_HALF_TOPIC])
-    marks = read(spark, given, ["brokerName", "queueId", "body"])
-    return marks.select(
-        F.coalesce("brokerName", F.lit("")).alias("brokerName"),
-        "queueId",
-        F.col("body").cast("string").try_cast("bigint").alias("queueOffset"),
-    ).where("queueOffset is not null")
+    names = ["brokerName", "queueId", "storeTimestamp", "body"]
+    each = [read(spark, given, names) for given in _of_topic(places, OP_HALF_TOPIC, options)]
+    return (
+        reduce(DataFrame.unionByName, each)
+        .select(
+            F.coalesce("brokerName", F.lit("")).alias("brokerName"),
+            "queueId",
+            F.unix_millis("storeTimestamp").alias("endedMs"),
+            F.col("body").cast("string").try_cast("bigint").alias("queueOffset"),
+        )
+        .where("queueOffset is not null")
+    )
+
+
+def _of_topic(
+    places: Sequence[Place], topic: str, options: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
+    """Options to read a topic of each place; unlike a name, a pattern may fit nothing."""
+    for place in places:
+        given = source_options(place, ()) | dict(options) | {"subscribePattern": _pattern([topic])}
+        if len(places) > 1 and isinstance(place, StorePlace):
+            given["brokerName"] = place.uri
+        yield given
+
+
+def delayed_rows(spark: SparkSession, places: Sequence[Place], wanted: Wanted) -> DataFrame:
+    """
+    What lies in the schedule topic: the record's place, `id`, `storedMs`, and where it is to go,
+    `realTopic` and `realQueueId`. Without an id nobody can tell its copy, so it is left out.
+    """
+    id_column = "keys" if wanted.key == "keys" else "uniqKey"
+    names = ["brokerName", "queueId", "queueOffset", "commitLogOffset", "storeTimestamp"]
+    columns = [*names, id_column, "properties"]
+    each = [
+        _inside(read(spark, given, columns), wanted)
+        for given in _of_topic(places, SCHEDULE_TOPIC, wanted.options or {})
+    ]
+    rows = (
+        reduce(DataFrame.unionByName, each)
+        .select(
+            F.coalesce("brokerName", F.lit("")).alias("brokerName"),
+            *names[1:4],
+            F.unix_millis("storeTimestamp").alias("storedMs"),
+            F.col(id_column).alias("id"),
+            F.col("properties")[REAL_TOPIC].alias("realTopic"),
+            F.col("properties")[REAL_QID].try_cast("int").alias("realQueueId"),
+        )
+        .where("id is not null and realTopic is not null")
+    )
+    return rows.where(F.col("realTopic").isin(*wanted.topics)) if wanted.topics else rows
 
 
 def timestamp(ms: int) -> Column:
-    """A literal that filters can be pushed down with."""
+    """A literal."""
     return F.timestamp_millis(F.lit(ms))
 
 

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rmq_ha.offsets.findings import Finding
+from rmq_ha.offsets.places import Place, StorePlace
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
 from rmq_ha.spark.audit.shape import QUEUE
-from rmq_ha.spark.findings import Finding
-from rmq_ha.spark.places import Place, StorePlace
 from rmq_ha.spark.store.directory import open_store
 
 Ends = Mapping[tuple[str, str, int], int]
@@ -28,7 +28,7 @@ def written_ends(places: Sequence[Place], topics: Collection[str]) -> Ends:
     for place in places:
         if not isinstance(place, StorePlace):
             continue
-        store = open_store(place.uri)
+        store = open_store(place.uri, damaged=True)
         label = place.uri if len(places) > 1 else ""
         for topic, queue_id in store.topics_on_disk():
             if not topics or topic in topics:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.audit.rules import in_queue, latency_column, ordinary
-from rmq_ha.spark.audit.shape import QUEUE
+from rmq_ha.spark.audit.rules import Code, in_queue, latency_column, ordinary
+from rmq_ha.spark.audit.shape import QUEUE, findings, observed, sentence
 from rmq_ha.spark.result import Plot, Table
 
 _SHOWN = 600
@@ -46,6 +46,53 @@ def summed(rows: DataFrame, window_ms: int) -> DataFrame:
 
 def _window(ms: Column, window_ms: int) -> Column:
     return (ms - ms % window_ms).alias("window")
+
+
+def clock_findings(sums: DataFrame, grace_ms: int) -> DataFrame:
+    """
+    Brokers whose log was stamped by a clock that was set back: one finding each, where it was.
+
+    :param sums: of `summed`: what lies wholly behind another sum and is older by more than the
+        grace.
+    """
+    ends = sums.select(
+        "brokerName", F.col("mostPlace").alias("place"), F.col("mostMs").alias("high"),
+        F.lit(None).cast("long").alias("low"),
+    )  # fmt: skip
+    begins = sums.select(
+        "brokerName", F.col("leastPlace").alias("place"), F.lit(None).cast("long").alias("high"),
+        F.col("leastMs").alias("low"),
+    )  # fmt: skip
+    before = (
+        Window.partitionBy("brokerName")
+        .orderBy("place")
+        .rangeBetween(Window.unboundedPreceding, -1)
+    )
+    back = F.max("high").over(before)
+    found = (
+        ends.unionByName(begins)
+        .withColumn("before", back)
+        .where(F.col("low") < F.col("before") - F.lit(grace_ms))
+        .groupBy("brokerName")
+        .agg(
+            F.min("place").alias("commitLogOffset"),
+            F.min_by("before", "place").alias("before"),
+            F.min_by("low", "place").alias("low"),
+        )
+        .withColumn("back", F.col("before") - F.col("low"))
+    )
+    return findings(
+        found,
+        Code.CLOCK_BACK,
+        sentence(
+            "about here the clock that stamps messages went back by {back} ms, and perhaps again"
+            " later: searches by time miss messages, and delayed ones come late. After a fail-over"
+            " it is the difference of two brokers' clocks"
+        ),
+        expected=F.concat(F.lit("not before "), F.timestamp_millis("before").cast("string")),
+        actual=F.timestamp_millis("low").cast("string"),
+        observedAt=observed(F.col("low")),
+    )
 
 
 def tiers(

@@ -5,7 +5,7 @@ import re
 import socket
 from collections.abc import Mapping
 
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 
 FORMS = "local, local[4], local[*], spark://host:7077, yarn or k8s://https://host:port"
 _MASTER = re.compile(
@@ -30,7 +30,7 @@ def refuse_unreachable(master: str, environ: Mapping[str, str] = os.environ) -> 
 
     :param master: of a cluster.
     :raises NoMaster: no standalone master answers.
-    :raises rmq_ha.spark.result.WrongUsage: YARN is not configured here.
+    :raises rmq_ha.errors.WrongUsage: YARN is not configured here.
     """
     if master == "yarn" and not (environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")):
         raise WrongUsage("yarn: set HADOOP_CONF_DIR to the directory with yarn-site.xml")

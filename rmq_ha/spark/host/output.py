@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +18,15 @@ import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from rmq_ha.spark.findings import COLUMNS, FINDINGS
-from rmq_ha.spark.report.digest import Digest, digest, digest_of_rows
+from rmq_ha.errors import WrongUsage
+from rmq_ha.offsets.digest import Digest, digest, digest_of_rows
+from rmq_ha.offsets.findings import COLUMNS, Outcome
+from rmq_ha.offsets.summary import STRICT, Timings, outcome_of, summary_of, to_json, version
+from rmq_ha.spark.findings import FINDINGS
 from rmq_ha.spark.report.page import render
-from rmq_ha.spark.report.summary import Timings, outcome_of, summary_of, to_json
-from rmq_ha.spark.result import JobResult, Outcome, WrongUsage
+from rmq_ha.spark.result import JobResult
 
 SUMMARY = "summary.json"
 REPORT = "report.html"
@@ -33,25 +35,6 @@ AT_HAND = 1000
 """Up to so many findings come to the driver, and are written there; of more, so many at most."""
 SHOWN = 300
 """Findings in the report."""
-STRICT = " (--strict: a warning is a violation)"
-
-_ARROW = pa.schema(
-    [
-        pa.field("severity", pa.string(), nullable=False),
-        pa.field("code", pa.string(), nullable=False),
-        pa.field("detail", pa.string(), nullable=False),
-        pa.field("broker", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("queueId", pa.int32()),
-        pa.field("group", pa.string()),
-        pa.field("physicalOffset", pa.int64()),
-        pa.field("queueOffset", pa.int64()),
-        pa.field("msgId", pa.string()),
-        pa.field("expected", pa.string()),
-        pa.field("actual", pa.string()),
-        pa.field("observedAt", pa.timestamp("us", "UTC")),
-    ]
-)
 
 
 class Written(NamedTuple):
@@ -99,7 +82,7 @@ def write_output(
                 frame.write.mode("overwrite").parquet(place.uri(name))
     summary = summary_of(
         job,
-        _version(),
+        version(),
         inputs,
         outcome,
         verdict,
@@ -130,7 +113,7 @@ def write_refusal(
     :param spark: the session, if one was started; needed where `out` is no local directory.
     """
     nothing = digest((), (), 0)
-    summary = summary_of(job, _version(), inputs, outcome, reason, nothing, {}, timings)
+    summary = summary_of(job, version(), inputs, outcome, reason, nothing, {}, timings)
     if out is not None and (spark is not None or _local(out)):
         place = _place(out, spark)
         place.begin()
@@ -259,7 +242,8 @@ class _LocalPlace:
             return
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
-        pq.write_table(few.select(list(COLUMNS)).cast(_ARROW), directory / "part-0.parquet")
+        rows = few.select(list(COLUMNS)).cast(to_arrow_schema(FINDINGS, timezone="UTC"))
+        pq.write_table(rows, directory / "part-0.parquet")
         (directory / "_SUCCESS").touch()
 
 
@@ -293,13 +277,3 @@ class _HadoopPlace:
 
 
 _Place = _LocalPlace | _HadoopPlace
-
-
-def _version() -> str:
-    try:
-        return metadata.version("rmq-ha")
-    except metadata.PackageNotFoundError:  # from a zip that was given to spark-submit
-        return "unknown"
-
-
-assert _ARROW.names == FINDINGS.fieldNames()

@@ -3,9 +3,8 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from rmq_ha.spark.host import class_archive, gateway
+from rmq_ha.spark.host import gateway
 from rmq_ha.spark.host.java import Java, cache_directory, find_java, home_for_spark
 from rmq_ha.spark.host.masters import refuse_unreachable
 
@@ -24,11 +23,6 @@ DEFAULT_MEMORY = "1g"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 # A shell, which is what Spark takes us for, would show a bar of its own.
 _NO_BAR = {"spark.ui.showConsoleProgress": "false"}
-_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-# A small job ends before the second compiler and a second thread that collects garbage pay.
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-COMPILING = "spark.sql.codegen.factoryMode"
-"""Of queries: it does not pay in quick jobs either; `FALLBACK` is Spark's own setting."""
 
 
 class Session:
@@ -49,22 +43,19 @@ class Session:
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
         driver_memory: str | None = None,
-        quick: bool = False,
         log_level: str = "error",
     ) -> None:
         self._name = name
-        self._given = {**({COMPILING: "NO_CODEGEN"} if quick else {}), **(conf or {})}
+        self._given = dict(conf or {})
         if driver_memory:
             self._given["spark.driver.memory"] = driver_memory
         if master:
             self._given["spark.master"] = master
         self._spark: SparkSession | None = None
         self._is_ours = SparkContext._active_spark_context is None
-        self._archive: class_archive.Archive | None = None
-        self._begin: Callable[[class_archive.Archive | None], gateway.Starting] | None = None
         self._starting: gateway.Starting | None = None
         if SparkContext._gateway is None and not is_submitted():
-            self._starting = self._start(quick, log_level)
+            self._starting = self._start(log_level)
 
     def get(self) -> SparkSession:
         """
@@ -75,7 +66,7 @@ class Session:
         if self._starting is not None:
             starting, self._starting = self._starting, None
             _import_meanwhile()
-            self._connect(starting)
+            _connect(starting)
         elif SparkContext._gateway is None:
             _launch(self._given)
         settings = _settings(self._name, self._given)
@@ -102,25 +93,7 @@ class Session:
             if is_submitted() or not is_local(spark.sparkContext.master or ""):
                 spark.stop()
 
-    def start_sooner_next_time(self) -> None:
-        """Have an archive of Spark's classes made in the background if there is none."""
-        if self._archive is None or not class_archive.may_make():
-            return
-        if self._archive.is_worth_making():
-            class_archive.make_in_background()
-
-    def _connect(self, starting: gateway.Starting) -> None:
-        try:
-            _connect(starting)
-        except gateway.GatewayFailed:
-            archive = self._archive
-            if self._begin is None or archive is None or not archive.path.is_file():
-                raise
-            # Java ignores an archive that does not fit; one that is torn may bring it down.
-            _connect(self._begin(None))
-            archive.path.unlink(missing_ok=True)
-
-    def _start(self, quick: bool, log_level: str) -> gateway.Starting | None:
+    def _start(self, log_level: str) -> gateway.Starting | None:
         """Begin with Java if that is ours to do."""
         java = find_java()
         cache = cache_directory()
@@ -131,15 +104,7 @@ class Session:
         if is_local(master):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             if home is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ:
-                if class_archive.may_read():
-                    jars = gateway.jars_of(home)
-                    self._archive = class_archive.archive_of(java, jars, cache)
-                options = [log_option]
-                if quick:
-                    # With room from the start, most small jobs never collect garbage.
-                    options += [*_QUICK, f"-Xms{self._given['spark.driver.memory']}"]
-                self._begin = partial(_begin, java, home, cache, self._given, options)
-                return self._begin(self._archive)
+                return _begin(java, home, cache, self._given, log_option)
         refuse_unreachable(master)
         # A cluster's class path and credentials are the business of Spark's own scripts.
         mine = self._given.get("spark.driver.extraJavaOptions", "")
@@ -154,7 +119,6 @@ def start_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     driver_memory: str | None = None,
-    quick: bool = False,
     verbose: bool = False,
 ) -> SparkSession:
     """
@@ -166,7 +130,6 @@ def start_session(
         this machine.
     :param conf: Spark's settings; they win.
     :param driver_memory: the driver's heap, `1g`.
-    :param quick: for a job of some seconds: less optimisation.
     :param verbose: Spark's warnings too.
     :raises rmq_ha.spark.host.java.NoJava: there is none.
     """
@@ -175,7 +138,6 @@ def start_session(
         master=master,
         conf=conf,
         driver_memory=driver_memory,
-        quick=quick,
         log_level="warn" if verbose else "error",
     ).get()
 
@@ -187,11 +149,9 @@ def is_submitted() -> bool:
 
 def register(spark: SparkSession) -> None:
     """Make `format("rocketmq")` known to a session."""
-    from rmq_ha.spark.source.datasource import data_source
+    from rmq_ha.spark.source.datasource import RocketmqDataSource
 
-    # A session that pushes no filters down refuses the reader that would take them.
-    push_down = spark.conf.get(_PUSH_DOWN, "false") == "true"
-    spark.dataSource.register(data_source(push_down=push_down))
+    spark.dataSource.register(RocketmqDataSource)
 
 
 def _is_found_anyway(master: str) -> bool:
@@ -225,10 +185,7 @@ def defaults(master: str) -> dict[str, str]:
 
     :param master: on a cluster, only what the jobs' results depend on.
     """
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        _PUSH_DOWN: "true",
-    }
+    settings = {"spark.sql.session.timeZone": "UTC"}
     if is_local(master):
         settings |= {
             "spark.ui.enabled": "false",
@@ -292,12 +249,10 @@ def _begin(
     home: Path,
     cache: Path,
     given: Mapping[str, str],
-    options: Sequence[str],
-    archive: class_archive.Archive | None,
+    option: str,
 ) -> gateway.Starting:
     environ = gateway.environ_for(java, home, cache, given.get("spark.master", ""))
-    options = [*_quiet(), *options]
-    options += archive.options if archive is not None else ()
+    options = [*_quiet(), option]
     options += gateway.options_of(given.get("spark.driver.extraJavaOptions", ""))
     class_path = [part for part in (environ.get("SPARK_CONF_DIR"),) if part]
     class_path += filter(None, given.get("spark.driver.extraClassPath", "").split(os.pathsep))

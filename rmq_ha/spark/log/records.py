@@ -70,6 +70,13 @@ class Records:
         shape = None if known is None else known.of(mask)
         return Records(self.buffer, self.base, self.positions[mask], shape)
 
+    def tagged(self, tags: frozenset[str] | None) -> "Records":
+        """Those with one of these tags; None: all."""
+        if tags is None or not len(self):
+            return self
+        mask = np.asarray(pc.is_in(_COLUMN["tags"](self), pa.array(sorted(tags), pa.string())))
+        return self if mask.all() else self.select(mask)
+
     @cached_property
     def data(self) -> Bytes:
         """The buffer as numbers."""

@@ -1,24 +1,18 @@
-"""Finding records: from one to the next, or anywhere.
+"""Many records, one behind the other, as numbers of numpy.
 
-A record says where it is and how long it is, so a log can be read from any place on. The walk
-decides as the broker's own codec does (`rmq_ha.store.format.commitlog.decode_record`, and
+The walk decides as the broker's own codec does (`rmq_ha.store.format.commitlog.decode_record`, and
 `rmq_ha.store.scan` for its end); only CRCs are left to `Records.crc_ok`.
 
 Spec: store.md, sections 2.1, 2.2, 5.4; dledger.md, sections 3.2, 3.3 and 4.
 """
 
-import re
-from enum import Enum
 from struct import Struct
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
-from rmq_ha.dledger.format import BLANK, HEADER, Header
-from rmq_ha.dledger.format import BLANK_MAGIC as ENTRY_BLANK
-from rmq_ha.dledger.format import MAGIC as ENTRY_MAGIC
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
+from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TERM_TOPIC
+from rmq_ha.offline.chain import Layout, Tail, entry_chain, entry_tail, tail_at
 from rmq_ha.spark.log.shape import (
     Bytes,
     Flags,
@@ -30,37 +24,10 @@ from rmq_ha.spark.log.shape import (
     shape_of,
     windows,
 )
-from rmq_ha.store.format.commitlog import (
-    BLANK_MAGIC,
-    BLANK_SIZE,
-    CRC_MASK,
-    MESSAGE_MAGIC,
-    RECORD_OVERHEAD,
-)
-from rmq_ha.store.scan import MAX_RECORD_SIZE
+from rmq_ha.store.format.commitlog import BLANK_SIZE, MESSAGE_MAGIC, RECORD_OVERHEAD
 
 _PREFIX = Struct(">iI").unpack_from
-_OFFSET = Struct(">q").unpack_from
-_MAGIC = re.compile(re.escape(MESSAGE_MAGIC.to_bytes(4, "big")))
-_ENTRY = re.compile(re.escape(b"\0\0\0\1"))
 _TERM_TOPIC = TERM_TOPIC.encode()
-_LEAST_HEAD = 36
-
-
-class Layout(Enum):
-    """How records lie in the files."""
-
-    CLASSIC = "classic"
-    DLEDGER = "dledger"
-
-
-class Tail(Enum):
-    """What stands where a walk ends."""
-
-    MORE = "the bytes end inside a record"
-    BLANK = "the blank that fills a file up"
-    NOT_WRITTEN = "zeros"
-    TORN = "neither a record nor anything else that belongs into a log"
 
 
 class Walk(NamedTuple):
@@ -105,7 +72,7 @@ def walk(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC
         end = int(positions[bad])
         good = slice(bad)
         return Walk(positions[good], sizes[good], end, Tail.TORN, reason, 0, shape.of(good))
-    return Walk(positions, sizes, end, *_tail(buffer, end), shape)
+    return Walk(positions, sizes, end, *tail_at(buffer, end), shape)
 
 
 def _chain(buffer: Any, start: int) -> tuple[list[int], int]:
@@ -136,24 +103,8 @@ def _first_bad(base: int, positions: Ints, shape: Shape) -> tuple[int, str]:
     return index, "a record whose parts do not add up"
 
 
-def _tail(buffer: Any, end: int) -> tuple[Tail, str, int]:
-    room = len(buffer) - end
-    if room < BLANK_SIZE:
-        return Tail.MORE, "", BLANK_SIZE
-    size, magic = _PREFIX(buffer, end)
-    if magic == BLANK_MAGIC:
-        return Tail.BLANK, "", 0
-    if magic == 0 and size == 0:
-        return Tail.NOT_WRITTEN, "", 0
-    if magic != MESSAGE_MAGIC:
-        return Tail.TORN, f"no record: its magic is {magic:08x}", 0
-    if RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE:
-        return Tail.MORE, "", size
-    return Tail.TORN, f"a record that claims {size} bytes", 0
-
-
 def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
-    places, end = _entry_chain(buffer, start)
+    places, end = entry_chain(buffer, start)
     data, entries = as_bytes(buffer), np.array(places, np.int64)
     lengths = np.diff(entries, append=end) - ENTRY_HEADER_SIZE
     heads = windows(data, entries, ENTRY_HEADER_SIZE)
@@ -174,23 +125,7 @@ def _walk_entries(buffer: Any, base: int, start: int) -> Walk:
     # with which a leader begins its term.
     good = shape.fits & (head_field(shape.heads, 28, ">i8") == at + base)
     good &= ~_are_of_topic(data, shape, _TERM_TOPIC)
-    return Walk(at[good], lengths[good], end, *_entry_tail(buffer, base, end), shape.of(good))
-
-
-def _entry_chain(buffer: Any, start: int) -> tuple[list[int], int]:
-    """The entries that magic and size make, and where they end."""
-    places: list[int] = []
-    found, prefix = places.append, BLANK.unpack_from
-    position, limit = start, len(buffer)
-    while position + ENTRY_HEADER_SIZE <= limit:
-        magic, size = prefix(buffer, position)
-        if magic != ENTRY_MAGIC or not ENTRY_HEADER_SIZE <= size <= MAX_ENTRY_SIZE:
-            break
-        if position + size > limit:
-            break
-        found(position)
-        position += size
-    return places, position
+    return Walk(at[good], lengths[good], end, *entry_tail(buffer, base, end), shape.of(good))
 
 
 def _numbers(heads: Bytes, at: int, dtype: str) -> Any:
@@ -204,77 +139,3 @@ def _are_of_topic(data: Bytes, shape: Shape, topic: bytes) -> Flags:
         place = shape.topic[index]
         same[index] = data[place : place + len(topic)].tobytes() == topic
     return same
-
-
-def _entry_tail(buffer: Any, base: int, end: int) -> tuple[Tail, str, int]:
-    room = len(buffer) - end
-    if room < BLANK_SIZE:
-        return Tail.MORE, "", BLANK_SIZE
-    if _PREFIX(buffer, end)[0] == ENTRY_BLANK:
-        return Tail.BLANK, "", 0
-    if not any(buffer[end : end + min(room, ENTRY_HEADER_SIZE)]):
-        return Tail.NOT_WRITTEN, "", 0
-    if room < ENTRY_HEADER_SIZE:
-        return Tail.MORE, "", ENTRY_HEADER_SIZE
-    head = Header(*HEADER.unpack_from(buffer, end))
-    if not head.is_sound:
-        return Tail.TORN, "no entry of a DLedger", 0
-    if head.pos != base + end:
-        return Tail.TORN, f"an entry that says that it is at {head.pos}", 0
-    return Tail.MORE, "", head.size
-
-
-def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout.CLASSIC) -> int:
-    """
-    The first place at or behind `start` where a walk can begin; -1: none.
-
-    A record's bytes may also stand inside a body. One that says exactly where it is can only be
-    meant to deceive; it is taken only if something that belongs into a log follows it, or its CRC
-    holds. `rmq_ha.spark.store.scanning` also begins well before the part that it wants, so that
-    what lies in one body is left behind.
-
-    :returns: of the record, or with DLedger of its entry.
-    """
-    if layout is Layout.DLEDGER:
-        return _first_entry(buffer, base, start)
-    for found in _MAGIC.finditer(buffer, start + 4):
-        position = found.start() - 4
-        if _says(buffer, position + 28, base + position) and _may_begin(buffer, base, position):
-            return position
-    return -1
-
-
-def _says(buffer: Any, at: int, offset: int) -> bool:
-    """The number at a place is this one."""
-    return bool(at + 8 <= len(buffer) and _OFFSET(buffer, at)[0] == offset)
-
-
-def _may_begin(buffer: Any, base: int, position: int) -> bool:
-    size, limit = _PREFIX(buffer, position)[0], len(buffer)
-    if not RECORD_OVERHEAD <= size <= MAX_RECORD_SIZE:
-        return False
-    end = position + size
-    if end > limit:
-        return True
-    at = np.array([position], np.int64)
-    shape = shape_of(as_bytes(buffer), at, np.array([size], np.int64))
-    if not shape.fits[0]:
-        return False
-    if limit - end < _LEAST_HEAD or _says(buffer, end + 28, base + end):
-        return True
-    if _tail(buffer, end)[0] in (Tail.BLANK, Tail.NOT_WRITTEN):
-        return True
-    body = memoryview(buffer)[int(shape.body[0]) : int(shape.body_end[0])]
-    stored = int.from_bytes(buffer[position + 8 : position + 12], "big")
-    return len(body) > 0 and crc32(body) & CRC_MASK == stored
-
-
-def _first_entry(buffer: Any, base: int, start: int) -> int:
-    for found in _ENTRY.finditer(buffer, start):
-        position = found.start()
-        if position + ENTRY_HEADER_SIZE > len(buffer):
-            return -1
-        head = Header(*HEADER.unpack_from(buffer, position))
-        if head.is_sound and head.pos == base + position and head.size <= MAX_ENTRY_SIZE:
-            return position
-    return -1

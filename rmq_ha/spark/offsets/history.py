@@ -1,214 +1,24 @@
-"""
-Snapshots kept as Parquet, `DIR/ts=<ms>/<role>-<broker>-<id>.parquet`, and what they tell over time.
-"""
+"""What the snapshots of a history tell over time."""
 
-from collections.abc import Sequence
-from io import BytesIO
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.findings import COLUMNS
-from rmq_ha.spark.host.files import listing, read_small
-from rmq_ha.spark.host.keeping import put
-from rmq_ha.spark.offsets.codes import HISTORIC, MEANINGS
-from rmq_ha.spark.offsets.frames import by_code, sentence
-from rmq_ha.spark.offsets.model import OFFSET, QUEUE, SLAVE_ROLE, Fact, Snapshot
-from rmq_ha.spark.offsets.pairing import Pairing, is_right, pair
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide
+from rmq_ha.host.files import listing
+from rmq_ha.offsets.codes import HISTORIC, MEANINGS
+from rmq_ha.offsets.findings import COLUMNS
+from rmq_ha.offsets.model import OFFSET, QUEUE, SLAVE_ROLE
 
-ROWS = pa.schema(
-    [
-        ("place", pa.string()),
-        ("broker", pa.string()),
-        ("brokerId", pa.int64()),
-        ("role", pa.string()),
-        ("resting", pa.bool_()),
-        ("began", pa.int64()),
-        ("ended", pa.int64()),
-        ("kinds", pa.string()),
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("group", pa.string()),
-        ("queueId", pa.int32()),
-        ("value", pa.int64()),
-        ("low", pa.int64()),
-        ("text", pa.string()),
-    ]
+ROWS = (
+    "place string, broker string, brokerId long, role string, resting boolean, began long,"
+    " ended long, kinds string, kind string, topic string, group string, queueId int, value long,"
+    " low long, text string"
 )
-"""One row for each fact."""
-
-_HEAD = 8
+"""Of each line of `rmq_ha.offsets.kept`."""
 NEAR_MS = 30_000
 """A master's reset explains what its slave did so long after it, or before."""
-
-
-def is_slave(snapshot: Snapshot) -> bool:
-    """It says so, or its broker id does."""
-    return snapshot.role == SLAVE_ROLE or (snapshot.role is None and bool(snapshot.broker_id))
-
-
-def name_of(snapshot: Snapshot) -> str:
-    """Where it belongs below the directory of a history."""
-    role = "slave" if is_slave(snapshot) else "master"
-    broker = "".join(char if char.isalnum() or char in "-_." else "_" for char in _broker(snapshot))
-    number = "x" if snapshot.broker_id is None else snapshot.broker_id
-    return f"ts={snapshot.began}/{role}-{broker}-{number}.parquet"
-
-
-def _broker(snapshot: Snapshot) -> str:
-    return snapshot.broker or snapshot.place
-
-
-def encode(snapshot: Snapshot) -> bytes:
-    """A Parquet file."""
-    count = len(snapshot.facts)
-    head = (
-        snapshot.place,
-        snapshot.broker,
-        snapshot.broker_id,
-        snapshot.role,
-        snapshot.is_resting,
-        snapshot.began,
-        snapshot.ended,
-        ",".join(sorted(snapshot.kinds)),
-    )
-    columns = [[value] * count for value in head]
-    columns += [list(values) for values in zip(*snapshot.facts, strict=True)]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
-    file = BytesIO()
-    pq.write_table(pa.table(arrays, schema=ROWS), file, compression="zstd")
-    return file.getvalue()
-
-
-def decode(data: bytes, name: str) -> Snapshot:
-    """
-    What `encode` wrote.
-
-    :param name: of the file, for the error.
-    :raises CannotDecide: it is something else.
-    """
-    try:
-        rows = pq.read_table(pa.BufferReader(data)).select(ROWS.names).cast(ROWS).to_pylist()
-        first = rows[0]
-        return Snapshot(
-            first["place"],
-            first["broker"],
-            first["brokerId"],
-            first["role"],
-            first["resting"],
-            first["began"],
-            first["ended"],
-            frozenset(first["kinds"].split(",")),
-            tuple(Fact(*(row[field] for field in ROWS.names[_HEAD:])) for row in rows),
-        )
-    except (pa.ArrowInvalid, pa.ArrowKeyError, KeyError, IndexError, AttributeError) as error:
-        raise CannotDecide(f"{name} is no snapshot ({error}); remove it") from None
-
-
-def append(snapshot: Snapshot, directory: str) -> str:
-    """
-    Add it to a history, whole or not at all.
-
-    :returns: the file.
-    :raises CannotDecide: it cannot be written.
-    """
-    path = f"{directory.rstrip('/')}/{name_of(snapshot)}"
-    try:
-        put(path, encode(snapshot))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise CannotDecide(f"{path} cannot be written: {error}") from None
-    return path
-
-
-class Kept(NamedTuple):
-    """One file of a history."""
-
-    moment: int
-    role: str
-    path: str
-
-    @property
-    def broker(self) -> str:
-        """As the file's name has it; of a store without a name, its place."""
-        name = self.path.rpartition("/")[2].removeprefix(f"{self.role}-")
-        return name.removesuffix(".parquet").rpartition("-")[0]
-
-    def read(self) -> Snapshot:
-        """:raises CannotDecide: it is no snapshot."""
-        return decode(read_small(self.path), self.path)
-
-
-def kept(directory: str, role: str) -> list[Kept]:
-    """
-    The snapshots of a role, oldest first.
-
-    :param role: `master` or `slave`.
-    :raises CannotDecide: there is none.
-    """
-    root = directory.rstrip("/")
-    found = []
-    for entry in listing(root):
-        moment = entry.name.removeprefix("ts=")
-        if moment.isdecimal() and moment != entry.name:
-            found += [
-                Kept(int(moment), role, f"{root}/{entry.name}/{file.name}")
-                for file in listing(f"{root}/{entry.name}")
-                if file.name.startswith(f"{role}-") and file.name.endswith(".parquet")
-            ]
-    if not found:
-        raise CannotDecide(
-            f"snapshot:{directory} holds none of a {role}: `rmqha-spark snapshot PLACE --to"
-            f" {directory}` makes one"
-        )
-    return sorted(found)
-
-
-def of_one_broker(
-    masters: Sequence[Kept], slaves: Sequence[Kept]
-) -> tuple[Sequence[Kept], Sequence[Kept]]:
-    """
-    Those of the broker that both are of; stores that were kept without a name are of any.
-
-    :raises CannotDecide: they are of several brokers: the answer would be that of one.
-    """
-    names = {item.broker for item in slaves}
-    common = names & {item.broker for item in masters}
-    newest = {item.broker: item for item in slaves}
-    if len(names) > 1 and len({item.read().broker for item in newest.values()}) > 1:
-        raise CannotDecide(
-            f"these are snapshots of slaves of several brokers ({', '.join(sorted(names))}): keep"
-            " those of each broker in a directory of its own"
-        )
-    if not common:
-        return masters, slaves
-    return [item for item in masters if item.broker in common], slaves
-
-
-def kept_pairing(of_master: str, of_slave: str, skew_ms: int) -> Pairing:
-    """
-    The newest snapshot of a slave after which there is one of its master, and those of the master
-    around it.
-
-    :raises CannotDecide: there are none.
-    """
-    masters, slaves = of_one_broker(kept(of_master, "master"), kept(of_slave, "slave"))
-    newest = masters[-1].moment
-    chosen = next((item for item in reversed(slaves) if item.moment <= newest), slaves[-1])
-    slave = chosen.read()
-    old = [item for item in masters if item.moment <= slave.began - skew_ms]
-    window = [item for item in masters if not old or item.moment >= old[-1].moment]
-    after = next((item.moment for item in window if item.moment >= slave.ended), newest)
-    samples = [item.read() for item in window if item.moment <= after]
-    if is_right(samples, slave):
-        return Pairing(samples, slave, True)
-    return pair(samples, slave, skew_ms)
-
-
-# Over time
 
 
 def read(spark: SparkSession, directory: str) -> DataFrame:
@@ -220,9 +30,38 @@ def read(spark: SparkSession, directory: str) -> DataFrame:
     root = directory.rstrip("/")
     if "://" not in root and not any(item.name.startswith("ts=") for item in listing(root)):
         raise CannotDecide(
-            f"snapshot:{directory} is empty: `rmqha-spark snapshot PLACE --to {directory}` fills it"
+            f"snapshot:{directory} is empty: `rmqha-admin snapshot PLACE --to {directory}` fills it"
         )
-    return spark.read.option("basePath", root).parquet(f"{root}/ts=*")
+    return spark.read.schema(ROWS).json(f"{root}/ts=*/*.json.gz")
+
+
+class Past(NamedTuple):
+    """
+    What a history tells; without one, nothing.
+
+    :ivar violations: findings of severity ERROR.
+    """
+
+    findings: DataFrame | None = None
+    violations: int = 0
+    trend: "Trend | None" = None
+
+    def added_to(self, findings: DataFrame) -> DataFrame:
+        """Those of now and those of then."""
+        return findings if self.findings is None else findings.unionByName(self.findings)
+
+
+def past(spark: SparkSession, directory: str | None) -> Past:
+    """
+    Look at it.
+
+    :raises CannotDecide: there is nothing.
+    """
+    if directory is None:
+        return Past()
+    over_time = offsets_over_time(read(spark, directory))
+    found = findings(over_time)
+    return Past(found, found.filter(F.col("severity") == "ERROR").count(), trend(over_time))
 
 
 def offsets_over_time(rows: DataFrame) -> DataFrame:
@@ -286,14 +125,14 @@ def findings(offsets: DataFrame) -> DataFrame:
         rows.withColumn("code", code)
         .filter(F.col("code").isNotNull())
         .withColumn("repeats", F.greatest(zero, previous - value))
-        .withColumns({"skipped": zero, "lost": zero})
     )
-    severities = {name: str(MEANINGS[name].severity) for name in sorted(HISTORIC)}
     none = F.lit(None)
     named = {
-        "severity": by_code(F.col("code"), severities),
+        "severity": _meaning("severity"),
         "code": F.col("code"),
-        "detail": sentence(F.col("code")),
+        "detail": F.replace(
+            _meaning("sentence"), F.lit("{repeats}"), F.col("repeats").cast("string")
+        ),
         "broker": F.col("place"),
         "topic": F.col("topic"),
         "queueId": F.col("queueId"),
@@ -306,6 +145,14 @@ def findings(offsets: DataFrame) -> DataFrame:
         "observedAt": F.timestamp_millis("ended"),
     }
     return rows.select(*(named[name].alias(name) for name in COLUMNS))
+
+
+def _meaning(what: str) -> Column:
+    """Of each row's code."""
+    pairs = [
+        F.lit(str(part)) for name in HISTORIC for part in (name, getattr(MEANINGS[name], what))
+    ]
+    return F.element_at(F.create_map(*pairs), F.col("code"))
 
 
 class Trend(NamedTuple):

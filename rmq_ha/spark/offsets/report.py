@@ -2,27 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
+from rmq_ha.offsets.judged import Worst
+from rmq_ha.offsets.pairing import Pairing
+from rmq_ha.offsets.repair import Step
+from rmq_ha.offsets.verdict import not_compared
 from rmq_ha.spark.offsets.history import Trend
-from rmq_ha.spark.offsets.model import NUMBERS, TEXTS
-from rmq_ha.spark.offsets.pairing import Pairing
-from rmq_ha.spark.offsets.repair import Step
 from rmq_ha.spark.result import Plot, Table
 
 _MOST = 300
 _BARS = 20
-
-
-class Worst(NamedTuple):
-    """What a fail-over does to one group; topic and queue: where it is worst."""
-
-    slave: str
-    group: str
-    repeats: int
-    skipped: int
-    topic: str | None
-    queue_id: int | None
 
 
 def sections_of(
@@ -36,8 +26,7 @@ def sections_of(
     found: list[Table | Plot] = [_replicas(pairings), _forecast(by_slave)]
     if worst:
         found += [_worst(worst), _bars(worst)]
-    if trend is not None and trend.moments:
-        found.append(_trend(trend))
+    found += trend_of(trend)
     plan = [step for steps in plans for step in steps]
     if plan:
         found.append(
@@ -70,11 +59,6 @@ def _replicas(pairings: Sequence[Pairing]) -> Table:
         rows,
         note,
     )
-
-
-def not_compared(pairing: Pairing) -> list[str]:
-    """Kinds of facts that one side does not tell."""
-    return sorted({*NUMBERS, *TEXTS} - pairing.kinds)
 
 
 def _forecast(by_slave: Mapping[str, Any]) -> Table:
@@ -117,8 +101,11 @@ def _bars(worst: Sequence[Worst]) -> Plot:
     )
 
 
-def _trend(trend: Trend) -> Plot:
-    return Plot(
+def trend_of(trend: Trend | None) -> list[Plot]:
+    """A plot, if there is anything to show."""
+    if trend is None or not trend.moments:
+        return []
+    plot = Plot(
         "Messages that a fail-over would have repeated",
         [datetime.fromtimestamp(moment / 1000, UTC) for moment in trend.moments],
         trend.groups,
@@ -126,3 +113,4 @@ def _trend(trend: Trend) -> Plot:
         "messages",
         note="By group, from the history of snapshots; the groups with most.",
     )
+    return [plot]

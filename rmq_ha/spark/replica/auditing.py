@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmq_ha.spark.findings import Finding
+from rmq_ha.offsets.findings import Finding
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.replica.codes import finding
 from rmq_ha.spark.replica.facts import Facts
@@ -51,7 +51,7 @@ class Side:
     def index(self) -> Index:
         """All index files."""
         if self._index is None:
-            self._index = Index(self.store.index_files())
+            self._index = Index(self.store.index_parts()[0])
         return self._index
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rmq_ha.spark.findings import Finding, Severity
+from rmq_ha.offsets.findings import Finding, Severity
 
 
 class Meaning(NamedTuple):
@@ -24,6 +24,15 @@ _INDEX = (
 
 MEANINGS: Mapping[str, Meaning] = {
     "LOG_DIFFERS": Meaning(Severity.ERROR, "The slave's record is not the master's." + _COPY),
+    "DIVERGED": Meaning(
+        Severity.ERROR,
+        "Each side went on by itself, as after a fail-over to a slave that was behind: what is"
+        " behind was not compared. Do not let them replicate; decide which tail is right, keep a"
+        " copy of the other, and copy its log anew.",
+    ),
+    "NOT_ITS_SLAVE": Meaning(
+        Severity.ERROR, "These are stores of two brokers: give the two of one pair."
+    ),
     "RECORD_LOST": Meaning(Severity.ERROR, "The slave's log lacks this message." + _COPY),
     "RECORD_EXTRA": Meaning(
         Severity.ERROR, "The slave's log has a message here that the master's has not." + _COPY
@@ -45,6 +54,10 @@ MEANINGS: Mapping[str, Meaning] = {
     "BODY_CRC": Meaning(
         Severity.ERROR,
         "The body does not match the CRC that was stored with it: a disk, or memory, flipped bits.",
+    ),
+    "LOG_HOLE": Meaning(
+        Severity.ERROR,
+        "A file of the log is missing or was cut short: its messages are gone here." + _COPY,
     ),
     "RECORD_UNREADABLE": Meaning(
         Severity.ERROR, "No record stands here, though the log goes on behind it." + _COPY
@@ -103,11 +116,25 @@ MEANINGS: Mapping[str, Meaning] = {
         "The log has messages that are older than their queue: its topic was deleted (and perhaps"
         " created again), or the queue's first files are gone.",
     ),
+    "CQ_FILE": Meaning(
+        Severity.ERROR,
+        "A Java broker does not start with such a queue, and what was there cannot be consumed."
+        + _REBUILD,
+    ),
     "CQ_NOT_DISPATCHED": Meaning(
         Severity.INFO, "The newest messages are not in the queues yet; a start puts them there."
     ),
     "INDEX_HOLE": Meaning(
         Severity.ERROR, "The index has no entry for a key of this message." + _INDEX
+    ),
+    "INDEX_UNREADABLE": Meaning(
+        Severity.ERROR, "Nothing else was looked at in this index file." + _INDEX
+    ),
+    "INDEX_MISSING": Meaning(
+        Severity.ERROR,
+        "This side has no index, the other one has: queries by key find nothing here. Was it"
+        " removed, or is messageIndexEnable off? A broker that builds its queues anew builds it,"
+        " too.",
     ),
     "INDEX_GAP": Meaning(
         Severity.WARN,
@@ -131,6 +158,15 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "INDEX_NOT_DISPATCHED": Meaning(
         Severity.INFO, "The newest messages are not in the index yet; a start puts them there."
+    ),
+    "CHECKPOINT_MISSING": Meaning(
+        Severity.WARN,
+        "There is no checkpoint: after a crash recovery has to read all of the log.",
+    ),
+    "CHECKPOINT_DAMAGED": Meaning(
+        Severity.WARN,
+        "The checkpoint has a time before 1970: it is damaged. Stop the broker and remove it;"
+        " recovery then reads all of the log.",
     ),
     "CHECKPOINT_AHEAD": Meaning(
         Severity.WARN,

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmq_ha.spark.places import StorePlace
+from rmq_ha.errors import WrongUsage
+from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.replica.auditing import CHECKS
 from rmq_ha.spark.replica.settings import (
     CRC32,
@@ -16,7 +17,7 @@ from rmq_ha.spark.replica.settings import (
     Settings,
     StoreAt,
 )
-from rmq_ha.spark.result import JobResult, WrongUsage
+from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
@@ -133,7 +134,8 @@ def verify_replica(
     Do two stores hold the same, to the byte?
 
     Compares the commit logs of a master and a slave up to the offset that both have, and each
-    store's queues and index with its own log. Brokers may run meanwhile. Nothing is changed.
+    store's queues and index with its own log; of one store only that. Brokers may run meanwhile.
+    Nothing is changed.
     """
 
     stores = [
@@ -143,6 +145,7 @@ def verify_replica(
     ]
 
     def body(job: Job) -> JobResult:
+        from rmq_ha.host.files import is_same_directory
         from rmq_ha.spark.replica.job import verify
 
         if window is not None and window < _LEAST_WINDOW:
@@ -150,11 +153,18 @@ def verify_replica(
         if directory is not None or PREFIX in f"{of_master[:8]} {(of_slave or '')[:8]}":
             kind = CRC32 if digest == "bytes" else digest
             return _digests(job, stores, directory, window or DIGEST_WINDOW, kind, start)
-        if of_slave is None:
-            raise WrongUsage("give a second store, or --digests DIR to write those of one")
+        master = StoreAt(_store(job, of_master), master_commit_log)
+        slave = master
+        if of_slave is not None:
+            slave = StoreAt(_store(job, of_slave), slave_commit_log)
+            if is_same_directory(master.uri, slave.uri):
+                raise WrongUsage(
+                    f"{of_master} and {of_slave} are the same directory: no pair. To check one"
+                    " store against its own log give it once"
+                )
         settings = Settings(
-            StoreAt(_store(job, of_master), master_commit_log),
-            StoreAt(_store(job, of_slave), slave_commit_log),
+            master,
+            slave,
             start,
             window or WINDOW,
             checks=frozenset(checks or CHECKS) - {"bytes"},
@@ -164,7 +174,7 @@ def verify_replica(
 
     # Java has little to do here, the workers all: time to optimise it would be taken from them.
     inputs = {"master": of_master, "slave": of_slave or ""}
-    run_job("verify-replica", inputs, body, quick=True)
+    run_job("verify-replica", inputs, body)
 
 
 def _digests(

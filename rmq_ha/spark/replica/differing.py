@@ -6,7 +6,7 @@ import numpy as np
 
 from rmq_ha.dledger.format import BLANK_MAGIC as ENTRY_BLANK
 from rmq_ha.errors import CorruptRecord
-from rmq_ha.spark.log.walk import Layout
+from rmq_ha.offline.chain import Layout
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, Record, body_crc, decode_record
 
 _CHUNK = 1 << 18

@@ -15,14 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from rmq_ha.spark.findings import FINDINGS, Finding
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offsets.findings import Finding, Outcome
+from rmq_ha.spark.findings import FINDINGS, finding_row
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.replica.codes import finding
 from rmq_ha.spark.replica.logs import Log, What
-from rmq_ha.spark.replica.rows import finding_row, overview_of
+from rmq_ha.spark.replica.rows import overview_of
 from rmq_ha.spark.replica.settings import SHA256, StoreAt, opened
 from rmq_ha.spark.replica.verdicts import LOG_CODES, verdict
-from rmq_ha.spark.result import CannotDecide, JobResult, Outcome
+from rmq_ha.spark.result import JobResult
 
 DIGESTS = StructType(
     [

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmq_ha.spark.findings import Finding
+from rmq_ha.offsets.findings import Finding
 from rmq_ha.spark.log.shape import Flags, Ints
 from rmq_ha.spark.replica.codes import finding
 from rmq_ha.spark.replica.facts import Facts

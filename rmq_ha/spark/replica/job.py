@@ -13,11 +13,12 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rmq_ha.spark.findings import FINDINGS, Finding
+from rmq_ha.offsets.findings import Finding, Outcome
+from rmq_ha.spark.findings import FINDINGS, finding_row
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.replica.auditing import INDEX, QUEUES
-from rmq_ha.spark.replica.codes import finding
 from rmq_ha.spark.replica.comparing import Sides, resolve
+from rmq_ha.spark.replica.parting import parting, parting_finding
 from rmq_ha.spark.replica.report import sections_of
 from rmq_ha.spark.replica.rows import (
     ROWS,
@@ -25,7 +26,6 @@ from rmq_ha.spark.replica.rows import (
     QueueEnd,
     Sums,
     count_of,
-    finding_row,
     findings_of,
     overview_of,
     queue_ends,
@@ -33,11 +33,10 @@ from rmq_ha.spark.replica.rows import (
     sums_of,
     tasks_in_error,
 )
-from rmq_ha.spark.replica.settings import Opened, Settings, common_of, names_of, open_pair, opened
+from rmq_ha.spark.replica.settings import Opened, Settings, common_of, open_pair, opened
 from rmq_ha.spark.replica.tasks import (
     COMMON,
     Doubt,
-    Stretch,
     Survey,
     Work,
     plan,
@@ -48,16 +47,20 @@ from rmq_ha.spark.replica.tasks import (
 from rmq_ha.spark.replica.verdicts import (
     LOG_CODES,
     DelaySum,
+    IndexState,
     QueueSum,
     TailState,
     judge_bounds,
+    judge_checkpoint,
     judge_delays,
+    judge_holes,
+    judge_index,
     judge_keys,
     judge_queues,
     judge_tail,
     verdict,
 )
-from rmq_ha.spark.result import JobResult, Outcome
+from rmq_ha.spark.result import JobResult
 
 _QUEUES_A_TASK = 200
 _AGAIN = 3
@@ -97,13 +100,27 @@ class _Verification:
         self._job = job
         self._settings = settings
         self._pair = pair
-        self._names = names_of(pair)
+        self._is_alone = settings.master == settings.slave
+        self._names = [one.store.uri for one in pair]
+        if self._is_alone:
+            self._names[1] += " (again)"
         self._ranges = [(one.low, one.high) for one in pair]
         self._common = common_of(pair, settings.start)
         self._is_silent = True  # no task found anything
         self._told: list[Finding] = list(
             judge_bounds(self._names, self._ranges, any(one.is_quorum for one in pair))
         )
+        for name, one in zip(self._names, pair, strict=True):
+            self._told += judge_holes(name, one.store.holes)
+        self._compared = self._common
+        names = self._names[0], self._names[1]
+        logs = Sides(pair[0].log, pair[1].log, *names, settings.window)
+        parted = None if self._is_alone else parting(logs, *self._common)
+        if parted is not None:
+            self._compared = self._common[0], parted.offset
+            ahead = ("SLAVE_AHEAD", "MASTER_AHEAD")
+            self._told = [one for one in self._told if one.code not in ahead]
+            self._told.append(parting_finding(parted, self._names[1]))
 
     def run(self) -> JobResult:
         """All steps in order."""
@@ -126,6 +143,7 @@ class _Verification:
             (self._names[side], numbers[2]) for side, numbers in sums.keys.items()
         )
         self._told += self._checkpoints()
+        self._told += judge_index(self._indexes(known))
         aligned = self._align(work, sums.shifts)
         doubts = self._doubts(work, queues)
         found = self._findings([survey, rows, doubts], aligned)
@@ -150,7 +168,7 @@ class _Verification:
                     some = names[at : at + _QUEUES_A_TASK]
                     tasks.append(Survey(len(tasks), side, some, -1, low, one.high))
             if INDEX in self._settings.checks:
-                for number in range(len(one.store.index_files())):
+                for number in range(len(one.store.index_parts()[0])):
                     tasks.append(Survey(len(tasks), side, (), number, low, one.high))
         return self._run("queues and index", self._work([0, 0]), tasks, run_survey)
 
@@ -199,8 +217,9 @@ class _Verification:
             file.base for one in self._pair for file in one.store.log_files() if file.base > start
         ]
         ranges = [(max(low, start), high) for low, high in self._ranges]
-        tasks: list[Stretch] = plan(ranges, self._common, self._settings.split, bases)
-        label = f"{self._common[1] - self._common[0]:,} bytes of both logs"
+        holes = [one.store.holes for one in self._pair]
+        tasks = plan(ranges, self._compared, self._settings.split, bases, holes)
+        label = f"{self._compared[1] - self._compared[0]:,} bytes of both logs"
         size = sum(task.high - task.low for task in tasks)
         return self._run(label, work, tasks, run_stretch, size // self._settings.split)
 
@@ -246,17 +265,15 @@ class _Verification:
     def _queue_sums(
         self, ends: Sequence[QueueEnd], sums: Sums
     ) -> dict[tuple[int, str, int], QueueSum]:
-        entries = {end[:3]: end.entries for end in ends}
-        return {
-            (side, topic, queue_id): QueueSum(
-                self._names[side],
-                topic,
-                queue_id,
-                entries.get((side, topic, queue_id), 0),
-                *sums.tallies.get((side, topic, queue_id), [0] * 5),
-            )
-            for side, topic, queue_id in sorted({*entries, *sums.tallies})
-        }
+        known = {end[:3]: end for end in ends}
+        found = {}
+        for key in sorted({*known, *sums.tallies}):
+            side, topic, queue_id = key
+            entries, first = (known[key].entries, known[key].first) if key in known else (0, -1)
+            tally = sums.tallies.get(key, [0] * 5)
+            one = QueueSum(self._names[side], topic, queue_id, entries, *tally)
+            found[key] = one._replace(first=first)
+        return found
 
     def _doubts(self, work: Work, queues: Mapping[tuple[int, str, int], QueueSum]) -> DataFrame:
         # Light queues have no records of their own: they are always in doubt, and so come last.
@@ -269,15 +286,20 @@ class _Verification:
 
     def _checkpoints(self) -> Iterator[Finding]:
         for side, (name, one) in enumerate(zip(self._names, self._pair, strict=True)):
-            newest = one.log.newest_time()
-            written = max(one.store.checkpoint())
-            if written > newest and not (one.store.abort and self._moved_on(side)):
-                yield finding(
-                    "CHECKPOINT_AHEAD",
-                    broker=name,
-                    expected=f"at most {newest}",
-                    actual=str(written),
-                )
+            told = list(judge_checkpoint(name, one.store.checkpoint(), one.log.newest_time()))
+            if told and not (one.store.abort and self._moved_on(side)):
+                yield from told
+
+    def _indexes(self, known: Sequence[int]) -> list[IndexState]:
+        found = []
+        for name, one, end in zip(self._names, self._pair, known, strict=True):
+            files, faults = one.store.index_parts()
+            headers = [file.header for file in files if file.count]
+            spans = [(head.begin_physical_offset, head.end_physical_offset) for head in headers]
+            if INDEX in self._settings.checks:
+                low = max(one.low, self._settings.start)
+                found.append(IndexState(name, [*map(str, faults)], spans, low, end or one.high))
+        return found
 
     def _findings(
         self, parts: Sequence[DataFrame], aligned: tuple[list[tuple[int, int]], list[Finding]]
@@ -297,7 +319,10 @@ class _Verification:
             at = F.col("finding.physicalOffset")
             is_out = (F.col("finding.code") == "LOG_DIFFERS") & (at >= out.low) & (at < out.high)
             rows = rows.join(out, is_out, "left_anti")
-        return findings_of(rows).unionAll(own).persist()
+        every = findings_of(rows).unionAll(own)
+        if self._is_alone:  # what is said of the other side was said of this one
+            every = every.where(F.col("broker").isNull() | (F.col("broker") != self._names[1]))
+        return every.persist()
 
     def _result(self, found: DataFrame, sums: Sums, queues: Sequence[QueueSum]) -> JobResult:
         overview = overview_of(found, LOG_CODES, *self._common)
@@ -306,7 +331,7 @@ class _Verification:
         return JobResult(
             found,
             Outcome.VIOLATED if errors else Outcome.HOLDS,
-            verdict(self._common, messages, first, errors),
+            verdict(self._common, messages, first, errors, is_alone=self._is_alone),
             self._numbers(sums, overview),
             sections_of(self._names, self._ranges, self._common, sums, queues, along),
         )

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from rmq_ha.spark.host.files import Files
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offline.files import Files
+from rmq_ha.offline.log_files import LogFile
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.replica.aligning import Item, identity_of
 from rmq_ha.spark.replica.differing import is_blank
-from rmq_ha.spark.result import CannotDecide
-from rmq_ha.spark.store.log_files import LogFile
 from rmq_ha.spark.store.scanning import LOOK_BACK, Gap, pieces, splits_of
 
 _WHOLE = 1 << 62

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmq_ha.spark.findings import Finding
+from rmq_ha.offsets.findings import Finding
 from rmq_ha.spark.log.pieces import text_values
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.log.shape import Flags, Ints
@@ -230,6 +230,7 @@ class Scan(NamedTuple):
     :ivar entries: that point into `[low, high)` of the log.
     :ivar end: behind the last record that it knows.
     :ivar last: queue offset of that record.
+    :ivar first: queue offset of the first of the entries; -1: there are none.
     """
 
     topic: str
@@ -237,7 +238,25 @@ class Scan(NamedTuple):
     entries: int
     end: int
     last: int
+    first: int
     findings: list[Finding]
+
+
+def check_files(queue: Queue, usual: int, side: str) -> Iterator[Finding]:
+    """
+    Files that are missing, or shorter than those of the other queues.
+
+    :param usual: bytes of such a file.
+    """
+    odd = [
+        f"{file.path} has {file.size} bytes, those of other queues {usual}"
+        for file in queue.row[-1:]
+        if file.size != usual
+    ]
+    for fault in (*queue.faults, *odd):
+        yield finding(
+            "CQ_FILE", f"{fault}.", broker=side, topic=queue.topic, queue_id=queue.queue_id
+        )
 
 
 def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
@@ -247,7 +266,7 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
     :param low: of the log, as `high`: entries that point elsewhere are not counted.
     """
     start, stop = bounds(queue)
-    entries, end, last, previous = 0, -1, -1, -1
+    entries, end, last, previous, first = 0, -1, -1, -1, -1
     found: list[Finding] = []
     for at in range(start, stop, _CHUNK):
         units = queue.units(at, min(at + _CHUNK, stop))
@@ -255,7 +274,10 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
         if not len(rows):
             continue
         offsets, sizes = units["offset"][rows], units["size"][rows]
-        entries += int(((offsets >= low) & (offsets + sizes <= high)).sum())
+        mine = (offsets >= low) & (offsets + sizes <= high)
+        entries += int(mine.sum())
+        if first < 0 and mine.any():
+            first = at + int(rows[int(mine.argmax())])
         ends = offsets + sizes
         if int(ends.max()) > end:
             end, last = int(ends.max()), at + int(rows[int(ends.argmax())])
@@ -274,7 +296,7 @@ def scan_queue(queue: Queue, low: int, high: int, side: str) -> Scan:
                 )
             )
         previous = int(offsets[-1])
-    return Scan(queue.topic, queue.queue_id, entries, end, last, found)
+    return Scan(queue.topic, queue.queue_id, entries, end, last, first, found)
 
 
 def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Iterator[Finding]:
@@ -290,6 +312,9 @@ def dangling(store: StoreDirectory, queue: Queue, stop: int, side: str) -> Itera
         units = queue.units(at, min(at + _PICKED, end))
         rows = np.flatnonzero((units["size"] > 0) & (units["size"] != FILLER_SIZE))
         rows = rows[units["offset"][rows] + units["size"][rows] <= stop]
+        for hole in store.holes:  # what is there is told of as a whole
+            ends = units["offset"][rows] + units["size"][rows]
+            rows = rows[(ends <= hole.start) | (units["offset"][rows] >= hole.end)]
         if not len(rows):
             continue
         homes = _homes(store.read_records(units["offset"][rows], units["size"][rows]), queue)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,7 +15,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rmq_ha.spark.findings import FINDINGS, Finding, Severity
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offsets.findings import Finding, Severity
+from rmq_ha.spark.findings import FINDINGS, finding_row
 from rmq_ha.spark.replica.tasks import (
     BOTH,
     COUNT,
@@ -30,7 +31,6 @@ from rmq_ha.spark.replica.tasks import (
     Row,
     Work,
 )
-from rmq_ha.spark.result import CannotDecide
 
 ROWS = StructType(
     [
@@ -74,12 +74,6 @@ def rows_of(
 def _plain(row: Row) -> tuple[Any, ...]:
     one = row[5]
     return (*row[:5], None if one is None else finding_row(one))
-
-
-def finding_row(one: Finding) -> tuple[Any, ...]:
-    """As `FINDINGS` has it."""
-    at = one.observed_at
-    return (*one[:-1], None if at is None else datetime.fromtimestamp(at / 1000, UTC))
 
 
 def count_of(rows: DataFrame) -> tuple[int, int]:
@@ -197,6 +191,7 @@ class QueueEnd(NamedTuple):
     entries: int
     end: int
     last: int
+    first: int
 
 
 def queue_ends(rows: DataFrame) -> list[QueueEnd]:

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from rmq_ha.spark.log.walk import Layout
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offline.chain import Layout
 from rmq_ha.spark.replica.auditing import CHECKS, Side
 from rmq_ha.spark.replica.logs import Log
-from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.directory import StoreDirectory, open_store
 
 SPLIT = 64 << 20
@@ -83,7 +83,7 @@ def opened(at: StoreAt, index_sizes: tuple[int, int] | None) -> Opened:
 
     :raises CannotDecide: there is none, or it is empty.
     """
-    store = open_store(at.uri, commit_log=at.commit_log, index_sizes=index_sizes)
+    store = open_store(at.uri, commit_log=at.commit_log, index_sizes=index_sizes, damaged=True)
     low, high = store.min_offset(), store.max_offset()
     if high <= low:
         raise CannotDecide(f"{at.uri} has no message: is it the right directory?")
@@ -99,6 +99,9 @@ def open_pair(settings: Settings) -> list[Opened]:
     # The slave first: while both move, the master is ahead of what was seen of the slave.
     slave = opened(settings.slave, settings.index_sizes)
     master = opened(settings.master, settings.index_sizes)
+    for one, other in ((master.store, slave.store), (slave.store, master.store)):
+        sizes = [(file.slots, file.items) for file in other.index_parts()[0] if file.count]
+        one.index_hint = sizes[0] if sizes else None
     low, high = common_of([master, slave], settings.start)
     if low >= high:
         raise CannotDecide(
@@ -107,14 +110,6 @@ def open_pair(settings: Settings) -> list[Opened]:
             "slave? Has it begun to replicate?"
         )
     return [master, slave]
-
-
-def names_of(pair: list[Opened]) -> list[str]:
-    """What findings call them: where they are, which tells them apart unless they are one."""
-    names = [one.store.uri for one in pair]
-    if len(set(names)) < len(names):
-        return [f"{name} ({role})" for name, role in zip(names, ("master", "slave"), strict=True)]
-    return names
 
 
 def common_of(pair: list[Opened], start: int) -> tuple[int, int]:

@@ -8,14 +8,15 @@ others numbers and perhaps a topic. So one table carries everything, and Spark a
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from rmq_ha.spark.findings import Finding
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offline.log_files import Hole
+from rmq_ha.offsets.findings import Finding
 from rmq_ha.spark.replica.auditing import Side, audit
 from rmq_ha.spark.replica.comparing import Sides, compare
 from rmq_ha.spark.replica.indexes import check_structure
-from rmq_ha.spark.replica.queues import dangling, scan_queue
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.replica.queues import check_files, dangling, scan_queue
 
 FINDING, TALLY, DELAY, SHIFT, COUNT, KEYS, QUEUE, FAILED = (
     "finding",
@@ -168,14 +169,20 @@ def run_survey(work: Work, survey: Survey) -> Iterator[Row]:
     """Read queues entry by entry, or an index file by itself."""
     side = work.sides[survey.side]
     try:
+        queues = [side.queue(*name) for name in survey.queues]
+        sizes = Counter(file.size for queue in queues for file in queue.row)
+        usual = sizes.most_common(1)[0][0] if sizes else 0
         for topic, queue_id in survey.queues:
-            found = scan_queue(side.queue(topic, queue_id), survey.low, survey.high, side.name)
-            numbers = [queue_id, found.entries, found.end, found.last]
+            queue = side.queue(topic, queue_id)
+            for one in check_files(queue, usual, side.name):
+                yield survey.number, FINDING, survey.side, "", [], one
+            found = scan_queue(queue, survey.low, survey.high, side.name)
+            numbers = [queue_id, found.entries, found.end, found.last, found.first]
             yield survey.number, QUEUE, survey.side, topic, numbers, None
             for one in found.findings:
                 yield survey.number, FINDING, survey.side, "", [], one
         if survey.index_file >= 0:
-            files = side.store.index_files()
+            files = side.store.index_parts()[0]
             if survey.index_file < len(files):
                 for one in check_structure(files[survey.index_file], side.name):
                     yield survey.number, FINDING, survey.side, "", [], one
@@ -184,7 +191,11 @@ def run_survey(work: Work, survey: Survey) -> Iterator[Row]:
 
 
 def plan(
-    ranges: Sequence[tuple[int, int]], common: tuple[int, int], step: int, bases: Sequence[Any]
+    ranges: Sequence[tuple[int, int]],
+    common: tuple[int, int],
+    step: int,
+    bases: Sequence[int],
+    holes: Sequence[Sequence[Hole]] = ((), ()),
 ) -> list[Stretch]:
     """
     The stretches of both logs.
@@ -193,12 +204,18 @@ def plan(
     :param common: what both have, and is compared.
     :param step: most bytes of one stretch.
     :param bases: where files begin; no stretch reaches over such a place.
+    :param holes: of each side: bytes that it should have, and has not.
     """
-    cuts = sorted({*bases, *common, *(end for pair in ranges for end in pair)})
+    edges = {edge for mine in holes for hole in mine for edge in hole[:2]}
+    cuts = sorted({*bases, *common, *edges, *(end for pair in ranges for end in pair)})
     found: list[Stretch] = []
     for low, end in pairwise(cuts):
         sides = tuple(
-            side for side, (begin, stop) in enumerate(ranges) if begin <= low and end <= stop
+            side
+            for side, (begin, stop) in enumerate(ranges)
+            if begin <= low
+            and end <= stop
+            and not any(hole.start <= low and end <= hole.end for hole in holes[side])
         )
         compares = common[0] <= low and end <= common[1] and len(sides) > 1
         if not sides:

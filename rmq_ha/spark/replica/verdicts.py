@@ -5,10 +5,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
-from rmq_ha.spark.findings import Finding, Severity
+from rmq_ha.offline.log_files import Hole
+from rmq_ha.offsets.findings import Finding, Severity
 from rmq_ha.spark.replica.codes import finding
+from rmq_ha.store.format.checkpoint import CheckpointTimes
 
+PARTED = ("DIVERGED", "NOT_ITS_SLAVE")
 LOG_CODES = (
+    *PARTED,
+    "LOG_HOLE",
     "LOG_DIFFERS",
     "RECORD_LOST",
     "RECORD_EXTRA",
@@ -23,7 +28,7 @@ class QueueSum(NamedTuple):
     """
     One queue of one side, over the whole log.
 
-    :ivar entries: that the queue has.
+    :ivar entries: that the queue has; `first`: queue offset of the first of them, -1: none.
     :ivar matched: records that found theirs; `wrong` to `old` as in `queues.Tally`.
     """
 
@@ -36,6 +41,7 @@ class QueueSum(NamedTuple):
     missing: int
     pending: int
     old: int
+    first: int = -1
 
     @property
     def surplus(self) -> int:
@@ -78,16 +84,24 @@ class TailState(NamedTuple):
 def judge_queues(sums: Sequence[QueueSum]) -> Iterator[Finding]:
     """What whole queues lack, in few words."""
     pending: dict[str, int] = defaultdict(int)
-    filled = {(one.topic, one.queue_id) for one in sums if one.entries}
+    filled: dict[tuple[str, int], int] = {}
+    for one in sums:
+        if one.entries:
+            queue = one.topic, one.queue_id
+            filled[queue] = min(one.first, filled.get(queue, one.first))
     for one in sums:
         pending[one.side] += one.pending
         where: dict[str, Any] = {"broker": one.side, "topic": one.topic, "queue_id": one.queue_id}
+        least = filled.get((one.topic, one.queue_id), one.first)
         if one.old and not one.entries and (one.topic, one.queue_id) in filled:
             yield finding(
                 "CQ_MISSING",
                 f"{one.old} messages: the whole queue is empty here, and not on the other side.",
                 **where,
             )
+        elif one.old and least < one.first:
+            note = f"{one.old} messages: begins at {one.first}, on the other side at {least}."
+            yield finding("CQ_FORGOTTEN", note, severity=Severity.ERROR, **where)
         elif one.old:
             yield finding("CQ_FORGOTTEN", f"{one.old} messages.", **where)
     for side, count in pending.items():
@@ -170,6 +184,66 @@ def judge_bounds(
         )
 
 
+def judge_holes(name: str, holes: Sequence[Hole]) -> Iterator[Finding]:
+    """What a log lacks in its middle."""
+    for hole in holes:
+        yield finding(
+            "LOG_HOLE",
+            f"{hole.end - hole.start} bytes between {hole.between}.",
+            broker=name,
+            physical_offset=hole.start,
+            expected=f"bytes up to {hole.end}",
+            actual="no file",
+        )
+
+
+class IndexState(NamedTuple):
+    """
+    The index files of one side.
+
+    :ivar faults: what is wrong with those that cannot be read.
+    :ivar spans: first and last physical offset of each of the others that has items.
+    :ivar low: where its log begins; `known`: up to where it was dispatched.
+    """
+
+    side: str
+    faults: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+    low: int
+    known: int
+
+
+def judge_index(states: Sequence[IndexState]) -> Iterator[Finding]:
+    """Files that are damaged, and an index that only one side has."""
+    for at, one in enumerate(states):
+        for fault in one.faults:
+            yield finding("INDEX_UNREADABLE", f"{fault}.", broker=one.side)
+        mine = [span for span in states[at - 1].spans if span[1] >= one.low and span[0] < one.known]
+        if not one.faults and not one.spans and mine:
+            yield finding(
+                "INDEX_MISSING",
+                broker=one.side,
+                physical_offset=min(mine)[0],
+                expected=f"as on the other side, from {min(mine)[0]} on",
+                actual="no index file",
+            )
+
+
+def judge_checkpoint(name: str, times: CheckpointTimes | None, newest: int) -> Iterator[Finding]:
+    """:param newest: store time of the newest message."""
+    if times is None:
+        yield finding("CHECKPOINT_MISSING", broker=name)
+    elif min(times) < 0:
+        yield finding("CHECKPOINT_DAMAGED", broker=name, actual=str(min(times)))
+    elif max(times[:3]) > newest:
+        yield finding(
+            "CHECKPOINT_AHEAD",
+            broker=name,
+            expected=f"at most {newest}",
+            actual=str(max(times[:3])),
+        )
+
+
 def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
     """:param sums: of each side the keys that its index does not have yet."""
     for side, pending in sums:
@@ -178,7 +252,12 @@ def judge_keys(sums: Iterable[tuple[str, int]]) -> Iterator[Finding]:
 
 
 def verdict(
-    common: tuple[int, int], messages: int | None, first: Finding | None, errors: int
+    common: tuple[int, int],
+    messages: int | None,
+    first: Finding | None,
+    errors: int,
+    *,
+    is_alone: bool = False,
 ) -> str:
     """
     The last line.
@@ -186,9 +265,12 @@ def verdict(
     :param messages: that were compared; None: they were not counted.
     :param first: difference between the logs.
     :param errors: findings of ERROR in all.
+    :param is_alone: one store was held against itself.
     """
     stretch = f"[{common[0]}, {common[1]})"
     found = "1 error" if errors == 1 else f"{errors} errors"
+    if first is not None and first.code in PARTED:
+        return f"replica differs over {stretch}: {first.detail.partition('. ')[0]}; {found}"
     if first is not None:
         who = f"message {first.msg_id} (" if first.msg_id else "("
         if first.topic is not None:
@@ -198,5 +280,6 @@ def verdict(
             f"{who}{first.code}): master {first.expected}, slave {first.actual}; {found}"
         )
     count = f"{common[1] - common[0]} bytes" if messages is None else f"{messages} messages"
-    same = f"replica identical over {stretch}: {count}"
-    return f"{same}; but {found} within the stores: see the findings" if errors else same
+    same = f"{'store read' if is_alone else 'replica identical'} over {stretch}: {count}"
+    where = "it" if is_alone else "the stores"
+    return f"{same}; but {found} within {where}: see the findings" if errors else same

@@ -12,9 +12,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from rmq_ha.spark.report.digest import Digest
+from rmq_ha.offsets.digest import Digest
+from rmq_ha.offsets.findings import Outcome
 from rmq_ha.spark.report.plots import left_out, svg
-from rmq_ha.spark.result import Outcome, Plot, Table
+from rmq_ha.spark.result import Plot, Table
 
 MAX_ROWS = 500
 """Of one table."""

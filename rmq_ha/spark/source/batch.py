@@ -1,17 +1,16 @@
 """Batches: which partitions a read of messages has, and what each of them gives."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from warnings import warn
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.boundaries import Kind
-from rmq_ha.spark.source.keeping import kept
 from rmq_ha.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
 from rmq_ha.spark.source.options import (
     MESSAGES,
@@ -21,10 +20,9 @@ from rmq_ha.spark.source.options import (
     without_effect,
 )
 from rmq_ha.spark.source.planning import Planner, cut
-from rmq_ha.spark.source.pushdown import Keep, Limits, divide, limits_of
 from rmq_ha.spark.source.reading import QueueRange, Queues
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema, message_schema
-from rmq_ha.spark.source.tables import make_table_reader, table_schema
+from rmq_ha.spark.source.tables import TableReader, table_schema
 from rmq_ha.spark.store.directory import scan_with_gaps
 from rmq_ha.spark.store.scanning import Split
 
@@ -66,45 +64,49 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     return message_schema(include_properties) if table == MESSAGES else table_schema(table)
 
 
-def make_reader(
-    given: Mapping[str, str], schema: StructType, *, push_down: bool
-) -> DataSourceReader:
+def make_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """
     The reader of a batch.
 
-    :param push_down: Spark would push filters down, if the options want it.
     :raises WrongUsage: options or schema do not fit.
     """
     options = parse_options(given)
     for name in without_effect(given):
         warn(f"{name} is for streams (spark.readStream): a batch reads all at once", stacklevel=2)
     if options.table != MESSAGES:
-        return make_table_reader(options, schema, push_down=push_down)
-    filtered = push_down and options.push_down
-    return (PushDownReader if filtered else MessagesReader)(options, schema)
+        return TableReader(options, schema)
+    return MessagesReader(options, schema)
 
 
 class MessagesReader(DataSourceReader):
-    """A batch of messages, from a store or from running brokers."""
+    """
+    A batch of messages, from a store or from running brokers.
+
+    It takes no filters (`pushFilters`): Spark 4.3.0 applies those of one use of a DataFrame to all
+    others, so that a self join or a second count is wrong.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._columns = check_schema(schema, COLUMNS)
-        self._keep = Keep(tags=options.tags)
-        self._limits = Limits()
 
     def partitions(self) -> list[InputPartition]:
         """In the driver's planner, once."""
-        options, limits = self._options, self._limits
+        options = self._options
         queues = queues_of(options)
         planner = Planner(queues, options)
         if isinstance(queues, OfflineQueues):
-            plan = _plan_files(queues, planner, options, limits)
+            for hole in queues.store.holes:
+                warn(
+                    f"failOnDataLoss=false: the log has no bytes from {hole.start} to {hole.end}",
+                    stacklevel=2,
+                )
+            plan = _plan_files(queues, planner, options)
             if plan is not None:
                 _tell(planner)
-                return list(_splits(queues, options, limits, plan))
-        ranges = planner.ranges(limits)
+                return list(_splits(queues, options, plan))
+        ranges = planner.ranges()
         _tell(planner)
         return [
             RangesPartition(part)
@@ -123,24 +125,13 @@ class MessagesReader(DataSourceReader):
         queues = queues_of(options)
         if isinstance(partition, RangesPartition):
             for wanted in partition.ranges:
-                yield from queues.read(wanted, self._columns, self._keep)
+                yield from queues.read(wanted, self._columns)
         elif isinstance(partition, SplitPartition) and isinstance(queues, OfflineQueues):
             wanted_of_file = FileWanted(options, partition.spans)
             name = options.broker_name
             for records in _sound(queues, partition.split, options):
-                chosen = kept(wanted_of_file.select(records), self._keep, name)
+                chosen = wanted_of_file.select(records).tagged(options.tags)
                 yield from chosen.batches(self._columns, name, rows=options.batch_rows)
-
-
-class PushDownReader(MessagesReader):
-    """The same, where filters are to be pushed down."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take over what can be decided here; Spark applies the rest."""
-        taken, left = divide(filters, COLUMNS)
-        self._keep = Keep(tuple(taken), self._options.tags)
-        self._limits = limits_of(taken)
-        return left
 
 
 def queues_of(options: SourceOptions) -> Queues:
@@ -166,9 +157,7 @@ class FilePlan(NamedTuple):
     high: int = END_OF_LOG
 
 
-def _plan_files(
-    queues: OfflineQueues, planner: Planner, options: SourceOptions, limits: Limits
-) -> FilePlan | None:
+def _plan_files(queues: OfflineQueues, planner: Planner, options: SourceOptions) -> FilePlan | None:
     """How files are read; None: queues are."""
     is_whole = options.start.kind is Kind.EARLIEST and options.end.kind is Kind.LATEST
     store = queues.store
@@ -184,12 +173,8 @@ def _plan_files(
     if options.scan == "auto":
         if options.max_records is not None:
             return None
-        is_everything = is_whole and options.subscription.is_everything and limits == Limits()
-        if (
-            not is_everything
-            and _are_few(queues, planner.ranges(limits))
-            and queues.reach_the_end()
-        ):
+        is_everything = is_whole and options.subscription.is_everything
+        if not is_everything and _are_few(queues, planner.ranges()) and queues.reach_the_end():
             return None
     if not options.subscription.is_everything:
         queues.queues(options.subscription)  # a topic that is not there is an error
@@ -216,11 +201,11 @@ def _are_few(queues: OfflineQueues, ranges: list[QueueRange]) -> bool:
 
 
 def _splits(
-    queues: OfflineQueues, options: SourceOptions, limits: Limits, plan: FilePlan
+    queues: OfflineQueues, options: SourceOptions, plan: FilePlan
 ) -> Iterator[SplitPartition]:
     store = queues.store
-    start = max(store.min_offset(), limits.log_offsets[0], plan.low)
-    high = min(store.max_offset(), limits.log_offsets[1], plan.high)
+    start = max(store.min_offset(), plan.low)
+    high = min(store.max_offset(), plan.high)
     if start >= high:
         return
     size = options.split_size

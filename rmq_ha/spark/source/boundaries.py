@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.reading import QueueId
 
 LATEST_OFFSET = -1

@@ -10,7 +10,7 @@ NAME = "rocketmq"
 
 class RocketmqDataSource(DataSource):
     """
-    Messages and tables of brokers and stores; for sessions that push no filters down.
+    Messages and tables of brokers and stores.
 
     Everything is imported where it is used: Spark loads this class in several processes, and only
     some of them read.
@@ -31,7 +31,7 @@ class RocketmqDataSource(DataSource):
         """A batch."""
         from rmq_ha.spark.source.batch import make_reader
 
-        return make_reader(self.options, schema, push_down=False)
+        return make_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Send a DataFrame."""
@@ -50,18 +50,3 @@ class RocketmqDataSource(DataSource):
         from rmq_ha.spark.source.sink import make_stream_writer
 
         return make_stream_writer(self.options, schema, overwrite)
-
-
-class PushDownDataSource(RocketmqDataSource):
-    """For sessions with `spark.sql.python.filterPushdown.enabled`; others refuse its reader."""
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch; filters are pushed down to it where `pushDown` asks for that."""
-        from rmq_ha.spark.source.batch import make_reader
-
-        return make_reader(self.options, schema, push_down=True)
-
-
-def data_source(*, push_down: bool) -> type[DataSource]:
-    """The class to register, by whether the session pushes filters down."""
-    return PushDownDataSource if push_down else RocketmqDataSource

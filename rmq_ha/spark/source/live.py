@@ -14,15 +14,19 @@ from rmq_ha.client.errors import MQClientError, NoRoute
 from rmq_ha.client.lookups import Pulled, Wanted, addresses_in, commit_offset, pull_records
 from rmq_ha.client.messages import decode_messages
 from rmq_ha.client.routes import subscribe_queues
-from rmq_ha.errors import ConfigurationError, ProtocolViolation, RemotingError
+from rmq_ha.errors import (
+    CannotDecide,
+    ConfigurationError,
+    ProtocolViolation,
+    RemotingError,
+    WrongUsage,
+)
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.spark.host.clock import seconds
 from rmq_ha.spark.host.waiting import pause
-from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently
 from rmq_ha.spark.source.live_routes import ROUTES_FOR_MS, NameServerRoutes, OneBroker, Routes
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
 from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -166,18 +170,18 @@ class LiveQueues:
 
         return self._any_broker(queue, ask)
 
-    def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """The messages of a range; a slave is asked when the master does not answer."""
         options = self._options
         how = How(
             options.batch_rows,
             options.pull_batch_size,
             options.fail_on_data_loss,
-            options.tag_expression != "*",
+            options.tags,
             self._patience(),
         )
         puller = _Puller(self._connected(), options, self._routes)
-        yield from Reading(wanted, puller, how, pause).batches(columns, keep)
+        yield from Reading(wanted, puller, how, pause).batches(columns)
 
     def commit(self, group: str, queue: QueueId, offset: int) -> None:
         """Have the broker keep an offset for a group, for consoles to show."""

@@ -12,11 +12,9 @@ from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
 from rmq_ha.client.lookups import Pulled
 from rmq_ha.client.messages import PullStatus
-from rmq_ha.errors import RemotingError, RmqHaError
+from rmq_ha.errors import CannotDecide, RemotingError, RmqHaError
 from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.spark.result import CannotDecide
-from rmq_ha.spark.source.live_records import Piece, batches_of, piece_of
-from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.live_records import Piece, piece_of, records_of
 from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueRange
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import ResponseCode
@@ -32,14 +30,14 @@ class How(NamedTuple):
 
     :ivar batch_rows: of one Arrow batch, about.
     :ivar fail_on_data_loss: messages that are gone are an error; else they are passed over.
-    :ivar is_filtered: brokers leave messages out, because of their tags.
+    :ivar tags: only messages with one of these; brokers leave the others out. None: all.
     :ivar patience: ms that each retry waits, as often as it says.
     """
 
     batch_rows: int = 8192
     pull_size: int = 32
     fail_on_data_loss: bool = True
-    is_filtered: bool = False
+    tags: frozenset[str] | None = None
     patience: tuple[int, ...] = (10, 10, 10)
 
 
@@ -70,7 +68,7 @@ class Reading:
         self._queue = MessageQueue(*wanted.queue)
         self._is_light = wanted.queue.topic.startswith(LMQ_PREFIX)  # records have other offsets
 
-    def batches(self, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """
         The range as `pyarrow.RecordBatch`.
 
@@ -83,16 +81,16 @@ class Reading:
             rows += len(piece.positions)
             size += len(piece.data)
             if rows >= self._how.batch_rows or size >= BATCH_BYTES:
-                yield from self._decoded(pieces, columns, keep)
+                yield from self._decoded(pieces, columns)
                 pieces, rows, size = [], 0, 0
-        yield from self._decoded(pieces, columns, keep)
+        yield from self._decoded(pieces, columns)
 
-    def _decoded(self, pieces: list[Piece], columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+    def _decoded(self, pieces: list[Piece], columns: Sequence[str]) -> Iterator[Any]:
         if not pieces:
             return
         try:
-            broker, rows = self._wanted.queue.broker, self._how.batch_rows
-            yield from batches_of(pieces, columns, keep, broker, rows)
+            records = records_of(pieces).tagged(self._how.tags)
+            yield from records.batches(columns, self._wanted.queue.broker, self._how.batch_rows)
         except ValueError as error:
             raise CannotDecide(f"{self._wanted.queue}: an answer is damaged: {error}") from None
 
@@ -149,7 +147,7 @@ class Reading:
 
         Brokers pass over records whose file they are just deleting, and say nothing.
         """
-        has_holes = self._how.is_filtered or self._is_light
+        has_holes = self._how.tags is not None or self._is_light
         if has_holes and status is not PullStatus.OFFSET_ILLEGAL:
             return None
         expected = start

@@ -3,16 +3,14 @@
 Spec: remoting.md, section 7.4; store.md, section 2.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.source.keeping import kept
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 
 _HEAD = Struct(">II12xq")
@@ -74,13 +72,10 @@ def piece_of(data: bytes) -> Piece:
     return Piece(data, positions, offsets)
 
 
-def batches_of(
-    pieces: Sequence[Piece], columns: Sequence[str], keep: Keep, broker: str, rows: int
-) -> Iterator[Any]:
+def records_of(pieces: Sequence[Piece]) -> Records:
     """
-    The records of several answers as `pyarrow.RecordBatch`.
+    The records of several answers.
 
-    :param rows: of one batch at most.
     :raises ValueError: the parts of a record do not add up.
     """
     positions: list[int] = []
@@ -91,4 +86,4 @@ def batches_of(
     records = Records(b"".join(piece.data for piece in pieces), 0, np.array(positions, np.int64))
     if not records.shape.fits.all():
         raise ValueError("the parts of a record do not add up")
-    yield from kept(records, keep, broker).batches(columns, broker, rows)
+    return records

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.result import CannotDecide
-from rmq_ha.spark.source.keeping import kept
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription
 from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan
 from rmq_ha.spark.store.picking import pick_records
@@ -126,12 +124,11 @@ class OfflineQueues:
         sizes = queue.units(wanted.start, min(wanted.stop, wanted.start + _SAMPLE))["size"]
         return float(sizes.mean()) if len(sizes) else 0.0
 
-    def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """As `Queues.read`."""
         options, name = self._options, self._options.broker_name
         for records in self._records(wanted):
-            chosen = kept(records, keep, name)
-            yield from chosen.batches(columns, name, rows=options.batch_rows)
+            yield from records.tagged(options.tags).batches(columns, name, rows=options.batch_rows)
 
     def _records(self, wanted: QueueRange) -> Iterator[Records]:
         store = self.store
@@ -266,7 +263,12 @@ def store_of(options: SourceOptions) -> StoreDirectory:
     :raises CannotDecide: there is none, or nobody may read it.
     """
     assert options.path is not None
-    return open_store(options.path, commit_log=options.commit_log, index_sizes=options.index_sizes)
+    return open_store(
+        options.path,
+        commit_log=options.commit_log,
+        index_sizes=options.index_sizes,
+        damaged=not options.fail_on_data_loss,
+    )
 
 
 def first_unit(queue: Queue) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 
 OF_STREAMS = (
     "maxOffsetsPerTrigger",
@@ -50,7 +50,6 @@ SOURCE_NAMES = (
     "includeProperties",
     "tags",
     "scan",
-    "pushDown",
     "storePathCommitLog",
     "maxHashSlotNum",
     "maxIndexNum",

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 
 _MOST = (1 << 31) - 1
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

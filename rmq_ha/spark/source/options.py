@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from rmq_ha.client.settings import ClientConfig
 from rmq_ha.client.signing import Credentials
+from rmq_ha.errors import WrongUsage
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.spark.places import addresses_of
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.offsets.places import addresses_of
 from rmq_ha.spark.source.boundaries import (
     EARLIEST,
     LATEST,
@@ -86,7 +86,6 @@ class SourceOptions:
     :ivar tags: only messages with one of these; None: all.
     :ivar tag_expression: the same, as brokers want it.
     :ivar index_sizes: slots and entries of an index file, where they are not RocketMQ's.
-    :ivar push_down: filters are taken over from Spark: see `pushdown` for why this is not the rule.
     :ivar group: in whose name brokers are asked; empty: in nobody's.
     :ivar commit_offsets: the group that brokers keep a stream's progress for; empty: none.
     :ivar num_retries: of a call that fails.
@@ -114,7 +113,6 @@ class SourceOptions:
     tags: frozenset[str] | None = None
     tag_expression: str = "*"
     scan: str = "auto"
-    push_down: bool = False
     commit_log: str | None = None
     index_sizes: tuple[int, int] | None = None
     group: str = ""
@@ -175,7 +173,6 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
         tags=frozenset(tags.tags_set) if tags.tags_set else None,
         tag_expression=tags.sub_string,
         scan=one_of(known, "scan", SCANS),
-        push_down=flag(known, "pushDown", False),
         commit_log=known.get("storePathCommitLog"),
         index_sizes=_index_sizes(known, number),
         group=known.get("group", ""),

@@ -5,10 +5,9 @@ from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import NamedTuple
 
-from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source.boundaries import EARLIEST_OFFSET, LATEST_OFFSET, Boundary, Kind
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.pushdown import Limits
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
 
 SMALL = 10_000
@@ -36,24 +35,18 @@ class Planner:
         self._spans: dict[QueueId, Span] = {}
         self.warnings: list[str] = []
 
-    def ranges(self, limits: Limits | None = None) -> list[QueueRange]:
+    def ranges(self) -> list[QueueRange]:
         """
         What a batch reads: one range for each queue that has something.
 
-        :param limits: of filters that were pushed down.
         :raises WrongUsage: offsets were given for some queues only, or contradict each other.
         :raises CannotDecide: with `failOnDataLoss`: what was asked for is not there.
         """
-        limits = limits or Limits()
         queues = self._queues.queues(self._options.subscription)
         self._check(queues)
         found: list[QueueRange] = []
         for queue in queues:
-            if not limits.has(queue):
-                continue
             start, stop = self.start_of(queue), self.stop_of(queue)
-            low, high = limits.queue_offsets
-            start, stop = max(start, low), min(stop, high)
             if start < stop:
                 found.append(QueueRange(queue, start, stop))
         return found

@@ -8,11 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from rmq_ha.spark.source.pushdown import Keep
-
+from typing import Any, NamedTuple, Protocol
 
 LMQ_PREFIX = "%LMQ%"
 """Of light queues, which have no messages of their own: they point at those of other queues."""
@@ -116,11 +112,11 @@ class Queues(Protocol):
         """The first message stored at `ms` or later; None when there is none."""
         ...
 
-    def read(self, wanted: QueueRange, columns: Sequence[str], keep: "Keep") -> Iterator[Any]:
+    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """
-        The messages of a range as `pyarrow.RecordBatch` of exactly these columns, in queue order.
+        The messages of a range as `pyarrow.RecordBatch` of exactly these columns, in queue order;
+        only those with the tags of the options.
 
-        :param keep: only rows that it wants (`keep.rows(batch)`); offsets of the others are passed.
         :raises CannotDecide: the range cannot be read whole: messages are gone, or not there yet.
         """
         ...

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 
 MESSAGE_COLUMNS: dict[str, DataType] = {
     "topic": StringType(),

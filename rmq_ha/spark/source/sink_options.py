@@ -17,9 +17,9 @@ from pyspark.sql.types import (
 )
 
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
+from rmq_ha.errors import WrongUsage
 from rmq_ha.model.topics import topic_fault
-from rmq_ha.spark.places import addresses_of
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.offsets.places import addresses_of
 from rmq_ha.spark.source.option_names import by_name
 from rmq_ha.spark.source.option_values import flag, numbers, small, small_positive
 from rmq_ha.spark.source.options import client_config

@@ -25,15 +25,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.waiting import pause
-from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.live import LiveQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
 from rmq_ha.spark.source.planning import Planner, cut
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema
 from rmq_ha.spark.source.streaming_looks import Look, current, look
@@ -191,7 +190,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of a task, as Arrow batches."""
         assert isinstance(partition, Ranges)
         for each in partition.ranges:
-            for batch in self._queues.read(each, self._columns, Keep(tags=self._options.tags)):
+            for batch in self._queues.read(each, self._columns):
                 fits = self.target is None or batch.schema.equals(self.target)
                 yield batch if fits else batch.cast(self.target)
 
@@ -288,7 +287,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The mean size of the next records."""
         sample = QueueRange(queue, start, start + min(size, _SAMPLE))
         rows = total = 0
-        for batch in current(self._queues).read(sample, ["storeSize"], Keep()):
+        for batch in current(self._queues).read(sample, ["storeSize"]):
             rows += batch.num_rows
             total += sum(batch.column(0).to_pylist())
         return total // rows if rows else 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.source.reading import QueueId
 
 Offsets = dict[QueueId, int]

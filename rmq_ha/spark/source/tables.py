@@ -1,9 +1,9 @@
 """Tables of a broker as data sources: from its files, or from the broker itself."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
@@ -15,9 +15,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.pushdown import Keep, Limits, divide, limits_of
 from rmq_ha.spark.source.schema import check_schema, struct_of
 
 _VERSION: dict[str, DataType] = {
@@ -97,22 +96,6 @@ def table_schema(table: str) -> StructType:
     return struct_of(TABLE_COLUMNS[table])
 
 
-def make_table_reader(
-    options: SourceOptions, schema: StructType, *, push_down: bool
-) -> DataSourceReader:
-    """
-    The reader of a table.
-
-    :raises WrongUsage: options or schema do not fit.
-    """
-    if options.table not in _WITH_TOPICS and not options.subscription.is_everything:
-        raise WrongUsage(f"table={options.table} has no topics: leave out what chooses them")
-    if options.table == "index" and not options.is_offline:
-        raise WrongUsage("the index is read from a store: give path; no broker tells its items")
-    filtered = push_down and options.push_down
-    return (PushDownTableReader if filtered else TableReader)(options, schema)
-
-
 class TablePartition(InputPartition):
     """
     A part of a table.
@@ -125,19 +108,25 @@ class TablePartition(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """A batch of rows of a table."""
+    """
+    A batch of rows of a table.
+
+    :raises WrongUsage: options or schema do not fit.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.table not in _WITH_TOPICS and not options.subscription.is_everything:
+            raise WrongUsage(f"table={options.table} has no topics: leave out what chooses them")
+        if options.table == "index" and not options.is_offline:
+            raise WrongUsage("the index is read from a store: give path; no broker tells its items")
         self._options = options
         self._schema = schema
         self._known = TABLE_COLUMNS[options.table]
         self._columns = check_schema(schema, self._known)
-        self._keep = Keep()
-        self._limits = Limits()
 
     def partitions(self) -> list[InputPartition]:
         """In the driver's planner, once."""
-        return [TablePartition(part) for part in self._source().parts(self._limits)]
+        return [TablePartition(part) for part in self._source().parts()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor, perhaps more than once."""
@@ -146,7 +135,7 @@ class TableReader(DataSourceReader):
         target = to_arrow_schema(self._schema, timezone="UTC")
         full = to_arrow_schema(struct_of(self._known), timezone="UTC")
         for batch in self._source().batches(partition.part, full):
-            asked = self._keep.batch(self._columns, batch.select)
+            asked = batch.select(self._columns)
             if asked.num_rows:
                 yield asked if asked.schema.equals(target) else asked.cast(target)
 
@@ -158,14 +147,3 @@ class TableReader(DataSourceReader):
         from rmq_ha.spark.source.tables_live import BrokerTables
 
         return BrokerTables(self._options)
-
-
-class PushDownTableReader(TableReader):
-    """The same, where filters are to be pushed down."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take over what can be decided here; Spark applies the rest."""
-        taken, left = divide(filters, self._known)
-        self._keep = Keep(tuple(taken))
-        self._limits = limits_of(taken)
-        return left

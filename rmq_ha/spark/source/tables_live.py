@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import MQClientError
-from rmq_ha.errors import ConfigurationError, ProtocolViolation, RemotingError
+from rmq_ha.errors import (
+    CannotDecide,
+    ConfigurationError,
+    ProtocolViolation,
+    RemotingError,
+    WrongUsage,
+)
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
-from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.pushdown import Limits
 from rmq_ha.spark.source.reading import QueueId
 from rmq_ha.spark.source.tables_rows import Row, batch_of, rows_of
 from rmq_ha.wire.bodies import decode_topic_table, read_body
@@ -42,7 +46,7 @@ class BrokerTables:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def parts(self, limits: Limits) -> list[tuple[Broker, Limits]]:
+    def parts(self) -> list[Broker]:
         """
         One for each broker.
 
@@ -50,7 +54,7 @@ class BrokerTables:
         """
         options = self._options
         if options.broker_addr:
-            return [(Broker(options.broker_name, options.broker_addr), limits)]
+            return [Broker(options.broker_name, options.broker_addr)]
         with closing(self._client()) as client:
             try:
                 known = client.cluster().brokers
@@ -68,29 +72,24 @@ class BrokerTables:
                 f"{options.namesrv} knows no broker {only or ''}; there are: {there}. Is it"
                 " running, and is its namesrvAddr right?"
             )
-        return [
-            (each, limits)
-            for each in found
-            if limits.brokers is None or each.name in limits.brokers
-        ]
+        return found
 
-    def batches(self, part: tuple[Broker, Limits], schema: Any) -> Iterator[Any]:
+    def batches(self, broker: Broker, schema: Any) -> Iterator[Any]:
         """
         The rows of one broker.
 
         :raises CannotDecide: it does not answer, or refuses.
         """
-        broker, limits = part
         with closing(self._client()) as client:
             asked = _Asked(client, broker)
             try:
-                yield from self._batches(asked, limits, schema)
+                yield from self._batches(asked, schema)
             except (MQClientError, RemotingError, ProtocolViolation) as error:
                 raise CannotDecide(
                     f"{broker.address} cannot be asked for {self._options.table}: {error}"
                 ) from None
 
-    def _batches(self, asked: "_Asked", limits: Limits, schema: Any) -> Iterator[Any]:
+    def _batches(self, asked: "_Asked", schema: Any) -> Iterator[Any]:
         table, topics = self._options.table, self._options.subscription
         broker = asked.broker
         if table in _CODES:
@@ -98,19 +97,18 @@ class BrokerTables:
             yield batch_of(rows_of(table, body, broker.name, topics, broker.address), schema)
             return
         rows: list[Row] = []
-        for queue in self._queues(asked, limits):
+        for queue in self._queues(asked):
             low, high = asked.bounds(queue)
             if high <= 0:
                 continue
             if table == "queues":
                 rows.append((broker.name, queue.topic, queue.queue_id, low, high))
                 continue
-            first, end = limits.queue_offsets
-            for units in asked.units(queue, max(low, first), min(high, end)):
+            for units in asked.units(queue, low, high):
                 yield batch_of(units, schema)
         yield batch_of(rows, schema)
 
-    def _queues(self, asked: "_Asked", limits: Limits) -> Iterator[QueueId]:
+    def _queues(self, asked: "_Asked") -> Iterator[QueueId]:
         body = asked.body(RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
         wanted, name = self._options.subscription, asked.broker.name or ""
         counts = {
@@ -122,7 +120,7 @@ class BrokerTables:
         for topic, count in sorted(counts.items()):
             for queue_id in range(count):
                 queue = QueueId(topic, name, queue_id)
-                if wanted.wants(queue) and limits.has(queue):
+                if wanted.wants(queue):
                     yield queue
 
     def _client(self) -> BlockingClient:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from rmq_ha.spark.log.columns import repeated, times
 from rmq_ha.spark.source.offline import OfflineQueues, first_unit, store_of
 from rmq_ha.spark.source.options import SourceOptions
-from rmq_ha.spark.source.pushdown import Limits
 from rmq_ha.spark.source.reading import QueueRange
 from rmq_ha.spark.source.tables_rows import batch_of, rows_of
 
@@ -40,7 +39,7 @@ class StoreTables:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def parts(self, limits: Limits) -> list[Any]:
+    def parts(self) -> list[Any]:
         """
         What is read at once, each by itself.
 
@@ -48,7 +47,7 @@ class StoreTables:
         """
         options = self._options
         if options.table in ("queues", "consumeQueue"):
-            ranges = list(self._ranges(limits))
+            ranges = list(self._ranges())
             return [tuple(ranges)] if options.table == "queues" else _cut(ranges)
         store = store_of(options)
         if options.table == "index":
@@ -86,21 +85,13 @@ class StoreTables:
             for each in part:
                 yield from self._units(each, schema)
 
-    def _ranges(self, limits: Limits) -> Iterator[QueueRange]:
+    def _ranges(self) -> Iterator[QueueRange]:
         """Bounds of the queues that have, or had, a message."""
         queues = OfflineQueues(self._options)
         for queue in queues.queues(self._options.subscription):
-            if not limits.has(queue):
-                continue
             first, end = queues.bounds(queue)
-            if end <= 0:
-                continue
-            if self._options.table == "consumeQueue":
-                low, high = limits.queue_offsets
-                first, end = max(first, low), min(end, high)
-                if first >= end:
-                    continue
-            yield QueueRange(queue, first, end)
+            if end > 0:
+                yield QueueRange(queue, first, end)
 
     def _units(self, wanted: QueueRange, schema: Any) -> Iterator[Any]:
         topic, _, queue_id = wanted.queue

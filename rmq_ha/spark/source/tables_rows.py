@@ -5,8 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rmq_ha.errors import ProtocolViolation
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide, ProtocolViolation
 from rmq_ha.spark.source.reading import Subscription
 from rmq_ha.wire.bodies import (
     decode_delay_offsets,

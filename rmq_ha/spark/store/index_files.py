@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmq_ha.spark.host.files import Files
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offline.files import Files
 from rmq_ha.store.format.index import (
     HEADER_SIZE,
     ITEM_SIZE,

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rmq_ha.spark.host.files import Files
+from rmq_ha.offline.files import WINDOW, Files, window_of
+from rmq_ha.offline.log_files import LogFile
 from rmq_ha.spark.log.bodies import joined
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.log.shape import Bytes, Ints, fields, shape_of
-from rmq_ha.spark.store.log_files import LogFile
-from rmq_ha.spark.store.scanning import WINDOW, window_of
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 from rmq_ha.store.scan import MAX_RECORD_SIZE
 

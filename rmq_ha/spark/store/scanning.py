@@ -12,21 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmq_ha.spark.host.files import Files
+from rmq_ha.offline.chain import Layout, Tail, first_record
+from rmq_ha.offline.files import OVERLAP, WINDOW, Files, window_of
+from rmq_ha.offline.log_files import LogFile
 from rmq_ha.spark.log.records import MAX_BATCH_ROWS, Records
-from rmq_ha.spark.log.walk import Layout, Tail, Walk, first_record, walk
-from rmq_ha.spark.result import CannotDecide
-from rmq_ha.spark.store.log_files import LogFile
+from rmq_ha.spark.log.walk import Walk, walk
 from rmq_ha.store.format.commitlog import BLANK_SIZE
 
 SPLIT_SIZE = 64 << 20
-WINDOW = 8 << 20
 LOOK_BACK = (4 << 20) + (256 << 10)
 """More than a record with a body of `maxMessageSize`."""
 _BEYOND = 64 << 10
 """Of the bytes behind a split: room for its last record, as a rule."""
-OVERLAP = 128
-"""Of a window in which nothing was found: as long as a head."""
 
 
 class Split(NamedTuple):
@@ -130,26 +127,3 @@ def _mine(buffer: Any, position: int, found: Walk, split: Split) -> Iterator[Rec
     records = Records(buffer, position, found.positions, found.shape)
     for at in range(begin, end, MAX_BATCH_ROWS):
         yield records.select(slice(at, min(at + MAX_BATCH_ROWS, end)))
-
-
-def window_of(files: Files, path: str, offset: int, length: int) -> Any:
-    """
-    A part of a file of the log, all of it.
-
-    :raises CannotDecide: the file is gone, or shorter than it was, or the disk refuses.
-    """
-    try:
-        found = files.window(path, offset, length)
-    except FileNotFoundError:
-        raise CannotDecide(
-            f"{path} vanished while it was read: the broker deletes what is older than "
-            "fileReservedTime. Read again, from a higher offset or from a copy"
-        ) from None
-    except OSError as error:
-        raise CannotDecide(f"{path} cannot be read at {offset}: {error}") from None
-    if len(found) < length:
-        raise CannotDecide(
-            f"{path} was cut to {offset + len(found)} bytes while it was read: read a copy, or "
-            "read again when nobody changes it"
-        )
-    return found

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tarfile
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from rmq_ha.client.messages import message_of
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
@@ -19,18 +16,13 @@ from rmq_ha.store.format.commitlog import (
     decode_record,
 )
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
-FIXTURES = SHARED / "fixtures" / "store"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def java_store(name: str, scratch: Path) -> Path:
-    """Unpack one: `clean`, `ext`, `killed` or `torn`; skips the test where they are not."""
-    archive = FIXTURES / f"{name}.tar.gz"
-    if not archive.exists():
-        pytest.skip(f"no golden store {archive}; set RMQ_HA_SHARED")
-    with tarfile.open(archive) as tar:
-        tar.extractall(scratch, filter="fully_trusted")
+    """Unpack one: `clean`, `ext`, `killed` or `torn`."""
+    shutil.unpack_archive(FIXTURES / f"{name}.tar.gz", scratch)
     return next(path.parent for path in scratch.rglob("checkpoint"))
 
 

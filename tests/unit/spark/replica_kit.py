@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rmq_ha.spark.findings import Finding
+from rmq_ha.offsets.findings import Finding
 from rmq_ha.spark.replica.comparing import resolve
-from rmq_ha.spark.replica.settings import Settings, StoreAt, common_of, names_of, open_pair
+from rmq_ha.spark.replica.settings import Settings, StoreAt, common_of, open_pair
 from rmq_ha.spark.replica.tasks import (
     DELAY,
     FAILED,
@@ -53,20 +53,21 @@ def found_in(
     settings = settings_of(master, slave, **given)
     pair = open_pair(settings)
     between()
-    names, common = names_of(pair), common_of(pair, settings.start)
+    names, common = [one.store.uri for one in pair], common_of(pair, settings.start)
     rows: list[Any] = []
     work = _work(settings, pair, names, [one.high for one in pair])
     for side, one in enumerate(pair):
         queues = one.store.topics_on_disk()
         low = max(one.low, settings.start)
         rows += run_survey(work, Survey(0, side, queues, -1, low, one.high))
-        for number in range(len(one.store.index_files())):
+        for number in range(len(one.store.index_parts()[0])):
             rows += run_survey(work, Survey(0, side, (), number, one.low, one.high))
     ends = [max(row[4][2] for row in rows if row[1:3] == (QUEUE, side)) for side in (0, 1)]
     work = _work(settings, pair, names, ends)
     bases = [file.base for one in pair for file in one.store.log_files()]
     ranges = [(max(one.low, settings.start), one.high) for one in pair]
-    for stretch in plan(ranges, common, settings.split, bases):
+    holes = [one.store.holes for one in pair]
+    for stretch in plan(ranges, common, settings.split, bases, holes):
         rows += run_stretch(work, stretch)
     surplus: Counter[Any] = Counter()
     for row in rows:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.archive.commit import (
     STALE_MS,
     commit,
@@ -14,7 +15,6 @@ from rmq_ha.spark.archive.commit import (
 )
 from rmq_ha.spark.archive.files import Found
 from rmq_ha.spark.archive.manifest import PENDING, STAGING, DataFile, Kept, Run
-from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.reading import QueueId
 
 QUEUE = QueueId("t", "", 0)

@@ -1,8 +1,10 @@
 """Manifest and plan of an archive."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from golden_stores import java_store
+
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.archive.manifest import (
     DataFile,
     Kept,
@@ -24,9 +31,9 @@ from rmq_ha.spark.archive.manifest import (
     number_of,
 )
 from rmq_ha.spark.archive.planning import Took, check_names, plan, verify
-from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.spark.archive.reading import _starts
 from rmq_ha.spark.source.boundaries import assigned_queues, queue_table
-from rmq_ha.spark.source.pushdown import Keep
+from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
 
 Q0, Q1 = QueueId("t", "a", 0), QueueId("t", "a", 1)
@@ -56,7 +63,7 @@ class Fake:
         first, end = self.all[queue]
         return None if ms >= end else max(ms, first)
 
-    def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         if wanted.queue.queue_id:
             raise CannotDecide("gone")
         assert wanted.stop == wanted.start + 1
@@ -233,3 +240,12 @@ def test_offsets_are_written_as_the_data_source_reads_them(ends: dict[QueueId, i
         return  # check_names refuses that
     assert queue_table(nested(ends), "startingOffsets", "") == ends
     assert set(assigned_queues(assigned(ends), "assign")) == set(ends)
+
+
+def test_what_was_replaced_is_noticed_whatever_its_tags(tmp_path: Path) -> None:
+    """With `tags` the message that tells it was left out, and other messages were taken for it."""
+    store = java_store("clean", tmp_path)
+    options = parse_options({"path": str(store), "assign": '{"TopicB":[1]}', "tags": "Nope"})
+    queue = QueueId("TopicB", "", 1)
+    with pytest.raises(CannotDecide, match="holds another message now"):
+        _starts(options, {queue: 5}, {queue: "another@1"})

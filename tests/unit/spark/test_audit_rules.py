@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.audit.command import names_of, tags_of
 from rmq_ha.spark.audit.ledgers import is_text
 from rmq_ha.spark.audit.rules import SEVERITIES, Code, is_ordinary, latency_floor
 from rmq_ha.spark.audit.spans import moment_ms, span_ms
-from rmq_ha.spark.result import WrongUsage
 
 
 @pytest.mark.parametrize(

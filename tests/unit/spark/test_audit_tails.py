@@ -11,8 +11,8 @@ import pytest
 from golden_stores import java_store
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
+from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.audit.tails import Ends, tail_findings, written_ends
-from rmq_ha.spark.places import StorePlace
 from rmq_ha.testing.store_faults.image import StoreImage
 
 

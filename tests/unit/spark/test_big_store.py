@@ -21,7 +21,7 @@ from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, Record, decode_record
-from rmq_ha.store.format.consumequeue import UNIT_SIZE, ConsumeQueueUnit
+from rmq_ha.store.format.consumequeue import UNIT, UNIT_SIZE
 from rmq_ha.testing.big_store import GROUPS, Shape, write_big_store
 from rmq_ha.wire.bodies import decode_offset_table
 
@@ -98,7 +98,7 @@ def test_records_queues_and_tables_fit_together(stored: Any) -> None:
     for record in records:
         name = (record.topic, record.queue_id)
         assert record.queue_offset == counts[name]
-        unit = ConsumeQueueUnit.decode(units[name], counts[name] * UNIT_SIZE)
+        unit = UNIT.unpack_from(units[name], counts[name] * UNIT_SIZE)
         code = tags_code(record.properties["TAGS"])
         assert unit == (record.physical_offset, record.size, code)
         assert record.store_timestamp - 5 < record.born_timestamp <= record.store_timestamp

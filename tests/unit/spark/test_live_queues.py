@@ -7,9 +7,8 @@ import pytest
 
 from rmq_ha.client.asking import Ask
 from rmq_ha.client.errors import NoNameServer, NoRoute
-from rmq_ha.errors import RemotingConnectError
+from rmq_ha.errors import CannotDecide, RemotingConnectError, WrongUsage
 from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.live import Ends, LiveQueues
 from rmq_ha.spark.source.live_reading import BrokerAway
 from rmq_ha.spark.source.live_routes import NameServerRoutes, OneBroker

@@ -9,13 +9,11 @@ from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused
 from rmq_ha.client.lookups import Pulled
 from rmq_ha.client.messages import PullStatus
-from rmq_ha.errors import RemotingConnectError
+from rmq_ha.errors import CannotDecide, RemotingConnectError
 from rmq_ha.model.message import Address
-from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.source.live import first_since
 from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently
 from rmq_ha.spark.source.live_records import piece_of
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.bodies import MessageQueue
@@ -55,7 +53,7 @@ class FakeBroker:
         return Pulled(status, following, self.low, self.high, body, 0, "h:1", self.broker_id)
 
 
-def read(broker: FakeBroker, start: int, stop: int, keep: Keep | None = None, **how: Any) -> Any:
+def read(broker: FakeBroker, start: int, stop: int, **how: Any) -> Any:
     """The offsets that were read, and how often was waited."""
     pauses: list[int] = []
 
@@ -63,7 +61,7 @@ def read(broker: FakeBroker, start: int, stop: int, keep: Keep | None = None, **
         pauses.append(ms)
 
     reading = Reading(QueueRange(QUEUE, start, stop), broker, How(**how), pause)
-    batches = list(reading.batches(["queueOffset"], keep or Keep()))
+    batches = list(reading.batches(["queueOffset"]))
     return [offset for batch in batches for offset in batch.column(0).to_pylist()], pauses
 
 
@@ -76,13 +74,13 @@ def test_a_range_is_read_whole_and_not_beyond() -> None:
 
 def test_batches_are_about_as_large_as_asked_for() -> None:
     reading = Reading(QueueRange(QUEUE, 0, 100), FakeBroker(0, 100), How(40, 32), lambda ms: None)
-    assert [batch.num_rows for batch in reading.batches(["body"], Keep())] == [40, 24, 36]
+    assert [batch.num_rows for batch in reading.batches(["body"])] == [40, 24, 36]
 
 
 def test_columns_that_only_a_filter_needs_are_not_given() -> None:
-    found, _ = read(FakeBroker(0, 10), 0, 10, Keep(tags=frozenset({"B"})))
+    found, _ = read(FakeBroker(0, 10), 0, 10, tags=frozenset({"B"}))
     assert found == []
-    found, _ = read(FakeBroker(0, 10), 0, 10, Keep(tags=frozenset({"A"})))
+    found, _ = read(FakeBroker(0, 10), 0, 10, tags=frozenset({"A"}))
     assert found == list(range(10))
 
 
@@ -107,11 +105,11 @@ def test_messages_that_a_broker_passes_over_in_silence_are_noticed(holes: set[in
 
 
 def test_messages_that_were_chosen_by_tag_have_holes() -> None:
-    found, _ = read(FakeBroker(0, 100, holes=range(100)), 0, 100, is_filtered=True)
+    found, _ = read(FakeBroker(0, 100, holes=range(100)), 0, 100, tags=frozenset({"A"}))
     assert found == []
     with pytest.raises(CannotDecide, match=r"from 0 to 4 .*deleted"):
-        read(FakeBroker(5, 100), 0, 100, is_filtered=True)
-    found, _ = read(FakeBroker(0, 100, holes=range(0, 100, 3)), 0, 100, is_filtered=True)
+        read(FakeBroker(5, 100), 0, 100, tags=frozenset({"A"}))
+    found, _ = read(FakeBroker(0, 100, holes=range(0, 100, 3)), 0, 100, tags=frozenset({"A"}))
     assert found == [offset for offset in range(100) if offset % 3]
 
 

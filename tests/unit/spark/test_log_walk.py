@@ -13,8 +13,9 @@ from rmq_ha.dledger.format import BLANK, decode_header, encode_header
 from rmq_ha.dledger.values import TERM_TOPIC, Entry
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.message import Address
+from rmq_ha.offline.chain import Layout, Tail, chain, first_record
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.walk import Layout, Tail, first_record, walk
+from rmq_ha.spark.log.walk import walk
 from rmq_ha.store.format.commitlog import (
     MESSAGE_MAGIC,
     RECORD_OVERHEAD,
@@ -71,6 +72,16 @@ def agrees(data: bytes, base: int = BASE) -> None:
     assert found.tail is not Tail.TORN or found.reason
     records = Records(data, base, found.positions, found.shape)
     assert records.physical_offset.tolist() == [base + place for place in places]
+    plain = chain(data, base)
+    if plain.end == end:
+        times = records.store_timestamp.tolist() or [-1]
+        assert plain[:2] == (times[0], times[-1])
+        assert (plain.tail, plain.needed) == (found.tail, found.needed)
+    else:  # behind a record of which only the parts do not add up, sound ones follow
+        assert plain.end > end
+        assert data[end + 28 : end + 36] == (base + end).to_bytes(8, "big")
+        last = [at for at in range(end + 1, plain.end) if expected(data[at:], base + at)[0]]
+        assert expected(data[last[0] :], base + last[0])[1] + last[0] <= plain.end
 
 
 @settings(max_examples=500, deadline=None)
@@ -262,6 +273,10 @@ def test_any_damage_in_a_dledger_ends_the_walk_where_it_ends_the_codec(
     cut = bytes(data[: draw.draw(st.integers(0, len(data)))])
     found = walk(cut, BASE, 0, Layout.DLEDGER)
     assert (found.positions.tolist(), found.end) == expected_entries(cut, BASE)
+    plain = chain(cut, BASE, Layout.DLEDGER)
+    records = Records(cut, BASE, found.positions, found.shape)
+    times = records.store_timestamp.tolist() or [-1]
+    assert plain == (times[0], times[-1], found.end, found.tail, found.needed)
 
 
 @settings(max_examples=300, deadline=None)

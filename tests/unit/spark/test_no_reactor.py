@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for path in (ROOT / "rmq_ha" / "spark").rglob("*.py")
+    for room in ("spark", "offsets", "offline")
+    for path in (ROOT / "rmq_ha" / room).rglob("*.py")
     if path.name != "__init__.py"
 )
 SCRIPT = """

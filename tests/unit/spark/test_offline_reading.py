@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, IsNotNull, LessThan
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from golden_stores import java_store, rows_of_log
 
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source.batch import (
     COLUMNS,
     RangesPartition,
@@ -51,18 +50,13 @@ def queued(log: list[Row]) -> list[Row]:
 def read(
     store: Path,
     names: Sequence[str] = NAMES,
-    filters: Sequence[Filter] = (),
     parts: list[Any] | None = None,
     **options: str,
 ) -> list[Row]:
     """As Spark does it: the reader is pickled before it plans, the partitions after."""
     schema = struct_of({name: COLUMNS[name] for name in names})
     given = {"path": str(store), "brokerName": "b", **options}
-    if filters:
-        given["pushDown"] = "true"
-    reader: Any = make_reader(given, schema, push_down=True)
-    if filters:
-        assert list(reader.pushFilters(list(filters))) == []
+    reader: Any = make_reader(given, schema)
     elsewhere = pickle.loads(pickle.dumps(reader))
     found = []
     for partition in reader.partitions():
@@ -161,10 +155,10 @@ def test_times_choose_the_first_message_stored_then_or_later(
         read(store, assign='{"TopicB":[1]}', scan=scan, startingTimestamp=str(times[-1] + 1))
 
 
-def test_the_scan_is_chosen_by_how_much_is_wanted(store: Path, log: list[Row]) -> None:
-    def kind(filters: Sequence[Filter] = (), **options: str) -> tuple[type, int]:
+def test_the_scan_is_chosen_by_how_much_is_wanted(store: Path) -> None:
+    def kind(**options: str) -> tuple[type, int]:
         parts: list[Any] = []
-        read(store, filters=filters, parts=parts, **options)
+        read(store, parts=parts, **options)
         assert len({type(part) for part in parts}) <= 1
         return (type(parts[0]) if parts else type(None)), len(parts)
 
@@ -172,10 +166,6 @@ def test_the_scan_is_chosen_by_how_much_is_wanted(store: Path, log: list[Row]) -
     assert kind(minPartitions="6")[1] >= 6
     assert kind(assign='{"TopicA":[1]}')[0] is RangesPartition
     assert kind(maxRecordsPerPartition="10")[0] is RangesPartition
-    assert kind([EqualTo(("topic",), "TopicC")], scan="queues")[1] == 1
-    assert kind([EqualTo(("topic",), "Nope")]) == (type(None), 0)
-    middle = log[len(log) // 2]["commitLogOffset"]
-    assert kind([LessThan(("commitLogOffset",), middle)], scan="files", splitSize="8k")[1] <= 11
 
 
 def test_files_outside_of_the_wanted_offsets_are_not_read(
@@ -223,27 +213,6 @@ def test_files_outside_of_the_wanted_offsets_are_not_read(
     ]
 
 
-def test_filters_that_were_pushed_down_hold(store: Path, queued: list[Row]) -> None:
-    filters = [
-        IsNotNull(("tags",)),
-        EqualTo(("topic",), "TopicB"),
-        GreaterThanOrEqual(("queueOffset",), 3),
-        LessThan(("commitLogOffset",), queued[150]["commitLogOffset"]),
-    ]
-    expected = [
-        row
-        for row in queued
-        if row["tags"] is not None
-        and row["topic"] == "TopicB"
-        and row["queueOffset"] >= 3
-        and row["commitLogOffset"] < queued[150]["commitLogOffset"]
-    ]
-    for scan in ("files", "queues", "auto"):
-        # the column that is filtered by need not be read
-        found = read(store, ("queueOffset", "commitLogOffset"), filters, scan=scan)
-        assert found == some(expected, ("queueOffset", "commitLogOffset"))
-
-
 def test_columns_without_a_schema() -> None:
     names = schema_of({"path": "/s"}).fieldNames()
     assert " ".join(names) == (
@@ -274,9 +243,22 @@ def test_so_many_partitions_that_they_would_be_too_many(store: Path) -> None:
     reader: Any = make_reader(
         {"path": str(store), "minPartitions": "2147483647", "scan": "files"},
         struct_of({"topic": COLUMNS["topic"]}),
-        push_down=False,
     )
     assert 1 < len(reader.partitions()) < 100
+
+
+def test_a_log_file_that_is_missing_is_data_loss(
+    store: Path, tmp_path: Path, log: list[Row]
+) -> None:
+    """An error, or what is left, with a warning; never fewer rows without a word."""
+    copy = shutil.copytree(store, tmp_path / "copy")
+    sorted((copy / "commitlog").iterdir())[1].unlink()
+    with pytest.raises(CannotDecide, match="no bytes from 65536 to 131072"):
+        read(copy, scan="files")
+    with pytest.warns(UserWarning, match="no bytes from 65536 to 131072"):
+        found = read(copy, scan="files", failOnDataLoss="false")
+    left = [row for row in log if not 65536 <= row["commitLogOffset"] < 131072]
+    assert found == some(left)
 
 
 def test_no_store(tmp_path: Path) -> None:
@@ -403,8 +385,7 @@ def test_files_that_are_deleted_between_planning_and_reading(
     given = {"path": str(copy), "brokerName": "b", "assign": '{"TopicB":[1]}', "scan": "queues"}
     schema = struct_of({name: COLUMNS[name] for name in NAMES})
     readers: list[Any] = [
-        make_reader(given | {"failOnDataLoss": loss}, schema, push_down=False)
-        for loss in ("true", "false")
+        make_reader(given | {"failOnDataLoss": loss}, schema) for loss in ("true", "false")
     ]
     partitions = readers[0].partitions()
     files = sorted((copy / "consumequeue" / "TopicB" / "1").iterdir())

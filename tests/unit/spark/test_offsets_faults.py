@@ -13,13 +13,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from golden_stores import java_store
 from replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of
 
-from rmq_ha.spark.host.files import listing
-from rmq_ha.spark.offsets.model import Snapshot
-from rmq_ha.spark.offsets.pairing import cases
-from rmq_ha.spark.offsets.rules import Case, judge
-from rmq_ha.spark.offsets.sampling import Patience, sample
-from rmq_ha.spark.offsets.stored import StoredReplica
-from rmq_ha.spark.store.directory import open_store
+from rmq_ha.host.files import listing
+from rmq_ha.offsets.model import Snapshot
+from rmq_ha.offsets.opening import store_of
+from rmq_ha.offsets.pairing import cases
+from rmq_ha.offsets.rules import Case, judge
+from rmq_ha.offsets.sampling import Patience, sample
+from rmq_ha.offsets.stored import StoredReplica
 from rmq_ha.testing.store_faults import table_faults
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.ours import write_our_pair
@@ -49,7 +49,7 @@ def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def replica(path: Path) -> Any:
-    return StoredReplica(open_store, listing, str(path), lambda: LONG_AFTER)
+    return StoredReplica(store_of, listing, str(path), lambda: LONG_AFTER)
 
 
 def found(master: Path, slave: Path) -> Iterator[tuple[str, Case]]:

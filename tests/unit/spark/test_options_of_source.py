@@ -9,7 +9,7 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from rmq_ha.client.signing import Credentials
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.option_names import SOURCE_NAMES
 from rmq_ha.spark.source.options import SourceOptions, columns_asked, parse_options

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.planning import Planner, cut
-from rmq_ha.spark.source.pushdown import Keep, Limits
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
 
 A0, A1 = QueueId("A", "b", 0), QueueId("A", "b", 1)
@@ -33,7 +32,7 @@ class Fake:
         found = max(low, -(-(ms - 1000) // 10))
         return found if found < high else None
 
-    def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         raise NotImplementedError
 
 
@@ -201,13 +200,6 @@ def test_queues_of_several_brokers_are_named_with_them() -> None:
 def test_a_beginning_behind_the_end_is_a_contradiction(given: dict[str, str]) -> None:
     with pytest.raises(WrongUsage, match="behind"):
         ranges({A0: (10, 20)}, **given)
-
-
-def test_filters_narrow_ranges() -> None:
-    plan = planner()
-    limits = Limits(queue_ids=frozenset({0, 1}), queue_offsets=(4, 12))
-    assert plan.ranges(limits) == [QueueRange(A0, 10, 12), QueueRange(A1, 4, 5)]
-    assert plan.ranges(Limits(topics=frozenset({"B"}))) == []
 
 
 def test_a_new_stream_begins_where_the_options_say() -> None:

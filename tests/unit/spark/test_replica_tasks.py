@@ -3,6 +3,8 @@
 import os
 import shutil
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -13,14 +15,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 from golden_stores import java_store
 from replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, found_in, image_of, says, settings_of
 
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.replica.auditing import CHECKS, CRC
 from rmq_ha.spark.replica.settings import open_pair
 from rmq_ha.spark.replica.tasks import plan
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.spark.store.directory import open_store
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.log_faults import CODES, LogFaults
 from rmq_ha.testing.store_faults.ours import write_our_pair, write_our_slave
 
+FILE = 65536
+"""Bytes of a log file of Java's stores here."""
 SPLITS = (1 << 26, 20_000, 3001)
 SEEDS = int(os.environ.get("RMQ_HA_SPARK_SEEDS", "1"))
 
@@ -256,3 +261,54 @@ def test_a_plan_covers_everything_once() -> None:
         (900, 1000, (0,), False),
     ]
     assert [one.number for one in found] == list(range(7))
+
+
+Harm = Callable[[Path], object]
+
+
+def cut(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def nth(store: Path, folder: str, number: int) -> Path:
+    return sorted((store / folder).iterdir())[number]
+
+
+@pytest.mark.parametrize(
+    ("harm", "codes"),
+    [
+        (lambda slave: nth(slave, "consumequeue/TopicB/1", 0).unlink(), {}),
+        (lambda slave: cut(nth(slave, "consumequeue/TopicB/1", -1), 790), {"CQ_FILE": 1}),
+        (lambda slave: cut(nth(slave, "consumequeue/TopicB/1", 0), 790), {"CQ_FILE": 1}),
+        (lambda slave: cut(nth(slave, "index", 0), 500), {}),
+    ],
+)
+def test_a_damaged_file_blinds_nobody(
+    java: Path, tmp_path: Path, harm: Harm, codes: dict[str, int]
+) -> None:
+    """The job said "could not decide", and compared nothing else."""
+    slave = tmp_path / "s"
+    image_of(java, LEVELS_OF_JAVA).save(slave)
+    flip = nth(slave, "commitlog", 0)
+    data = bytearray(flip.read_bytes())
+    data[465 + 300] ^= 4
+    flip.write_bytes(data)
+    harm(slave)
+    found = Counter(one.code for one in found_in(java, slave))
+    assert found == Counter({"LOG_DIFFERS": 1, "BODY_CRC": 1, **codes})
+
+
+def test_a_log_file_that_is_missing_or_short(java: Path, tmp_path: Path) -> None:
+    """What both have is compared; what queues say of the rest is not told of again."""
+    for number, harm in enumerate((Path.unlink, lambda path: cut(path, 7_000))):
+        slave = tmp_path / str(number)
+        image = image_of(java, LEVELS_OF_JAVA)
+        image.log[465 + 300] ^= 4
+        image.save(slave)
+        harm(nth(slave, "commitlog", 1))
+        settings = settings_of(java, slave)
+        (hole,) = open_pair(settings)[1].store.holes
+        assert (hole.start, hole.end) == (FILE + 7_000 * number, 2 * FILE)
+        assert {one.code for one in found_in(java, slave)} == {"LOG_DIFFERS", "BODY_CRC"}
+        with pytest.raises(CannotDecide, match="the log has no bytes from"):
+            open_store(str(slave))

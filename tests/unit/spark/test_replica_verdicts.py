@@ -1,19 +1,27 @@
 """From sums to findings and one line."""
 
-from rmq_ha.spark.findings import Severity
+import pytest
+
+from rmq_ha.offline.log_files import Hole
+from rmq_ha.offsets.findings import Severity
 from rmq_ha.spark.replica.codes import MEANINGS, finding
 from rmq_ha.spark.replica.verdicts import (
     LOG_CODES,
     DelaySum,
+    IndexState,
     QueueSum,
     TailState,
     judge_bounds,
+    judge_checkpoint,
     judge_delays,
+    judge_holes,
+    judge_index,
     judge_keys,
     judge_queues,
     judge_tail,
     verdict,
 )
+from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 QUEUE = QueueSum("s", "Orders", 1, 10, 10, 0, 0, 0, 0)
 TAIL = TailState("s", 100, -1, "Orders", 1, 9, False, False)
@@ -48,6 +56,52 @@ def test_a_queue_that_only_one_side_has() -> None:
     assert [(one.code, one.severity, one.broker) for one in judge_queues([QUEUE, gone])] == [
         ("CQ_MISSING", "ERROR", "s")
     ]
+
+
+def test_a_queue_that_begins_later_than_the_other_sides() -> None:
+    """Its first file is gone on one side; of a deleted topic both have forgotten the same."""
+    whole, short = QUEUE._replace(side="m", first=0), QUEUE._replace(old=4, first=4)
+    assert [(one.code, one.severity, one.broker) for one in judge_queues([whole, short])] == [
+        ("CQ_FORGOTTEN", "ERROR", "s")
+    ]
+    both = [short, short._replace(side="m")]
+    assert {one.severity for one in judge_queues(both)} == {"WARN"}
+
+
+def test_holes_of_a_log() -> None:
+    (one,) = judge_holes("s", [Hole(10, 30, "a and b")])
+    assert (one.code, one.severity, one.physical_offset) == ("LOG_HOLE", "ERROR", 10)
+    assert one.detail.startswith("20 bytes between a and b.")
+
+
+def test_index_files_that_are_damaged_or_missing() -> None:
+    full = IndexState("m", [], [(0, 40), (50, 90)], 0, 100)
+    assert not list(judge_index([full, full._replace(side="s")]))
+    none = IndexState("s", [], [], 0, 100)
+    for pair in ([full, none], [none, full]):
+        assert [(one.code, one.broker) for one in judge_index(pair)] == [("INDEX_MISSING", "s")]
+    # It begins where the other's index ends, or nothing was dispatched so far.
+    assert not list(judge_index([full, none._replace(low=91)]))
+    assert not list(judge_index([full, none._replace(known=0)]))
+    assert not list(judge_index([none, none]))
+    damaged = none._replace(faults=["x has 5 bytes"])
+    assert [(one.code, one.detail[:14]) for one in judge_index([full, damaged])] == [
+        ("INDEX_UNREADABLE", "x has 5 bytes.")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("times", "code"),
+    [
+        (None, "CHECKPOINT_MISSING"),
+        (CheckpointTimes(5, -7, 5), "CHECKPOINT_DAMAGED"),
+        (CheckpointTimes(5, 101, 5), "CHECKPOINT_AHEAD"),
+    ],
+)
+def test_checkpoints(times: CheckpointTimes | None, code: str) -> None:
+    assert [one.code for one in judge_checkpoint("s", times, 100)] == [code]
+    # The place up to which the log is flushed is no time.
+    assert not list(judge_checkpoint("s", CheckpointTimes(100, 5, 0, 1 << 40), 100))
 
 
 def test_delays() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
 
-from rmq_ha.spark.findings import COLUMNS, Finding
-from rmq_ha.spark.report.digest import Digest, digest, digest_of_rows
+from rmq_ha.offsets.digest import Digest, digest, digest_of_rows
+from rmq_ha.offsets.findings import COLUMNS, Finding, Outcome
+from rmq_ha.offsets.summary import Timings, summary_of
 from rmq_ha.spark.report.page import cell, render, shown
 from rmq_ha.spark.report.plots import MAX_BARS, MAX_POINTS, svg
-from rmq_ha.spark.report.summary import Timings, summary_of
-from rmq_ha.spark.result import Outcome, Plot, Table
+from rmq_ha.spark.result import Plot, Table
 
 HOSTILE = "<script>alert('x')</script>\x01\u202e\"&$a_b$"
 

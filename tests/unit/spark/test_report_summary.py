@@ -12,9 +12,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.spark.report.digest import digest
-from rmq_ha.spark.report.summary import Timings, iso, outcome_of, plain, summary_of, to_json
-from rmq_ha.spark.result import Outcome
+from rmq_ha.offsets.digest import digest
+from rmq_ha.offsets.findings import Outcome
+from rmq_ha.offsets.summary import Timings, iso, outcome_of, plain, summary_of, to_json
 
 
 def test_the_members_of_the_summary() -> None:

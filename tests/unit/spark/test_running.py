@@ -11,6 +11,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from rmq_ha.errors import CannotDecide, WrongUsage
+from rmq_ha.offsets.digest import digest
+from rmq_ha.offsets.findings import Outcome
 from rmq_ha.spark.failing import meaning_of
 from rmq_ha.spark.host import output
 from rmq_ha.spark.host import session as sessions
@@ -18,8 +21,7 @@ from rmq_ha.spark.host.gateway import GatewayFailed
 from rmq_ha.spark.host.java import NoJava
 from rmq_ha.spark.host.masters import NoMaster, is_master, refuse_unreachable
 from rmq_ha.spark.host.output import Written
-from rmq_ha.spark.report.digest import digest
-from rmq_ha.spark.result import CannotDecide, JobResult, Outcome, WrongUsage
+from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, current_frame, job_options, run_job
 
 
@@ -38,9 +40,6 @@ class FakeSession:
         self.calls.append("get")
         return "a session"
 
-    def start_sooner_next_time(self) -> None:
-        self.calls.append("sooner")
-
     def close(self, *, interrupted: bool) -> None:
         self.calls.append("close")
 
@@ -55,7 +54,7 @@ def run(body: Callable[[Job], Any], *arguments: str) -> Result:
     @click.command()
     @job_options
     def command() -> None:
-        run_job("look", {"store": "/s"}, body, quick=True)
+        run_job("look", {"store": "/s"}, body)
 
     return CliRunner().invoke(command, arguments)
 
@@ -237,7 +236,7 @@ def test_counts_stand_before_the_verdict_and_the_verdict_stands_last(writes: lis
     assert arguments[0] == "look"
     assert arguments[3] == "/o"
     assert more == {"strict": True}
-    assert FakeSession.made[0].calls == ["get", "sooner", "close"]
+    assert FakeSession.made[0].calls == ["get", "close"]
 
 
 def test_programs_get_the_summary(writes: list[Any]) -> None:
@@ -256,7 +255,6 @@ def test_options_reach_the_session(writes: list[Any]) -> None:
         "master": "local[3]",
         "conf": {"a.b": "c=d", "e": ""},
         "driver_memory": "2g",
-        "quick": True,
         "log_level": "off",
     }
 
@@ -300,7 +298,7 @@ def test_what_a_worker_raised_means_the_same() -> None:
 Traceback (most recent call last):
   File "x.py", line 3, in read
     raise CannotDecide("gone")
-rmq_ha.spark.result.{}: /s/commitlog/0: the file is gone; run again
+rmq_ha.errors.{}: /s/commitlog/0: the file is gone; run again
 """
     assert meaning_of(RuntimeError(text.format("CannotDecide"))) == (
         Outcome.UNDECIDED,

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from rmq_ha.client.errors import MQClientError, SendFailed
 from rmq_ha.client.messages import Message, SendResult, SendStatus
-from rmq_ha.spark.result import WrongUsage
+from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.sink import make_stream_writer, make_writer
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
 from rmq_ha.spark.source.sink_rows import ROW_ID, BadRow, Place, Target, messages_of

@@ -23,16 +23,17 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
+from rmq_ha.errors import CannotDecide
 from rmq_ha.host.disk import RealDisk
+from rmq_ha.host.files import LocalFiles
 from rmq_ha.model.message import Address, Message
-from rmq_ha.spark.host.files import LocalFiles
+from rmq_ha.offline.chain import Layout
+from rmq_ha.offline.queues import LogBounds, RowFile
 from rmq_ha.spark.log.columns import COLUMNS
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.walk import Layout
-from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
 from rmq_ha.spark.store.index_files import IndexFile
-from rmq_ha.spark.store.queues import LogBounds, Queue, RowFile
+from rmq_ha.spark.store.queues import Queue
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.consumequeue import FILLER, UNIT
 from rmq_ha.store.format.index import IndexHeader, index_file_size, key_hash
@@ -207,7 +208,7 @@ def test_tables_checkpoint_and_abort(java: tuple[StoreDirectory, Any]) -> None:
     """As they were on the disk before anybody opened them."""
     store, expected = java
     if "checkpointOnDiskBeforeOpen" in expected and "torn" not in store.root:
-        *times, flushed = store.checkpoint()
+        *times, flushed = store.checkpoint() or ()
         assert times == expected["checkpointOnDiskBeforeOpen"]
         assert flushed == 0  # Java writes no more than the times
     assert store.abort is any(name in store.root for name in ("killed", "torn"))
@@ -386,7 +387,7 @@ def test_a_store_of_a_dledger(tmp_path: Path) -> None:
     expected = []
     for index in range(60):
         message = Message("T", 0, b"%03d" % index + b"x" * index * 7, HOST, HOST, 5)
-        (result,) = log.append_group([message], False, 1_700_000_000_000 + index)
+        (result,) = log.append_group([message], 1_700_000_000_000 + index)
         expected.append((result.physical_offset, message.body))
     store = open_store(str(tmp_path))
     assert store.layout is Layout.DLEDGER

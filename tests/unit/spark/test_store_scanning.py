@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rmq_ha.errors import CannotDecide
+from rmq_ha.host.files import LocalFiles
 from rmq_ha.model.message import Address
-from rmq_ha.spark.host.files import LocalFiles
+from rmq_ha.offline.chain import Layout
+from rmq_ha.offline.end import end_of_log
+from rmq_ha.offline.log_files import LogFile
 from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.walk import Layout
-from rmq_ha.spark.result import CannotDecide
 from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
-from rmq_ha.spark.store.end import end_of_log
-from rmq_ha.spark.store.log_files import LogFile
 from rmq_ha.spark.store.scanning import Gap, Split, pieces, splits_of
 from rmq_ha.store.format.commitlog import BLANK_SIZE, Record, encode_blank, encode_record
 

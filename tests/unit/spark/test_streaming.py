@@ -13,12 +13,11 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.source import streaming
 from rmq_ha.spark.source.live import Ends, LiveQueues
 from rmq_ha.spark.source.live_reading import BrokerAway
 from rmq_ha.spark.source.options import SourceOptions, parse_options
-from rmq_ha.spark.source.pushdown import Keep
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
 from rmq_ha.spark.source.streaming import RocketmqStreamReader
 
@@ -40,7 +39,7 @@ class FakeQueues:
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         return ms if ms < self.spans[queue][1] else None
 
-    def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+    def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         count = wanted.stop - wanted.start
         yield pa.RecordBatch.from_pydict({name: [100] * count for name in columns})
 
@@ -184,7 +183,7 @@ def test_the_sizes_of_messages_are_looked_up_in_the_store_as_it_is_now() -> None
         def __copy__(self) -> FakeQueues:
             return FakeQueues(self.spans)
 
-        def read(self, wanted: QueueRange, columns: Sequence[str], keep: Keep) -> Iterator[Any]:
+        def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
             raise CannotDecide("an old look")
 
     given = parse_options({"path": "/x", "maxBytesPerTrigger": "1k"}, streaming=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.spark.result import CannotDecide
+from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.source.reading import QueueId
 from rmq_ha.spark.source.streaming_offsets import (
     from_json,

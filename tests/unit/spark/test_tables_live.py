@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.errors import RemotingConnectError
+from rmq_ha.errors import CannotDecide, RemotingConnectError, WrongUsage
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
-from rmq_ha.spark.result import CannotDecide, WrongUsage
 from rmq_ha.spark.source import tables_live
 from rmq_ha.spark.source.options import parse_options
-from rmq_ha.spark.source.pushdown import Limits
 from rmq_ha.spark.source.schema import struct_of
 from rmq_ha.spark.source.tables import TABLE_COLUMNS
 from rmq_ha.wire.bodies import TopicTable
@@ -77,7 +75,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables_live, "BlockingClient", Brokers)
 
 
-def read(table: str, limits: Limits = Limits(), **given: str) -> list[tuple[Any, ...]]:  # noqa: B008
+def read(table: str, **given: str) -> list[tuple[Any, ...]]:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     place = {} if "brokerAddr" in given else {"namesrv": "ns:1"}
@@ -85,7 +83,7 @@ def read(table: str, limits: Limits = Limits(), **given: str) -> list[tuple[Any,
     schema = to_arrow_schema(struct_of(TABLE_COLUMNS[table]), timezone="UTC")
     return [
         tuple(row.values())
-        for part in source.parts(limits)
+        for part in source.parts()
         for batch in source.batches(part, schema)
         for row in batch.to_pylist()
     ]
@@ -93,10 +91,7 @@ def read(table: str, limits: Limits = Limits(), **given: str) -> list[tuple[Any,
 
 def test_of_each_broker_the_master_is_asked_or_whoever_is_left() -> None:
     source = tables_live.BrokerTables(parse_options({"table": "topics", "namesrv": "ns:1"}))
-    asked = [broker for broker, _ in source.parts(Limits())]
-    assert asked == [("a", "a0:1"), ("b", "b1:1")]
-    only = [broker.name for broker, _ in source.parts(Limits(brokers=frozenset({"b"})))]
-    assert only == ["b"]
+    assert source.parts() == [("a", "a0:1"), ("b", "b1:1")]
     assert [row[0] for row in read("topics")] == ["a", "b"]
 
 
@@ -112,14 +107,11 @@ def test_one_broker_may_be_named_or_addressed() -> None:
 
 def test_queues_that_never_had_a_message_are_left_out() -> None:
     assert read("queues", brokerName="a") == [("a", "T", 0, 3, 2500)]
-    assert read("queues", Limits(queue_ids=frozenset({1})), brokerName="a") == []
 
 
 def test_units_are_asked_for_in_parts() -> None:
     rows = read("consumeQueue", brokerName="a")
     assert rows == [("a", "T", 0, at, *UNITS[at]) for at in range(3, 2500)]
-    some = read("consumeQueue", Limits(queue_offsets=(0, 5)), brokerName="a")
-    assert some == rows[:2]
 
 
 def test_units_that_vanish_meanwhile_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from golden_stores import FIXTURES, java_store
 
-from rmq_ha.spark.result import CannotDecide, WrongUsage
+from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source import tables_offline
 from rmq_ha.spark.source.batch import make_reader, schema_of
 from rmq_ha.spark.source.schema import struct_of
@@ -38,7 +37,6 @@ def expected(store: Path) -> dict[str, Any]:
 def read(
     store: Path,
     table: str,
-    filters: tuple[Filter, ...] = (),
     names: tuple[str, ...] = (),
     **options: str,
 ) -> list[Row]:
@@ -47,11 +45,7 @@ def read(
     schema = struct_of({name: known[name] for name in names or known})
     given = {"path": str(store), "table": table, "brokerName": "b", **options}
     assert schema_of(given) == struct_of(known)
-    if filters:
-        given["pushDown"] = "true"
-    reader: Any = make_reader(given, schema, push_down=True)
-    if filters:
-        assert list(reader.pushFilters(list(filters))) == []
+    reader: Any = make_reader(given, schema)
     elsewhere = pickle.loads(pickle.dumps(reader))
     found: list[Row] = []
     for partition in reader.partitions():
@@ -78,7 +72,6 @@ def test_consumer_offsets(store: Path) -> None:
     mine = [row for row in wanted if row[2] == "TopicA"]
     assert mine
     assert read(store, "consumerOffsets", subscribe="TopicA") == mine
-    assert read(store, "consumerOffsets", (EqualTo(("topic",), "TopicA"),)) == mine
 
 
 def test_topics_and_groups(store: Path) -> None:
@@ -121,17 +114,6 @@ def test_queues_and_their_units(
     for size in (1, 7):
         monkeypatch.setattr(tables_offline, "UNITS", size)
         assert sorted(read(store, "consumeQueue")) == wanted
-    filters = (
-        EqualTo(("topic",), "TopicB"),
-        GreaterThanOrEqual(("queueOffset",), 3),
-        LessThan(("queueOffset",), 5),
-    )
-    assert sorted(read(store, "consumeQueue", filters)) == [
-        row for row in wanted if row[1] == "TopicB" and 3 <= row[3] < 5
-    ]
-    # of the bounds, a filter on offsets takes nothing away
-    only = read(store, "queues", (EqualTo(("topic",), "TopicB"),))
-    assert [row[3:] for row in only] == [(0, 3), (0, 65)]
 
 
 def test_the_index(store: Path, expected: dict[str, Any]) -> None:
@@ -179,4 +161,4 @@ def test_a_table_that_is_not_there_is_empty_and_one_that_is_damaged_is_an_error(
 def test_what_a_table_cannot_do(given: dict[str, str], why: str) -> None:
     options = {name: value for name, value in ({"path": "/s"} | given).items() if value}
     with pytest.raises(WrongUsage, match=why):
-        make_reader(options, struct_of(TABLE_COLUMNS[given["table"]]), push_down=False)
+        make_reader(options, struct_of(TABLE_COLUMNS[given["table"]]))

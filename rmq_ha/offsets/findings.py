@@ -1,0 +1,72 @@
+"""What a job found: one row for each thing that is not as it should be; and its exit code."""
+
+from collections.abc import Sequence
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+
+class Outcome(IntEnum):
+    """The exit code of a job."""
+
+    HOLDS = 0
+    VIOLATED = 1
+    USAGE = 2
+    UNDECIDED = 3
+    FAILED = 4
+
+
+class Severity(StrEnum):
+    """How bad: only an ERROR (with `--strict` a WARN too) makes a job's answer "violated"."""
+
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"
+
+
+class Finding(NamedTuple):
+    """
+    One row of the findings. What does not apply is None.
+
+    :ivar severity: a `Severity`; plain text, so that rows can be pickled and compared anywhere.
+    :ivar code: what kind, a word of the job's vocabulary in capitals (`MISSING_ON_SLAVE`).
+    :ivar broker: name or place of the broker or store that is wrong.
+    :ivar physical_offset: in the commit log, bytes.
+    :ivar queue_offset: in the queue, messages.
+    :ivar msg_id: as of the column `msgId` of the data source.
+    :ivar expected: what should be there.
+    :ivar actual: what is there.
+    :ivar detail: a sentence for the one who is paged: what it means and what to do.
+    :ivar observed_at: ms since the epoch.
+    """
+
+    severity: str
+    code: str
+    detail: str
+    broker: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    group: str | None = None
+    physical_offset: int | None = None
+    queue_offset: int | None = None
+    msg_id: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+    observed_at: int | None = None
+
+
+COLUMNS: Sequence[str] = (
+    "severity",
+    "code",
+    "detail",
+    "broker",
+    "topic",
+    "queueId",
+    "group",
+    "physicalOffset",
+    "queueOffset",
+    "msgId",
+    "expected",
+    "actual",
+    "observedAt",
+)
+"""What the fields of a `Finding` are called where others read them."""

@@ -1,0 +1,131 @@
+"""Delayed messages, and those that were sent back: each has to come to where it was sent to.
+
+A level is delivered from front to back, so what lies before one that was delivered is late for
+good. Where none is, the consume queue says when it was due.
+
+Spec: store.md, section 10.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from rmq_ha.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
+from rmq_ha.offsets.places import Place, StorePlace
+from rmq_ha.spark.audit.rules import Code
+from rmq_ha.spark.audit.shape import findings, observed, sentence
+from rmq_ha.spark.store.directory import open_store
+from rmq_ha.spark.store.queues import Queue
+
+LATE_MS = 60_000
+"""What is due for less may wait for others, as after a start."""
+Due = Mapping[tuple[str, int], int]
+"""By broker and queue of a level: everything before this queue offset was due."""
+
+
+def due_before(places: Sequence[Place], at_ms: int) -> Due:
+    """
+    What should have been delivered by then; of brokers over the wire nobody tells.
+
+    :raises CannotDecide: a store cannot be read.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for place in places:
+        if isinstance(place, StorePlace):
+            store = open_store(place.uri, damaged=True)
+            label = place.uri if len(places) > 1 else ""
+            for topic, queue_id in store.topics_on_disk():
+                if topic == SCHEDULE_TOPIC:
+                    found[label, queue_id] = _due(store.queue(topic, queue_id), at_ms)
+    return found
+
+
+def _due(queue: Queue, at_ms: int) -> int:
+    """The first entry that is due later: a level's entries are in the order of their times."""
+    low, high = queue.min_offset, queue.max_offset
+    while low < high:
+        middle = (low + high) // 2
+        units = queue.units(middle, middle + 1)
+        if int(queue.tags_codes(units)[0]) <= at_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def undelivered(delayed: DataFrame, rows: DataFrame, due: Due, until_ms: int) -> DataFrame:
+    """
+    Messages of the schedule topic without a copy in the topic that they are for.
+
+    A message may have been sent back several times: of so many delayed ones there are as many
+    copies.
+
+    :param delayed: of `stored.delayed_rows`.
+    :param rows: of `stored.stored_rows`: at least all with their ids.
+    :param until_ms: what was delivered later proves nothing.
+
+    Columns: those of `delayed`.
+    """
+    of_message = ["brokerName", "realTopic", "id"]
+    copies = (
+        rows.where(F.col("topic") != SCHEDULE_TOPIC)
+        .select("brokerName", F.col("topic").alias("realTopic"), "id", "storedMs")
+        .join(delayed.select(*of_message).distinct(), of_message, "left_semi")
+    )
+    in_order = Window.partitionBy(*of_message)
+    first = copies.withColumn(
+        "number", F.row_number().over(in_order.orderBy("storedMs"))
+    ).withColumnRenamed("storedMs", "deliveredMs")
+    numbered = delayed.withColumn(
+        "number", F.row_number().over(in_order.orderBy("commitLogOffset"))
+    )
+    level = Window.partitionBy("brokerName", "queueId")
+    was_delivered = F.col("deliveredMs") <= F.lit(until_ms)
+    pairs = [
+        F.struct(F.lit(broker).alias("b"), F.lit(number).alias("q"), F.lit(end).alias("e"))
+        for (broker, number), end in due.items()
+    ]
+    was_due: Column = F.lit(False)
+    if pairs:
+        known = F.filter(
+            F.array(*pairs),
+            lambda one: (one.b == F.col("brokerName")) & (one.q == F.col("queueId")),
+        )
+        was_due = F.coalesce(F.col("queueOffset") < F.try_element_at(known, F.lit(1)).e, was_due)
+    return (
+        numbered.join(first, [*of_message, "number"], "left")
+        .withColumn("front", F.max(F.when(was_delivered, F.col("queueOffset"))).over(level))
+        .where("deliveredMs is null")
+        .where(F.coalesce(F.col("queueOffset") < F.col("front"), F.lit(False)) | was_due)
+        .select(*delayed.columns)
+    )
+
+
+def places_of(missing: DataFrame) -> DataFrame:
+    """The queues that they are missed in; nobody knows the offset."""
+    return missing.select(
+        F.col("realTopic").alias("topic"),
+        F.col("realQueueId").alias("queueId"),
+        F.lit(None).cast("long").alias("queueOffset"),
+    )
+
+
+def delay_findings(missing: DataFrame) -> DataFrame:
+    """:param missing: of `undelivered`."""
+    is_retry = F.col("realTopic").startswith(RETRY_PREFIX)
+    rows = missing.withColumn("level", F.col("queueId") + 1)
+    return findings(
+        rows.withColumn("topic", F.lit(SCHEDULE_TOPIC)),
+        F.when(is_retry, F.lit(str(Code.RETRY_LOST))).otherwise(
+            F.lit(str(Code.DELAY_NOT_DELIVERED))
+        ),
+        sentence(
+            "of delay level {level}, was due, and no record of {realTopic} has its id: consumers"
+            " never get it. Was the level's progress (delayOffset.json) moved over it, or does its"
+            " broker deliver nothing? Send it again"
+        ),
+        expected=sentence("in {realTopic}, queue {realQueueId}"),
+        actual=F.lit("only in the schedule topic"),
+        observedAt=observed(F.col("storedMs")),
+    )

@@ -1,0 +1,81 @@
+"""One loss is one finding: what is missed by its id, and the hole that it left in its queue."""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_PLACE = ("queueId", "queueOffset")
+
+
+def placed(lost: DataFrame, given: DataFrame | None, gaps: DataFrame) -> DataFrame:
+    """
+    The same with `queueId` and `queueOffset`, where anybody knows them.
+
+    :param lost: rows of a ledger.
+    :param given: the ledger of consumers, who were told where it lay.
+    :param gaps: of `queues.gaps`: the only message that is missing in a topic is the one lost.
+    """
+    if given is not None:
+        told = given.where("reconsumeTimes = 0 and queueOffset is not null and topic is not null")
+        lost = _filled(lost, told.groupBy("topic", "id").agg(*_firsts(*_PLACE)), ["topic", "id"])
+    one = F.count(F.lit(1)).alias("n")
+    alone = lost.where("queueOffset is null").groupBy("topic").agg(one).where("n = 1")
+    hole = (
+        gaps.groupBy("topic")
+        .agg(F.sum("missing").alias("n"), *_firsts("queueId", "start"))
+        .where("n = 1")
+        .withColumnRenamed("start", "queueOffset")
+    )
+    return _filled(lost, hole.drop("n").join(alone, "topic", "left_semi"), ["topic"])
+
+
+def _firsts(*names: str) -> list[Column]:
+    return [F.first(name).alias(name) for name in names]
+
+
+def _filled(rows: DataFrame, places: DataFrame, by: list[str]) -> DataFrame:
+    named = places.withColumnsRenamed({name: f"other_{name}" for name in _PLACE})
+    return (
+        rows.join(F.broadcast(named), by, "left")
+        .withColumns({name: F.coalesce(name, F.col(f"other_{name}")) for name in _PLACE})
+        .drop(*(f"other_{name}" for name in _PLACE))
+    )
+
+
+def known_in(gaps: DataFrame, losses: list[DataFrame]) -> DataFrame:
+    """
+    Of each gap how many of its messages other findings name: `life` and the queue, `known`.
+
+    :param losses: rows with `topic`, `queueId`, `queueOffset`; what has no offset is one of its
+        queue's, and counts if so all of them are named.
+    """
+    every = reduce(DataFrame.unionByName, [each.select("topic", *_PLACE) for each in losses])
+    inside = (
+        gaps.alias("gap")
+        .join(F.broadcast(every.distinct().where("queueOffset is not null").alias("loss")),
+              (F.col("gap.topic") == F.col("loss.topic"))
+              & (F.col("gap.queueId") == F.col("loss.queueId"))
+              & F.col("loss.queueOffset").between(F.col("gap.start"), F.col("gap.end")))
+        .groupBy(*(F.col(f"gap.{name}") for name in gaps.columns))
+        .agg(F.count(F.lit(1)).alias("known"))
+    )  # fmt: skip
+    somewhere = (
+        every.where("queueOffset is null")
+        .groupBy("topic", "queueId")
+        .agg(F.count(F.lit(1)).alias("n"))
+    )
+    rest = (
+        gaps.join(inside, gaps.columns, "left")
+        .withColumn("known", F.coalesce("known", F.lit(0)))
+        .join(F.broadcast(somewhere), ["topic", "queueId"], "left")
+    )
+    open_ = rest.groupBy("topic", "queueId").agg(
+        F.sum(F.col("missing") - F.col("known")).alias("open")
+    )
+    whole = F.col("open") <= F.coalesce("n", F.lit(0))
+    return (
+        rest.join(open_, ["topic", "queueId"])
+        .withColumn("known", F.when(whole, F.col("missing")).otherwise(F.col("known")))
+        .drop("n", "open")
+    )

@@ -1,0 +1,129 @@
+"""Where two logs part for good: a tail that was written twice, or the log of another broker."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from rmq_ha.offsets.findings import Finding
+from rmq_ha.spark.log.records import Records
+from rmq_ha.spark.replica.aligning import identity_of
+from rmq_ha.spark.replica.codes import finding
+from rmq_ha.spark.replica.comparing import Sides
+from rmq_ha.spark.replica.logs import Log
+
+_WINDOW = 1 << 20
+_MOST = 64 << 20
+"""Bytes behind the parting that are looked at; what is behind them is not counted."""
+_LEAST = 3
+"""Messages on each side: fewer may be damaged each for itself."""
+
+
+class Parting(NamedTuple):
+    """
+    From `offset` on the logs have nothing in common.
+
+    :ivar stored: ms, of the master's first record there.
+    :ivar messages: of master and slave, up to where both end.
+    :ivar hosts: that stored the first of them.
+    :ivar is_all: there is nothing before it.
+    """
+
+    offset: int
+    stored: int
+    messages: tuple[int, int]
+    hosts: tuple[str, str]
+    is_all: bool
+
+
+class _Seen(NamedTuple):
+    """Records of one side: bytes by place; `records` has all pieces."""
+
+    at: dict[int, bytes]
+    pieces: list[Records]
+    is_sound: bool
+
+
+def parting(sides: Sides, low: int, high: int) -> Parting | None:
+    """
+    Find it; None: the logs end alike, or are damaged, or out of step.
+
+    :param low: what both have, as `high`.
+    :raises CannotDecide: a file vanished, or cannot be read.
+    """
+    left, right = low, max(low, high - _WINDOW)
+    equal = _last_equal(sides, right, high)
+    if equal is None:
+        while right - left > _WINDOW:
+            middle = (left + right) // 2
+            is_equal = _last_equal(sides, middle, min(middle + _WINDOW, high)) is not None
+            left, right = (middle, right) if is_equal else (left, middle)
+        equal = _last_equal(sides, left, min(right + _WINDOW, high))
+    start = low if equal is None else equal
+    master, slave = (
+        _seen(log, start, min(high, start + _MOST)) for log in (sides.master, sides.slave)
+    )
+    if not (master.is_sound and slave.is_sound) or min(len(master.at), len(slave.at)) < _LEAST:
+        return None
+    if master.at.items() & slave.at.items() or _contents(master) & _contents(slave):
+        return None
+    first, other = master.pieces[0], slave.pieces[0]
+    return Parting(
+        min(master.at),
+        int(first.store_timestamp[0]),
+        (len(master.at), len(slave.at)),
+        (first.store_host[0].as_py(), other.store_host[0].as_py()),
+        equal is None,
+    )
+
+
+def _last_equal(sides: Sides, low: int, high: int) -> int | None:
+    """Behind the last record that both have there; None: they have none."""
+    one, other = _seen(sides.master, low, high), _seen(sides.slave, low, high)
+    ends = [at + len(data) for at, data in one.at.items() if other.at.get(at) == data]
+    return max(ends, default=None)
+
+
+def _seen(log: Log, low: int, high: int) -> _Seen:
+    """The records that lie in `[low, high)`, whole."""
+    at: dict[int, bytes] = {}
+    found: list[Records] = []
+    is_sound = True
+    for piece in log.pieces(low, high):
+        if not isinstance(piece, Records):
+            is_sound = False
+            continue
+        view = memoryview(piece.buffer)
+        for position, size in zip(piece.positions.tolist(), piece.sizes.tolist(), strict=True):
+            if piece.base + position + size <= high:
+                at[piece.base + position] = bytes(view[position : position + size])
+        if len(piece):
+            found.append(piece)
+            is_sound = is_sound and bool(piece.crc_ok().all())
+    return _Seen(at, found, is_sound)
+
+
+def _contents(seen: _Seen) -> set[bytes]:
+    return {identity_of(data) for data in seen.at.values()}
+
+
+def parting_finding(found: Parting, slave: str) -> Finding:
+    """As a finding; its first words are what an operator has to know."""
+    one, other = found.messages
+    stored = datetime.fromtimestamp(found.stored / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    count = f"{one} messages on each side" if one == other else f"{one} and {other} messages"
+    mine, theirs = found.hosts
+    if found.is_all and mine != theirs:
+        code = "NOT_ITS_SLAVE"
+        note = (
+            f"not its slave: stored by {theirs}, the master's by {mine}, and no message is the same"
+        )
+    else:
+        code = "DIVERGED"
+        note = f"diverged from offset {found.offset} ({stored}) to the end, {count}"
+    return finding(
+        code,
+        f"{note}.",
+        broker=slave,
+        physical_offset=found.offset,
+        expected=f"{one} messages stored by {mine}",
+        actual=f"{other} stored by {theirs}",
+    )

@@ -1,0 +1,137 @@
+"""
+Faults of five kinds more, planted byte by byte: nothing here knows how the readers read.
+
+The store is one of Java's: three log files, three index files, a committed transaction and a
+message that was sent back.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from struct import pack, pack_into, unpack_from
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from planting import Said, messages, replica
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "store" / "clean.tar.gz"
+FILE_SIZE = 65536
+MAGIC = 0xDAA320A7
+COMMITTED = b"FD0000000000000000000000000000022FC35FFD2B276894C95400A3"
+SENT_BACK = b"FD0000000000000000000000000000022FC35FFD2B276894C6700000"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A master and its slave, equal."""
+    shutil.unpack_archive(FIXTURE, tmp_path)
+    shutil.copytree(tmp_path / "clean", tmp_path / "slave")
+    return tmp_path / "clean", tmp_path / "slave"
+
+
+def placed(store: Path) -> Iterator[tuple[Path, int, int]]:
+    """File, place and size of each record, in their order."""
+    for file in sorted((store / "commitlog").iterdir()):
+        data, at = file.read_bytes(), 0
+        while at + 8 <= len(data):
+            size, magic = unpack_from(">iI", data, at)
+            if magic != MAGIC:
+                break
+            yield file, at, size
+            at += size
+
+
+def change(file: Path, at: int, data: bytes) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(data)
+
+
+def forge(file: Path, at: int, size: int) -> None:
+    """Another body, and the CRC that fits it."""
+    record = bytearray(file.read_bytes()[at : at + size])
+    born, stored = (4 if not record[39] & bit else 16 for bit in (0x10, 0x20))
+    body_at = 80 + born + stored
+    (length,) = unpack_from(">i", record, body_at - 4)
+    body = bytes(byte ^ 1 for byte in record[body_at : body_at + length])
+    record[body_at : body_at + length] = body
+    pack_into(">I", record, 8, crc32(body) & 0x7FFFFFFF)
+    change(file, at, bytes(record))
+
+
+def give_another_id(store: Path, topic: bytes, key: bytes) -> None:
+    """The message with this unique id in a topic gets one that nobody knows."""
+    for file, at, size in placed(store):
+        record = file.read_bytes()[at : at + size]
+        where = record.find(key)
+        if where >= 0 and bytes([len(topic)]) + topic in record[:where]:
+            change(file, at + where + len(key) - 1, b"F")
+            return
+    raise AssertionError(f"no {key!r} in {topic!r}")
+
+
+def only(said: Said, code: str) -> Any:
+    (found,) = [one for one in said.findings if one.code == code]
+    assert found.severity == "ERROR"
+    assert said.result.outcome == 1
+    return found
+
+
+def test_a_log_file_that_is_gone_hides_nothing_of_the_others(
+    spark: Any, pair: tuple[Path, Path]
+) -> None:
+    master, slave = pair
+    files = sorted((slave / "commitlog").iterdir())
+    files[1].unlink()
+    last = [each for each in placed(slave) if each[0] == files[2]][5]
+    forge(*last)
+    said = replica(spark, master, slave)
+    assert only(said, "LOG_HOLE").physical_offset == FILE_SIZE
+    assert only(said, "LOG_DIFFERS").physical_offset == 2 * FILE_SIZE + last[1]
+
+
+def test_an_index_that_only_one_side_has(spark: Any, pair: tuple[Path, Path]) -> None:
+    master, slave = pair
+    shutil.rmtree(slave / "index")
+    assert only(replica(spark, master, slave), "INDEX_MISSING").broker == str(slave)
+
+
+def test_a_tail_that_each_side_wrote_for_itself_is_one_finding(
+    spark: Any, pair: tuple[Path, Path]
+) -> None:
+    master, slave = pair
+    tail = list(placed(slave))[-12:]
+    for each in tail:
+        forge(*each)
+    said = replica(spark, master, slave)
+    found = only(said, "DIVERGED")
+    assert found.physical_offset == int(tail[0][0].name) + tail[0][1]
+    assert "to the end, 12 messages on each side" in found.detail
+    assert "LOG_DIFFERS" not in said.codes
+
+
+def test_a_committed_message_that_no_topic_has(
+    spark: Any, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    store, _ = pair
+    give_another_id(store, b"TopicC", COMMITTED)
+    ledger = tmp_path / "produced.jsonl"
+    said = {"topic": "TopicC", "msgId": COMMITTED.decode(), "sentAt": "2026-11-21T07:23:00Z"}
+    ledger.write_text(json.dumps({**said, "transactionState": "COMMIT_MESSAGE"}) + "\n")
+    found = only(messages(spark, store, produced=str(ledger)), "COMMIT_LOST")
+    assert (found.topic, found.msg_id) == ("TopicC", COMMITTED.decode())
+
+
+def test_a_message_that_was_sent_back_and_never_came(spark: Any, pair: tuple[Path, Path]) -> None:
+    store, _ = pair
+    give_another_id(store, b"%RETRY%CG_fixture", SENT_BACK)
+    *_, (file, at, _) = placed(store)  # of IPv4 hosts; stored so late that all was due long before
+    (stored,) = unpack_from(">q", file.read_bytes(), at + 56)
+    change(file, at + 56, pack(">q", stored + 600_000))
+    assert only(messages(spark, store), "RETRY_LOST").msg_id == SENT_BACK.decode()
