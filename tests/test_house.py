@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ LAYERS = {
     "rmq_ha.interfaces": 0,
     "rmq_ha.acl": 2,
     "rmq_ha.persisted": 2,
+    "rmq_ha.timing": 2,
     "rmq_ha.properties_file": 2,
     "rmq_ha.wire": 1,
     "rmq_ha.store.format": 1,
@@ -35,10 +37,14 @@ LAYERS = {
     "rmq_ha.ha.door": 3,
     "rmq_ha.ha.entrance": 3,
     "rmq_ha.ha.link": 3,
+    "rmq_ha.controller": 2,
+    "rmq_ha.controller.codec": 1,
+    "rmq_ha.controller.codes": 1,
+    "rmq_ha.controller.group": 3,
+    "rmq_ha.controller.messages": 1,
     "rmq_ha.dledger": 2,
     "rmq_ha.dledger.codec": 1,
     "rmq_ha.dledger.codes": 1,
-    "rmq_ha.dledger.settings": 0,
     "rmq_ha.dledger.format": 1,
     "rmq_ha.dledger.messages": 1,
     "rmq_ha.dledger.values": 1,
@@ -58,6 +64,7 @@ LAYERS = {
     "rmq_ha.client.broker_choice": 2,
     "rmq_ha.client.consume_stats": 2,
     "rmq_ha.client.consumer_settings": 2,
+    "rmq_ha.client.delay_levels": 2,
     "rmq_ha.client.errors": 2,
     "rmq_ha.client.faults": 2,
     "rmq_ha.client.in_flight": 2,
@@ -67,15 +74,19 @@ LAYERS = {
     "rmq_ha.client.process_queue": 2,
     "rmq_ha.client.queue_choice": 2,
     "rmq_ha.client.rebalance": 2,
+    "rmq_ha.client.resting": 2,
     "rmq_ha.client.routes": 2,
     "rmq_ha.client.send_frames": 2,
     "rmq_ha.client.settings": 2,
     "rmq_ha.client.signing": 2,
     "rmq_ha.client.subscriptions": 2,
     "rmq_ha.client.unique_id": 2,
+    "rmq_ha.offline": 2,
+    "rmq_ha.offsets": 4,
     "rmq_ha.app": 5,
     "rmq_ha.spark": 5,
     "rmq_ha.testing": ASIDE,
+    "rmq_ha.playground": ASIDE,
 }
 
 # What of Twisted and zope each layer may import; from layer 3 on, all.
@@ -134,12 +145,20 @@ AMBIENT = (
     "uuid.uuid1",
     "uuid.uuid4",
 )
+NAMES_THINGS = ("rmq_ha", "rmq_ha.client")
+"""Packages whose file is more than a docstring: what applications import by it."""
 MAY_BE_AMBIENT = ("rmq_ha.host", "rmq_ha.app", "rmq_ha.testing", "rmq_ha.spark.host")
 
 
 def module_of(path: Path) -> str:
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package_of(module: str) -> str:
+    """`rmq_ha.store` of `rmq_ha.store.reads`; modules beside the packages are none's."""
+    package = ".".join(module.split(".")[:2])
+    return package if (ROOT.parent / package.replace(".", "/")).is_dir() else "rmq_ha"
 
 
 def is_below(module: str, prefixes: Any) -> bool:
@@ -226,6 +245,21 @@ def test_imports_point_down(path: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_circle_of_packages() -> None:
+    """Each package can be read, tested and taken away behind those that it stands on."""
+    stands_on: dict[str, set[str]] = {}
+    for path in FILES:
+        own = package_of(module_of(path))
+        stands_on.setdefault(own, set()).update(
+            package_of(name) for _, name in imports(parsed(path)) if is_below(name, ["rmq_ha"])
+        )
+        stands_on[own] -= {own, "rmq_ha"}
+    try:
+        TopologicalSorter(stands_on).prepare()
+    except CycleError as error:
+        pytest.fail(f"each of these imports the one before it: {error.args[1]}")
+
+
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_the_lower_layers_know_little_of_twisted(path: Path) -> None:
     """Bytes to values and decisions run anywhere, without a reactor near them."""
@@ -254,13 +288,27 @@ def test_time_chance_files_and_threads_come_through_the_host(path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.name == "__init__.py"], ids=module_of
+    "path",
+    [path for path in FILES if path.name == "__init__.py" and module_of(path) not in NAMES_THINGS],
+    ids=module_of,
 )
 def test_a_package_file_is_its_docstring(path: Path) -> None:
     """Importing a package runs nothing."""
     tree = parsed(path)
     assert ast.get_docstring(tree)
     assert len(tree.body) == 1
+
+
+@pytest.mark.parametrize("package", NAMES_THINGS)
+def test_a_package_that_names_things_imports_none_of_them(package: str) -> None:
+    """Who needs one module of the client, a broker too, loads no other; no cycle can arise."""
+    tree = parsed(ROOT.parent / package.replace(".", "/") / "__init__.py")
+    assert ast.get_docstring(tree)
+    at_import = [node for node in tree.body if not (isinstance(node, ast.If) and node.orelse)] + [
+        node for found in tree.body if isinstance(found, ast.If) for node in found.orelse
+    ]
+    found = {name for node in at_import for _, name in imports(node)}
+    assert found <= {"importlib.import_module", "typing.TYPE_CHECKING"}
 
 
 @pytest.mark.parametrize(

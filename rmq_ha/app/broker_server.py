@@ -107,7 +107,7 @@ class BrokerServer:
         own = self._configuration.ours
         tls = TlsOptions(self._configuration.plugin_options, self._host.disk.read_bytes)
         options = {key: tls.text(key) for key in ("tls.server.mode", "tls.ha.mode")}
-        warning = exposure(own.bind_address, options, own.acl_plug_in)
+        warning = exposure(own.bind_address, options, has_acl=bool(own.acl_plug_in))
         if warning is None and is_dledger(self._configuration):
             port = dledger_port(self._configuration)
             warning = group_exposure(own.bind_address, options, port)

@@ -6,13 +6,16 @@ from typing import NoReturn
 from rmq_ha.app.acl_check import check_acl
 from rmq_ha.app.tls_check import check_tls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.load import namesrv_port_plan, port_plan, render_changed
+from rmq_ha.config.load_controller import controller_port_plan
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.settings import Notice
 
 
 def check_report(
-    configuration: BrokerConfiguration | NamesrvConfiguration, notices: Sequence[Notice]
+    configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
+    notices: Sequence[Notice],
 ) -> list[str]:
     """
     The lines to print: notices, what differs from the defaults, and the ports.
@@ -22,11 +25,14 @@ def check_report(
     """
     check_tls(configuration)
     known = [notice.text for notice in notices if not notice.is_unknown]
-    known += check_acl(configuration)
-    if isinstance(configuration, BrokerConfiguration):
+    if isinstance(configuration, ControllerConfiguration):
+        plan = controller_port_plan(configuration)
+    elif isinstance(configuration, BrokerConfiguration):
+        known += check_acl(configuration)
         known += _plugins(configuration)
         plan = port_plan(configuration)
     else:
+        known += check_acl(configuration)
         plan = namesrv_port_plan(configuration)
     lines = [f"# {text}" for text in known]
     lines += render_changed(configuration)
@@ -44,7 +50,8 @@ def _plugins(configuration: BrokerConfiguration) -> list[str]:
 
 
 def finish_check(
-    configuration: BrokerConfiguration | NamesrvConfiguration, notices: Sequence[Notice]
+    configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
+    notices: Sequence[Notice],
 ) -> NoReturn:
     """
     Print the report and leave: 1 when a key is unknown, else 0.

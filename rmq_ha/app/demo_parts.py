@@ -1,8 +1,6 @@
 """What the demos share: processes on free ports, sends that are counted, and the verdict."""
 
 import json
-import random
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +20,7 @@ from rmq_ha.client.requests import pull_request, route_request, send_request
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.errors import RemotingError
+from rmq_ha.host.ports import free_ports
 from rmq_ha.host.real import make_host
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.remoting.client import RemotingClient
@@ -45,22 +44,6 @@ listenPort={port}
 storePathRootDir={store}
 mappedFileSizeCommitLog=67108864
 """
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` neighbouring ports that can be bound on loopback now."""
-    for base in range(random.randrange(20000, 50000), 60000, count):
-        probes = [socket.socket() for _ in range(count)]
-        try:
-            for number, probe in enumerate(probes):
-                probe.bind(("127.0.0.1", base + number))
-            return base
-        except OSError:
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
-    raise click.ClickException("no free ports on 127.0.0.1")
 
 
 @contextmanager
@@ -115,7 +98,10 @@ class Story:
 
         :param ports: how many it takes.
         """
-        base = free_ports(ports)
+        try:
+            base = free_ports(ports)
+        except OSError as error:
+            raise click.ClickException(str(error)) from None
         namesrv = NamesrvController(
             make_host(self._reactor),
             NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),

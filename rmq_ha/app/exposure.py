@@ -7,6 +7,7 @@ from typing import Any
 
 from rmq_ha.acl.files import DEFAULT_FILE, FOLDER
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.limits import TLS_KEYS
 from rmq_ha.config.load import ANY_ADDRESS
 from rmq_ha.model.networks import EVERYBODY
@@ -16,22 +17,19 @@ _LOOPBACK = ("127.", "::1", "localhost")
 _ENFORCING = "enforcing"
 
 
-def exposure(
-    bind_address: str, options: dict[str, str], acl_plug_in: str | None = None
-) -> str | None:
+def exposure(bind_address: str, options: dict[str, str], *, has_acl: bool = False) -> str | None:
     """
     A warning for a server that anybody in the network may use; None when it is not one.
 
-    :param acl_plug_in: of a broker; None for a server that checks no access.
+    :param has_acl: it asks who wants to change something.
     """
-    if acl_plug_in or options.get("tls.server.mode") == _ENFORCING:
+    if has_acl or options.get("tls.server.mode") == _ENFORCING:
         return None
     if bind_address.startswith(_LOOPBACK):
         return None
-    acl = "" if acl_plug_in is None else "aclEnable=true, "
     return (
         f"listening on {_where(bind_address)} without ACL or TLS: whoever reaches this port may "
-        f"read, write and configure; set bindAddress, {acl}or tls.server.mode=enforcing"
+        "read, write and configure; set bindAddress, aclEnable=true, or tls.server.mode=enforcing"
     )
 
 
@@ -91,7 +89,10 @@ def readable_secrets(configuration: Any, properties_file: str | None) -> list[st
 
 def _secrets(configuration: Any, properties_file: str | None) -> Iterator[tuple[str, str]]:
     is_broker = isinstance(configuration, BrokerConfiguration)
-    directory = (configuration.ours if is_broker else configuration.namesrv).acl_directory
+    if isinstance(configuration, ControllerConfiguration):
+        directory = None  # no ACL here
+    else:
+        directory = (configuration.ours if is_broker else configuration.namesrv).acl_directory
     if directory:
         yield f"{directory}/{DEFAULT_FILE}", "secret keys"
         for folder, _, names in os.walk(f"{directory}/{FOLDER}"):

@@ -1,4 +1,4 @@
-"""From twistd's options to a service: what both of our servers do."""
+"""From twistd's options to a service: what all of our servers do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,7 @@ from rmq_ha.app.log import LogStyle, server_observer
 from rmq_ha.app.process import ProcessEnd
 from rmq_ha.app.service import ServerService
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.settings import Notice
 from rmq_ha.errors import ConfigurationError
 
@@ -83,6 +84,8 @@ def known_brokers(configuration: Any) -> list[str]:
 
 def _own(configuration: Any) -> Any:
     """The settings that only we know."""
+    if isinstance(configuration, ControllerConfiguration):
+        return configuration.controller
     is_broker = isinstance(configuration, BrokerConfiguration)
     return configuration.ours if is_broker else configuration.namesrv
 

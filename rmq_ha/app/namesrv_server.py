@@ -39,9 +39,8 @@ class NamesrvServer:
 
     def start(self) -> Deferred[Any]:
         """Listen."""
-        warning = exposure(
-            self._configuration.namesrv.bind_address, self._configuration.plugin_options
-        )
+        own, options = self._configuration.namesrv, self._configuration.plugin_options
+        warning = exposure(own.bind_address, options, has_acl=own.acl_enable)
         if warning:
             self.log.warn("{warning}", warning=warning)
         return Deferred.fromCoroutine(self._start())

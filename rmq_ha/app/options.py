@@ -1,20 +1,20 @@
-"""The command lines of `twistd rmqha` and `twistd rmqnamesrv`."""
+"""The command lines of `twistd rmqha`, `twistd rmqnamesrv` and `twistd rmqcontroller`."""
 
 import os
 from typing import Any
 
 from twisted.python import usage
 
-from rmq_ha.app.surroundings import real_surroundings
 from rmq_ha.config.properties import decode
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.host.surroundings import real_surroundings
 
 READY_VARIABLE = "RMQHA_READY"
 
 
 class ServerOptions(usage.Options):
-    """What both servers understand."""
+    """What all servers understand."""
 
     # Names as RocketMQ's own commands have them, -c and -p included.
     optParameters = [["config", "c", None, "Properties file; without it, RocketMQ's defaults."]]
@@ -90,3 +90,12 @@ class NamesrvOptions(ServerOptions):
     def opt_listenPort(self, port: str) -> None:
         """Port to listen on; wins over the file; 9876 without either."""
         self.overrides.append(("listenPort", port))
+
+
+class ControllerOptions(ServerOptions):
+    """Of `twistd rmqcontroller`."""
+
+    longdesc = (
+        "A controller for brokers of RocketMQ 5 in controller mode: says who of a set is its "
+        "master, and elects another one when that dies."
+    )

@@ -13,7 +13,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
-from rmq_ha.app.process import ProcessEnd
+from rmq_ha.app.process import ProcessEnd, spare_what_is_there
 from rmq_ha.config.load import PlannedPort
 from rmq_ha.config.settings import Notice
 from rmq_ha.errors import RmqHaError
@@ -126,6 +126,7 @@ class ServerService(Service):
             # After this Deferred fired: the stop waits for it.
             self._reactor.callLater(0, self._end.fail)
             return
+        spare_what_is_there()
         facts = {"pid": os.getpid(), **self._server.facts()}
         self.log.info("serving: {facts}", facts=facts)
         if self._is_ready_wanted and sys.__stdout__ is not None:

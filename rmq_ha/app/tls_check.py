@@ -4,12 +4,15 @@ import time
 
 from rmq_ha.broker.own_calls import own_tls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.server import ServerTls
 
 
-def check_tls(configuration: BrokerConfiguration | NamesrvConfiguration) -> None:
+def check_tls(
+    configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
+) -> None:
     """
     Read everything that the `tls.*` keys name.
 
@@ -19,6 +22,8 @@ def check_tls(configuration: BrokerConfiguration | NamesrvConfiguration) -> None
     server = ServerTls(options, _read, _now_ms)
     if isinstance(configuration, BrokerConfiguration):
         requires_tls = configuration.ours.acl_requires_tls
+    elif isinstance(configuration, ControllerConfiguration):
+        requires_tls = False
     else:
         requires_tls = configuration.namesrv.acl_requires_tls
     if requires_tls:

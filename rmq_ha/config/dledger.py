@@ -6,9 +6,9 @@ Spec: dledger.md, chapter 1.
 from collections.abc import Mapping
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.dledger_settings import parse_ids, parse_peers
 from rmq_ha.config.settings import Notice, Setting
 from rmq_ha.config.surroundings import Surroundings
-from rmq_ha.dledger.settings import parse_ids, parse_peers
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.status import BrokerRole
 

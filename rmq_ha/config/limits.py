@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+_MOST_ITEMS = 5000
+"""Of one request: `wire/bodies.py` reads no more."""
 
 
 class Range(NamedTuple):
@@ -60,6 +62,9 @@ RANGES: dict[str, Range] = {
     "metricsPort": Range(0, 65535),
     "metricsSeriesLimit": Range(0, 100_000),
     "logMaxFiles": Range(0, INT_MAX),
+    "mappedFileSize": Range(4096, INT_MAX),
+    "scanInactiveMasterInterval": Range(100, INT_MAX),
+    "scanNotActiveBrokerInterval": Range(100, INT_MAX),
     "offsetMovedEventInterval": Range(0, INT_MAX),
     "turnMillis": Range(0, INT_MAX),
     "turnMillisPerIp": Range(0, INT_MAX),
@@ -78,10 +83,10 @@ RANGES: dict[str, Range] = {
     "maxTopicsOfBroker": Range(1, INT_MAX),
     "maxTopicRoutes": Range(1, INT_MAX),
     "maxMessagesPerBatch": Range(1, INT_MAX),
-    "maxGroupsPerHeartbeat": Range(1, INT_MAX),
-    "maxSubscriptionsPerHeartbeat": Range(1, INT_MAX),
+    "maxGroupsPerHeartbeat": Range(1, _MOST_ITEMS),
+    "maxSubscriptionsPerHeartbeat": Range(1, _MOST_ITEMS),
     "maxFilterCharactersPerHeartbeat": Range(1, INT_MAX),
-    "maxQueuesPerLock": Range(1, INT_MAX),
+    "maxQueuesPerLock": Range(1, _MOST_ITEMS),
     "maxGroups": Range(1, INT_MAX),
     "maxTopics": Range(1, INT_MAX),
     "aclSignedTimeWindow": Range(1, 86400),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.dledger import apply_dledger, dledger_port, is_dledger
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
@@ -32,6 +33,7 @@ _PLUG_IN_KEYS = (
     "hook_plug_in",
     "acl_plug_in",
 )
+AnyConfiguration = BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration
 
 
 class LoadedBroker(NamedTuple):
@@ -124,12 +126,12 @@ def load_namesrv(
     return LoadedNamesrv(configuration, notices)
 
 
-def render(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+def render(configuration: AnyConfiguration) -> list[str]:
     """`key=value` lines of everything, in Java's order, then ours and the plugins'."""
     return render_objects(_objects(configuration)) + _option_lines(configuration)
 
 
-def render_changed(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+def render_changed(configuration: AnyConfiguration) -> list[str]:
     """The lines of `render` whose values are not 4.9.7's constants."""
     return render_objects(_objects(configuration), only_changed=True) + _option_lines(configuration)
 
@@ -205,7 +207,9 @@ def _check_metrics_port(plan: list[PlannedPort], settings: Mapping[str, Setting]
             )
 
 
-def _objects(configuration: BrokerConfiguration | NamesrvConfiguration) -> tuple[Any, ...]:
+def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
+    if isinstance(configuration, ControllerConfiguration):
+        return (configuration.controller, configuration.server)
     if isinstance(configuration, NamesrvConfiguration):
         return (configuration.namesrv, configuration.server)
     return (
@@ -217,7 +221,7 @@ def _objects(configuration: BrokerConfiguration | NamesrvConfiguration) -> tuple
     )
 
 
-def _option_lines(configuration: BrokerConfiguration | NamesrvConfiguration) -> list[str]:
+def _option_lines(configuration: AnyConfiguration) -> list[str]:
     """Secrets stay out of what a peer can ask for."""
     return [
         f"{key}={one_line(value)}"

@@ -62,7 +62,10 @@ class NettyServerConfig:
         "first; 0: all that came is served at once",
     )
     turn_millis_per_ip: int = key(
-        "turnMillisPerIp", 25, "ours: the same for all connections of one address together"
+        "turnMillisPerIp",
+        5,
+        "ours: the same for all connections of one address together; a request that takes more "
+        "counts for the next turns too",
     )
     max_requests_per_second_per_ip: int = key(
         "maxRequestsPerSecondPerIp",

@@ -197,10 +197,10 @@ class RmqHaConfig:
         "maxMessagesPerBatch", 20000, "members of a batch; more are refused with code 13"
     )
     max_groups_per_heartbeat: int = key(
-        "maxGroupsPerHeartbeat", 500, "groups of consumers and producers in one heartbeat"
+        "maxGroupsPerHeartbeat", 300, "groups of consumers and producers in one heartbeat"
     )
     max_subscriptions_per_heartbeat: int = key(
-        "maxSubscriptionsPerHeartbeat", 5000, "subscriptions of all groups in one heartbeat"
+        "maxSubscriptionsPerHeartbeat", 2000, "subscriptions of all groups in one heartbeat"
     )
     max_filter_characters_per_heartbeat: int = key(
         "maxFilterCharactersPerHeartbeat",
@@ -219,7 +219,7 @@ class RmqHaConfig:
         "does",
     )
     max_queues_per_lock: int = key(
-        "maxQueuesPerLock", 2500, "queues that one request of an ordered consumer locks or unlocks"
+        "maxQueuesPerLock", 1500, "queues that one request of an ordered consumer locks or unlocks"
     )
     lock_max_live_time: int = key(
         "lockMaxLiveTime",

@@ -101,9 +101,7 @@ def _plain(host: str) -> str:
 
 
 def _block(host: str) -> str:
-    """What counts as one address."""
-    if ":" not in host:
-        return host
+    """What counts as one address: an IPv4 address is one group."""
     head, gap, tail = host.partition("::")
     groups = head.split(":") if head else []
     if gap:

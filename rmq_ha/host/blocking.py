@@ -29,6 +29,8 @@ _MOST_OPAQUE = 0x7FFFFFFF
 
 seconds = time.monotonic
 """The clock for durations."""
+sleep = time.sleep
+"""Lets seconds of it pass, for this thread."""
 
 
 def now_ms() -> int:
@@ -164,7 +166,7 @@ class _Connection:
             ) from None
         except OSError as error:
             self.close()
-            raise RemotingConnectError(f"{self.address}: {_reason(error)}") from None
+            raise self._lost(error) from None
         except ProtocolViolation:
             self.close()
             raise
@@ -177,7 +179,7 @@ class _Connection:
             raise RemotingTimeout(f"{self.address} takes no data") from None
         except OSError as error:
             self.close()
-            raise RemotingConnectError(f"{self.address}: {_reason(error)}") from None
+            raise self._lost(error) from None
 
     def close(self, *, is_ours: bool = True) -> None:
         """
@@ -186,7 +188,6 @@ class _Connection:
         :param is_ours: another process has it too, and its peer shall not hear of this.
         """
         opened, self._socket = self._socket, None
-        self._reader = FrameReader()
         if opened is not None:
             try:
                 if is_ours:
@@ -194,6 +195,10 @@ class _Connection:
             except OSError:
                 pass  # it is closed already
             opened.close()
+
+    def _lost(self, error: OSError) -> RemotingConnectError:
+        refused = isinstance(error, ssl.SSLCertVerificationError)
+        return RemotingConnectError(f"{self.address}: {_reason(error)}", retriable=not refused)
 
     def _send(self, command: RemotingCommand, deadline: float) -> socket.socket:
         frame = encode_frame(command)

@@ -202,9 +202,10 @@ class _Alarm:
         """Of all waits that Python has, a socket's knows no time of day in any C library."""
         with self._lock:
             wait = None if self._at is None else self._at - monotonic()
-            if wait is not None and wait <= 0:
+            is_due = wait is not None and wait <= 0
+            if is_due:
                 self._at = None
-        if wait is not None and wait <= 0:
+        if is_due:
             self._ring()
             return
         self._poked.settimeout(wait)

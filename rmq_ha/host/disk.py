@@ -201,11 +201,11 @@ class RealDisk:
         """Replace a small file so that a crash leaves the old or the new one."""
         directory = os.path.dirname(path)
         self.make_dirs(directory)
-        mode = _mode(path)
-        self._write_synced(f"{path}.tmp", data, mode)
+        old = _stat(path)
+        self._write_synced(f"{path}.tmp", data, old)
         if backup:
             with suppress(FileNotFoundError):
-                self._keep_old(path, f"{path}.bak.tmp", mode)
+                self._keep_old(path, f"{path}.bak.tmp", old)
                 os.replace(f"{path}.bak.tmp", f"{path}.bak")
         entries = _open_directory(directory)  # if it cannot be, the old file is still there
         try:
@@ -215,7 +215,7 @@ class RealDisk:
             raise
         _sync_opened(entries)
 
-    def _keep_old(self, path: str, name: str, mode: int | None) -> None:
+    def _keep_old(self, path: str, name: str, old: os.stat_result | None) -> None:
         """
         Another name for a file's content: a link, which spares a third of the time; a copy where
         the file system has no links.
@@ -226,16 +226,17 @@ class RealDisk:
             os.unlink(name)
         try:
             os.link(path, name)
-        except FileNotFoundError:
-            raise
         except OSError:
-            self._write_synced(name, self.read_bytes(path), mode)
+            self._write_synced(name, self.read_bytes(path), old)
 
-    def _write_synced(self, path: str, data: bytes, mode: int | None) -> None:
+    def _write_synced(self, path: str, data: bytes, old: os.stat_result | None) -> None:
         with open(path, "wb", opener=self._create) as file:
-            if mode is not None:
-                # Before the content, which may be secret.
-                os.fchmod(file.fileno(), mode)
+            if old is not None:
+                # Before the content, which may be secret. What root changes stays its owner's,
+                # who has to read it at the next start.
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -319,10 +320,10 @@ class RealDisk:
         return changed
 
 
-def _mode(path: str) -> int | None:
-    """Who may read and write a file; None when it is missing."""
+def _stat(path: str) -> os.stat_result | None:
+    """Whose a file is, and who may read and write it; None when it is missing."""
     try:
-        return stat.S_IMODE(os.stat(path).st_mode)
+        return os.stat(path)
     except FileNotFoundError:
         return None
 

@@ -13,7 +13,7 @@ class LoopReactor(AsyncioSelectorReactor):
     """
     Serves sockets and timers of one client; it is no global reactor, and there may be several.
 
-    :param loop: a selector loop, running now.
+    :param loop: a selector loop or uvloop's, running now.
     """
 
     seconds = staticmethod(monotonic)
@@ -30,8 +30,7 @@ class LoopReactor(AsyncioSelectorReactor):
         """Give up threads, timers and descriptors."""
         inner: Any = self
         self.fireSystemEvent("shutdown")
-        for reader in list(inner._internalReaders):
-            inner._internalReaders.discard(reader)
+        for reader in inner._internalReaders:
             inner.removeReader(reader)
             reader.connectionLost(None)
         if inner._timerHandle is not None:

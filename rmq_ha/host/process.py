@@ -3,7 +3,7 @@
 import os
 import socket
 
-from rmq_ha.client.settings import Process
+from rmq_ha.model.process import Process
 
 
 def local_address() -> str:

@@ -118,6 +118,11 @@ class PutMessageResult(NamedTuple):
     status: PutMessageStatus
     append: AppendResult | None = None
 
+    @property
+    def stored(self) -> AppendResult | None:
+        """Where it will be delivered from; None when it will not."""
+        return self.append if self.status.is_stored else None
+
 
 class GetMessageResult(NamedTuple):
     """

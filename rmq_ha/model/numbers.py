@@ -19,3 +19,15 @@ def java_int(value: Any) -> int:
     if -_INT_END <= number < _INT_END:
         return number
     raise ValueError(f"{number} is not a 32-bit integer")
+
+
+def java_ints(values: Any) -> set[int]:
+    """
+    As `java_int`, of each; in one go where all are numbers.
+
+    :raises ValueError: one does not fit 32 bits, or is no number.
+    :raises TypeError: one is neither.
+    """
+    if set(map(type, values)) == {int} and min(values) >= -_INT_END and max(values) < _INT_END:
+        return set(values)
+    return set(map(java_int, values))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmq_ha.model.java_hash import tags_code
-from rmq_ha.model.numbers import java_int
+from rmq_ha.model.numbers import java_ints
 
 SUB_ALL = "*"
 TAG = "TAG"
@@ -60,15 +60,16 @@ class SubscriptionData:
         return cls(
             topic=value.get("topic", ""),
             sub_string=value.get("subString") or "",
-            tags_set=set(map(_checked_text, value.get("tagsSet") or ())),
-            code_set=set(map(java_int, value.get("codeSet") or ())),
+            tags_set=_tags(value.get("tagsSet") or ()),
+            code_set=java_ints(value.get("codeSet") or ()),
             sub_version=int(value.get("subVersion", 0)),
             expression_type=value.get("expressionType", TAG),
             class_filter_mode=bool(value.get("classFilterMode", False)),
         )
 
 
-def _checked_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    raise TypeError(f"a tag that is {type(value).__name__}, not a string")
+def _tags(values: Any) -> set[str]:
+    others = set(map(type, values)) - {str}  # in one go: a client may name thousands
+    if not others:
+        return set(values)
+    raise TypeError(f"a tag that is {others.pop().__name__}, not a string")

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.protocol import Factory
 
 from rmq_ha.host.clock import make_steady, steady_clock
 from rmq_ha.host.disk import RealDisk
@@ -124,3 +125,11 @@ class RealNetworkTests(Reacting, contracts.NetworkContract):
         self.addCleanup(pool.stop)
         network = RealNetwork(self.reactor)
         return network, network, "127.0.0.1"
+
+    def test_connect_by_name(self):
+        """As well as by address."""
+        endpoint = self.client_network.client("localhost", self.used_port, 2.0)
+        connected = self.wait(endpoint.connect(Factory.forProtocol(contracts.Recorder)))
+        self.run_until(lambda: len(self.accepted) == 2 and self.accepted[1].made)
+        connected.transport.abortConnection()
+        self.accepted[1].transport.abortConnection()

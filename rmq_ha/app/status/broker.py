@@ -184,8 +184,8 @@ class BrokerStatus:
         frames = broker.main_server.frames  # the fast port's, too
         for key, count in broker.limits.refused.items():
             samples.add("rmqha_oversized_requests_total", count, reason=key)
-        for key, table in (("maxTopics", broker.topics), ("maxGroups", broker.groups)):
-            samples.add("rmqha_not_created_total", table.not_created, reason=key)
+        for table in (broker.topics, broker.groups):
+            samples.add("rmqha_not_created_total", table.not_created, reason=table.most_key)
         samples.add("rmqha_unfinished_bytes", frames.kept)
         turns = broker.main_server.turns
         samples.add("rmqha_put_off_requests_total", turns.put_off)

@@ -1,10 +1,43 @@
-"""Secrets that every user of a machine may read."""
+"""Servers that are open, and secrets that every user of a machine may read."""
 
 from pathlib import Path
 
+import pytest
+from twisted.logger import formatEvent, globalLogPublisher
+
 from rmq_ha.app.exposure import readable_secrets
+from rmq_ha.app.namesrv_server import NamesrvServer
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.testing.host import World
+
+RULES = b"""
+accounts:
+- {accessKey: the-admin, secretKey: "12345678", admin: true}
+"""
+
+
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_a_name_server_with_access_control_is_not_called_open(is_guarded: bool) -> None:
+    """It was, though what changes anything had to be signed; one without is told of the key."""
+    host = World(1).add("namesrv")
+    host.disk.replace("/conf/plain_acl.yml", RULES)
+    configuration = NamesrvConfiguration()
+    configuration.namesrv.acl_enable = is_guarded
+    configuration.namesrv.acl_directory = "/conf"
+    lines: list[str] = []
+
+    def observe(event: dict[str, object]) -> None:
+        lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        NamesrvServer(host.seams, configuration).start()
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    warned = [line for line in lines if "without ACL or TLS" in line]
+    assert len(warned) == (0 if is_guarded else 1)
+    assert all("set bindAddress, aclEnable=true, or tls." in line for line in warned)
 
 
 def test_each_file_of_secrets_that_all_may_read_is_named(tmp_path: Path) -> None:

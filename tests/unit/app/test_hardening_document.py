@@ -66,7 +66,7 @@ def test_nothing_is_open(machine: Path) -> None:
     assert exposure(namesrv.namesrv.bind_address, namesrv.plugin_options) is None
     broker, _ = load_broker((machine / "broker-a.properties").read_text(), here)
     own, tls = broker.ours, broker.plugin_options
-    assert exposure(own.bind_address, tls, own.acl_plug_in) is None
+    assert exposure(own.bind_address, tls, has_acl=bool(own.acl_plug_in)) is None
     assert replication_exposure(own.bind_address, tls, 10912, own.ha_allowed_slaves) is None
 
 

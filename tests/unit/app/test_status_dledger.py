@@ -8,11 +8,11 @@ from prometheus_client.core import Metric
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.dledger import group_health, tell_group
 from rmq_ha.app.status.samples import Samples
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codes import RequestCode, VoteResult
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.messages import VoteResponse
 from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.values import Role, TermVote
 from rmq_ha.testing.host import World

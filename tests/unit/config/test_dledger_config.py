@@ -33,6 +33,13 @@ def test_a_member_is_undecided_until_the_election() -> None:
     assert configuration.store.broker_role is BrokerRole.ASYNC_MASTER
 
 
+def test_what_the_election_decides_is_noted_where_somebody_says_it() -> None:
+    notices = load(brokerRole="SLAVE", brokerId="1", haMasterAddress="10.0.0.1:10912").notices
+    found = " ".join(notice.text for notice in notices)
+    for key in ("brokerRole", "brokerId", "haMasterAddress"):
+        assert f"{key} has no effect" in found
+
+
 def test_the_port_plan_has_the_own_entry_and_no_replication_port() -> None:
     configuration = load(listenPort="20010").configuration
     assert [port for port, _ in port_plan(configuration)] == [20010, 20008, 40911]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import rmq_ha
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.limits import NO_EFFECT, NOT_IMPLEMENTED, REFUSED
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
@@ -19,6 +20,7 @@ CLASSES = (
     NettyClientConfig,
     RmqHaConfig,
     NamesrvConfig,
+    ControllerConfig,
 )
 
 
@@ -26,7 +28,7 @@ def test_every_key_is_read_or_listed() -> None:
     """A setting that nobody reads must be in limits.py, so that its user is told."""
     package = Path(rmq_ha.__file__).parent
     sources = [path for path in package.rglob("*.py") if path.parent.name != "config"]
-    sources.append(package / "config" / "load.py")
+    sources += [package / "config" / name for name in ("load.py", "load_controller.py")]
     read = {name for path in sources for name in re.findall(r"\.(\w+)", path.read_text())}
     listed = NO_EFFECT | NOT_IMPLEMENTED.keys() | REFUSED.keys()
     ignored = [

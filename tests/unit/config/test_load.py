@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.limits import NO_EFFECT, NOT_IMPLEMENTED, RANGES, REFUSED
 from rmq_ha.config.load import (
@@ -155,6 +156,35 @@ def test_options_of_plugins_and_tls_are_kept_as_they_are() -> None:
     assert found == []
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "messageStorePlugIn",
+        "commitLogPlugIn",
+        "haPlugIn",
+        "dispatcherPlugIn",
+        "hookPlugIn",
+        "aclPlugIn",
+    ],
+)
+def test_an_option_belongs_to_whatever_kind_of_plugin_is_chosen(key: str) -> None:
+    assert notices(f"{key}=other, audit\naudit.file=/x") == []
+
+
+def test_records_carry_the_address_that_clients_have() -> None:
+    """Or that of this machine, where a broker is made by hand and has none."""
+    configuration = load("brokerIP1=10.9.9.9\nlistenPort=20011").configuration
+    assert str(configuration.store_host) == "10.9.9.9:20011"
+    assert str(BrokerConfiguration().store_host).startswith("127.0.0.1:")
+
+
+def test_a_name_server_is_at_home_where_its_file_or_the_environment_says() -> None:
+    there = replace(HERE, environ={"ROCKETMQ_HOME": "/opt/r"})
+    for text, home in (("", "/opt/r"), ("rocketmqHome=/own", "/own")):
+        found = load_namesrv(text, there, name="n.properties").configuration
+        assert found.namesrv.rocketmq_home == home
+
+
 def test_an_option_of_a_plugin_that_is_not_chosen_is_noted() -> None:
     assert load("audit.file=/x").notices == [
         ("b.properties:1: unknown key audit.file: no plugin 'audit' is chosen", True)
@@ -290,7 +320,7 @@ def test_a_name_server_may_take_any_free_port() -> None:
 def test_every_key_of_the_tables_exists() -> None:
     """A typing mistake in limits.py would be a rule that never applies."""
     configuration = BrokerConfiguration()
-    known = {"tls.config.file", *fields_by_key(NamesrvConfig)}
+    known = {"tls.config.file", *fields_by_key(NamesrvConfig), *fields_by_key(ControllerConfig)}
     for item in fields(configuration):
         if item.name.endswith(("broker", "store", "server", "client", "ours")):
             known |= fields_by_key(type(getattr(configuration, item.name))).keys()

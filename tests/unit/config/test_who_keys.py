@@ -93,3 +93,18 @@ def test_bounds_of_signed_times() -> None:
 )
 def test_nobody_changes_them_from_afar(key: str) -> None:
     assert why_not_from_afar(key) is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("haPlugIn", "says which code runs"),
+        ("tls.enable", "says who may connect"),
+        ("audit.file", "belongs to a plugin"),
+        ("slaveTimeout", None),
+        (".slaveTimeout.", None),
+    ],
+)
+def test_why_a_key_is_not_changed_from_afar(key: str, reason: str | None) -> None:
+    """Nor is the first reason replaced by another."""
+    assert why_not_from_afar(key) == reason

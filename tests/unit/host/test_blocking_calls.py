@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from rmq_ha.errors import (
     ConfigurationError,
@@ -127,6 +128,37 @@ def test_pushes_and_late_answers_are_passed_over() -> None:
         calls.close()
 
 
+def test_each_request_has_a_number_of_its_own() -> None:
+    """Else the answer to another one might be taken for its."""
+    numbers: list[int] = []
+
+    def note(peer: socket.socket, request: RemotingCommand) -> None:
+        numbers.append(request.opaque)
+        echo(peer, request)
+
+    with server(note) as (address, counts), closing(BlockingCalls()) as calls:
+        for _ in range(5):
+            calls.invoke(address, RemotingCommand(1), 5000)
+        assert counts == [5]
+    assert len(set(numbers)) == 5
+    assert min(numbers) > 0
+
+
+def test_small_requests_wait_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[socket.socket] = []
+    connect = socket.create_connection
+
+    def connected(address: tuple[str, int], timeout: float) -> socket.socket:
+        opened.append(connect(address, timeout))
+        return opened[-1]
+
+    monkeypatch.setattr(socket, "create_connection", connected)
+    with server(echo) as (address, _), closing(BlockingCalls()) as calls:
+        calls.invoke(address, RemotingCommand(1), 5000)
+        (made,) = opened
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_silence_and_nonsense_end_the_connection() -> None:
     """Each with its own error; nobody to connect to has one too."""
     with server(lambda peer, request: None) as (address, _):
@@ -198,6 +230,46 @@ def test_a_fork_has_connections_of_its_own() -> None:
         calls.close()
 
 
+def test_a_fork_keeps_no_connection_of_its_parent() -> None:
+    """Not even one that another thread of the parent uses: nobody would hear of its end."""
+    asked, goes_on = threading.Semaphore(0), threading.Event()
+
+    def held(peer: socket.socket, request: RemotingCommand) -> None:
+        if request.body == b"parent":
+            asked.release()
+            goes_on.wait(30)
+        echo(peer, request)
+
+    def descriptors() -> set[str]:
+        names = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+        return {os.readlink(name) for name in names if os.path.islink(name)}
+
+    with server(held) as (address, counts), closing(BlockingCalls()) as calls:
+        answers: list[RemotingCommand] = []
+
+        def work() -> None:
+            answers.append(calls.invoke(address, RemotingCommand(1, body=b"parent"), 30_000))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert asked.acquire(timeout=10)
+        opened = calls._mine.connections[address]._socket
+        assert opened is not None
+        of_parent = os.readlink(f"/proc/self/fd/{opened.fileno()}")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                calls.invoke(address, RemotingCommand(1), 5000)
+                os._exit(1 if of_parent in descriptors() else 0)
+            except BaseException:
+                os._exit(2)
+        assert os.waitpid(pid, 0)[1] == 0
+        goes_on.set()
+        thread.join()
+        assert [answer.body for answer in answers] == [b"parent"]
+        assert counts == [1, 1]
+
+
 def test_tls_keys_that_do_not_fit() -> None:
     """They are told when the client is made."""
     with pytest.raises(ConfigurationError, match="trustCertPath"):
@@ -262,6 +334,66 @@ def test_a_peer_that_reads_nothing() -> None:
             calls.oneway(address, RemotingCommand(1, body=bytes(15 << 20)))
 
 
+@pytest.mark.parametrize("is_oneway", [True, False])
+def test_a_frame_that_went_out_in_part_ends_the_connection(is_oneway: bool) -> None:
+    """What comes after it would be taken for its rest."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        closing(BlockingCalls(connect_timeout_ms=300)) as calls,
+    ):
+        listener.settimeout(10)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        calls.oneway(address, RemotingCommand(1))
+        big = RemotingCommand(2, body=bytes(15 << 20))
+        with listener.accept()[0]:
+            with pytest.raises(RemotingTimeout):
+                calls.oneway(address, big) if is_oneway else calls.invoke(address, big, 300)
+            calls.oneway(address, RemotingCommand(3))
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(10)
+            (frame,) = FrameReader().receive_data(peer.recv(4096))
+            assert decode_frame(*frame).code == 3
+
+
+def test_a_big_request_after_a_push_waits_for_the_peer_to_read() -> None:
+    """However the connection was looked at before."""
+    size, pushed = 8 << 20, threading.Semaphore(0)
+
+    def pushing(peer: socket.socket, request: RemotingCommand) -> None:
+        peer.sendall(encode_frame(request.response(0, body=b"%d" % len(request.body or b""))))
+        time.sleep(0.01)  # so that it comes apart from the answer
+        peer.sendall(encode_frame(RemotingCommand(40)))
+        pushed.release()
+
+    with server(pushing) as (address, counts), closing(BlockingCalls()) as calls:
+        calls.invoke(address, RemotingCommand(1), 5000)
+        for _ in range(2):
+            assert pushed.acquire(timeout=10)
+            answer = calls.invoke(address, RemotingCommand(1, body=bytes(size)), 20_000)
+            assert answer.body == b"%d" % size
+        assert counts == [3]
+
+
+def test_closing_ends_the_calls_that_wait() -> None:
+    """Those of other threads: they do not wait for the end of their time."""
+    asked, ended = threading.Semaphore(0), list[str]()
+    with server(lambda peer, request: asked.release()) as (address, _):
+        calls = BlockingCalls()
+
+        def work() -> None:
+            with pytest.raises(RemotingConnectError):
+                calls.invoke(address, RemotingCommand(1), 10_000)
+            ended.append(address)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert asked.acquire(timeout=10)
+        calls.close()
+        thread.join()
+    assert ended == [address]
+
+
 def test_a_connection_that_the_peer_has_reset_is_closed_all_the_same() -> None:
     calls = BlockingCalls()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -288,6 +420,27 @@ def test_a_client_that_is_closed_leaves_no_connection() -> None:
                 peer.settimeout(10)
                 while peer.recv(4096):
                     pass
+
+
+def test_a_client_that_is_closed_keeps_no_thread_waiting() -> None:
+    """A process that ends would wait for as long as a pull does."""
+    asked = threading.Semaphore(0)
+    told: list[Exception] = []
+    calls = BlockingCalls()
+
+    def ask(address: str) -> None:
+        try:
+            calls.invoke(address, RemotingCommand(1), 5000)
+        except RemotingConnectError as error:
+            told.append(error)
+
+    with server(lambda *_: asked.release()) as (address, _):
+        thread = threading.Thread(target=ask, args=(address,), daemon=True)
+        thread.start()
+        assert asked.acquire(timeout=10)
+        calls.close()
+        thread.join(2)
+    assert len(told) == 1
 
 
 def test_tls_with_certificates_on_both_ends(tmp_path: Path) -> None:
@@ -321,3 +474,107 @@ def test_tls_with_certificates_on_both_ends(tmp_path: Path) -> None:
             pytest.raises(RemotingConnectError),
         ):
             calls.invoke(address, RemotingCommand(1), 5000)
+
+
+def server_context(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.mark.parametrize("keys", [{}, {"tls.test.mode.enable": "false"}])
+def test_tls_without_trust_takes_any_certificate(keys: dict[str, str]) -> None:
+    """As RocketMQ's clients do where nobody says whom to trust: the test mode, or no trust file."""
+    with (
+        server(echo, server_context(trustme.CA())) as (address, _),
+        closing(BlockingCalls(use_tls=True, tls=keys)) as calls,
+    ):
+        assert calls.invoke(address, RemotingCommand(1, body=b"x"), 5000).body == b"x"
+
+
+def test_trust_in_an_authority_below_another_is_enough(tmp_path: Path) -> None:
+    """Nobody has to trust all that the one at the top signs."""
+    below = trustme.CA().create_child_ca()
+    trust = str(tmp_path / "below")
+    below.cert_pem.write_to_path(trust)
+    keys = {"tls.test.mode.enable": "false", "tls.client.trustCertPath": trust}
+    with (
+        server(echo, server_context(below)) as (address, _),
+        closing(BlockingCalls(use_tls=True, tls=keys)) as calls,
+    ):
+        assert calls.invoke(address, RemotingCommand(1, body=b"x"), 5000).body == b"x"
+
+
+def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.2").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca"))
+    keys = {"tls.test.mode.enable": "false", "tls.client.trustCertPath": str(tmp_path / "ca")}
+    with (
+        server(echo, context) as (address, _),
+        closing(BlockingCalls(use_tls=True, tls=keys)) as calls,
+        pytest.raises(RemotingConnectError, match="its certificate is refused") as caught,
+    ):
+        calls.invoke(address, RemotingCommand(1), 5000)
+    assert not caught.value.retriable
+    with closing(BlockingCalls()) as calls, pytest.raises(RemotingConnectError) as caught:
+        calls.invoke(address, RemotingCommand(1), 5000)  # nobody listens there any more
+    assert caught.value.retriable
+
+
+def test_a_key_of_a_client_that_has_a_password(tmp_path: Path) -> None:
+    """The right one opens it; another one, or none, is told when the client is made."""
+    mine = trustme.CA().issue_cert("client")
+    key = serialization.load_pem_private_key(mine.private_key_pem.bytes(), None)
+    (tmp_path / "key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    mine.cert_chain_pems[0].write_to_path(str(tmp_path / "cert"))
+    keys = {
+        "tls.test.mode.enable": "false",
+        "tls.client.certPath": str(tmp_path / "cert"),
+        "tls.client.keyPath": str(tmp_path / "key"),
+    }
+    BlockingCalls(use_tls=True, tls={**keys, "tls.client.keyPassword": "secret"}).close()
+    for wrong in ({"tls.client.keyPassword": "other"}, {}):
+        with pytest.raises(ConfigurationError, match="TLS files"):
+            BlockingCalls(use_tls=True, tls={**keys, **wrong})
+
+
+def test_what_tls_says_for_itself_between_two_calls_is_no_data() -> None:
+    """Tickets for later sessions come after the handshake, when nobody reads yet."""
+    heard = threading.Semaphore(0)
+
+    def note(peer: socket.socket, request: RemotingCommand) -> None:
+        echo(peer, request)
+        heard.release()
+
+    with (
+        server(note, server_context(trustme.CA())) as (address, counts),
+        closing(BlockingCalls(use_tls=True)) as calls,
+    ):
+        calls.oneway(address, RemotingCommand(1))
+        assert heard.acquire(timeout=10)
+        assert calls.invoke(address, RemotingCommand(1, body=b"x"), 5000).body == b"x"
+        assert counts == [2]
+
+
+def test_a_peer_that_accepts_nobody() -> None:
+    """Its places are taken: that is told when the time for a connection is over."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        place = listener.getsockname()
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(place)
+        calls = BlockingCalls(connect_timeout_ms=200)
+        with pytest.raises(RemotingConnectError, match=r"no connection within 0\.2 s"):
+            calls.invoke(f"127.0.0.1:{place[1]}", RemotingCommand(1), 5000)
+        calls.close()
+        for one in waiting:
+            one.close()

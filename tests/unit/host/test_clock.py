@@ -252,3 +252,24 @@ def test_an_alarm_never_holds_up_the_reactor():
         alarm.set(-number)
     goes_on.set()
     alarm.end()
+
+
+def test_an_alarm_rings_at_its_time_and_once(monkeypatch):
+    """Also where it looks at that very moment; each time that is set is another one."""
+    monkeypatch.setattr(clock_module, "monotonic", lambda: 100.0)
+    rung = threading.Semaphore(0)
+    alarm = clock_module._Alarm(rung.release)
+    for when in (100.0, 99.0, 100.0):
+        alarm.set(when)
+        assert rung.acquire(timeout=10)
+    assert not rung.acquire(timeout=0.05)
+    alarm.end()
+
+
+def test_an_alarm_that_has_ended_leaves_no_descriptor():
+    of_others = alarms()
+    alarm = clock_module._Alarm(print)
+    (thread,) = alarms() - of_others
+    alarm.end()
+    thread.join(30)
+    assert (alarm._pokes.fileno(), alarm._poked.fileno()) == (-1, -1)

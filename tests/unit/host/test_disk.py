@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from errno import EIO
 
 import pytest
 
@@ -107,6 +108,18 @@ def test_replace_keeps_who_may_read_the_file(tmp_path):
     assert (tmp_path / "plain_acl.yml.bak").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_replace_keeps_whose_file_it_is(tmp_path):
+    """What root changes (`sudo rmqha-admin promote`) the broker's own account reads again."""
+    path = tmp_path / "broker.properties"
+    path.write_text("old")
+    os.chown(path, 4711, 4712)
+    path.chmod(0o600)
+    RealDisk().replace(str(path), b"new", backup=True)
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (4711, 4712, 0o600)
+
+
 def modes(root):
     return {
         str(path.relative_to(root)): path.stat().st_mode & 0o777 for path in sorted(root.rglob("*"))
@@ -153,6 +166,18 @@ def test_a_file_in_the_place_of_a_folder(tmp_path, monkeypatch):
     assert (tmp_path / "relative/path").is_dir()
 
 
+def test_a_folder_that_another_process_makes_at_the_same_moment(tmp_path, monkeypatch):
+    real = os.mkdir
+
+    def beaten(path, mode):
+        real(path, mode)
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(os, "mkdir", beaten)
+    RealDisk().make_dirs(f"{tmp_path}/store/index")
+    assert (tmp_path / "store/index").is_dir()
+
+
 def test_a_map_and_writes_see_each_other(tmp_path):
     """The index file is mapped, everything else is not."""
     file = RealDisk().open(str(tmp_path / "file"), 8192)
@@ -191,3 +216,22 @@ def test_a_backup_is_a_copy_where_there_are_no_links(tmp_path, monkeypatch):
     disk.replace(path, b"three", backup=True)
     assert (disk.read_bytes(path), disk.read_bytes(path + ".bak")) == (b"three", b"two")
     assert sorted(os.listdir(tmp_path)) == ["table.json", "table.json.bak"]
+
+
+def test_a_file_system_that_cannot_say_where_data_is(tmp_path, monkeypatch):
+    """Nobody may take that for "nothing but holes": what is to be zeros would stay as it is."""
+    file = RealDisk().open(str(tmp_path / "file"), 8192)
+    file.pwrite(b"x", 0)
+
+    def refuse(fd, position, whence):
+        raise OSError(EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lseek", refuse)
+        with pytest.raises(OSError, match="Input/output"):
+            file.next_data(0)
+        with pytest.raises(OSError, match="Input/output"):
+            file.zero(0)
+    file.zero(0)
+    assert file.next_data(8191) == file.size
+    file.close()

@@ -1,12 +1,15 @@
 """Writes that do not wait for the reactor: no byte is lost, doubled or early."""
 
 import errno
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from twisted.internet import tcp
 from twisted.internet.address import IPv4Address
+from twisted.internet.epollreactor import EPollReactor
+from zope.interface import implementedBy
 
 from rmq_ha.host import network
 from rmq_ha.host.admission import Admission
@@ -105,3 +108,15 @@ def test_who_may_not_come_gets_no_protocol() -> None:
     gate.came("10.0.0.1")
     assert admitting.buildProtocol(peer) is None
     assert built == [peer]
+
+
+def test_names_are_resolved_as_the_reactor_does_it() -> None:
+    """Twisted warns of one that says it cannot, and goes another way."""
+    implementedBy(network._EagerReactor)  # from then on zope does not ask `__getattr__` any more
+    reactor = EPollReactor()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        network.RealNetwork(reactor).client("localhost", 1)
+    for reader in reactor._internalReaders:
+        reader.connectionLost(None)
+    reactor._poller.close()

@@ -49,6 +49,12 @@ def test_the_machine():
     assert physical_memory() > 1 << 28
 
 
+@pytest.mark.parametrize(("found", "processors"), [(7, 7), (None, 1)])
+def test_a_machine_that_does_not_count_its_processors_has_one(monkeypatch, found, processors):
+    monkeypatch.setattr(os, "cpu_count", lambda: found)
+    assert make_host(EPollReactor()).processors == processors
+
+
 def test_a_worker_that_was_stopped_begins_again():
     """As after a fork, or a client that is started once more."""
     reactor = EPollReactor()

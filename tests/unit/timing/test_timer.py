@@ -1,8 +1,8 @@
-"""`rmq_ha.host.timer`."""
+"""`rmq_ha.timing.timer`."""
 
 from twisted.internet.task import Clock
 
-from rmq_ha.host.timer import LastTurn, next_turn, rearm
+from rmq_ha.timing.timer import LastTurn, next_turn, rearm
 
 
 def test_calls_at_the_deadline() -> None:

@@ -1,4 +1,4 @@
-"""The surroundings of this very process; only `app/` may look at them."""
+"""The surroundings of this very process."""
 
 import os
 import socket

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+from twisted.internet.defer import CancelledError
 from twisted.internet.task import Clock
 
-from rmq_ha.host.slices import in_slices
+from rmq_ha.timing.slices import Lane, in_slices
 
 
 class Turns(Clock):
@@ -56,3 +57,35 @@ def test_what_it_raises_is_told() -> None:
     clock.advance(0)
     assert failures == ["a mistake"]
     assert clock.getDelayedCalls() == []
+
+
+def test_a_lane_has_one_work_at_a_time() -> None:
+    """Of several hosts each has one done in turn; the second work of one host comes last."""
+    clock, done, ends = Turns(), list[int](), list[str]()
+    lane = Lane(clock)
+    for name, host in (("one", "a"), ("two", "a"), ("three", "b")):
+        lane.run(host, pieces(done, 2)).addCallback(lambda _, name=name: ends.append(name))
+    assert done == []
+    for _ in range(3):
+        clock.turn()
+    assert (done, ends) == ([0, 1], ["one"])
+    for _ in range(6):
+        clock.turn()
+    assert (done, ends) == ([0, 1] * 3, ["one", "three", "two"])
+    assert (lane.waiting, clock.waiting) == ({}, [])
+
+
+def test_a_work_of_a_lane_that_fails_or_is_cancelled_holds_up_no_other() -> None:
+    clock, done, ends = Turns(), list[int](), list[object]()
+    lane = Lane(clock)
+    failing = lane.run("a", pieces(done, 1, fails=True)).addErrback(ends.append)
+    given_up = lane.run("a", pieces(done, 5)).addErrback(ends.append)
+    lane.run("a", pieces(done, 1)).addCallback(ends.append)
+    clock.turn()
+    given_up.cancel()
+    for _ in range(4):
+        clock.turn()
+    assert done == [0, 0]
+    assert [getattr(end, "type", end) for end in ends] == [CancelledError, ValueError, None]
+    assert failing.called
+    assert lane.waiting == {}

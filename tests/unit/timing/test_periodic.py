@@ -5,7 +5,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from rmq_ha.host.periodic import Periodic
+from rmq_ha.timing.periodic import Periodic
 
 
 class PeriodicTests(SynchronousTestCase):
