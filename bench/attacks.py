@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "live"))
 
+from bombs import header_bomb, registration_bomb
 from lone_broker import LoneBroker
 
 from rmq_ha.client.requests import pull_request, send_request
@@ -96,16 +96,6 @@ def request(code: int, ext: dict[str, str], body: Any = b"") -> bytes:
     return encode_frame(RemotingCommand(code, ext, body))
 
 
-def header_bomb(target: Target) -> bytes:
-    """1.4 kB that would become 10^9 values."""
-    lists = ",".join(
-        f'"a{level}":[{",".join([f"""{{"$ref":"$.a{level - 1}"}}"""] * 10)}]'
-        for level in range(1, 10)
-    )
-    header = f'{{"code":28,"a0":[0],{lists},"extFields":{{"k":{{"$ref":"$.a9"}}}}}}'.encode()
-    return struct.pack(">ii", 4 + len(header), len(header)) + header
-
-
 def dialect(target: Target) -> bytes:
     """The largest body in single quotes."""
     return request(34, {}, b"{'clientID':'c','x':[" + b"'y'," * 3_900_000 + b"'y']}")
@@ -113,7 +103,7 @@ def dialect(target: Target) -> bytes:
 
 def heartbeat(target: Target) -> bytes:
     """As many groups and subscriptions as one may have."""
-    return request(34, {}, _heartbeat(500, 10, "*", "TAG"))
+    return request(34, {}, _heartbeat(300, 6, "*", "TAG"))
 
 
 def sql(target: Target) -> bytes:
@@ -133,7 +123,7 @@ def _heartbeat(groups: int, subscriptions: int, text: str, kind: str) -> Any:
 
 
 def lock(target: Target) -> bytes:
-    queues = [{"topic": f"T{n}", "brokerName": "b", "queueId": n} for n in range(2500)]
+    queues = [{"topic": f"T{n}", "brokerName": "b", "queueId": n} for n in range(1500)]
     return request(41, {}, {"consumerGroup": "G", "clientId": "c", "mqSet": queues})
 
 
@@ -155,16 +145,6 @@ def pipeline(target: Target) -> bytes:
     one = request(12, {"topic": "T", "key": "k", "maxNum": "64", "beginTimestamp": "0",
                        "endTimestamp": str(1 << 60)})  # fmt: skip
     return (one + request(28, {}) + request(26, {})) * 300
-
-
-def registration(target: Target) -> bytes:
-    """115 KiB that would become 200,000 topics."""
-    body = zlib.compress(
-        struct.pack(">i2si", 2, b"{}", 2_000_000)
-        + b"".join(struct.pack(">i", 21) + b"%07d 8 8 6 SINGLE" % n for n in range(200_000))
-    )
-    ext = {"brokerName": "x", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
-    return request(103, {**ext, "haServerAddr": "", "compressed": "true"}, body)
 
 
 def flood(target: Target) -> Iterator[None]:
@@ -230,9 +210,9 @@ def replica(target: Target) -> Iterator[None]:
 
 
 ATTACKS: dict[str, Attack] = {
-    "header bomb": again(header_bomb),
-    "header bomb, name server": again(header_bomb, "namesrv"),
-    "registration bomb": again(registration, "namesrv"),
+    "header bomb": again(lambda _: header_bomb()),
+    "header bomb, name server": again(lambda _: header_bomb(), "namesrv"),
+    "registration bomb": again(lambda _: registration_bomb(), "namesrv"),
     "tolerant dialect": again(dialect),
     "largest heartbeat": again(heartbeat),
     "most SQL92": again(sql),
@@ -285,17 +265,12 @@ def p99(seconds: list[float]) -> float:
     return sorted(seconds)[int(len(seconds) * 0.99)] * 1000
 
 
-def memory(broker: LoneBroker) -> float:
-    status = Path(f"/proc/{broker.process.pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-
 def endure(target: Target, attack: Attack, seconds: float) -> float:
     """The attack; the most memory that the broker had, MiB."""
     most, end, steps = 0.0, time.monotonic() + seconds, attack(target)
     while time.monotonic() < end:
         next(steps)
-        most = max(most, memory(target.broker))
+        most = max(most, target.broker.memory())
     target.leave()
     return most
 

@@ -25,17 +25,19 @@ from twisted.internet.stdio import StandardIO
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.protocols.basic import LineOnlyReceiver
 
-from rmq_ha.client.connect import connect
+from rmq_ha.client.connecting import connect
 from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.messages import Message, MessageExt, SendStatus
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.transactions import LocalTransactionState, TransactionProducer
 
 reactor: Any = _reactor
 ATTEMPTS = 40
+ONCE = {"retry_times_when_send_failed": 0, "delivery_timeout_ms": 0}
+"""Its own loop notes what became of each attempt."""
 AGAIN_S = 0.5
 DELAY_LEVEL = 2
 MEMBERS = 2
@@ -123,10 +125,10 @@ class Producers:
     """Three streams at a steady rate; what is not SEND_OK is sent again, but for transactions."""
 
     def __init__(self, namesrv: str, rate: float) -> None:
-        self._instance = connect(reactor, namesrv, **CLIENT)
-        settings = ProducerConfig(producer_group="soak-p", retry_times_when_send_failed=0)
+        self._instance = connect(reactor, ClientConfig(namesrv_addr=namesrv, **CLIENT))
+        settings = ProducerConfig(producer_group="soak-p", **ONCE)
         self._plain = Producer(self._instance, settings)
-        settings = ProducerConfig(producer_group="soak-t", retry_times_when_send_failed=0)
+        settings = ProducerConfig(producer_group="soak-t", **ONCE)
         self._transactions = Transactions(self._instance, Work(), settings)
         self._tick = LoopingCall(self._send)
         self._rate = rate
@@ -211,7 +213,7 @@ class Consumers:
         config = PushConsumerConfig(
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, rebalance_interval=2000
         )
-        instance = connect(reactor, self._namesrv, **CLIENT)
+        instance = connect(reactor, ClientConfig(namesrv_addr=self._namesrv, **CLIENT))
         consumer = PushConsumer(instance, f"own-g-{stream}", config)
         consumer.subscribe(f"own-{stream}", "*")
 

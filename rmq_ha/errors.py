@@ -6,11 +6,28 @@ a start or an operation.
 
 
 class RmqHaError(Exception):
-    """Base of everything that rmq-ha raises on purpose."""
+    """
+    Base of everything that rmq-ha raises on purpose.
+
+    :ivar retriable: the same call may succeed later, though nobody changes anything; what failed
+        may have happened nevertheless.
+    """
+
+    retriable = False
 
 
 class ConfigurationError(RmqHaError):
     """A setting does not fit; the message names file, line, key and reason. The start stops."""
+
+
+class WrongUsage(Exception):
+    """A job was asked in a way that makes no sense: exit code 2; says what to write instead."""
+
+
+class CannotDecide(Exception):
+    """
+    An input of a job is missing, unreadable or moving: exit code 3; says which, and what to do.
+    """
 
 
 class PluginNotFound(ConfigurationError):
@@ -143,9 +160,19 @@ class RemotingError(RmqHaError):
 class RemotingTimeout(RemotingError):
     """No response within the time allowed."""
 
+    retriable = True
+
 
 class RemotingConnectError(RemotingError):
-    """No connection to the address, or it was lost with the call outstanding."""
+    """
+    No connection to the address, or it was lost with the call outstanding.
+
+    :ivar retriable: not where an end refuses the other's TLS: that waits for somebody to change it.
+    """
+
+    def __init__(self, reason: str, *, retriable: bool = True) -> None:
+        super().__init__(reason)
+        self.retriable = retriable
 
 
 class InvalidSelector(RmqHaError):
@@ -162,4 +189,12 @@ class InvalidSelector(RmqHaError):
 
 
 class TlsRefused(RmqHaError):
-    """A TLS connection is of no use: the message says what is wrong with the other end."""
+    """
+    A TLS connection is of no use: the message says what is wrong with the other end.
+
+    :ivar retriable: it went, or was silent, as an end does that is being restarted.
+    """
+
+    def __init__(self, reason: str, *, retriable: bool = False) -> None:
+        super().__init__(reason)
+        self.retriable = retriable

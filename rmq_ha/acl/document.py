@@ -16,6 +16,7 @@ _MAX_DEPTH = 20
 _MAX_BYTES = 16 << 20
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 _DECIMAL = re.compile("0|[1-9][0-9]*")
+_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
 _QUOTED = re.compile(r"\s*(['\"]).{2,}\1")
 
 Mapping = yaml.MappingNode
@@ -108,7 +109,7 @@ class Document:
         text = self.text(node, name)
         if text is None:
             return 0
-        if not _DECIMAL.fullmatch(text) or len(text) > 19 or int(text) >= 1 << 63:
+        if not _NUMBER.fullmatch(text) or int(text) >= 1 << 63:
             raise self.fault(node, name, "must be a number")
         return int(text)
 
@@ -187,4 +188,5 @@ def _is_null(node: Node) -> bool:
 
 
 def _line(item: Node | yaml.Event) -> int:
-    return 1 if item.start_mark is None else int(item.start_mark.line) + 1
+    assert item.start_mark is not None  # it was read from text
+    return int(item.start_mark.line) + 1

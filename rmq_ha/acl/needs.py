@@ -9,7 +9,8 @@ Spec: remoting.md, section 10.2.
 from collections.abc import Callable, Mapping
 
 from rmq_ha.acl.permissions import PUB, SUB, group_resource
-from rmq_ha.errors import ProtocolViolation, RequestRejected
+from rmq_ha.errors import RequestRejected
+from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.wire.bodies import HeartbeatData
 from rmq_ha.wire.codes import RequestCode, ResponseCode
@@ -70,25 +71,34 @@ def needs_of(request: RemotingCommand) -> list[Need]:
     :raises RequestRejected: a heartbeat without a body that can be read.
     """
     if request.code == RequestCode.HEART_BEAT:
-        return _heartbeat(request.body)
+        return heartbeat(request)
     find = _NEEDS.get(request.code)
     return [] if find is None else find(request.ext or {})
 
 
-def _heartbeat(body: bytes | None) -> list[Need]:
-    try:
-        heartbeat = HeartbeatData.decode(body or b"")
-    except ProtocolViolation as error:
-        raise RequestRejected(
-            ResponseCode.SYSTEM_ERROR, f"AclException: the heartbeat's body: {error}"
-        ) from None
+def heartbeat(request: RemotingCommand) -> list[Need]:
+    """
+    SUB on its consumer groups, and on what they subscribe.
+
+    :raises RequestRejected: it cannot be read.
+    """
     needs: list[Need] = []
-    for consumer in heartbeat.consumers:
+    for consumer in request.read(HeartbeatData.decode).consumers:
         needs.append((group_resource(consumer.group_name), SUB))
-        topics = [item.topic for item in consumer.subscriptions]
-        if not all(isinstance(topic, str) for topic in topics):
-            raise RequestRejected(
-                ResponseCode.SYSTEM_ERROR, "AclException: a subscription's topic is no string"
-            )
-        needs += [(topic, SUB) for topic in topics]
+        needs += [subscribed(item) for item in consumer.subscriptions]
     return needs
+
+
+def subscribed(subscription: SubscriptionData) -> Need:
+    """
+    SUB on the topic of a subscription.
+
+    :raises RequestRejected: it is no string.
+    """
+    topic: object = subscription.topic
+    if not isinstance(topic, str):
+        raise RequestRejected(
+            ResponseCode.SYSTEM_ERROR,
+            f"AclException: the topic of a subscription is {topic!r:.100}",
+        )
+    return topic, SUB

@@ -48,7 +48,7 @@ def split_entry(text: str) -> tuple[str, str]:
 
     :raises ValueError: it is not in that form; the text says what is wrong.
     """
-    name, *words = text.split("=")
-    if len(words) != 1 or not name.strip():
+    name, _, word = text.partition("=")
+    if text.count("=") != 1 or not name.strip():
         raise ValueError(f"{text!r} must be name=permission, as in topicA=SUB")
-    return name.strip(), words[0].strip()
+    return name.strip(), word.strip()

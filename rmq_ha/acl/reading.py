@@ -129,8 +129,8 @@ class _Reading:
 
     def _entries(self, node: Node | None, name: str) -> tuple[str, ...] | None:
         texts = self._document.texts(node, name)
-        if node is None or texts is None:
-            return texts
+        if texts is None:
+            return None
         for item, text in zip(self._document.items(node, name), texts, strict=True):
             try:
                 _, word = split_entry(text)

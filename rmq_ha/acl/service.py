@@ -27,11 +27,11 @@ from rmq_ha.acl.refusals import RefusalLog, Refused
 from rmq_ha.acl.rules import Rules
 from rmq_ha.acl.table import RecordAt
 from rmq_ha.errors import ConfigurationError, RequestRejected
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.interfaces import IAccessControl, IBrokerContext
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topics import REPLY_SUFFIX
 from rmq_ha.seams import Host
+from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.command import RemotingCommand
 
 LOOK_S = 1.0

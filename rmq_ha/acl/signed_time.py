@@ -11,16 +11,16 @@ To RocketMQ it is one more header field, which 4.9's signature covers, and which
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from rmq_ha.acl.signature import SIGNATURE
+from rmq_ha.acl.signature import KNOWN_ORDERS, SIGNATURE
 from rmq_ha.wire.text import to_bytes
 
 SIGNED_TIME = "SignedTime"
 
 _FORM = re.compile(r"(([0-9]{1,16})\.([0-9a-f]{16})\.([0-9]{1,16}))\.([A-Za-z0-9+/]{43}=)")
-_KNOWN_ORDERS = 256
 _NOT_SIGNED = frozenset({SIGNATURE, SIGNED_TIME})
 
 Values = Callable[[Mapping[str, str]], tuple[str, ...]]
@@ -62,11 +62,10 @@ class TimedContent:
 
     With the body behind it, it can be read in one way only: each name has its length before it,
     each value a zero behind it, and if one has a zero in it, their lengths stand before them all.
-    The order of keys is kept for sets of keys that are known.
     """
 
     def __init__(self) -> None:
-        self._orders: dict[tuple[str, ...], tuple[str, Values]] = {}
+        self._order = lru_cache(KNOWN_ORDERS)(_order)
 
     def of(self, code: int, stamp: str, ext: Mapping[str, str]) -> bytes:
         """
@@ -74,13 +73,7 @@ class TimedContent:
 
         :param stamp: its text.
         """
-        keys = tuple(ext)
-        known = self._orders.get(keys)
-        if known is None:
-            known = _order(keys)
-            if len(self._orders) < _KNOWN_ORDERS:
-                self._orders[keys] = known
-        names, pick = known
+        names, pick = self._order(tuple(ext))
         values = pick(ext)
         text, lengths = "\0".join(values), ""
         if text.count("\0") >= len(values):

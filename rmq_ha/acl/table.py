@@ -7,15 +7,14 @@ A code that is not here is refused. docs/security.md shows the table.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from rmq_ha.acl.needs import Ext, Need
+from rmq_ha.acl.needs import Ext, Need, heartbeat, subscribed
 from rmq_ha.acl.permissions import ADMIN, PUB, SUB, group_resource
-from rmq_ha.errors import CorruptRecord, ProtocolViolation, RequestRejected
+from rmq_ha.errors import CorruptRecord, RequestRejected
 from rmq_ha.model.message import place_of
 from rmq_ha.model.properties import PGROUP, REAL_TOPIC, TRAN_MSG, decode_properties
-from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topics import HALF_TOPIC, RETRY_PREFIX
 from rmq_ha.store.format.commitlog import Record, decode_record
-from rmq_ha.wire.bodies import CheckClient, HeartbeatData, LockBatch
+from rmq_ha.wire.bodies import CheckClient, LockBatch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -31,9 +30,8 @@ _NO_EXT: Ext = {}
 class Asked(NamedTuple):
     """A request as the rules of the table see it."""
 
-    code: int
+    request: RemotingCommand
     ext: Ext
-    body: bytes | None
     record_at: RecordAt
 
     def field(self, name: str) -> str:
@@ -50,7 +48,7 @@ class Asked(NamedTuple):
     def refusal(self, reason: str) -> RequestRejected:
         """The request cannot be read, so nobody knows what it needs."""
         return RequestRejected(
-            ResponseCode.SYSTEM_ERROR, f"AclException: request {self.code}: {reason}"
+            ResponseCode.SYSTEM_ERROR, f"AclException: request {self.request.code}: {reason}"
         )
 
     def record(self, physical_offset: int | None) -> Record | None:
@@ -87,11 +85,8 @@ def needs_of(request: RemotingCommand, record_at: RecordAt) -> list[Need]:
             f" request type {request.code} not supported: it is not in the table of permissions "
             "(aclStrict=true)",
         )
-    asked = Asked(request.code, request.ext or _NO_EXT, request.body, record_at)
-    needs = rules[0].needs(asked)
-    for rule in rules[1:]:
-        needs += rule.needs(asked)
-    return needs
+    asked = Asked(request, request.ext or _NO_EXT, record_at)
+    return [need for rule in rules for need in rule.needs(asked)]
 
 
 # ------------------------------------------------------------ rules
@@ -175,43 +170,16 @@ def _number(asked: Asked, name: str) -> int:
         raise asked.refusal(f"the header field {name} is no number") from None
 
 
-def _heartbeat(asked: Asked) -> list[Need]:
-    try:
-        heartbeat = HeartbeatData.decode(asked.body or b"")
-    except ProtocolViolation as error:
-        raise asked.refusal(f"the heartbeat's body: {error}") from None
-    needs = []
-    for consumer in heartbeat.consumers:
-        needs.append((group_resource(consumer.group_name), SUB))
-        needs += [(_subscribed(asked, item), SUB) for item in consumer.subscriptions]
-    return needs
-
-
 def _locks(asked: Asked) -> list[Need]:
-    try:
-        batch = LockBatch.decode(asked.body or b"")
-    except ProtocolViolation as error:
-        raise asked.refusal(f"the body: {error}") from None
+    batch = asked.request.read(LockBatch.decode)
     topics = dict.fromkeys([queue.topic for queue in batch.queues])
     return [(group_resource(batch.consumer_group), SUB), *[(topic, SUB) for topic in topics]]
 
 
 def _check_client(asked: Asked) -> list[Need]:
-    try:
-        check = CheckClient.decode(asked.body or b"")
-    except ProtocolViolation as error:
-        raise asked.refusal(f"the body: {error}") from None
+    check = asked.request.read(CheckClient.decode)
     needs = [(group_resource(check.group), SUB)]
-    if check.subscription is not None:
-        needs.append((_subscribed(asked, check.subscription), SUB))
-    return needs
-
-
-def _subscribed(asked: Asked, subscription: SubscriptionData) -> str:
-    topic: object = subscription.topic
-    if not isinstance(topic, str):
-        raise asked.refusal(f"the topic of a subscription is {topic!r:.100}")
-    return topic
+    return needs if check.subscription is None else [*needs, subscribed(check.subscription)]
 
 
 _ADMIN = (Rule("admin", lambda _: [NEEDS_ADMIN]),)
@@ -243,7 +211,7 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
         Rule(
             "SUB on its consumer groups and on the topics that they subscribe; producer groups "
             "without PUB are registered, but not asked about transactions",
-            _heartbeat,
+            lambda asked: heartbeat(asked.request),
         ),
     ),
     RequestCode.UNREGISTER_CLIENT: (_given("consumerGroup", _group("consumerGroup")),),

@@ -22,6 +22,7 @@ from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
+from rmq_ha.broker.replication_info import replication_info
 from rmq_ha.broker.role import RoleParts, RoleSwitch
 from rmq_ha.broker.routes import Processor
 from rmq_ha.broker.transactions.producers import ProducerAsker
@@ -56,7 +57,7 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
             broker.transaction_checks.put,
             host.now_ms,
         ),
-        QueryProcessor(store=store, config=configuration.store),
+        QueryProcessor(store=store, config=configuration.store, clock=host.clock),
         ConsumerProcessor(
             store=store,
             consumers=broker.consumers,
@@ -165,6 +166,7 @@ def _table_processors(broker: "BrokerController") -> list[Processor]:
             register=broker.registration.register_all,
             save=broker.config_file.change,
             processors=broker.host.processors,
+            replication=lambda: replication_info(broker),
         ),
     ]
 

@@ -51,8 +51,6 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.dledger.service import DLedgerService
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
-from rmq_ha.host.periodic import Periodic
-from rmq_ha.host.timer import next_turn
 from rmq_ha.interfaces import (
     IAccessControl,
     IAccessPlugin,
@@ -70,7 +68,6 @@ from rmq_ha.interfaces import (
     ISendMessageHook,
 )
 from rmq_ha.model.broker_identity import BrokerIdentity
-from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import BrokerRole
@@ -85,6 +82,8 @@ from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.timing.periodic import Periodic
+from rmq_ha.timing.timer import next_turn
 from rmq_ha.tls.reload import Part, TlsReload
 from rmq_ha.tls.server import ServerTls
 from rmq_ha.wire.bodies import decode_delay_offsets
@@ -321,6 +320,7 @@ class BrokerController:
             self.host.now_ms,
             self.answers,
             self.limits,
+            self.host.clock,
             hooks,
             self.front,
         )
@@ -409,7 +409,7 @@ class BrokerController:
             self.delay_offsets.load()
         elif not self.store.is_elected:
             # The transaction check reads it; clients and mqadmin expect to see it.
-            self.topics.create_in_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
+            self.topics.create_in_send_back(HALF_TOPIC)
         self.store.load()
         self._undo.append(("configuration file", self.config_file.written))
         self._undo.append(("topics", self.topics.persist_if_dirty))

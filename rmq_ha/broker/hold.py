@@ -14,6 +14,7 @@ from zope.interface import implementer
 from rmq_ha.interfaces import ICommitLogDispatcher, IMessageFilter
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.remoting.channel import Channel
+from rmq_ha.timing.timer import rearm
 
 RECHECK_SECONDS = 5.0
 MAX_HOLD_SECONDS = 3600.0
@@ -127,9 +128,7 @@ class PullRequestHoldService:
         self._stopped = True
         self._release([pull for waiting in self._queues.values() for pull in waiting])
         self._heap.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._arm()
 
     def _match(
         self, waiting: dict[HeldPull, None], request: DispatchRequest, woken: list[HeldPull]
@@ -190,17 +189,10 @@ class PullRequestHoldService:
         self._arm()
 
     def _arm(self) -> None:
-        if not self._heap:
-            return
-        when = self._heap[0][0]
-        if self._timer is not None:
-            if self._timer.getTime() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._clock.callLater(max(0.0, when - self._clock.seconds()), self._on_time)
+        earliest = self._heap[0][0] if self._heap else None
+        self._timer = rearm(self._clock, self._timer, earliest, self._on_time)
 
     def _on_time(self) -> None:
-        self._timer = None
         now = self._clock.seconds()
         due: list[HeldPull] = []
         heap = self._heap

@@ -15,10 +15,10 @@ from rmq_ha.broker.outer_api import BrokerOuterAPI, RegisterBody, RegisterBroker
 from rmq_ha.broker.tables.topics import PERM_RW, TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RemotingError
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.route_bodies import RegisterBrokerBody
 
 T = TypeVar("T")

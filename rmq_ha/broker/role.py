@@ -18,7 +18,6 @@ from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.broker.transactions.service import TransactionalMessageCheckService
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import StoreError
-from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.remoting.audit import OwnActs
@@ -224,7 +223,7 @@ class RoleSwitch:
         self._stop_looking()
         parts.store.renumber()
         parts.slave_synchronize.stop()
-        parts.topics.create_in_send_back(HALF_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
+        parts.topics.create_in_send_back(HALF_TOPIC)
         parts.store.schedule.start()
         parts.transaction_checks.start()
         self._identify(0)

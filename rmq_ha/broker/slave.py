@@ -20,10 +20,10 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.broker.vanished_topics import VanishedTopics
 from rmq_ha.errors import ProtocolViolation, RemotingError
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.interfaces import ICommitLogDispatcher
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.topics import SYSTEM_TOPICS
+from rmq_ha.timing.periodic import Periodic
 
 FIRST_SECONDS = 3.0
 EVERY_SECONDS = 10.0

@@ -102,7 +102,7 @@ class StatsTable(Generic[Key]):
         return len(self._items)
 
     def add(
-        self, key: Key, tick: int, messages: int, size: int, times: int = 1, millis: int = 0
+        self, key: Key, tick: int, messages: int, size: int = 0, times: int = 1, millis: int = 0
     ) -> None:
         """
         Count; once a batch.

@@ -16,6 +16,7 @@ from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store.format.commitlog import store_timestamp_of
 
 _LATENCY_LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
+_BUCKETS_FROM_MS = (1, *_LATENCY_LIMITS_MS[1:])
 _LATENCY_NAMES = (
     "<=0ms",
     "0~10ms",
@@ -66,11 +67,9 @@ class _Latencies:
         self.max_ms = 0
 
     def add(self, elapsed_ms: int, count: int, now_ms: int) -> None:
-        if now_ms >= self._period_ends_ms:
-            self.turn_over(now_ms)
+        self.turn_over(now_ms)
         self._now[_bucket(elapsed_ms)] += count
-        if elapsed_ms > self.max_ms:
-            self.max_ms = elapsed_ms
+        self.max_ms = max(self.max_ms, elapsed_ms)
 
     def turn_over(self, now_ms: int) -> None:
         """Start a new minute when the old one is over."""
@@ -159,7 +158,7 @@ class BrokerStats:
         self._topics.add(topic, tick, count, size, times)
         if self._with_queues:
             self._queues.add((topic, queue_id), tick, count, size, times)
-        self._puts.add(self._cluster_name, tick, count, size, 0)
+        self._puts.add(self._cluster_name, tick, count, times=0)
 
     def put_back(self, topic: str, queue_id: int, size: int) -> None:
         """A message that a consumer gave back waits in this topic; no put of a producer."""
@@ -186,7 +185,7 @@ class BrokerStats:
         for topic, sizes in topics.items():
             stored += len(sizes)
             self._topics.add(topic, tick, len(sizes), sum(sizes), len(sizes))
-        self._puts.add(self._cluster_name, tick, stored, 0, 0)
+        self._puts.add(self._cluster_name, tick, stored, times=0)
         self.put_took(elapsed_ms, stored)
 
     def got(
@@ -202,9 +201,8 @@ class BrokerStats:
         self._groups.add((topic, group), tick, count, size)
         key = (topic, queue_id if self._with_queues else ALL_QUEUES, group)
         self._reads.add(key, tick, count, size, 1, took_ms)
-        self._gets.add(self._cluster_name, tick, count, size, 0)
-        if took_ms > self._max_get_ms:
-            self._max_get_ms = took_ms
+        self._gets.add(self._cluster_name, tick, count, times=0)
+        self._max_get_ms = max(self._max_get_ms, took_ms)
 
     def read(
         self, topic: str, queue_id: int, group: str, records: list[bytes], began_ms: int
@@ -235,7 +233,7 @@ class BrokerStats:
 
     def sent_back(self, topic: str, group: str) -> None:
         """A group gave a message of this topic back."""
-        self.tables["backs"].add((topic, group), self._tick(), 1, 0)
+        self.tables["backs"].add((topic, group), self._tick(), 1)
 
     def delivered(
         self, level: int, messages: list[Message], results: list[PutMessageResult]
@@ -247,8 +245,8 @@ class BrokerStats:
         """
         tick = self._tick()
         count = total = 0
-        for message, (status, append) in zip(messages, results, strict=True):
-            if append is not None and status.is_stored:
+        for message, result in zip(messages, results, strict=True):
+            if (append := result.stored) is not None:
                 self._topics.add(message.topic, tick, 1, append.size)
                 count += 1
                 total += append.size
@@ -257,7 +255,7 @@ class BrokerStats:
         self._groups.add((SCHEDULE_TOPIC, _SCHEDULE_GROUP), tick, count, total, count)
         key = (SCHEDULE_TOPIC, level - 1 if self._with_queues else ALL_QUEUES, _SCHEDULE_GROUP)
         self._reads.add(key, tick, count, total, count)
-        self._puts.add(self._cluster_name, tick, count, total, 0)
+        self._puts.add(self._cluster_name, tick, count, times=0)
 
     # ------------------------------------------------------------ forgetting
 
@@ -362,4 +360,4 @@ def _number(text: str) -> int | None:
 
 def _bucket(elapsed_ms: int) -> int:
     """0 or less, then below each limit, then the rest."""
-    return 0 if elapsed_ms <= 0 else bisect_right(_LATENCY_LIMITS_MS, elapsed_ms)
+    return bisect_right(_BUCKETS_FROM_MS, elapsed_ms)

@@ -6,11 +6,11 @@ Spec: dledger.md, chapter 1.
 from typing import Any
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.dledger_settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.members import Members
-from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.seams import Disk

@@ -4,7 +4,6 @@ Spec: dledger.md, section 5 and chapter 6; remoting.md, section 1.9.
 """
 
 from binascii import b2a_base64
-from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -74,8 +73,6 @@ def encode_body(message: Message) -> bytes:
 
 
 def _encode_value(value: Any) -> bytes:
-    if isinstance(value, StrEnum):
-        return b'"%b"' % value.value.encode()
     if value is True:
         return b"true"
     if isinstance(value, int):

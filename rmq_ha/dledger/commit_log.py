@@ -22,6 +22,7 @@ from rmq_ha.model.flags import TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
+from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
@@ -146,26 +147,50 @@ class DLedgerCommitLog:
     # Appending
 
     def append_group(
-        self, messages: list[Message], contiguous: bool, now_ms: int
+        self, messages: list[Message], now_ms: int
     ) -> list[AppendResult | PutMessageStatus]:
         """
         Append messages, an entry each, with one write a file.
 
-        :param contiguous: all or none (a batch).
         :returns: one result for each message, in order; a status says why it is not stored.
 
         Spec: dledger.md, sections 10.1 and 10.5.
         """
-        term = self.leadership.term_to_append() if self.leadership and self.admits else None
-        if self.fault is not None or term is None:
-            status = _BUSY if self.fault is None else PutMessageStatus.SERVICE_NOT_AVAILABLE
-            return [status] * len(messages)
+        term = self._term()
+        if isinstance(term, PutMessageStatus):
+            return [term] * len(messages)
         after = self.ledger.end_pos
-        group = self._append(messages, contiguous, now_ms, term)
+        group = self._append(messages, now_ms, term)
         if group.requests:
             self._remember(after, group.requests)
             self.grown()
         return group.results
+
+    def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
+        """Append all members, an entry each, or none; the result is the first's."""
+        term = self._term()
+        if isinstance(term, PutMessageStatus):
+            return term
+        if batch.fault is not None or not batch.sizes:
+            return batch.fault or PutMessageStatus.MESSAGE_ILLEGAL
+        ledger, encoder = self.ledger, self.encoder
+        stamp = max(now_ms, self.last_store_timestamp, 1)
+        places = ledger.places(batch.sizes)
+        records = [place + ENTRY_HEADER_SIZE for place in places]
+        result = batch.place(records, encoder.next_number(batch), stamp)
+        if not self._write(term, batch.records(), records[-1], places):
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        encoder.count_batch(batch)
+        self.last_store_timestamp = stamp
+        self.grown()
+        return result
+
+    def _term(self) -> int | PutMessageStatus:
+        """To append in, or why nothing is appended."""
+        term = self.leadership.term_to_append() if self.leadership and self.admits else None
+        if self.fault is not None:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        return _BUSY if term is None else term
 
     def begin_term(self, term: int, host: Address, now_ms: int) -> bool:
         """
@@ -183,31 +208,42 @@ class DLedgerCommitLog:
         )
         if self.fault is not None:
             return False
-        is_written = bool(self._append([mark], False, now_ms, term).requests)
+        is_written = bool(self._append([mark], now_ms, term).requests)
         self.grown()
         return is_written
 
-    def _append(self, messages: list[Message], whole: bool, now_ms: int, term: int) -> Group:
-        ledger, encoder = self.ledger, self.encoder
+    def _append(self, messages: list[Message], now_ms: int, term: int) -> Group:
         stamp = max(now_ms, self.last_store_timestamp, 1)
         largest = self._configuration.max_message_size
-        after = ledger.end_pos
-        group = encoder.encode(messages, after + ENTRY_HEADER_SIZE, largest, stamp)
-        if whole and len(group.requests) < len(messages):
-            self._abandon(group, PutMessageStatus.MESSAGE_ILLEGAL)
+        after = self.ledger.end_pos
+        group = self.encoder.encode(messages, after + ENTRY_HEADER_SIZE, largest, stamp)
         if not group.requests:
             return group
+        if self._write(term, group.records(), group.requests[-1].physical_offset):
+            self.last_store_timestamp = stamp
+        else:
+            self._abandon(group, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        return group
+
+    def _write(
+        self, term: int, records: list[bytes], last: int, places: list[int] | None = None
+    ) -> bool:
+        """
+        Append an entry for each record; whether the ledger took them.
+
+        :param last: physical offset that the last record was made for.
+        :param places: of the entries, where they are known.
+        """
         try:
-            entries = ledger.append(term, group.records())
+            entries = self.ledger.append(term, records, places)
         except StoreError as error:
             self._tell_refused(str(error))
-            self._abandon(group, PutMessageStatus.SERVICE_NOT_AVAILABLE)
-            return group
+            return False
         self._refused = ""
-        if entries[-1].pos + ENTRY_HEADER_SIZE != group.requests[-1].physical_offset:
-            self.fault = f"an entry came to {entries[-1].pos}; this is a mistake in rmq-ha"
-        self.last_store_timestamp = stamp
-        return group
+        came_to = entries[-1].pos + ENTRY_HEADER_SIZE
+        if came_to != last:
+            self.fault = f"a record came to {came_to}, not {last}; this is a mistake in rmq-ha"
+        return True
 
     def _remember(self, after: int, requests: list[DispatchRequest]) -> None:
         if len(self.pending) >= _MAX_PENDING:

@@ -1,7 +1,7 @@
 """The leader's half of replication: one dispatcher for each peer."""
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Any
 
 from twisted.logger import Logger
 
@@ -9,11 +9,12 @@ from rmq_ha.dledger.codes import PushType, RequestCode, ResponseCode
 from rmq_ha.dledger.member import NEVER, Member
 from rmq_ha.dledger.messages import PushEntryRequest, PushEntryResponse
 from rmq_ha.dledger.quorum import Quorum
-from rmq_ha.dledger.values import Entry, Role
+from rmq_ha.dledger.values import Entry
 from rmq_ha.errors import StoreError
 
 _SECOND = 1000
 _BATCH_ENTRIES = 4096
+_Handler = Callable[..., None]
 
 
 class _State(Enum):
@@ -40,8 +41,8 @@ class Dispatcher:
         self.peer = peer
         self.wake = NEVER
         self._state = _State.IDLE
-        self._epoch = 0
-        self._asked = -1
+        self._epoch = object()
+        self._is_asking = False
         self._pause_until = 0
         self._compare_index = -1
         self._mismatch = NEVER
@@ -55,15 +56,14 @@ class Dispatcher:
         member.observers.append(self._role_changed)
 
     def _role_changed(self) -> None:
-        if self._state is not _State.IDLE or self._member.role is Role.LEADER:
-            self._enter(_State.IDLE)
-            self.wake = NEVER
+        self._enter(_State.IDLE)
+        self.wake = NEVER
 
     def _enter(self, state: _State) -> None:
         """Answers to what was pushed before have no meaning any more."""
         self._state = state
-        self._epoch += 1
-        self._asked = -1
+        self._epoch = object()
+        self._is_asking = False
         self._pending.clear()
         self._pending_bytes = 0
 
@@ -82,7 +82,7 @@ class Dispatcher:
         try:
             if self._state is _State.APPEND:
                 self._push()
-            elif self._state is _State.COMPARE and self._asked < 0:
+            elif self._state is _State.COMPARE and not self._is_asking:
                 self._ask()
         except (StoreError, OSError) as error:
             self.log.error(
@@ -112,14 +112,14 @@ class Dispatcher:
             return
         if not ledger.begin_index <= self._compare_index <= ledger.end_index:
             self._compare_index, self._mismatch = ledger.end_index, NEVER
-        self._asked = self._compare_index
-        self._send_one(PushType.COMPARE, self._asked, self._compared)
+        self._is_asking = True
+        self._send_one(PushType.COMPARE, self._compare_index, self._compared)
 
-    def _send_one(self, kind: PushType, index: int, handler: Any) -> None:
+    def _send_one(self, kind: PushType, index: int, handler: _Handler) -> None:
         entry = self._member.ledger.entry(index)
         if entry is None:
             raise StoreError(f"entry {index} is not there any more")
-        self._send(self._request(kind, entry=entry), handler, (self._epoch, index, 1))
+        self._send(self._request(kind, entry=entry), handler, index)
 
     def _request(
         self, kind: PushType, entry: Entry | None = None, batch: tuple[Entry, ...] = ()
@@ -137,18 +137,25 @@ class Dispatcher:
             batch_entry=batch,
         )
 
-    def _send(self, request: PushEntryRequest, handler: Any, context: Any) -> None:
+    def _send(self, request: PushEntryRequest, handler: _Handler, *what: int) -> None:
         self._last_push = self._member.now
-        self._member.call(self.peer, RequestCode.PUSH, request, handler, context)
+        context = (self._epoch, handler, what)
+        self._member.call(self.peer, RequestCode.PUSH, request, self._answered, context)
 
-    def _compared(
-        self, _: str, message: PushEntryResponse | None, context: tuple[int, int, int]
+    def _answered(
+        self,
+        _: str,
+        message: PushEntryResponse | None,
+        context: tuple[object, _Handler, tuple[int, ...]],
     ) -> None:
+        """What became of a push: it is of use until something else is begun."""
+        epoch, handler, what = context
+        if epoch is self._epoch:
+            handler(message, *what)
+
+    def _compared(self, message: PushEntryResponse | None, index: int) -> None:
         """Spec: dledger.md, section 11.2."""
-        epoch, index, _count = context
-        if epoch != self._epoch:
-            return
-        self._asked = -1
+        self._is_asking = False
         if message is None or message.code not in (
             ResponseCode.SUCCESS,
             ResponseCode.INCONSISTENT_STATE,
@@ -171,17 +178,11 @@ class Dispatcher:
             self._truncate(index)
 
     def _is_different(self, index: int, peer_begin: int, peer_end: int) -> None:
-        ledger = self._member.ledger
-        begin = ledger.begin_index
+        begin = self._member.ledger.begin_index
         if index <= peer_end:  # there, and different; what is behind its end is only missing
             self._mismatch = min(self._mismatch, index)
         following = peer_end if index > peer_end else index - 1
-        if (
-            peer_end < begin
-            or peer_begin > ledger.end_index
-            or index < peer_begin
-            or following < begin
-        ):
+        if index < peer_begin or following < begin:  # nothing that both have
             self._truncate(begin)
         else:
             self._compare_index = following
@@ -189,18 +190,12 @@ class Dispatcher:
 
     def _truncate(self, index: int) -> None:
         self._enter(_State.TRUNCATE)
-        self.wake = NEVER
         try:
             self._send_one(PushType.TRUNCATE, index, self._truncated)
         except (StoreError, OSError):
             self._compare(self._member.settings.retry_pause)
 
-    def _truncated(
-        self, _: str, message: PushEntryResponse | None, context: tuple[int, int, int]
-    ) -> None:
-        epoch, index, _count = context
-        if epoch != self._epoch:
-            return
+    def _truncated(self, message: PushEntryResponse | None, index: int) -> None:
         if message is not None and message.code == ResponseCode.SUCCESS:
             self._append_from(index)
         else:
@@ -240,14 +235,14 @@ class Dispatcher:
             limit = settings.max_batches_in_flight
         room = limit - len(self._pending)
         budget = settings.max_push_bytes - self._pending_bytes
+        second = self._member.now // _SECOND
+        if second != self._second:
+            self._second, self._second_bytes = second, 0
         if ledger.end_index - self._write_index <= settings.throttle_entries or room <= 0:
             return room, budget
         first = ledger.entry(self._write_index)
         if first is None or ledger.end_pos - first.pos <= settings.peer_push_throttle_point:
             return room, budget
-        second = self._member.now // _SECOND
-        if second != self._second:
-            self._second, self._second_bytes = second, 0
         return room, min(budget, settings.peer_push_quota - self._second_bytes)
 
     def _most(self, room: int, budget: int) -> tuple[int, int]:
@@ -281,13 +276,12 @@ class Dispatcher:
             self._second_bytes += size
             self._write_index = first + count
         self._pending[first] = (self._member.now, count, size)
-        is_batch = self._member.settings.is_enable_batch_push
-        request = (
-            self._request(PushType.APPEND, batch=batch)
-            if is_batch
-            else self._request(PushType.APPEND, entry=batch[0])
-        )
-        self._send(request, self._pushed, (self._epoch, first, count))
+        if self._member.settings.is_enable_batch_push:
+            request = self._request(PushType.APPEND, batch=batch)
+        else:
+            (entry,) = batch
+            request = self._request(PushType.APPEND, entry)
+        self._send(request, self._pushed, first, count)
 
     def _push_again(self) -> None:
         """The first of those without an answer, if it has waited too long."""
@@ -306,7 +300,7 @@ class Dispatcher:
             self._write_index > member.ledger.end_index
             and member.now - self._last_push > member.settings.commit_interval
         ):
-            self._send(self._request(PushType.COMMIT), self._commit_pushed, (self._epoch, 0, 0))
+            self._send(self._request(PushType.COMMIT), self._commit_pushed)
 
     def _set_wake(self) -> None:
         member, settings = self._member, self._member.settings
@@ -319,12 +313,7 @@ class Dispatcher:
         elif self._second_bytes >= settings.peer_push_quota:
             self.wake = min(self.wake, (self._second + 1) * _SECOND)
 
-    def _pushed(
-        self, _: str, message: PushEntryResponse | None, context: tuple[int, int, int]
-    ) -> None:
-        epoch, first, count = context
-        if epoch != self._epoch:
-            return
+    def _pushed(self, message: PushEntryResponse | None, first: int, count: int) -> None:
         if message is None:
             self._compare(self._member.settings.retry_pause)
         elif message.code == ResponseCode.SUCCESS and message.term == self._member.term:
@@ -341,16 +330,13 @@ class Dispatcher:
                 self._compare(0)
                 return
         self._has_progressed = True
-        last = first + count - 1
-        if last > self._quorum.watermark(self.peer):
-            self._quorum.mark(self.peer, last)
+        before = self._quorum.watermark(self.peer)
+        self._quorum.mark(self.peer, max(before, first + count - 1))
         self.pump()
 
-    def _commit_pushed(
-        self, _: str, message: PushEntryResponse | None, context: tuple[int, int, int]
-    ) -> None:
+    def _commit_pushed(self, message: PushEntryResponse | None) -> None:
         """A peer that has less than it said, or does not know what it has: it was restarted."""
-        if context[0] != self._epoch or message is None or self._pending:
+        if message is None or self._pending:
             return
         if message.code == ResponseCode.INCONSISTENT_STATE or (
             message.code == ResponseCode.SUCCESS

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from rmq_ha.dledger.codes import RequestCode, VoteResult
-from rmq_ha.dledger.member import NEVER, Member
+from rmq_ha.dledger.member import Member
 from rmq_ha.dledger.messages import VoteRequest, VoteResponse
 from rmq_ha.dledger.values import Role
 
@@ -96,8 +96,6 @@ class Election:
         member = self._member
         if member.role is Role.FOLLOWER:
             return member.last_heard + member.settings.leader_silence + 1
-        if member.role is Role.LEADER:
-            return NEVER
         return self._next_vote if self._round is None else self._round.deadline
 
     def _role_changed(self) -> None:
@@ -123,14 +121,11 @@ class Election:
             self._vote()
 
     def increase(self) -> None:
-        """Raise the term at once, and give the others a chance first (8.2, step 3)."""
+        """A candidate's: raise the term at once, and let the others go first (8.2, step 3)."""
         member = self._member
         member.wants_increase = False
-        if member.role is not Role.CANDIDATE:
-            return
-        self._round = None
         self._outcome = Outcome.WAIT_TO_REVOTE
-        member.raise_term()
+        member.raise_term()  # which ends a round
         is_asked = member.term == member.term_to_take_leadership
         at_once = is_asked and member.settings.take_leadership_at_once
         self._next_vote = member.now + (0 if at_once else self._pause())
@@ -149,7 +144,6 @@ class Election:
         member = self._member
         settings, ledger = member.settings, member.ledger
         if self._outcome is Outcome.WAIT_TO_VOTE_NEXT:
-            self._outcome = Outcome.WAIT_TO_REVOTE
             member.raise_term()
         wait = settings.vote_timeout + member.between(0, settings.vote_timeout // 2)
         current = self._round = _Round(member.term, member.now + wait)
@@ -199,8 +193,7 @@ class Election:
             self._next_vote = member.now + settings.state_interval
         else:
             self._next_vote = member.now + self._pause() + more
-            if tally.max_term > current.term:
-                member.become_candidate(tally.max_term)
+            member.become_candidate(tally.max_term)
 
     def _parse(self, tally: Tally, term: int) -> tuple[Outcome, int]:
         """:returns: the outcome, and what is added to the pause before the next vote."""

@@ -149,8 +149,6 @@ class Follower:
 
     def stored(self) -> None:
         """More of the ledger is stored."""
-        if not self._unstored:
-            return
         limit, end = self._storage.index, self._member.ledger.end_index
         waiting, self._unstored = self._unstored, deque()
         for one in waiting:
@@ -161,7 +159,7 @@ class Follower:
             else:
                 self._unstored.append(one)
         if self._unstored:
-            self._storage.want(max(one.index for one in self._unstored))
+            self._storage.want(self._unstored[-1].index)
 
     # APPEND
 
@@ -193,7 +191,7 @@ class Follower:
         ):
             self._answer(token, request, ResponseCode.PUSH_REQUEST_IS_FULL)
             return
-        self._early[entries[0].index] = _Waiting(request, token, now, entries[0].index, size)
+        self._early[entries[0].index] = _Waiting(request, token, now, size=size)
         self._early_bytes += size
         self._gap_at = min(self._gap_at, now + settings.max_push_timeout + 1)
 
@@ -215,7 +213,7 @@ class Follower:
     def tick(self) -> None:
         """Look at those that wait: a gap that stays makes the leader compare again."""
         member = self._member
-        if member.now < self._gap_at or not self._early:
+        if member.now < self._gap_at:
             return
         limit = member.now - member.settings.max_push_timeout
         overdue = [index for index, waiting in self._early.items() if waiting.since < limit]

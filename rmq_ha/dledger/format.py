@@ -132,13 +132,6 @@ def decode_entry(data: bytes, offset: int = 0) -> Entry:
     return Entry(header.index, header.term, header.pos, body, header.magic, header.channel)
 
 
-def encode_index(entry: Entry) -> bytes:
-    """The index entry of an entry."""
-    return INDEX.pack(
-        entry.magic, entry.pos, ENTRY_HEADER_SIZE + len(entry.body), entry.index, entry.term
-    )
-
-
 def decode_index(data: bytes, offset: int = 0) -> IndexEntry:
     """From at least 32 bytes."""
     return IndexEntry(*INDEX.unpack_from(data, offset))
@@ -239,7 +232,7 @@ def _properties(data: bytes) -> dict[str, str]:
     values = {}
     for line in data.decode("utf-8", "replace").splitlines():
         key, separator, value = line.partition("=")
-        if separator and not line.lstrip().startswith(("#", "!")):
+        if separator:  # a comment is a key of which nobody asks
             values[key.strip()] = value.strip()
     return values
 

@@ -42,7 +42,7 @@ class HeartBeats:
     @property
     def wake(self) -> int:
         """When `tick` has something to do."""
-        return self._next if self._round is None else min(self._round.deadline, self._next)
+        return self._next if self._round is None else self._round.deadline
 
     def _role_changed(self) -> None:
         self._round = None
@@ -72,7 +72,6 @@ class HeartBeats:
                 term=member.term,
             )
             member.call(peer, RequestCode.HEART_BEAT, request, self._answered, current)
-        self._look(current)
 
     def _answered(self, peer: str, message: HeartBeatResponse | None, current: _Round) -> None:
         member = self._member

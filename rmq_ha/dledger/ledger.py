@@ -113,22 +113,42 @@ class Ledger(LedgerReader):
 
     # Appending
 
-    def append(self, term: int, bodies: Sequence[bytes]) -> list[Entry]:
+    def append(
+        self, term: int, bodies: Sequence[bytes], places: Sequence[int] | None = None
+    ) -> list[Entry]:
         """
         The leader's append: all or none, one write a file.
 
+        :param places: of `places`, just now.
         :raises ValueError: a body is too long.
         :raises LedgerFull: the disk is full; other StoreErrors: it refuses.
         """
-        entries = []
-        index, pos = self.end_index, self.end_pos
-        for body in bodies:
-            index += 1
-            pos = self.place(len(body), pos)
-            entries.append(Entry(index, term, pos, body))
-            pos += ENTRY_HEADER_SIZE + len(body)
+        first = self.end_index + 1
+        if places is None:
+            places = self.places([len(body) for body in bodies])
+        entries = [
+            Entry(index, term, pos, body)
+            for index, (pos, body) in enumerate(zip(places, bodies, strict=True), first)
+        ]
         self._write(entries)
         return entries
+
+    def places(self, sizes: Sequence[int]) -> list[int]:
+        """
+        Where entries with bodies of these sizes would go.
+
+        :raises ValueError: no entry can have such a body.
+        """
+        found: list[int] = []
+        pos, room_end = self.end_pos, -1
+        for size in sizes:
+            if pos + size > room_end:
+                pos = self.place(size, pos)
+                file_end = pos - pos % self.file_size + self.file_size
+                room_end = min(file_end - BLANK_SIZE, pos + self.largest_body) - ENTRY_HEADER_SIZE
+            found.append(pos)
+            pos += ENTRY_HEADER_SIZE + size
+        return found
 
     def append_entry(self, entries: Sequence[Entry]) -> None:
         """
@@ -344,7 +364,10 @@ class Ledger(LedgerReader):
 
         :param thorough: the index too, and then the checkpoint, which says so: every few seconds.
         :raises NotNow: the files cannot be opened just now; nothing has changed.
+        :raises StoreError: a sync has failed: the next one would vouch for what that one lost.
         """
+        if self.is_broken:
+            raise StoreError(f"the ledger is synced no more: {self.fault}")
         if self._job is not None:
             raise ValueError("a sync is running")
         checkpoint = None
@@ -380,8 +403,7 @@ class Ledger(LedgerReader):
         job.give_back()
 
     def sync_failed(self, job: SyncJob, error: Exception) -> None:
-        """A job's `run` has raised: no more entries are taken."""
-        self._job = None
+        """A job's `run` has raised: no more entries are taken, nothing is synced any more."""
         self.is_broken, self.fault = True, str(error)
         self.log.error("the ledger takes no more entries: {error}", error=error)
 

@@ -4,22 +4,25 @@ Spec: dledger.md, chapter 3.
 """
 
 from collections.abc import Iterator, Sequence
+from zlib import crc32
 
 from rmq_ha.dledger.format import (
     BLANK,
     BLANK_MAGIC,
     CHECKSUM_UNIT,
+    CHECKSUMS,
+    HEADER,
+    INDEX,
     INDEX_FILE_SIZE,
     INDEX_UNIT,
     MAGIC,
+    PREVIOUS_TERM,
     Header,
     IndexEntry,
     decode_entry,
     decode_header,
     decode_index,
     encode_checksums,
-    encode_header,
-    encode_index,
 )
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, Entry
 from rmq_ha.errors import CorruptRecord
@@ -164,20 +167,25 @@ class LedgerFiles:
         parts: list[bytes] = []
         segments = [(end_pos, parts)]
         checksums: list[bytes] = []
-        position = end_pos
-        for entry in entries:
-            if entry.pos != position:
-                parts.append(BLANK.pack(BLANK_MAGIC, entry.pos - position))
+        units: list[bytes] = []
+        position, before = end_pos, PREVIOUS_TERM.pack(term)
+        for index, own_term, pos, body, magic, channel in entries:  # up to 20,000 in a turn
+            if pos != position:
+                parts.append(BLANK.pack(BLANK_MAGIC, pos - position))
                 parts = []
-                segments.append((entry.pos, parts))
-            header = encode_header(entry)
-            parts += (header, entry.body)
-            checksums.append(encode_checksums(header, entry.body, term))
-            term = entry.term
-            position = entry.pos + ENTRY_HEADER_SIZE + len(entry.body)
+                segments.append((pos, parts))
+            length = len(body)
+            size = ENTRY_HEADER_SIZE + length
+            header = HEADER.pack(magic, size, index, own_term, pos, channel, 0, 0, length)
+            parts += (header, body)
+            units.append(INDEX.pack(magic, pos, size, index, own_term))
+            checksums.append(CHECKSUMS.pack(crc32(before, crc32(header)), crc32(body)))
+            if own_term != term:
+                term, before = own_term, PREVIOUS_TERM.pack(own_term)
+            position = pos + size
         first = entries[0].index
         self.checksums.write(CHECKSUM_UNIT * first, b"".join(checksums))
-        self.index.write(INDEX_UNIT * first, b"".join(map(encode_index, entries)))
+        self.index.write(INDEX_UNIT * first, b"".join(units))
         for pos, parts in segments:
             self.data.write(pos, b"".join(parts))
 

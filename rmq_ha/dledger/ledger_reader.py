@@ -140,7 +140,7 @@ class LedgerReader:
 
         :raises StoreError: the disk cannot read them.
         """
-        if self.end_index < 0 or not self.begin_pos <= pos < self.end_pos:
+        if not self.begin_pos <= pos < self.end_pos:
             return b""
         try:
             return self.files.data.read(pos, min(length, self.end_pos - pos))

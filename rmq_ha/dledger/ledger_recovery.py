@@ -176,8 +176,6 @@ class LedgerRecovery:
 
     def _marked(self, synced: SyncedUpTo) -> Header | None:
         """The entry up to which all was synced, if it is still there."""
-        if synced.index < 0:
-            return None
         header = self._files.header_at(synced.pos)
         if header is None or (header.index, header.term) != (synced.index, synced.term):
             return None
@@ -212,9 +210,7 @@ class LedgerRecovery:
                     break  # not wholly written when the machine stopped
                 elif not has_unknown:
                     has_unknown, known = True, last
-            if synced is not None and header.index == synced.index:
-                if header.term != synced.term:
-                    break
+            if synced is not None and (header.index, header.term) == synced[:2]:
                 has_unknown = False
             last = header
             if self._index[header.index] != (wanted := _unit_of(header)):

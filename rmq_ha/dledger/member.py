@@ -1,12 +1,13 @@
 """What a member of the group knows of itself: role, term, vote, leader; and how it says things."""
 
 from collections.abc import Callable
+from itertools import count
 from random import Random
 from typing import Any
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.actions import Action, Answer, ILedger, Persist, RoleChanged, Send
 from rmq_ha.dledger.messages import Message
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.values import Role, TermVote
 
 NEVER = 1 << 62
@@ -56,7 +57,7 @@ class Member:
         self.observers: list[Callable[[], None]] = []
         self.outbox: list[Action] = []
         self._calls: dict[int, tuple[str, Handler, Any]] = {}
-        self._last_call = 0
+        self._call_ids = count(1)
         self._told: tuple[Role, str | None] = (Role.CANDIDATE, None)
 
     @property
@@ -110,10 +111,7 @@ class Member:
         self.outbox.append(Persist(TermVote(self.term, self.voted_for)))
 
     def _be(self, role: Role, leader_id: str | None) -> None:
-        if role is not Role.LEADER:
-            self.transferee = None
-        if self.role is role and self.leader_id == leader_id:
-            return
+        self.transferee = None
         self.role, self.leader_id = role, leader_id
         self._changed()
 
@@ -130,9 +128,9 @@ class Member:
 
         :param handler: called once with peer, answer (None: none came) and context.
         """
-        self._last_call += 1
-        self._calls[self._last_call] = (peer, handler, context)
-        self.outbox.append(Send(peer, self._last_call, code, message, self.settings.rpc_timeout))
+        call_id = next(self._call_ids)
+        self._calls[call_id] = (peer, handler, context)
+        self.outbox.append(Send(peer, call_id, code, message, self.settings.rpc_timeout))
 
     def called(self, call_id: int, message: Message | None) -> None:
         """What became of a request; an unknown id is ignored."""

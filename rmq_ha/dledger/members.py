@@ -5,9 +5,9 @@ Spec: dledger.md, sections 5.2 and 18.2.
 
 from collections.abc import Iterable
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import Message
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.model.networks import Networks, canonical, is_loopback
 
 # What only the others of the group send: the sender says who it is, and must be there.

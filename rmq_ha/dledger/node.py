@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.actions import Action, ILedger
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.dispatch import Dispatcher
@@ -28,7 +29,6 @@ from rmq_ha.dledger.messages import (
     VoteResponse,
 )
 from rmq_ha.dledger.quorum import Quorum
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.storage import Storage
 from rmq_ha.dledger.transfer import Transfer
 from rmq_ha.dledger.values import Entry, Role, TermVote

@@ -88,8 +88,7 @@ class LedgerFlusher:
 
     def _on_time(self) -> None:
         self._timer = self._again = None
-        if self._running is None and not self._is_broken:
-            self._start()
+        self._start()
 
     def _start(self, thorough: bool = False) -> None:
         if self._timer is not None:
@@ -263,7 +262,8 @@ class LedgerParts:
         if queues.max_physical_offset >= ledger.end_pos:
             queues.truncate(ledger.end_pos)
         last = ledger.entry(ledger.end_index)
-        log.last_store_timestamp = store_timestamp_of(last.body) if last is not None else 0
+        assert last is not None
+        log.last_store_timestamp = store_timestamp_of(last.body)
 
     def _recover_empty(self) -> None:
         log, queues, classic = self._log, self._store.queues, self._log.classic

@@ -1,8 +1,10 @@
 """The newest entries, kept in memory up to a number of bytes."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
 
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, Entry
+from rmq_ha.dledger.values import Entry
 
 _KEPT = 0.75  # of the limit, when it is passed: old ones go many at a time
 
@@ -17,23 +19,18 @@ class RecentEntries:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: list[Entry] = []
-        self._bytes = 0
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Take entries that follow, or begin anew with them."""
         if self._entries and entries[0].index != self._entries[-1].index + 1:
             self.clear()
         self._entries += entries
-        self._bytes += _size(entries)
-        if self._bytes > self._limit:
-            self._drop()
-
-    def _drop(self) -> None:
-        count, wanted = 0, self._limit * _KEPT
-        while self._bytes > wanted and count < len(self._entries) - 1:
-            self._bytes -= self._entries[count].size
-            count += 1
-        del self._entries[:count]
+        last = self._entries[-1]
+        end = last.pos + last.size
+        if end - self._entries[0].pos > self._limit:
+            first = end - int(self._limit * _KEPT)
+            others = len(self._entries) - 1
+            del self._entries[: bisect_left(self._entries, first, 0, others, key=attrgetter("pos"))]
 
     def get(self, index: int) -> Entry | None:
         """One entry, if it is here."""
@@ -57,14 +54,8 @@ class RecentEntries:
         """Keep nothing behind an entry."""
         if self._entries:
             at = max(0, index + 1 - self._entries[0].index)
-            self._bytes -= _size(self._entries[at:])
             del self._entries[at:]
 
     def clear(self) -> None:
         """Keep nothing."""
         self._entries.clear()
-        self._bytes = 0
-
-
-def _size(entries: Sequence[Entry]) -> int:
-    return ENTRY_HEADER_SIZE * len(entries) + sum([len(entry.body) for entry in entries])

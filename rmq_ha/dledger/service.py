@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.dledger.actions import (
     Action,
@@ -35,13 +36,11 @@ from rmq_ha.dledger.messages import LeadershipTransferRequest, Message
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.dledger.puts import WaitingPuts
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
 from rmq_ha.dledger.values import Role
 from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import RemotingError, RequestRejected
-from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import PutMessageStatus
@@ -49,6 +48,7 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaCalls, HaTls
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire.codes import ResponseCode as RemotingCode

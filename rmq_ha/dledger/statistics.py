@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.values import Role
 from rmq_ha.errors import StoreError
 

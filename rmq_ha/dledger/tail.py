@@ -14,8 +14,8 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TERM_TOPIC
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.format.commitlog import dispatch_request_at
-from rmq_ha.store.scan import READ_SIZE
-from rmq_ha.store.tail import SLICE, Slice
+from rmq_ha.store.scan import READ_SIZE, work_of
+from rmq_ha.store.tail import SLICE, SLICE_WORK, Slice
 
 
 class Source(Protocol):
@@ -75,13 +75,15 @@ class LedgerTail:
         while pending and pending[0][0] < position:
             pending.popleft()
         requests: list[DispatchRequest] = []
-        while pending and len(requests) < SLICE and pending[0][0] == position:
+        work = 0
+        while pending and len(requests) < SLICE and work < SLICE_WORK and pending[0][0] == position:
             request = pending[0][1]
             if request.physical_offset + request.size > end:
                 break
             pending.popleft()
             requests.append(request)
             position = request.physical_offset + request.size
+            work += len(request.keys)
         return requests
 
     def _read_slice(self, position: int) -> Slice:
@@ -89,8 +91,10 @@ class LedgerTail:
         end = source.max_offset
         data = source.read(position, min(READ_SIZE, end - position))
         requests: list[DispatchRequest] = []
-        at = 0
+        at = work = 0
         for _ in range(SLICE):
+            if work >= SLICE_WORK:
+                break
             if len(data) - at >= BLANK_SIZE and BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
                 next_file = position - position % source.file_size + source.file_size
                 return Slice(requests, next_file, next_file < end)
@@ -105,7 +109,7 @@ class LedgerTail:
                 data = source.read(position, size)
                 if len(data) < size:
                     raise unreadable(position)
-            self._take(requests, data, at, size, position)
+            work += self._take(requests, data, at, size, position)
             at += size
         if not at:
             raise unreadable(position)
@@ -113,7 +117,8 @@ class LedgerTail:
 
     def _take(
         self, requests: list[DispatchRequest], data: bytes, at: int, size: int, position: int
-    ) -> None:
+    ) -> int:
+        """The record of an entry, if it has one; how much work that is."""
         start = at + ENTRY_HEADER_SIZE
         found = dispatch_request_at(data, start, at + size, self._source.delay_levels)
         if isinstance(found, int) or found.physical_offset != position + start:
@@ -121,8 +126,10 @@ class LedgerTail:
                 "the entry at {position} holds no record that belongs there; it is left out",
                 position=position + at,
             )
-        elif found.topic != TERM_TOPIC:
+            return 0
+        if found.topic != TERM_TOPIC:
             requests.append(found)
+        return work_of(found)
 
 
 def unreadable(position: int) -> StoreError:

@@ -62,15 +62,16 @@ class Transfer:
         """:param token: None: nobody asked."""
         if token is None:
             return
+        answered = request.term if term is None else term
         if code == _OK:
-            response = LeadershipTransferResponse(term=-1 if term is None else term)
+            response = LeadershipTransferResponse(term=answered)
         else:
             response = LeadershipTransferResponse(
                 group=request.group,
                 remote_id=request.remote_id,
                 local_id=request.local_id,
                 leader_id=self._member.leader_id,
-                term=request.term if term is None else term,
+                term=answered,
                 code=code,
             )
         self._member.answer(token, response)
@@ -146,10 +147,9 @@ class Transfer:
             return
         deadline = member.now + member.settings.leadership_transfer_wait_timeout
         self._waiting = _Taking(request, token, deadline)
-        self.progressed()
 
     def progressed(self) -> None:
-        """The ledger may have grown to what the old leader has."""
+        """After everything: the ledger may have grown to what the old leader has."""
         waiting, member = self._waiting, self._member
         if waiting is None:
             return
@@ -159,8 +159,7 @@ class Transfer:
             self._answer(request, waiting.token, ResponseCode.INCONSISTENT_TERM, member.term)
         elif self._has(request.take_leadership_ledger_index):
             self._waiting = None
-            self._finish_taking(ResponseCode.INTERNAL_ERROR)
-            self._electing = waiting
+            self._electing = waiting  # alone: who becomes a follower has ended the one before
             member.term_to_take_leadership = member.term + 1
             member.become_candidate(member.term + 1, increase=True)
         elif member.now >= waiting.deadline:
@@ -198,19 +197,14 @@ class Transfer:
             self._answer(taking.request, taking.token, code, self._member.term)
 
     def tick(self) -> None:
-        """Go on where time is over."""
-        self.progressed()
+        """A leader's: look for a preferred one, when it is time."""
         member = self._member
         if member.now < self._next_check:
             return
         self._next_check = member.now + member.settings.preferred_leader_interval
-        if member.role is not Role.LEADER or member.transferee is not None:
+        if member.transferee is not None:
             return
-        preferred = [
-            peer
-            for peer in member.settings.preferred_leader_ids
-            if peer in member.settings.peers and member.alive.get(peer)
-        ]
+        preferred = list(filter(member.alive.get, member.settings.preferred_leader_ids))
         if preferred:
             best = min(preferred, key=self._lag)
             if self._lag(best) < member.settings.max_leadership_transfer_wait_index:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.values import Role
 
 
@@ -25,11 +25,11 @@ def why_no_puts(
     missing = settings.quorum - 1 - len(answering)
     who = _who(settings, answering, silent)
     if missing > 0:
-        what = "start it, or mend the network to it" if missing == 1 else "start them, or mend the"
-        what += "" if missing == 1 else " network to them"
+        them = "it" if missing == 1 else "them"
         return (
             f"group {settings.group} has no quorum ({settings.quorum} of {len(settings.peers)} "
-            f"members): {who}; {missing} more must answer: {what}"
+            f"members): {who}; {missing} more must answer: start {them}, or mend the network to "
+            f"{them}"
         )
     if node.role is not Role.LEADER:
         return f"group {settings.group} elects a leader: {who}; try again"

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from rmq_ha.errors import ReplicationError
 from rmq_ha.ha.secret import MasterProof, SlaveProof
-from rmq_ha.host.timer import rearm
+from rmq_ha.timing.timer import rearm
 
 WAIT_SECONDS = 1.0
 """A master that wants a proof asks at once; Java's say nothing before they are asked."""
@@ -32,7 +32,9 @@ class _Guard(Protocol):
         self.inner: IProtocol | None = None
 
     def _wait(self, seconds: float) -> None:
+        """From now on: what is left of an earlier wait counts no more."""
         end = self._clock.seconds() + seconds
+        self._timer = rearm(self._clock, self._timer, None, self._on_time)
         self._timer = rearm(self._clock, self._timer, end, self._on_time)
 
     def _on_time(self) -> None:

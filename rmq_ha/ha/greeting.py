@@ -107,13 +107,14 @@ class GreetingReader:
         """The next word, while the progress is OPEN."""
         words = self._words
         words.append(word)
-        below, count = words[0] - word, len(words)
+        place, count = words[0], len(words)
+        below = place - word
         if not self._fits(below, count):
             self.progress = Progress.IS_NONE
         elif count == WORD_COUNT:
             self.progress = Progress.WHOLE
-            checksum = bytes(words[0] - word for word in words[3:11])
-            self.greeting = Greeting(words[0], 1 << words[0] - words[2], checksum)
+            checksum = bytes(place - told for told in words[3:11])
+            self.greeting = Greeting(place, 1 << place - words[2], checksum)
 
     def _fits(self, below: int, count: int) -> bool:
         if count in (1, WORD_COUNT):

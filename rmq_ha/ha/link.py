@@ -32,9 +32,9 @@ from rmq_ha.ha.protocol import ReplicaProtocol
 from rmq_ha.ha.replica import Replica, ReplicaStage
 from rmq_ha.ha.secret import SlaveProof, make_nonce
 from rmq_ha.ha.shared_secrets import SharedSecrets
-from rmq_ha.host.timer import rearm
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.seams import Host
+from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ends import connect_tls
 from rmq_ha.tls.ha import HaTls
 
@@ -151,6 +151,7 @@ class MasterLink:
         self._is_running = False
         self._gone: Deferred[None] | None = None
         self._last_reason = ""
+        self._heard: float | None = None
 
     @property
     def state(self) -> str:
@@ -201,9 +202,10 @@ class MasterLink:
             self._connection.look()
 
     def statistics(self) -> dict[str, Any]:
-        """Where the master is and how well we follow it."""
+        """Where the master is and how well we follow it; `silent_ms` goes on when it is gone."""
         replica = self._connection.replica if self._connection else None
-        silent = self._host.clock.seconds() - replica.last_read if replica else None
+        heard = replica.last_read if replica and replica.frames else self._heard
+        silent = None if heard is None else self._host.clock.seconds() - heard
         return {
             "address": self.address,
             "state": self.state,
@@ -216,7 +218,6 @@ class MasterLink:
 
     def _later(self, seconds: float) -> None:
         clock = self._host.clock
-        self._timer = rearm(clock, self._timer, None, self._connect)
         self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
 
     def _connect(self) -> None:
@@ -297,6 +298,8 @@ class MasterLink:
     def lost(self, connection: ReplicaProtocol, error: Exception | None, why: str) -> None:
         """Come back: soon when it went well, later when somebody has to do something first."""
         self._connection = None
+        if connection.replica.frames:
+            self._heard = connection.replica.last_read
         if not self._is_running:
             self._ended()
             return

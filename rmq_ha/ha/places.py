@@ -99,16 +99,15 @@ def chain_to(log: ICommitLog, low: int, end: int) -> Chain | None:
 
 def _find(data: bytes, start: int, file_size: int) -> Chain | None:
     failed: set[int] = set()
-    for position in _candidates(data, start % file_size == 0):
+    for position in _candidates(data):
         found = _walk(data, start, position, file_size, failed)
         if found is not None:
             return found
     return None
 
 
-def _candidates(data: bytes, is_file_start: bool) -> Iterator[int]:
-    if is_file_start:  # it may begin with a blank
-        yield 0
+def _candidates(data: bytes) -> Iterator[int]:
+    """Where records may begin; a blank leads to one, but is no place to begin with."""
     at = data.find(_MAGIC, 4)
     while at >= 0:
         yield at - 4

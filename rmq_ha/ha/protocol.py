@@ -23,7 +23,7 @@ from zope.interface import implementer
 from rmq_ha.errors import ReplicationError, StoreError
 from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.replica import Replica, ReplicaStage
-from rmq_ha.host.timer import LastTurn, rearm
+from rmq_ha.timing.timer import LastTurn, rearm
 from rmq_ha.tls.transport import TlsTransport
 
 FRAMES_PER_TURN = 4

@@ -13,8 +13,6 @@ from twisted.logger import Logger
 
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
-from rmq_ha.host.periodic import Periodic
-from rmq_ha.host.timer import next_turn
 from rmq_ha.model.networks import Networks
 from rmq_ha.namesrv.access import BrokerAddresses, make_access
 from rmq_ha.namesrv.audited import ACTS
@@ -28,6 +26,8 @@ from rmq_ha.remoting.audit import AuditLog
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.timing.periodic import Periodic
+from rmq_ha.timing.timer import next_turn
 from rmq_ha.tls.reload import TlsReload
 from rmq_ha.tls.server import ServerTls
 

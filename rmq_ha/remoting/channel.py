@@ -28,12 +28,13 @@ class Channel:
 
     :ivar remote: the peer's address; 0.0.0.0:0 when the transport has none.
     :ivar remote_text: the same as `ip:port`.
+    :ivar host: the same without its port.
     :ivar is_open: what is sent may still arrive.
     :ivar last_io: when something was last read or written; seconds of the clock.
-    :ivar has_producer: the protocol is registered as its transport's producer.
     :ivar pending: calls of ours that wait for a response.
     :ivar account: that signed its last request which was let pass; empty: none.
     :ivar written: bytes of frames since somebody last set it to 0.
+    :ivar on_release: called when nothing is held any more.
     :ivar security: TLS or not, and whom a certificate names.
     :ivar is_full: the peer does not read: the transport buffers what is sent.
     """
@@ -49,19 +50,26 @@ class Channel:
         except (AttributeError, ValueError):
             self.remote = _UNKNOWN_ADDRESS
         self.remote_text = str(self.remote)
+        self.host = self.remote_text.rpartition(":")[0]
         self.security = PLAIN
         self.is_open = True
         self.last_io = clock.seconds()
         self.pending = PendingCalls(clock, self.remote_text)
-        self.has_producer = False
         self.is_full = False
         self.account = ""
         self.written = 0
+        self.on_release: Callable[[], None] = lambda: None
+        self._held: dict[Deferred[Any], int] = {}
         self._on_close: list[Callable[[Channel], object]] = []
         self._on_drain: list[Deferred[None]] = []
         self._is_gone = False
         self._corked: list[bytes] | None = None
         self._corked_size = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of requests that take several turns, behind which the next ones wait."""
+        return sum(self._held.values()) if self._held else 0
 
     def __repr__(self) -> str:
         return f"<Channel {self.remote_text}{'' if self.is_open else ' closed'}>"
@@ -111,8 +119,8 @@ class Channel:
         if self.is_open:
             self._flush()
             self.is_open = False
-            if self.has_producer:  # it would keep the connection open
-                self._transport.unregisterProducer()  # type: ignore[attr-defined]
+            # The protocol is its transport's producer, and would keep the connection open.
+            self._transport.unregisterProducer()  # type: ignore[attr-defined]
             self._transport.loseConnection()
 
     def abort(self) -> None:
@@ -140,6 +148,24 @@ class Channel:
         else:
             later.callback(None)
         return later
+
+    def hold(self, size: int, work: "Deferred[Any]") -> None:
+        """
+        Serve nothing more of this peer before a request is done: they stay in order.
+
+        Those that come in one run with it do not wait.
+
+        :param size: bytes of it.
+        :param work: fires when it is done; cancelled when the connection is gone before.
+        """
+        self._held[work] = size
+        work.addBoth(self._release, work)
+
+    def _release(self, result: Any, work: "Deferred[Any]") -> Any:
+        del self._held[work]
+        if not self._held:
+            self.on_release()
+        return result
 
     # What the protocol does
 
@@ -169,6 +195,8 @@ class Channel:
         self._is_gone = True
         self.pending.fail_all(f"lost the connection to {self.remote_text}: {reason}")
         self.drained()
+        for work in list(self._held):
+            work.cancel()
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             try:

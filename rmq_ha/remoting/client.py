@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout
+from rmq_ha.errors import RemotingConnectError, RemotingTimeout, TlsRefused
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import Handler, RequestDispatcher
 from rmq_ha.remoting.protocol import RemotingProtocol
@@ -223,20 +223,21 @@ class _Peer:
 
     def _failed(self, failure: Failure) -> None:
         self._connecting = None
-        self._fail(failure.getErrorMessage())
+        error = failure.value
+        retriable = error.retriable if isinstance(error, TlsRefused) else True
+        self._fail(failure.getErrorMessage(), retriable=retriable)
         if self._connecting is None:
             self._client._forget(self._address)
 
     def _lost(self, channel: Channel) -> None:
-        if self.channel is channel:
-            self.channel = None
-            if self._connecting is None:
-                self._client._forget(self._address)
+        if self.channel is channel and self._connecting is None:
+            self._client._forget(self._address)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, *, retriable: bool = True) -> None:
         waiting, self._waiting = self._waiting, {}
+        text = f"cannot connect to {self._address}: {reason}"
         for caller in waiting:
-            caller.errback(RemotingConnectError(f"cannot connect to {self._address}: {reason}"))
+            caller.errback(RemotingConnectError(text, retriable=retriable))
 
     def _forget_caller(self, waiting: "Deferred[Channel]") -> None:
         self._waiting.pop(waiting, None)

@@ -82,7 +82,6 @@ class RequestDispatcher:
                 if request is None or key != b'{"code":%d,' % request.code:
                     done, run = run, []
                     self._serve_bulk(channel, key, done)
-                    checked.clear()
                     self.dispatch(channel, decode_frame(*frame))
                     continue
                 request.body = frame[2] or None

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
-from rmq_ha.host.timer import LastTurn
+from rmq_ha.timing.timer import LastTurn
 from rmq_ha.wire.command import RemotingCommand
 
 _LAST_OPAQUE = 2**31 - 1

@@ -6,6 +6,7 @@ Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 from collections import deque
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
@@ -15,12 +16,12 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused
-from rmq_ha.host.timer import LastTurn
 from rmq_ha.model.security import Security
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
+from rmq_ha.timing.timer import LastTurn
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import FirstByte, ServerTls
 from rmq_ha.tls.transport import TlsTransport
@@ -46,6 +47,7 @@ class RemotingProtocol(Protocol):
 
     log = Logger()
     channel: Channel
+    transport: Any
 
     def __init__(
         self, clock: IReactorTime, dispatcher: RequestDispatcher, idle: float, *, accepts: bool
@@ -66,7 +68,6 @@ class RemotingProtocol(Protocol):
         self._waits = False
         self._requests = self._bytes = self._charging = 0
         self.host = ""
-        self._is_counted = False
         self._backlog: deque[Frame] = deque()
         self._paused = False
         self._running = False
@@ -76,14 +77,11 @@ class RemotingProtocol(Protocol):
 
     def connectionMade(self) -> None:
         """Start the idle timer, and on the accepting end watch the peer's reading."""
-        assert self.transport is not None
         self.channel = Channel(self._clock, self.transport)
-        self.host = self.channel.remote_text.rpartition(":")[0]
+        self.channel.on_release = self._released
+        self.host = self.channel.host
         self._watch_idle()
-        register = getattr(self.transport, "registerProducer", None)
-        if register is not None:
-            register(self, True)
-            self.channel.has_producer = True
+        self.transport.registerProducer(self, True)
 
     def dataReceived(self, data: bytes) -> None:
         """Handle all whole frames; their synchronous responses leave as one write."""
@@ -127,8 +125,7 @@ class RemotingProtocol(Protocol):
         if not self._accepts:
             return
         self._paused = True
-        if self.transport is not None:
-            self.transport.pauseProducing()  # type: ignore[attr-defined]
+        self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
         """The write buffer is empty again: first what is left of the last chunk, then read on."""
@@ -136,13 +133,7 @@ class RemotingProtocol(Protocol):
         self.channel.drained()
         if not self._accepts:
             return
-        self._frame_began = self._clock.seconds()  # until now it was us who did not read
-        if self._backlog and not self._waits:
-            self._handle([])
-            if self._frames is not None:
-                self._count(self._frames)
-        if not (self._paused or self._waits) and self.transport is not None:
-            self.transport.resumeProducing()  # type: ignore[attr-defined]
+        self._read_on()
 
     def stopProducing(self) -> None:
         """The transport is gone; `connectionLost` says so."""
@@ -160,7 +151,9 @@ class RemotingProtocol(Protocol):
         self._running = True
         channel.cork()
         try:
-            while backlog and not self._paused and channel.is_open and now < ends:
+            while (
+                backlog and not self._paused and not channel.held and channel.is_open and now < ends
+            ):
                 self._next(channel, backlog)
                 now = self._clock.seconds()
         except ProtocolViolation as violation:
@@ -170,6 +163,9 @@ class RemotingProtocol(Protocol):
             channel.uncork()
         if turns is not None:
             turns.took(self.host, now - began)
+        if channel.held:
+            self._stop_reading()
+        elif turns is not None:
             delay = self._pay(turns, now) if turns.charging else 0.0
             is_over = delay > 0 or (backlog and now >= ends)
             if is_over and not self._paused and channel.is_open:
@@ -199,20 +195,32 @@ class RemotingProtocol(Protocol):
 
     def _wait(self, turns: Turns, seconds: float) -> None:
         """Others are served before the rest of the backlog, and nothing more is read until then."""
-        self._waits = True
-        if self.transport is not None:
-            self.transport.pauseProducing()  # type: ignore[attr-defined]
+        self._stop_reading()
         turns.wait(self, seconds)
+
+    def _stop_reading(self) -> None:
+        self._waits = True
+        if self.channel.is_open:
+            self.transport.pauseProducing()
+
+    def _released(self) -> None:
+        """The request that took several turns is done: the others go on in the next one."""
+        if self._waits and self.channel.is_open:
+            self._clock.callLater(0, self.go_on)
 
     def go_on(self) -> None:
         """Serve what is left of the last chunk, then read on."""
         self._waits = False
+        if self.channel.is_open:
+            self._read_on()
+
+    def _read_on(self) -> None:
         self._frame_began = self._clock.seconds()  # until now it was us who did not read
         self._handle([])
         if self._frames is not None:
             self._count(self._frames)
-        if not (self._paused or self._waits) and self.channel.is_open and self.transport:
-            self.transport.resumeProducing()  # type: ignore[attr-defined]
+        if not (self._paused or self._waits) and self.channel.is_open:
+            self.transport.resumeProducing()
 
     def _next(self, channel: Channel, backlog: deque[Frame]) -> None:
         """Handle one frame, or a run of frames of one bulk handler."""
@@ -237,19 +245,16 @@ class RemotingProtocol(Protocol):
 
     def _count(self, frames: UnfinishedFrames) -> None:
         """What waits for the rest of its frame, and what waits until the peer reads."""
-        size = self._reader.unfinished
+        size = self._reader.unfinished + self.channel.held
         if self._backlog:
             waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
             if self._paused or waiting > _CHUNK:  # the chunk of one that waits its turn is small
                 size += waiting
-        if size or self._is_counted:
-            self._is_counted = size > 0
-            frames.keep(self, size)
+        frames.keep(self, size)
 
     def overrun(self, violation: ProtocolViolation) -> None:
         """Too much waits here: close the connection now, and free it."""
         self._reader.give_up(violation)
-        self._backlog.clear()
         self._violated(violation)
         self.channel.abort()
 
@@ -276,7 +281,7 @@ class RemotingProtocol(Protocol):
 
     def _check_idle(self) -> None:
         now = self._clock.seconds()
-        is_idle = self._idle > 0 and now > self.channel.last_io + self._idle - _IDLE_SLACK
+        is_idle = self._idle > 0 and _is_over(self.channel.last_io + self._idle, now)
         is_too_slow = self._is_too_slow(now)
         if not is_idle and not is_too_slow:
             self._last_turn.reset()
@@ -295,8 +300,13 @@ class RemotingProtocol(Protocol):
     def _is_too_slow(self, now: float) -> bool:
         if self._frames is None or not self._frames.timeout or self._paused or self._waits:
             return False
-        began = self._frame_began
-        return self._reader.unfinished > 0 and now > began + self._frames.timeout - _IDLE_SLACK
+        is_over = _is_over(self._frame_began + self._frames.timeout, now)
+        return self._reader.unfinished > 0 and is_over
+
+
+def _is_over(deadline: float, now: float) -> bool:
+    """With a slack for what sums of seconds lose."""
+    return now > deadline - _IDLE_SLACK
 
 
 class ServerProtocol(RemotingProtocol):
@@ -326,7 +336,8 @@ class ServerProtocol(RemotingProtocol):
             self._frames = frames
             self._reader = FrameReader(max_header_size=frames.max_header_size)
         self._turns = turns
-        self._charging = turns.charging if turns is not None else 0
+        if turns is not None:
+            self._charging = turns.charging
         self._connected = connected
         self._rules = tls
         self._refusals = refusals
@@ -343,7 +354,6 @@ class ServerProtocol(RemotingProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Leave the table of connections."""
         self._connected.pop(self, None)
-        self.__dict__.pop("dataReceived", None)
         tls = self._tls
         if tls is not None:
             reason = tls.connection_lost(reason)
@@ -371,7 +381,6 @@ class ServerProtocol(RemotingProtocol):
             deliver=self.dataReceived,
             failed=self._tls_failed,
         )
-        self.transport = tls
         self.channel.goes_through(tls)
         self.dataReceived = tls.receive_data  # type: ignore[method-assign]
         return tls

@@ -36,12 +36,12 @@ class Quotas:
     def is_any(self) -> bool:
         """A quota is set."""
         config = self._config
-        return (
+        return bool(
             config.max_requests_per_second_per_ip
             or config.max_bytes_per_second_per_ip
             or config.max_requests_per_second_per_account
             or config.max_bytes_per_second_per_account
-        ) != 0
+        )
 
     def charge(
         self, host: str, account: str, requests: int, size: int, now: float

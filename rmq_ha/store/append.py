@@ -6,6 +6,7 @@ Spec: store.md, sections 2.1 to 2.8.
 """
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from struct import Struct, error
 
 from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
@@ -15,6 +16,7 @@ from rmq_ha.model.message import (
     AppendResult,
     DispatchRequest,
     Message,
+    MessageBatch,
     offset_msg_id,
 )
 from rmq_ha.model.properties import (
@@ -26,13 +28,13 @@ from rmq_ha.model.properties import (
 )
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC, topic_fault
+from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.format.commitlog import (
     BLANK_SIZE,
     CRC_MASK,
     HEADS,
     MAX_TOPIC_SIZE,
     MESSAGE_MAGIC,
-    RECORD_OVERHEAD,
     code_of,
     crc32,
     encode_blank,
@@ -99,33 +101,20 @@ class GroupEncoder:
         self._id_prefixes: dict[Address, str] = {}
         self.queue_offsets: dict[tuple[str, int], int] = {}
 
-    def size_of(self, message: Message) -> int:
-        """Bytes of its record."""
-        return (
-            RECORD_OVERHEAD
-            - 8
-            + len(message.born_host.ip)
-            + len(message.store_host.ip)
-            + len(message.body)
-            + len(message.topic.encode("utf-8", "replace"))
-            + len(message.properties_string.encode("utf-8", "replace"))
-        )
-
     def fault(self, message: Message, max_message_size: int) -> PutMessageStatus | None:
         """Why a message cannot be stored, or None. Spec: store.md, section 2.6."""
-        if not self._topic_part(message.topic):
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        text = message.properties_string
-        if len(text) > MAX_PROPERTIES_SIZE:
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        if len(text.encode("utf-8", "replace")) > MAX_PROPERTIES_SIZE:
-            return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
-        size = self.size_of(message)
-        if len(message.body) > max_message_size or size > max_message_size + _RECORD_SLACK:
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        if size > self._largest:
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        return None
+        topic_bytes, body = self._topic_part(message.topic), message.body
+        stored = message.properties_string.encode("utf-8", "replace")
+        hosts = len(message.born_host.ip) + len(message.store_host.ip)
+        size = 82 + hosts + len(body) + len(topic_bytes) + len(stored)
+        if (
+            topic_bytes
+            and len(body) <= max_message_size
+            and size <= self._most(max_message_size)
+            and len(stored) <= MAX_PROPERTIES_SIZE
+        ):
+            return None
+        return _fault(message, topic_bytes, stored)
 
     def encode(
         self,
@@ -133,19 +122,17 @@ class GroupEncoder:
         physical_offset: int,
         max_message_size: int,
         stamp: int,
-        together: int = 0,
     ) -> Group:
         """
         Lay out messages from the end of the log on; numbers are taken from `queue_offsets`.
 
         :param physical_offset: where the first record goes, if it fits, the gap before it counted.
         :param stamp: the store timestamp of all of them, ms.
-        :param together: bytes that must not be parted by the end of a file.
         """
         group = Group([Segment(physical_offset)])
         results, requests, parts = group.results, group.requests, group.segments[0].parts
         topics, numbers = self._topics, self.queue_offsets
-        largest, gap = min(max_message_size + _RECORD_SLACK, self._largest), self._gap
+        largest, gap = self._most(max_message_size), self._gap
         position = physical_offset
         room_end = self._room_end(position - gap)
         born_host = store_host = None
@@ -165,13 +152,16 @@ class GroupEncoder:
                 or len(stored) > MAX_PROPERTIES_SIZE
                 or not topic_bytes
             ):
-                results.append(self.fault(message, max_message_size) or _ILLEGAL)
+                results.append(_fault(message, topic_bytes, stored))
                 continue
-            if position + (together or size) > room_end:
+            if position + size > room_end:
                 parts, position = _roll(group, position, room_end + BLANK_SIZE, gap)
                 room_end = self._room_end(position - gap)
-            together = 0
-            sys_flag = message.sys_flag & _SAME_HOSTS if hosts == 8 else _with_hosts(message)
+            sys_flag = (
+                message.sys_flag & _SAME_HOSTS
+                if hosts == 8
+                else _with_hosts(message.sys_flag, born_host, store_host)
+            )
             # prepared and rolled-back types share the bit of prepared; they have no number
             counted = not sys_flag & TRANSACTION_PREPARED
             key = (message.topic, message.queue_id)
@@ -196,6 +186,49 @@ class GroupEncoder:
         for request in reversed(requests):
             if not request.sys_flag & TRANSACTION_PREPARED:
                 self.queue_offsets[request.topic, request.queue_id] = request.queue_offset
+
+    def lay_out(self, batch: MessageBatch, max_message_size: int) -> BatchLayout:
+        """A batch whose members are added to it later."""
+        hosts = batch.born_host, batch.store_host
+        return BatchLayout(
+            batch,
+            _with_hosts(batch.sys_flag, *hosts),
+            self._topic_part(batch.topic),
+            self._id_prefix(batch.store_host),
+            self._most(max_message_size),
+            max_message_size,
+        )
+
+    def place_batch(self, batch: BatchLayout, physical_offset: int, stamp: int) -> Group:
+        """
+        Put a batch at the end of the log, or where that file has no room into the next.
+
+        Its members take their numbers when they are in the log: see `count_batch`.
+
+        :returns: with one result for all of it, and no requests: who dispatches reads the log.
+        """
+        group = Group([Segment(physical_offset)])
+        position, room_end = physical_offset, self._room_end(physical_offset)
+        if position + batch.size > room_end:
+            _, position = _roll(group, position, room_end + BLANK_SIZE, 0)
+        ends = list(accumulate(batch.sizes, initial=position))
+        group.segments[-1].end = ends.pop()
+        group.results.append(batch.place(ends, self.next_number(batch), stamp))
+        group.segments[-1].parts.append(batch.data())
+        return group
+
+    def next_number(self, batch: BatchLayout) -> int:
+        """The queue offset that its first member gets."""
+        return self.queue_offsets.get((batch.batch.topic, batch.batch.queue_id), 0)
+
+    def count_batch(self, batch: BatchLayout) -> None:
+        """Its members are in the log."""
+        key = (batch.batch.topic, batch.batch.queue_id)
+        self.queue_offsets[key] = self.next_number(batch) + len(batch.sizes)
+
+    def _most(self, max_message_size: int) -> int:
+        """Bytes that a record may have."""
+        return min(max_message_size + _RECORD_SLACK, self._largest)
 
     def _room_end(self, position: int) -> int:
         """Records of the file that holds `position` end here at the latest."""
@@ -250,12 +283,25 @@ class GroupEncoder:
         return prefix
 
 
-def _with_hosts(message: Message) -> int:
+def _fault(message: Message, topic_bytes: bytes, stored: bytes) -> PutMessageStatus:
+    """
+    Why a message cannot be stored: Java's store asks for topic and characters, its encoder for
+    bytes.
+
+    Spec: store.md, section 2.6.
+    """
+    is_for_encoder = topic_bytes and len(message.properties_string) <= MAX_PROPERTIES_SIZE
+    if is_for_encoder and len(stored) > MAX_PROPERTIES_SIZE:
+        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    return _ILLEGAL
+
+
+def _with_hosts(sys_flag: int, born_host: Address, store_host: Address) -> int:
     """The sysFlag with the two IPv6 bits as the hosts are."""
-    flag = message.sys_flag & _SAME_HOSTS
-    if message.born_host.is_v6:
+    flag = sys_flag & _SAME_HOSTS
+    if born_host.is_v6:
         flag |= BORN_HOST_V6
-    if message.store_host.is_v6:
+    if store_host.is_v6:
         flag |= STORE_HOST_V6
     return flag
 

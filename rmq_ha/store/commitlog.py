@@ -15,6 +15,7 @@ from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.message import AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
+from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
@@ -83,28 +84,18 @@ class CommitLog:
         self.flushed_offset = safe
 
     def append_group(
-        self, messages: list[Message], contiguous: bool, now_ms: int
+        self, messages: list[Message], now_ms: int
     ) -> list[AppendResult | PutMessageStatus]:
         """
         Append messages with one write a file.
 
-        :param contiguous: all or none, side by side in one file (a batch).
         :returns: one result for each message, in order; a status says why it is not stored.
         """
         if self.fault is not None:
             return [PutMessageStatus.SERVICE_NOT_AVAILABLE] * len(messages)
-        together = 0
         largest = self._configuration.max_message_size
-        if contiguous:
-            size = self._batch_size(messages, largest)
-            if isinstance(size, PutMessageStatus):
-                return [size] * len(messages)
-            together = size
         stamp = max(now_ms, self.last_store_timestamp, 1)
-        group = self.encoder.encode(messages, self.max_offset, largest, stamp, together)
-        if contiguous and len(group.requests) < len(messages):
-            self.encoder.undo(group.requests)
-            return [PutMessageStatus.MESSAGE_ILLEGAL] * len(messages)
+        group = self.encoder.encode(messages, self.max_offset, largest, stamp)
         if group.requests:
             self._write(group)
             if group.requests:
@@ -112,14 +103,23 @@ class CommitLog:
                 self._announce(group.requests)
         return group.results
 
-    def _batch_size(self, messages: list[Message], largest: int) -> int | PutMessageStatus:
-        """Bytes of a whole batch, or why it cannot be stored."""
-        for message in messages:
-            status = self.encoder.fault(message, largest)
-            if status is not None:
-                return status
-        size = sum(map(self.encoder.size_of, messages))
-        return size if size + BLANK_SIZE <= self.file_size else PutMessageStatus.MESSAGE_ILLEGAL
+    def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
+        """Append all members, side by side in one file, or none; the result is the first's."""
+        if self.fault is not None:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        if batch.fault is not None:
+            return batch.fault
+        if not batch.sizes or batch.size + BLANK_SIZE > self.file_size:
+            return PutMessageStatus.MESSAGE_ILLEGAL
+        stamp = max(now_ms, self.last_store_timestamp, 1)
+        group = self.encoder.place_batch(batch, self.max_offset, stamp)
+        self._write(group)
+        (result,) = group.results
+        if isinstance(result, AppendResult):
+            self.encoder.count_batch(batch)
+            self.last_store_timestamp = stamp
+            self._announce([])
+        return result
 
     def _write(self, group: Group) -> None:
         """Write each segment; where the disk refuses, the rest of the group did not happen."""

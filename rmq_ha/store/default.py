@@ -4,6 +4,7 @@ Spec: store.md.
 """
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -22,6 +23,7 @@ from rmq_ha.model.message import (
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host
+from rmq_ha.store.batch import MEMBERS_A_TURN, BatchLayout
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.deleted_queues import DeletedQueues
@@ -33,12 +35,7 @@ from rmq_ha.store.index import IndexService
 from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.store.maintenance import StoreMaintenance
 from rmq_ha.store.parts import ClassicParts, KeepsItself, LogParts
-from rmq_ha.store.puts import (
-    asks_for_delay,
-    batch_members,
-    batch_result,
-    redirect_delayed,
-)
+from rmq_ha.store.puts import asks_for_delay, redirect_delayed
 from rmq_ha.store.queue import Restarted
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
@@ -48,8 +45,11 @@ from rmq_ha.store.settle import Done, PutSettler
 from rmq_ha.store.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.store.tailcut import TailCut
+from rmq_ha.timing.slices import Lane
 
 DEFAULT_MEMORY = 8 << 30
+KEYS_AT_ONCE = 1024
+"""That the index gets in one turn: a few ms; one record may have 16,000, a batch 800,000."""
 _BUSY_AT_MOST_MS = 10_000_000
 
 
@@ -151,7 +151,8 @@ class DefaultMessageStore(StoreMaintenance):
         )
         self.dispatcher.add_target(Flag.CONSUME_QUEUE, queues.put_requests, 30)
         if index is not None:
-            self.dispatcher.add_target(Flag.INDEX_FILE, index.put_requests, 3)
+            put_requests = partial(index.put_requests, most=KEYS_AT_ONCE)
+            self.dispatcher.add_target(Flag.INDEX_FILE, put_requests, 3)
         self.schedule = ScheduleMessageService(
             host.clock,
             host.now_ms,
@@ -175,6 +176,7 @@ class DefaultMessageStore(StoreMaintenance):
         self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
         self._service = StoreService(self)
         self._slow_until = 0.0
+        self._lane = Lane(host.clock)
         self._tail_cut = TailCut(self, self.parts) if isinstance(self.parts, ClassicParts) else None
         log.subscribe(self._service.poke)
 
@@ -258,24 +260,31 @@ class DefaultMessageStore(StoreMaintenance):
         return result
 
     def put_batch(self, batch: MessageBatch) -> "Deferred[PutMessageResult]":
-        """Store several messages side by side, all or none; as `put_message`."""
+        """Store several messages side by side, all or none; many are laid out over some turns."""
+        layout = self.lay_out(batch)
+        if len(batch.members) <= MEMBERS_A_TURN:
+            layout.add(batch.members)
+            return self.put_layout(layout)
+        slices = layout.add_in_slices(batch.members)
+        laid_out: Deferred[Any] = self._lane.run(batch.born_host.ip.hex(), slices)
+        return laid_out.addCallback(lambda _: self.put_layout(layout))
+
+    def lay_out(self, batch: MessageBatch) -> BatchLayout:
+        """For `put_layout`: a batch that is laid out over several turns of the reactor."""
+        return self.log.encoder.lay_out(batch, self._configuration.max_message_size)
+
+    def put_layout(self, batch: BatchLayout) -> "Deferred[PutMessageResult]":
+        """As `put_batch`, of the members that were added."""
         result: Deferred[PutMessageResult] = Deferred()
-        whole = self._append_batch(batch)
+        whole: AppendResult | PutMessageStatus | None = self._refusal()
+        if whole is None:
+            began = self._settler.began = self.host.clock.seconds()
+            whole = self.log.append_batch(batch, self.host.now_ms())
+            self._appended(began)
         self._settler.settle(
-            [whole], batch.wait_store_ok, lambda results: result.callback(results[0])
+            [whole], batch.batch.wait_store_ok, lambda results: result.callback(results[0])
         )
         return result
-
-    def _append_batch(self, batch: MessageBatch) -> AppendResult | PutMessageStatus:
-        refusal = self._refusal()
-        if refusal is not None:
-            return refusal
-        members = batch_members(batch, self._configuration.max_message_size)
-        if members is None:
-            return PutMessageStatus.MESSAGE_ILLEGAL
-        appended = self._append(members, True)
-        stored = [item for item in appended if isinstance(item, AppendResult)]
-        return batch_result(stored) if stored else appended[0]
 
     def put_many(self, messages: list[Message], done: Done) -> None:
         """
@@ -291,26 +300,27 @@ class DefaultMessageStore(StoreMaintenance):
             return
         if asks_for_delay(messages):
             ready = redirect_delayed(messages, len(self.delay_levels))
-            stored = iter(self._append([message for message in ready if message], False))
+            stored = iter(self._append([message for message in ready if message]))
             appended = [
                 next(stored) if message else PutMessageStatus.MESSAGE_ILLEGAL for message in ready
             ]
         else:
-            appended = self._append(messages, False)
+            appended = self._append(messages)
         self._settler.settle(appended, messages[0].wait_store_ok, done)
 
-    def _append(
-        self, messages: list[Message], contiguous: bool
-    ) -> list[AppendResult | PutMessageStatus]:
-        clock = self.host.clock
-        began = self._settler.began = clock.seconds()
-        results = self.log.append_group(messages, contiguous, self.host.now_ms())
-        ended = self._settler.ended = clock.seconds()
+    def _append(self, messages: list[Message]) -> list[AppendResult | PutMessageStatus]:
+        began = self._settler.began = self.host.clock.seconds()
+        results = self.log.append_group(messages, self.host.now_ms())
+        self._appended(began)
+        return results
+
+    def _appended(self, began: float) -> None:
+        """A write that took too long keeps others away for a while."""
+        ended = self._settler.ended = self.host.clock.seconds()
         took_ms = int((ended - began) * 1000)
         limit = self._configuration.os_page_cache_busy_time_out_mills
         if limit < took_ms < _BUSY_AT_MOST_MS:
             self._slow_until = ended + limit / 1000
-        return results
 
     # Dispatching
 

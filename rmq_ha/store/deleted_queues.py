@@ -61,13 +61,11 @@ class DeletedQueues(PersistedTable):
 
     def decode(self, data: bytes) -> None:
         """
-        Take over a file's entries.
+        Take over a file's entries, all or none.
 
         :raises ProtocolViolation: it is not such a file.
         """
-        found = dict(_entries(fastjson.parse(data, None)))
-        self.table.clear()
-        self.table.update(found)
+        self.table.update(dict(_entries(fastjson.parse(data, None))))
 
 
 def _entries(document: Any) -> Iterable[tuple[tuple[str, int], int]]:

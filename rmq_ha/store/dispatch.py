@@ -5,8 +5,10 @@ Spec: store.md, section 6.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
@@ -24,7 +26,15 @@ _BULK = 1 << 17
 """Bytes in one turn that only a slave far behind gets."""
 _BULK_SLICE_EVERY_S = 0.05
 
-Target = Callable[[list[DispatchRequest]], None]
+Target = Callable[[list[DispatchRequest]], bool | None]
+
+
+class _Carried(Enum):
+    """How far a slice got in one turn."""
+
+    WHOLE = auto()
+    PART = auto()
+    FAILED = auto()
 
 
 @dataclass(slots=True)
@@ -77,6 +87,7 @@ class Dispatcher:
         self._is_running = False
         self._seen_end = 0
         self._next_slice = 0.0
+        self._waiting: list[tuple[int, Deferred[None]]] = []
         self.position = 0
         self.trouble = ""
 
@@ -84,6 +95,8 @@ class Dispatcher:
         """
         Have `target` called with every slice, after those added before.
 
+        :param target: returns False when it did a part only: then all get the slice once more in
+            the next turn, and know what they have of it.
         :param flag: refuses puts while it fails.
         :param patience: failures in a row, one a second, until then.
         """
@@ -93,6 +106,19 @@ class Dispatcher:
     def behind(self) -> int:
         """Bytes of the log that are not dispatched yet; negative behind a blank that is."""
         return self._log.max_offset - self.position
+
+    def reached_end(self) -> "Deferred[None]":
+        """
+        Fires when all that is in the log now is dispatched.
+
+        It never does when the store stops before.
+        """
+        later: Deferred[None] = Deferred()
+        if self.behind <= 0:
+            later.callback(None)
+        else:
+            self._waiting.append((self._log.max_offset, later))
+        return later
 
     def start(self) -> None:
         """From now on appends wake the dispatcher."""
@@ -154,11 +180,14 @@ class Dispatcher:
         if found is None:
             return False
         requests, end, more = found
-        if requests and not self._carry(requests):
-            return False
+        carried = self._carry(requests) if requests else _Carried.WHOLE
+        if carried is not _Carried.WHOLE:
+            return carried is _Carried.PART
         self.position = end
         if requests:
             self._tell_reached(requests)
+        while self._waiting and (self._waiting[0][0] <= end or self.behind <= 0):
+            self._waiting.pop(0)[1].callback(None)
         return more and end < log.max_offset
 
     def _tell_reached(self, requests: list[DispatchRequest]) -> None:
@@ -167,15 +196,17 @@ class Dispatcher:
         except Exception:  # a listener's fault must not hold up the queues
             self.log.failure("a listener for new messages failed")
 
-    def _carry(self, requests: list[DispatchRequest]) -> bool:
+    def _carry(self, requests: list[DispatchRequest]) -> _Carried:
         for need, target in self._targets:
             try:
-                target(requests)
+                is_part = target(requests) is False
             except Exception as error:
                 self._wait_and_retry(need, str(error))
-                return False
+                return _Carried.FAILED
             self._works(need)
-        return True
+            if is_part:
+                return _Carried.PART
+        return _Carried.WHOLE
 
     def _works(self, need: _Need) -> None:
         if need.failures:

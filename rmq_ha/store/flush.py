@@ -22,6 +22,8 @@ from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 _PAGE = 4096
 _OPEN_AGAIN_S = 0.5
+_ALL = 1 << 63
+"""Behind every physical offset."""
 
 
 def _sync_all(files: Iterable[File]) -> None:
@@ -189,7 +191,7 @@ class CommitLogFlusher:
     def _next(self, _: Any, running: "Deferred[None]") -> None:
         self._running = None
         if self._is_broken:
-            self._complete(1 << 63, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+            self._complete(_ALL, PutMessageStatus.FLUSH_DISK_TIMEOUT)
         else:
             self._complete(self._log.flushed_offset, PutMessageStatus.PUT_OK)
             if self._running is None and (self._waiters or self._wanted):
@@ -233,7 +235,7 @@ class CommitLogFlusher:
             if self._running is None and not self._flush():
                 break
             await (self._running or succeed(None))
-        self._complete(1 << 63, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        self._complete(_ALL, PutMessageStatus.FLUSH_DISK_TIMEOUT)
         self._cancel_timers()
 
     def _cancel_timers(self) -> None:

@@ -3,7 +3,8 @@
 Spec: store.md, section 4.
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from errno import EIO
 
 from twisted.logger import Logger
@@ -26,6 +27,7 @@ from rmq_ha.store.index_file import Entry, IndexFile
 
 # Of the transaction types only rollback has both bits.
 _ROLLBACK = 0xC
+_NO_PART = (-1, 0)
 
 
 class IndexService:
@@ -65,6 +67,7 @@ class IndexService:
         self._now_ms = now_ms
         self._files: list[IndexFile] = []
         self._full: list[IndexFile] = []
+        self._part = _NO_PART
         self.damage = ""
         self.on_file_full: Callable[[int], None] | None = None
 
@@ -149,6 +152,11 @@ class IndexService:
         """Physical offset of the last record that is indexed; 0 without any."""
         return self._files[-1].header.end_physical_offset if self._files else 0
 
+    @property
+    def reached_timestamp(self) -> int:
+        """When that one was stored, ms; 0 without any."""
+        return self._files[-1].header.end_timestamp if self._files else 0
+
     def _remove(self, path: str) -> None:
         try:
             self._disk.remove(path)
@@ -161,20 +169,34 @@ class IndexService:
 
     # Writing
 
-    def put_requests(self, requests: Sequence[DispatchRequest]) -> None:
+    def put_requests(self, requests: Sequence[DispatchRequest], most: int = sys.maxsize) -> bool:
         """
         Index the unique key and the keys of each record.
 
         :param requests: in log order. Those that were put before change nothing, but the last.
+        :param most: keys in this call: a single record may have many thousands.
+        :returns: whether all are in; if not, the same requests, put again, go on where this ended.
         :raises StoreError: the disk refuses; put the same requests again later.
 
         Spec: store.md, sections 4.2 and 4.3.
         """
-        reached = self.reached
+        begun, keys_in = self._part
+        part = _NO_PART
+        reached = max(self.reached, begun)
         entries: list[Entry] = []
         for request in requests:
             topic, _, physical_offset, _, _, timestamp, _, keys, uniq_key, sys_flag, _, _ = request
             if physical_offset < reached or sys_flag & _ROLLBACK == _ROLLBACK:
+                continue
+            if len(keys) > most or len(entries) >= most or physical_offset == begun:
+                first = keys_in if physical_offset == begun else 0
+                last = first + max(0, most - len(entries))
+                names = [name for name in (uniq_key, *keys.split(" ")) if name]
+                for name in names[first:last]:
+                    entries.append((key_hash(topic, name), physical_offset, timestamp))
+                if last < len(names):
+                    part = (physical_offset, last)
+                    break
                 continue
             if uniq_key:
                 entries.append((key_hash(topic, uniq_key), physical_offset, timestamp))
@@ -191,6 +213,8 @@ class IndexService:
             done += count
             if not file.room:
                 self._became_full(file)
+        self._part = part
+        return part is _NO_PART
 
     def _writable(self) -> IndexFile:
         if self._files and self._files[-1].room:
@@ -226,35 +250,36 @@ class IndexService:
 
     # Looking up
 
-    def query(
-        self, topic: str, key: str, max_nums: int, begin: int, end: int
-    ) -> tuple[list[int], int, int]:
+    def find(
+        self, topic: str, key: str, max_nums: int, begin: int, end: int, found: list[int]
+    ) -> Iterator[None]:
         """
         Records with a key; other keys of the same hash may be among them.
 
         :param begin: store time, ms, as `end`; exact to a second.
-        :returns: physical offsets, newest first; store time and physical offset of the record
-            that was indexed last (0 without any).
+        :param found: gets physical offsets, newest first.
+        :returns: does a part of the search whenever it is asked for the next item. Files may come
+            and go in between.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 4.4.
         """
-        found: list[int] = []
-        if not self._files:
-            return found, 0, 0
-        newest = self._files[-1]
         wanted = key_hash(topic, key)
-        for file in reversed(self._files):
+        for file in self._files[::-1]:
+            if file not in self._files:
+                return  # expired since this began, as have those before it
             if file.overlaps(begin, end):
                 try:
-                    found += file.find(wanted, max_nums - len(found), begin, end)
+                    for _ in file.find(wanted, max_nums, begin, end, found):
+                        yield
+                        if file not in self._files:
+                            return
                 except CorruptRecord as error:
                     self.log.error("an index chain is broken: {error}", error=error)
-                if file is not newest and file not in self._full:
+                if file is not self._files[-1] and file not in self._full:
                     file.close()
             if file.header.begin_timestamp < begin or len(found) >= max_nums:
-                break
-        return found, newest.header.end_timestamp, newest.header.end_physical_offset
+                return
 
     # Cleaning and flushing
 
@@ -264,6 +289,7 @@ class IndexService:
 
         :raises StoreError: the disk refuses.
         """
+        self._part = _NO_PART
         while self._files and self._files[-1].header.begin_physical_offset >= physical_offset:
             file = self._files.pop()
             if file in self._full:

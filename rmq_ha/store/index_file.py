@@ -3,7 +3,7 @@
 Spec: store.md, section 4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rmq_ha.errors import CorruptRecord, NotNow, StoreError
 from rmq_ha.seams import Disk, File
@@ -21,6 +21,9 @@ from rmq_ha.store.format.index import (
 
 # Disk space for so many items is taken at once, and their pages are let go of when full.
 _ITEMS_STEP = (1 << 20) // ITEM_SIZE
+
+ITEMS_AT_ONCE = 1000
+"""Of a chain that are looked at without a pause: some ms."""
 
 Entry = tuple[int, int, int]
 """Hash of a key, physical offset and store timestamp of its record."""
@@ -47,7 +50,6 @@ class IndexFile:
         self._file: File | None = None
         self._reserved = 0
         self._slots_are_reserved = False
-        self._forgotten = 0
         self.header = IndexHeader()
         self.is_dirty = False
 
@@ -79,8 +81,7 @@ class IndexFile:
         :raises StoreError: the file has another size, or the disk refuses.
         """
         self.header = IndexHeader.decode(self._read(HEADER_SIZE, 0))
-        self._forgotten = self.header.index_count
-        self._reserved = min(self._items, self._forgotten) // _ITEMS_STEP * _ITEMS_STEP
+        self._reserved = min(self._items, self.header.index_count) // _ITEMS_STEP * _ITEMS_STEP
 
     def create(self, previous: IndexHeader | None) -> None:
         """
@@ -125,7 +126,8 @@ class IndexFile:
 
         :param entries: in log order, at least one.
         """
-        begin, _, begin_offset, _, used, number = self.header
+        begin, _, begin_offset, _, used, count = self.header
+        number = count
         if number == 1:
             begin_offset, begin = entries[0][1], entries[0][2]
         buffer = self._opened().map()
@@ -148,8 +150,10 @@ class IndexFile:
         self.header = IndexHeader(begin, end, begin_offset, end_offset, used, number)
         buffer[:HEADER_SIZE] = self.header.encode()
         self.is_dirty = True
-        if number - self._forgotten >= _ITEMS_STEP or number >= self._items:
-            self._let_go(number)
+        if number // _ITEMS_STEP > count // _ITEMS_STEP or number >= self._items:
+            # the pages go back to the page cache, or else the whole file counts as our memory
+            size = self._items_at + number * ITEM_SIZE
+            self._opened().forget(0, size)
 
     def truncate(self, physical_offset: int) -> None:
         """
@@ -172,35 +176,36 @@ class IndexFile:
             used -= previous == 0
         self.header = IndexHeader(begin, end, begin_offset, end_offset, used, number)
         buffer[:HEADER_SIZE] = self.header.encode()
-        self._forgotten = min(self._forgotten, number)
         self.is_dirty = True
-
-    def _let_go(self, number: int) -> None:
-        """Give pages back to the page cache, or else the whole file counts as our memory."""
-        file = self._opened()
-        file.forget(HEADER_SIZE, SLOT_SIZE * self._slots)
-        start = self._items_at + self._forgotten * ITEM_SIZE
-        file.forget(start, (number - self._forgotten) * ITEM_SIZE)
-        self._forgotten = number
 
     def overlaps(self, begin: int, end: int) -> bool:
         """Some item may be from this span of time, ms."""
         return begin <= self.header.end_timestamp and end >= self.header.begin_timestamp
 
-    def find(self, key_hash: int, most: int, begin: int, end: int) -> list[int]:
+    def find(
+        self, key_hash: int, most: int, begin: int, end: int, found: list[int]
+    ) -> Iterator[None]:
         """
         Physical offsets of the items with that hash and a time in the span, newest first.
 
+        A chain may have millions of items of other times and keys: each step looks at
+        `ITEMS_AT_ONCE` of them.
+
+        :param most: of them in `found`, which gets them.
         :param begin: ms; the times in the file are whole seconds after its first one.
+        :raises CorruptRecord: the chain is broken.
         :raises StoreError: the disk refuses.
 
         Spec: store.md, section 4.4.
         """
-        found: list[int] = []
         count, begin_timestamp = self.header.index_count, self.header.begin_timestamp
         slot = self._read(SLOT_SIZE, HEADER_SIZE + key_hash % self._slots * SLOT_SIZE)
         number = SLOT.unpack(slot)[0]
+        seen = 0
         while 0 < number < count and len(found) < most:
+            seen += 1
+            if seen % ITEMS_AT_ONCE == 0:
+                yield
             data = self._read(ITEM_SIZE, self._items_at + number * ITEM_SIZE)
             if len(data) < ITEM_SIZE:
                 raise CorruptRecord(f"{self.path} has no item {number}")
@@ -213,7 +218,6 @@ class IndexFile:
             if previous >= number:
                 break  # no chain of ours goes forward
             number = previous
-        return found
 
     def sync(self) -> None:
         """

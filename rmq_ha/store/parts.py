@@ -15,6 +15,7 @@ from rmq_ha.model.message import AppendResult, Message
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.append import GroupEncoder
+from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.commitlog import CommitLog
@@ -102,9 +103,12 @@ class StoreLog(Protocol):
         """Have `callback` called when there is more of it."""
 
     def append_group(
-        self, messages: list[Message], contiguous: bool, now_ms: int
+        self, messages: list[Message], now_ms: int
     ) -> list[AppendResult | PutMessageStatus]:
         """Append messages; one result for each."""
+
+    def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
+        """Append all of a batch or nothing; one result for all of it."""
 
     def read(self, physical_offset: int, limit: int) -> bytes:
         """Bytes from an offset on, up to the end of that file at most."""

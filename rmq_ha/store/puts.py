@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.model.flags import TRANSACTION_MASK, TRANSACTION_PREPARED
-from rmq_ha.model.message import AppendResult, Message, MessageBatch
+from rmq_ha.model.flags import TRANSACTION_PREPARED
+from rmq_ha.model.message import Message
 from rmq_ha.model.properties import (
     DELAY,
     REAL_QID,
@@ -23,15 +23,21 @@ from rmq_ha.store.format.commitlog import parse_delay_level
 MaybeLater = PutMessageStatus | Deferred[PutMessageStatus]
 
 _DELAY_MARK = f"{DELAY}\x01"
-_MEMBER_OVERHEAD = 22
 
 
 def delay_level(message: Message) -> int | None:
     """The level that the message asks for; 0 for none, None when it is no number."""
-    properties = message.properties
-    if not properties and _DELAY_MARK in message.properties_string:
-        properties = decode_properties(message.properties_string)
-    text = properties.get(DELAY)
+    if not message.properties:
+        return delay_level_in(message.properties_string)
+    text = message.properties.get(DELAY)
+    return parse_delay_level(text) if text else 0
+
+
+def delay_level_in(properties_string: str) -> int | None:
+    """The same of properties as they are stored."""
+    if _DELAY_MARK not in properties_string:
+        return 0
+    text = decode_properties(properties_string).get(DELAY)
     return parse_delay_level(text) if text else 0
 
 
@@ -99,49 +105,6 @@ def asks_for_delay(messages: list[Message]) -> bool:
         ):
             return True
     return False
-
-
-def batch_members(batch: MessageBatch, max_message_size: int) -> list[Message] | None:
-    """The members as messages; None when the batch may not be stored."""
-    if not batch.members or batch.sys_flag & TRANSACTION_MASK:
-        return None
-    size = sum(_MEMBER_OVERHEAD + len(body) for _, body, _ in batch.members)
-    if size > max_message_size:
-        return None
-    members = [
-        Message(
-            batch.topic,
-            batch.queue_id,
-            body,
-            batch.born_host,
-            batch.store_host,
-            batch.born_timestamp,
-            flag,
-            batch.sys_flag,
-            batch.reconsume_times,
-            0,
-            decode_properties(text),
-            text,
-            batch.wait_store_ok,
-        )
-        for flag, body, text in batch.members
-    ]
-    if any(delay_level(member) != 0 for member in members):
-        return None
-    return members
-
-
-def batch_result(appended: list[AppendResult]) -> AppendResult:
-    """One result for a batch: the first offsets, all bytes, all ids."""
-    first = appended[0]
-    return AppendResult(
-        first.physical_offset,
-        sum(result.size for result in appended),
-        first.store_timestamp,
-        first.queue_offset,
-        len(appended),
-        ",".join([result.msg_id for result in appended]),
-    )
 
 
 def combine(flushed: PutMessageStatus, replicated: PutMessageStatus) -> PutMessageStatus:

@@ -5,14 +5,15 @@ Spec: store.md, section 3.6.
 
 from collections.abc import Callable
 
+from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.format.consumequeue_ext import (
     END_MARK,
     END_ROOM,
     MAX_UNIT_SIZE,
-    ExtensionUnit,
     address_of,
     decode_extension,
+    encode_extension,
     position_of,
 )
 from rmq_ha.store.queue_files import QueueFiles
@@ -94,7 +95,7 @@ class QueueExtension:
 
         :returns: its address; the plain tag code when it does not fit into a unit.
         """
-        unit = ExtensionUnit(request[4], request[5], self._bit_map_of(request)).encode()
+        unit = encode_extension(ExtensionUnit(request[4], request[5], self._bit_map_of(request)))
         size = self._files.file_size
         if unit is None or len(unit) > size - END_ROOM:
             return request[4]

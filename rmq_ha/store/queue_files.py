@@ -210,4 +210,3 @@ class QueueFiles:
             file.close()
         self._open.clear()
         self._made.clear()
-        self._synced.clear()

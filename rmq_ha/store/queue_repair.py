@@ -181,7 +181,7 @@ class QueueRepair(QueueUnits):
 
         Spec: store.md, section 3.3, without taking fillers for messages.
         """
-        if not self._starts or self._min_is_good_for >= max(0, min_physical_offset):
+        if not self._starts or self._min_is_good_for >= min_physical_offset:
             return
         start = self._starts[0]
         self._min = max(self._min, start)

@@ -6,6 +6,7 @@ Spec: store.md, section 3.
 from bisect import bisect_right
 from collections.abc import Callable
 
+from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.store.format.consumequeue import (
     FILLER_SIZE,
     UNIT,
@@ -13,12 +14,12 @@ from rmq_ha.store.format.consumequeue import (
     decode_units,
     is_extension_address,
 )
-from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
 from rmq_ha.store.queue_ext import QueueExtension
 from rmq_ha.store.queue_files import QueueFiles
 from rmq_ha.store.queue_search import WALK_SIZE, Bounds, first_from, nearest_in_time
 
 MAX_POSITION = 1 << 62
+_NOTHING = (0, 0, 0)
 
 
 class QueueUnits:
@@ -95,7 +96,7 @@ class QueueUnits:
 
         :raises StoreError: the disk refuses.
         """
-        offset, size, _ = self._unit(self._starts[0]) if self._starts else (0, 0, 0)
+        offset, size, _ = self._unit(self._starts[0]) if self._starts else _NOTHING
         return offset if 0 < size < FILLER_SIZE else MAX_POSITION
 
     @property
@@ -164,8 +165,9 @@ class QueueUnits:
 
     def _unit(self, position: int) -> tuple[int, int, int]:
         start = self._start_of(position)
-        units = decode_units(self._files.read(self._path(start), UNIT_SIZE, position - start))
-        return units[0] if units else (0, 0, 0)
+        data = self._files.read(self._path(start), UNIT_SIZE, position - start)
+        (unit,) = decode_units(data) or [_NOTHING]
+        return unit
 
     def _behind_fillers(self, position: int, end: int) -> int:
         """The first position between two of one file that holds no filler; `end` if none."""

@@ -136,8 +136,13 @@ class ReadDamage:
         return None
 
     def _place(self, queue: ConsumeQueue, queue_offset: int, unit: Unit) -> object:
-        """What counts once: the record in the log, or the unit that points to nowhere."""
-        if unit[1] != FILLER_SIZE and self._log.min_offset <= unit[0] < self._log.max_offset:
+        """
+        What counts once: the record in the log, or the unit that points to nowhere.
+
+        A unit of zeros is one of the latter, though a record may begin at 0.
+        """
+        is_some = 0 < unit[1] < FILLER_SIZE
+        if is_some and self._log.min_offset <= unit[0] < self._log.max_offset:
             return unit[0]
         return queue.topic, queue.queue_id, queue_offset
 

@@ -3,6 +3,7 @@
 Spec: store.md, sections 4.4, 8 and 9.3.
 """
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rmq_ha.config.store import MessageStoreConfig
@@ -20,6 +21,10 @@ from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.statistics import StoreStatistics
 
 _HEAD_SIZE = 96
+_READ_AT_ONCE = 1 << 20
+"""Bytes of records that a query reads and checks without a pause."""
+_MAX_ANSWER = (1 << 24) - (1 << 16)
+"""Bytes of records: a frame holds 16 MiB (remoting.md, section 1.1)."""
 
 
 class QueryResult(NamedTuple):
@@ -112,26 +117,52 @@ class StoreReads:
         return record
 
     def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
+        """As `query_in_slices`, all at once."""
+        found: list[QueryResult] = []
+        for _ in self.query_in_slices(topic, key, max_nums, begin_ms, end_ms, found.append):
+            pass
+        return found[0]
+
+    def query_in_slices(
+        self,
+        topic: str,
+        key: str,
+        max_nums: int,
+        begin_ms: int,
+        end_ms: int,
+        take: Callable[[QueryResult], None],
+    ) -> Iterator[None]:
         """
-        Records by key, over the index.
+        Records by key, over the index: the newest, and of these as many as an answer may hold.
 
         :param begin_ms: store time; seconds are what the index knows.
+        :param take: gets the result in the end.
+        :returns: does a part of the work whenever it is asked for the next item.
         :raises StoreError: the disk refuses.
         """
         if self.index is None:
-            return QueryResult([], 0, 0)
+            take(QueryResult([], 0, 0))
+            return
         wanted = min(max_nums, self._configuration.max_msgs_num_batch)
-        offsets, timestamp, last_offset = self.index.query(topic, key, wanted, begin_ms, end_ms)
+        offsets: list[int] = []
+        yield from self.index.find(topic, key, wanted, begin_ms, end_ms, offsets)
+        timestamp, last_offset = self.index.reached_timestamp, self.index.reached
         records: list[bytes] = []
-        for offset in sorted(offsets):
+        size = 0
+        for offset in sorted(offsets, reverse=True):
             record = self.record_at(offset)
-            if record is not None:
-                # A hash leads to other topics' messages, too, and whoever asks may choose it.
-                if is_of_topic(record, topic):
-                    records.append(record)
-            elif self.log.min_offset <= offset < self.log.max_offset:
-                self.damage.bad_record(offset)
-        return QueryResult(records, timestamp, last_offset)
+            if record is None:
+                if self.log.min_offset <= offset < self.log.max_offset:
+                    self.damage.bad_record(offset)
+            # A hash leads to other topics' messages, too, and whoever asks may choose it.
+            elif is_of_topic(record, topic):
+                before, size = size, size + len(record)
+                if records and size > _MAX_ANSWER:
+                    break
+                records.append(record)
+                if before // _READ_AT_ONCE < size // _READ_AT_ONCE:
+                    yield
+        take(QueryResult(records[::-1], timestamp, last_offset))
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message gets; 0 for an unknown queue."""

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
-from rmq_ha.store.format.consumequeue import FILLER_SIZE
+from rmq_ha.store.format.record_checks import message_check
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.queue_ends import QueueEnds
@@ -108,7 +108,8 @@ class QueueRebuild:
                 queue.empty()
                 self._lacking(queue, why)
         for request in self._requests(max(end - _LOOK_BACK, low), end):
-            self._check_start(request, 1)
+            if request[:2] not in self._seen:
+                self._check_start(request, 1)
 
     def _requests(self, begin: int, end: int) -> Iterator[DispatchRequest]:
         """Records of the log that belong into a queue."""
@@ -119,33 +120,26 @@ class QueueRebuild:
                         yield request
 
     def _lacking(self, queue: ConsumeQueue, why: str) -> None:
-        key = queue.topic, queue.queue_id
-        if key in self._seen:
-            return
-        self._seen.add(key)
+        """What is behind the end of a queue is needed, also where more of it was needed before."""
         begin = queue.max_physical_offset
         if queue.last_record() is None or begin < self._log.min_offset:  # nothing to go on from
             queue.empty()
             begin = self._log.min_offset
-        self._lacks.append((queue, why, queue.max_offset))
+        key = queue.topic, queue.queue_id
+        if key not in self._seen:
+            self._seen.add(key)
+            self._lacks.append((queue, why, queue.max_offset))
         self._need(begin)
 
     def _need(self, begin: int) -> None:
         self._from = begin if self._from is None else min(begin, self._from)
 
     def _fits(self, queue: ConsumeQueue) -> Callable[[int, int, int], bool]:
+        is_message = message_check(queue.topic, queue.queue_id)
+
         def fits(queue_offset: int, physical_offset: int, size: int) -> bool:
-            if self._row.start_of(physical_offset) not in self._row.starts:
-                return False
-            if not 0 < size < FILLER_SIZE:
-                return False
-            batches = self._records(physical_offset, physical_offset + size)
-            request = next(batches, [None])[0]
-            return request is not None and (
-                (request.topic, request.queue_id, request.queue_offset)
-                == (queue.topic, queue.queue_id, queue_offset)
-                and (request.physical_offset, request.size) == (physical_offset, size)
-            )
+            data = self._log.record_at(physical_offset, size)
+            return data is not None and is_message(data, physical_offset, size, queue_offset)
 
         return fits
 

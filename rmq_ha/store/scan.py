@@ -3,6 +3,7 @@
 Spec: store.md, sections 5.4 and 6.3.
 """
 
+import sys
 from typing import NamedTuple
 
 from rmq_ha.model.message import DispatchRequest
@@ -40,23 +41,30 @@ class Scan(NamedTuple):
     needed: int = 0
 
 
+def work_of(request: DispatchRequest) -> int:
+    """What a record may cost besides being one: each two characters may be a key of the index."""
+    return len(request.keys) + len(request.properties)
+
+
 def scan(
     data: bytes,
     physical_offset: int,
     delay_levels: list[int],
     max_count: int,
     check_crc: bool = False,
+    max_work: int = sys.maxsize,
 ) -> Scan:
     """
     Read records from the start of `data`.
 
     :param data: bytes of one file, cut off anywhere.
     :param physical_offset: where `data` begins; a record that says otherwise is unreadable.
+    :param max_work: ends behind the record with which all of them reach it; see `work_of`.
     """
     requests: list[DispatchRequest] = []
-    position = 0
+    position = work = 0
     limit = len(data)
-    while len(requests) < max_count:
+    while len(requests) < max_count and work < max_work:
         found = dispatch_request_at(data, position, limit, delay_levels, check_crc)
         if isinstance(found, int):
             if found != UNREADABLE:
@@ -75,6 +83,7 @@ def scan(
             return Scan(requests, position, UNREADABLE)
         requests.append(found)
         position += found.size
+        work += work_of(found)
     return Scan(requests, position, MORE)
 
 

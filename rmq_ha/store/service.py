@@ -10,11 +10,11 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.seams import Lock
 from rmq_ha.store.flags import Flag
 from rmq_ha.store.statistics import SAMPLE_S
 from rmq_ha.store.turns import TurnWatch
+from rmq_ha.timing.periodic import Periodic
 
 if TYPE_CHECKING:
     from rmq_ha.store.default import DefaultMessageStore

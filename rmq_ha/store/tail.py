@@ -14,13 +14,16 @@ from rmq_ha.store.scan import IDENTITY_SIZE, MORE, READ_SIZE, scan
 from rmq_ha.store.search import whole_records
 
 SLICE = 256
+SLICE_WORK = 16384
+"""With which a slice ends; a single record has twice as much at most."""
 
 
 class Slice(NamedTuple):
     """
     A stretch of the log.
 
-    :ivar requests: its records, SLICE at most; none where it holds nothing to dispatch.
+    :ivar requests: its records, SLICE or SLICE_WORK at most; none where it holds nothing to
+        dispatch.
     :ivar end: physical offset behind it.
     :ivar more: what follows may be looked at now.
     """
@@ -86,10 +89,15 @@ class LogTail:
         while pending and pending[0].physical_offset < position:
             pending.popleft()
         requests: list[DispatchRequest] = []
-        while pending and len(requests) < SLICE and pending[0].physical_offset == position:
+        count = work = 0
+        while pending and count < SLICE and pending[0].physical_offset == position:
             request = pending.popleft()
             requests.append(request)
             position += request.size
+            count += 1
+            work += len(request.keys)
+            if work >= SLICE_WORK:
+                break
         return requests
 
     def _read_slice(self, position: int, waits: bool) -> Slice | None:
@@ -101,7 +109,8 @@ class LogTail:
         if waits and head.verdict == MORE and log.max_offset < position + head.needed <= next_file:
             return None
         size = max(READ_SIZE, head.needed)
-        found = scan(log.read(position, size), position, log.delay_levels, SLICE)
+        data = log.read(position, size)
+        found = scan(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
         if found.verdict == BLANK:
             return Slice(found.requests, next_file, True)
         if found.requests:

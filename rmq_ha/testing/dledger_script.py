@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.actions import Action, Answer, Committed, Completed, Persist, RoleChanged, Send
 from rmq_ha.dledger.codes import PushType, RequestCode
 from rmq_ha.dledger.messages import (
@@ -15,7 +16,6 @@ from rmq_ha.dledger.messages import (
     VoteResponse,
 )
 from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.values import Entry, Role, TermVote
 from rmq_ha.testing.raft_ledger import MemoryLedger
 
@@ -188,6 +188,11 @@ class Script:
 
     def lead(self) -> "Script":
         """Become the leader, with everybody's vote, and everybody following."""
+        self.beaten(self.win().run(0))
+        return self
+
+    def win(self) -> "Script":
+        """Become the leader, with everybody's vote."""
         for _ in range(20):
             votes = self.sent(VoteRequest, self.run(700))
             for call in votes:
@@ -198,7 +203,6 @@ class Script:
             if self.node.role is Role.LEADER:
                 break
         assert self.node.role is Role.LEADER
-        self.beaten(self.run(0))
         return self
 
     def beaten(self, actions: list[Action], code: int = 200, term: int = -1) -> list[Action]:

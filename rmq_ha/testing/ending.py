@@ -133,7 +133,7 @@ class Ending:
             "unreadable": (
                 None if readable == image.end else f"readable to {readable}, ends at {image.end}"
             ),
-            "numbering": check_numbering(records, self._judge.deletions),
+            "numbering": self._numbering(node, records),
             "reading": check_reading(node.store, lives, image, may_lack),
             "unsynced": _unsynced(node, records),
         }
@@ -145,6 +145,16 @@ class Ending:
         for kind, problem in problems.items():
             if problem is not None:
                 self._violation(kind, f"{name}: {problem}")
+
+    def _numbering(self, node: StoreNode, records: list[Seen]) -> str | None:
+        """
+        Numbers are given behind what the log says; where no checksum shows that a topic or a number
+        is spoilt, nobody can know of those that it said before.
+        """
+        problem = check_numbering(records, self._judge.deletions)
+        if problem is None or not self._spoilt:
+            return problem
+        return check_numbering(node.log_image().records(), self._judge.deletions)
 
     def _may_lack(self, name: str) -> Callable[[Seen], bool]:
         """Which records a machine need not serve: they or their units are spoilt, or it stopped."""

@@ -220,7 +220,7 @@ MUTANTS = (
         "first-report-vouches",
         "the first report of a connection acknowledges what it claims",
         "N1",
-        17,
+        1552,
         _vouch_by_first_report,
     ),
     Mutant(

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.actions import (
     Answer,
     Committed,
@@ -24,7 +25,6 @@ from rmq_ha.dledger.actions import (
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import LeadershipTransferRequest, Message
 from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.values import Entry, Role, TermVote
 from rmq_ha.errors import LedgerFull
 from rmq_ha.testing.raft_checks import Judge, Put

@@ -20,11 +20,15 @@ from rmq_ha.tls.session import TlsSession
 
 
 class _Material(NamedTuple):
-    """What one reading of all files gave."""
+    """
+    What one reading of all files gave.
 
-    context: SSL.Context | None
-    is_verified: bool
-    files: tuple[str, ...]
+    :ivar context: None: connections are plain.
+    """
+
+    context: SSL.Context | None = None
+    is_verified: bool = False
+    files: tuple[str, ...] = ()
 
 
 class ClientTls:
@@ -55,8 +59,12 @@ class ClientTls:
         self._now_ms = now_ms
         self._enabled = enabled
         self._demanded_by = demanded_by
-        self.enabled = False
         self._material = self._read()
+
+    @property
+    def enabled(self) -> bool:
+        """Connections are TLS."""
+        return self._material.context is not None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -84,13 +92,13 @@ class ClientTls:
     def _read(self) -> _Material:
         options = TlsOptions(self._options, self._read_bytes)
         default = options.text("tls.server.mode") == "enforcing"
-        self.enabled = self._enabled or options.is_true("tls.enable", default)
+        enabled = self._enabled or options.is_true("tls.enable", default)
         if self._demanded_by:
-            check_proof(self._demanded_by, options, is_tls=self.enabled)
-        if not self.enabled:
-            return _Material(None, False, ())
+            check_proof(self._demanded_by, options, is_tls=enabled)
+        if not enabled:
+            return _Material()
         if options.is_test_mode("client"):
-            return _Material(client_context(None, None), False, ())
+            return _Material(client_context(None, None))
         files = TlsFiles(options, self._read_bytes)
         pair = files.key_pair("tls.client")
         trust = files.trust_root("tls.client")

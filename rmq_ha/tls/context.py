@@ -34,8 +34,10 @@ def server_context(
     context = _context(pair, trust)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     if auth is not ClientAuth.NONE:
-        required = SSL.VERIFY_FAIL_IF_NO_PEER_CERT if auth is ClientAuth.REQUIRE else 0
-        context.set_verify(SSL.VERIFY_PEER | required, _verify)
+        asks = SSL.VERIFY_PEER
+        if auth is ClientAuth.REQUIRE:
+            asks |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+        context.set_verify(asks, _verify)
     return context
 
 

@@ -15,7 +15,7 @@ from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.host.timer import LastTurn, rearm
+from rmq_ha.timing.timer import LastTurn, rearm
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import FirstByte, ServerTls
 from rmq_ha.tls.session import TlsSession
@@ -37,7 +37,6 @@ class _End(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The inner protocol, if there is one, hears why."""
-        self.__dict__.pop("dataReceived", None)
         if self._tls is not None:
             reason = self._tls.connection_lost(reason)
         if self._inner is not None:
@@ -105,6 +104,16 @@ class TlsCall(_End):
             self.opened.errback(reason)
 
 
+class _CallFactory(Factory):
+    noisy = False
+
+    def __init__(self, call: TlsCall) -> None:
+        self._call = call
+
+    def buildProtocol(self, addr: IAddress | None) -> TlsCall:
+        return self._call
+
+
 def connect_tls(
     endpoint: IStreamClientEndpoint, clock: IReactorTime, build: Build, session: TlsSession
 ) -> "Deferred[IProtocol]":
@@ -115,9 +124,7 @@ def connect_tls(
     :returns: fires with the protocol, connected; fails as the endpoint does, or with `TlsRefused`.
     """
     call = TlsCall(clock, build, session)
-    factory = Factory.forProtocol(lambda: call)
-    factory.noisy = False
-    connected: Deferred[Any] = endpoint.connect(factory)
+    connected: Deferred[Any] = endpoint.connect(_CallFactory(call))
     return connected.addCallback(lambda _: call.opened)
 
 

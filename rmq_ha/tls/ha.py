@@ -5,8 +5,6 @@ One key and certificate for both roles, as a broker may have either: `tls.ha.key
 who connects has one of `tls.ha.allowedNames`, as the same root may have signed for clients, too.
 """
 
-from collections.abc import Callable, Mapping
-
 from OpenSSL import SSL
 
 from rmq_ha.errors import ConfigurationError
@@ -15,28 +13,22 @@ from rmq_ha.tls.client import client_session
 from rmq_ha.tls.context import ClientAuth, client_context, server_context
 from rmq_ha.tls.files import TlsFiles
 from rmq_ha.tls.notices import tell_expiry
-from rmq_ha.tls.options import ReadBytes, TlsOptions
+from rmq_ha.tls.options import TlsOptions
 from rmq_ha.tls.server import Material, ServerTls, TlsMode
 from rmq_ha.tls.session import TlsSession
 
 
 class HaTls(ServerTls):
-    """
-    The rules of replication: for those who connect to us, and for our link to the master.
-
-    :ivar is_enabled: our link speaks TLS (`tls.ha.enable`).
-    """
+    """The rules of replication: for those who connect to us, and for our link to the master."""
 
     title = "tls.ha.mode"
+    _link_context: SSL.Context | None
+    _master_name: str
 
-    def __init__(
-        self, options: Mapping[str, str], read_bytes: ReadBytes, now_ms: Callable[[], int]
-    ) -> None:
-        """As `ServerTls`'s."""
-        self.is_enabled = False
-        self._link_context: SSL.Context | None = None
-        self._master_name = ""
-        super().__init__(options, read_bytes, now_ms)
+    @property
+    def is_enabled(self) -> bool:
+        """Our link speaks TLS (`tls.ha.enable`)."""
+        return self._link_context is not None
 
     def link_session(self, host: str) -> TlsSession:
         """
@@ -58,8 +50,8 @@ class HaTls(ServerTls):
         mode = TlsMode(options.text("tls.ha.mode", TlsMode.DISABLED.value))
         is_enabled = options.is_true("tls.ha.enable")
         if mode is TlsMode.DISABLED and not is_enabled:
-            self.is_enabled = False
-            return Material(mode, None, False, False, (), ())
+            self._link_context = None
+            return Material(mode)
         files = TlsFiles(options, self._read_bytes)
         pair = files.key_pair("tls.ha")
         trust = files.trust_root("tls.ha")
@@ -81,7 +73,7 @@ class HaTls(ServerTls):
                 "(names of their certificates, comma-separated), or set tls.ha.allowedNames=* if "
                 "that root is for brokers only"
             )
-        if pair is None and (mode is not TlsMode.DISABLED or trust is not None):
+        if pair is None and mode is not TlsMode.DISABLED:
             raise ConfigurationError("TLS of replication needs tls.ha.keyPath and tls.ha.certPath")
         if trust is None:
             self.log.warn(
@@ -92,10 +84,14 @@ class HaTls(ServerTls):
         context = server_context(pair, auth, trust) if pair is not None else None
         tell_expiry(self.log, pair, "tls.ha", trust, self._now_ms())
         # Nothing fails from here on: all changes, or nothing.
-        self.is_enabled, self._link_context = is_enabled, link
-        self._master_name = options.text("tls.ha.masterName")
-        allowed = () if EVERYBODY in allowed else allowed
-        return Material(mode, context, False, trust is not None, allowed, tuple(files.paths))
+        self._link_context, self._master_name = link, options.text("tls.ha.masterName")
+        return Material(
+            mode,
+            context,
+            is_verified=trust is not None,
+            allowed=() if EVERYBODY in allowed else allowed,
+            files=tuple(files.paths),
+        )
 
 
 class HaCalls:

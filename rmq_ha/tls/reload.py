@@ -7,10 +7,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rmq_ha.errors import ConfigurationError
-from rmq_ha.host.periodic import Periodic
 from rmq_ha.seams import Host
+from rmq_ha.timing.periodic import Periodic
 
 WATCH_SECONDS = 1.0
+_Print = tuple[str, int | None, int | None]
+"""A file, and when and how large it was; None: it was not there."""
 
 
 class Part(Protocol):
@@ -82,7 +84,7 @@ class TlsReload:
         """A directory may be on another machine: the reactor does not wait for it."""
         return self._worker.call(self._look).addCallback(self._looked)
 
-    def _looked(self, now: list[tuple[str, int, int]]) -> None:
+    def _looked(self, now: list[_Print]) -> None:
         if now != self._seen:
             self._seen = now
             self._has_changed = True
@@ -92,11 +94,11 @@ class TlsReload:
     def _paths(self) -> list[str]:
         return list(dict.fromkeys(path for part in self._parts for path in part.files))
 
-    def _look(self) -> list[tuple[str, int, int]]:
+    def _look(self) -> list[_Print]:
         return [self._fingerprint(path) for path in self._paths()]
 
-    def _fingerprint(self, path: str) -> tuple[str, int, int]:
+    def _fingerprint(self, path: str) -> _Print:
         try:
             return path, self._disk.mtime_ms(path), self._disk.size(path)
         except OSError:
-            return path, -1, -1
+            return path, None, None

@@ -49,11 +49,11 @@ class Material(NamedTuple):
     """
 
     mode: TlsMode
-    context: SSL.Context | None
-    is_test: bool
-    is_verified: bool
-    allowed: tuple[str, ...]
-    files: tuple[str, ...]
+    context: SSL.Context | None = None
+    is_test: bool = False
+    is_verified: bool = False
+    allowed: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class ServerTls:
@@ -152,9 +152,9 @@ class ServerTls:
             self.log.warn("{file}: unknown key {key}", file=options.config_file, key=key)
         mode = TlsMode(options.text("tls.server.mode", TlsMode.PERMISSIVE.value))
         if mode is TlsMode.DISABLED:
-            return Material(mode, None, False, False, (), ())
+            return Material(mode)
         if options.is_test_mode("server"):
-            return Material(mode, None, True, False, (), ())
+            return Material(mode, is_test=True)
         files = TlsFiles(options, self._read_bytes)
         pair = files.key_pair("tls.server")
         if pair is None:
@@ -163,7 +163,7 @@ class ServerTls:
                     "tls.server.mode=enforcing without a certificate lets nobody in: set "
                     "tls.server.keyPath and tls.server.certPath, or tls.test.mode.enable=true"
                 )
-            return Material(mode, None, False, False, (), tuple(files.paths))
+            return Material(mode, files=tuple(files.paths))
         auth = ClientAuth(options.text("tls.server.need.client.auth", "none"))
         trust = files.trust_root("tls.server")
         if options.is_set("tls.server.authClient") and not options.is_true("tls.server.authClient"):
@@ -180,4 +180,5 @@ class ServerTls:
             )
         context = server_context(pair, auth, trust)
         tell_expiry(self.log, pair, "tls.server", trust, self._now_ms())
-        return Material(mode, context, False, trust is not None, (), tuple(files.paths))
+        is_verified = trust is not None
+        return Material(mode, context, is_verified=is_verified, files=tuple(files.paths))

@@ -76,8 +76,6 @@ class TlsSession:
         self._connection.bio_write(data)
         if not self.is_secured:
             self._shake_hands()
-            if not self.is_secured:
-                return b""
         return self._plain()
 
     def send(self, data: bytes) -> None:
@@ -139,12 +137,12 @@ class TlsSession:
             self.is_closed = True
         except SSL.Error as error:
             raise self._refused(error) from None
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
     def _refused(self, error: SSL.Error) -> TlsRefused:
         if self.check.reason:
             return TlsRefused(self.check.reason)
-        queue = error.args[0] if error.args and isinstance(error.args[0], list) else []
-        said = str(queue[-1][-1]) if queue else ""
+        queues = [item for item in error.args if isinstance(item, list)]
+        said = next((str(why) for queue in queues for *_, why in reversed(queue)), "")
         plain = said.replace(_OLD_PREFIX, "ssl/tls alert ")
         return TlsRefused(_REASONS.get(plain) or said or "it broke off the TLS connection")

@@ -49,7 +49,8 @@ class TlsTransport:
         """
         :param secured: called once, after the handshake.
         :param deliver: takes what the other end says.
-        :param failed: called at most once, with the reason; the connection is then to be closed.
+        :param failed: called at most once, with the reason; the connection is then to be closed,
+            which tells the other end why.
         """
         self.raw = raw
         self.is_secured = False
@@ -122,7 +123,9 @@ class TlsTransport:
             return Failure(self._failure)  # type: ignore[no-untyped-call]
         if not self.is_secured:
             why = reason.getErrorMessage()
-            closed = TlsRefused(f"it closed the connection in the TLS handshake: {why}")
+            closed = TlsRefused(
+                f"it closed the connection in the TLS handshake: {why}", retriable=True
+            )
             return Failure(closed)  # type: ignore[no-untyped-call]
         return reason
 
@@ -230,16 +233,15 @@ class TlsTransport:
 
     def _too_slow(self) -> None:
         self._timer = None
-        self._fail(TlsRefused(f"no TLS handshake within {HANDSHAKE_SECONDS:.0f} s"))
+        reason = f"no TLS handshake within {HANDSHAKE_SECONDS:.0f} s"
+        self._fail(TlsRefused(reason, retriable=True))
 
     def _fail(self, error: TlsRefused) -> None:
-        self._stop_timer()
         if self._failure is None:
             self._failure = error
-            self._flush()  # the alert that tells the other end
             self._failed(str(error))
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None
-        if timer is not None and timer.active():
+        if timer is not None:
             timer.cancel()

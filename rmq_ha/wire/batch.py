@@ -16,8 +16,7 @@ offset  size  meaning
 Big-endian. Spec: remoting.md, section 5.7.
 """
 
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from rmq_ha.errors import ProtocolViolation
@@ -31,18 +30,15 @@ _MAX_PROPERTIES_SIZE = 32767
 BatchMember = tuple[int, bytes, str]
 
 
-def decode_batch(body: bytes, most: int = sys.maxsize) -> list[BatchMember]:
+def read_batch(body: bytes) -> Iterator[BatchMember]:
     """
-    Take a batch apart.
+    Flag, body and property string of one message of a batch after the other.
 
-    :param most: members; behind the first one beyond it nothing is read.
-    :returns: flag, body and property string of each message.
-    :raises ProtocolViolation: the lengths do not fit together, or it is empty.
+    :raises ProtocolViolation: the lengths do not fit together.
     """
-    members: list[BatchMember] = []
-    position = 0
+    position = number = 0
     total = len(body)
-    while position < total and len(members) <= most:
+    while position < total:
         if total - position < _OVERHEAD:
             raise ProtocolViolation(f"{total - position} bytes too many at the end of a batch")
         size, _, _, flag, body_size = _HEAD.unpack_from(body, position)
@@ -50,16 +46,14 @@ def decode_batch(body: bytes, most: int = sys.maxsize) -> list[BatchMember]:
         end = position + size
         properties_at = start + body_size
         if end > total or body_size < 0 or properties_at + _SHORT.size > end:
-            raise ProtocolViolation(f"message {len(members)} of a batch is larger than its frame")
+            raise ProtocolViolation(f"message {number} of a batch is larger than its frame")
         (properties_size,) = _SHORT.unpack_from(body, properties_at)
         if properties_at + _SHORT.size + properties_size != end or properties_size < 0:
-            raise ProtocolViolation(f"message {len(members)} of a batch: lengths do not add up")
+            raise ProtocolViolation(f"message {number} of a batch: lengths do not add up")
         properties = body[properties_at + _SHORT.size : end].decode("utf-8", "replace")
-        members.append((flag, body[start:properties_at], properties))
+        yield flag, body[start:properties_at], properties
         position = end
-    if not members:
-        raise ProtocolViolation("a batch without messages")
-    return members
+        number += 1
 
 
 def encode_batch(members: Iterable[BatchMember]) -> bytes:

@@ -18,6 +18,8 @@ from rmq_ha.wire.fastjson import BODY_VALUES, ObjectKey, encode, parse
 from rmq_ha.wire.text import to_bytes
 
 T = TypeVar("T")
+MOST_ITEMS = 5000
+"""Groups, subscriptions or queues of one request, whatever the configuration says."""
 
 
 class MessageQueue(NamedTuple):
@@ -38,9 +40,11 @@ class MessageQueue(NamedTuple):
     @classmethod
     def from_json(cls, value: Any) -> "MessageQueue":
         """From a member, or from the key of a map (an object, or a string with one in it)."""
-        if isinstance(value, str):
-            value = parse(to_bytes(value))
-        members = dict(value)
+        return cls.from_members(dict(parse(to_bytes(value)) if isinstance(value, str) else value))
+
+    @classmethod
+    def from_members(cls, members: dict[str, Any]) -> "MessageQueue":
+        """From an object."""
         return cls(
             text(members.get("topic")),
             text(members.get("brokerName")),
@@ -114,12 +118,15 @@ class HeartbeatData:
 
     @classmethod
     def _from_json(cls, value: dict[str, Any]) -> "HeartbeatData":
+        consumers = value.get("consumerDataSet") or ()
+        producers = value.get("producerDataSet") or ()
+        _check_count("groups", len(consumers) + len(producers))
+        wanted = [len(item.get("subscriptionDataSet") or ()) for item in consumers]
+        _check_count("subscriptions", sum(wanted))
         return cls(
             client_id=text(value.get("clientID")),
-            consumers=[ConsumerData.from_json(item) for item in value.get("consumerDataSet") or ()],
-            producer_groups=[
-                text(item.get("groupName")) for item in value.get("producerDataSet") or ()
-            ],
+            consumers=[ConsumerData.from_json(item) for item in consumers],
+            producer_groups=[text(item.get("groupName")) for item in producers],
         )
 
 
@@ -152,10 +159,12 @@ class LockBatch:
 
     @classmethod
     def _from_json(cls, value: dict[str, Any]) -> "LockBatch":
+        queues = value.get("mqSet") or ()
+        _check_count("queues", len(queues))
         return cls(
             text(value.get("consumerGroup")),
             text(value.get("clientId")),
-            [MessageQueue.from_json(item) for item in value.get("mqSet") or ()],
+            [MessageQueue.from_members(item) for item in queues],
         )
 
 
@@ -214,7 +223,7 @@ class TopicTable(NamedTuple):
     def from_json(cls, value: dict[str, Any]) -> "TopicTable":
         """A missing version is (0, 0)."""
         return cls(
-            DataVersion.from_json(value.get("dataVersion") or {"counter": 0, "timestamp": 0}),
+            DataVersion.from_json(value.get("dataVersion")),
             {
                 name: TopicConfig.from_json({"topicName": name, **topic})
                 for name, topic in (value.get("topicConfigTable") or {}).items()
@@ -241,7 +250,7 @@ class GroupTable(NamedTuple):
     def from_json(cls, value: dict[str, Any]) -> "GroupTable":
         """A missing version is (0, 0)."""
         return cls(
-            DataVersion.from_json(value.get("dataVersion") or {"counter": 0, "timestamp": 0}),
+            DataVersion.from_json(value.get("dataVersion")),
             {
                 name: SubscriptionGroupConfig.from_json({"groupName": name, **group})
                 for name, group in (value.get("subscriptionGroupTable") or {}).items()
@@ -366,6 +375,18 @@ def read_body(
         return convert(value)
     except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
         raise ProtocolViolation(f"the body does not have the expected form: {error}") from None
+
+
+def _check_count(what: str, count: int) -> None:
+    """
+    Before an object is made of each.
+
+    :raises ProtocolViolation: they are too many.
+    """
+    if count > MOST_ITEMS:
+        raise ProtocolViolation(
+            f"{count} {what}, more than the {MOST_ITEMS} that a request may have"
+        )
 
 
 def text(value: Any) -> str:

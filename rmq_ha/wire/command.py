@@ -3,10 +3,15 @@
 Spec: remoting.md, sections 1.2 to 1.6.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from rmq_ha.errors import ProtocolViolation, RequestRejected
 from rmq_ha.model.security import PLAIN, Security
+from rmq_ha.wire.codes import ResponseCode
+
+T = TypeVar("T")
 
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
@@ -38,6 +43,7 @@ class RemotingCommand:
     binary: bool = False
     grant: Any = field(default=None, compare=False, repr=False)
     security: Security = field(default=PLAIN, compare=False, repr=False)
+    _decoded: Any = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def is_response(self) -> bool:
@@ -48,6 +54,28 @@ class RemotingCommand:
     def is_oneway(self) -> bool:
         """Nobody waits for a response."""
         return bool(self.flag & FLAG_ONEWAY)
+
+    def read(self, decode: Callable[[bytes], T]) -> T:
+        """
+        What `decode` makes of the body; who asks next gets the same, so that access control and
+        the processor see one thing, read once.
+
+        :param decode: raises `ProtocolViolation` for a body that does not fit.
+        :raises RequestRejected: there is no body, or it does not fit.
+        """
+        if self._decoded is None or self._decoded[0] != decode:
+            if self.body is None:
+                raise RequestRejected(
+                    ResponseCode.SYSTEM_ERROR, f"request {self.code} needs a body and has none"
+                )
+            try:
+                self._decoded = decode, decode(self.body)
+            except ProtocolViolation as error:
+                raise RequestRejected(
+                    ResponseCode.SYSTEM_ERROR, f"the body of request {self.code}: {error}"
+                ) from None
+        found: T = self._decoded[1]
+        return found
 
     def response(
         self,

@@ -195,9 +195,10 @@ def resolve_references(root: Any, max_depth: int, most: int) -> Any:
     One that names nothing becomes None, as in Java. Java's readers share the object, too; ours
     walk the result as a tree, whose size is what counts here.
 
-    :param most: values that the result may have, a shared one counted wherever it stands.
-    :raises ProtocolViolation: one names a value that it is itself part of, they nest too deep, or
-        the result would have too many values.
+    :param most: values that the result may have, a shared one counted wherever it stands, and
+        twice the steps of all paths.
+    :raises ProtocolViolation: one names a value that it is itself part of, they nest too deep, the
+        result would have too many values, or their paths have too many steps.
     """
     return _Resolver(root, max_depth, most).walk(root, 0).value
 
@@ -223,8 +224,9 @@ class _Resolver:
         self._max_depth = max_depth
         self._most = most
         self._done: dict[int, _Walked] = {}
-        self._open: set[int] = set()
+        self._begun: set[int] = set()
         self._found: dict[str, Any] = {}
+        self._steps = most // 2
 
     def walk(self, value: Any, depth: int) -> _Walked:
         """The value with all references in it replaced."""
@@ -245,9 +247,9 @@ class _Resolver:
 
     def _enter(self, value: Any, depth: int) -> _Walked:
         identity = id(value)
-        if identity in self._open:
+        if identity in self._begun:
             raise ProtocolViolation("a $ref that contains itself")
-        self._open.add(identity)
+        self._begun.add(identity)
         is_object = isinstance(value, dict)
         size, height = 1, 0
         for key, item in list(value.items() if is_object else enumerate(value)):
@@ -262,7 +264,6 @@ class _Resolver:
                 size += _size(key) - 1
             if size > self._most:
                 raise ProtocolViolation(f"JSON that has more than {self._most} values by its $ref")
-        self._open.discard(identity)
         return _Walked(value, size, height)
 
     def _too_deep(self) -> ProtocolViolation:
@@ -292,6 +293,9 @@ class _Resolver:
             if not match:
                 return None
             position = match.end()
+            self._steps -= 1
+            if self._steps < 0:
+                raise ProtocolViolation(f"paths of $ref with more than {self._most // 2} steps")
             name, index, *quoted = match.groups()
             if index is not None:
                 value = _item(value, int(index))

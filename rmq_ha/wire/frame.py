@@ -123,7 +123,6 @@ class FrameReader:
             (length,) = _WORD.unpack_from(data, position)
             if not _LENGTH_SIZE <= length <= max_length:
                 raise self._bad_length(length)
-            self._needed = _LENGTH_SIZE + length
         return position
 
     def _bad_length(self, length: int) -> ProtocolViolation:

@@ -131,10 +131,4 @@ def _ext(ext: dict[Any, Any]) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     """A value as the string that Java makes of it."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    return encode(value).decode()
+    return value if isinstance(value, str) else encode(value).decode()

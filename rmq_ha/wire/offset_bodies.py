@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.format.consumequeue_ext import HEAD, ExtensionUnit
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue
 
@@ -139,7 +139,7 @@ def _extension_text(unit: ExtensionUnit) -> str:
     members = {
         "filterBitMap": None if bit_map is None else b64encode(bit_map).decode(),
         "msgStoreTime": unit.store_timestamp,
-        "size": HEAD.size + len(bit_map or b""),
+        "size": unit.size,
         "tagsCode": unit.tags_code,
     }
     return fastjson.encode(members).decode()

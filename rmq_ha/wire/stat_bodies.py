@@ -10,6 +10,12 @@ from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.wire.bodies import MessageQueue, optional_text, read_body, text
 from rmq_ha.wire.fastjson import Written
 
+REPLICATION_KEY = "rmqHaReplication"
+"""
+Not of RocketMQ: whoever sends GET_BROKER_RUNTIME_INFO with this header field gets, of a broker of
+ours, a key of this name more in the answer: JSON about the pair. mqadmin sees no difference.
+"""
+
 
 class Connection(NamedTuple):
     """One client in a listing."""

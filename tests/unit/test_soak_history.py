@@ -143,7 +143,7 @@ def test_a_bit_that_no_checksum_covers(tmp_path, what, unchecked):
     """Properties have none, so nobody can know; the body has one, and somebody has to."""
     host = Address(bytes([127, 0, 0, 1]), 10911)
     message = Message("T", 0, b"a body", host, host, properties_string="name\x01value\x02")
-    group = GroupEncoder(1 << 16, []).encode([message], 0, 1 << 16, 1, 0)
+    group = GroupEncoder(1 << 16, []).encode([message], 0, 1 << 16, 1)
     sound = b"".join(group.segments[0].parts).ljust(1 << 16, b"\0")
     damaged = sound
     for word in what.split(b"|"):

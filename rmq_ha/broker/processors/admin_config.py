@@ -23,6 +23,7 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import VERSION, RemotingCommand
+from rmq_ha.wire.stat_bodies import REPLICATION_KEY
 from rmq_ha.wire.versions import version_name
 
 MUTABLE_KEYS = frozenset(
@@ -109,6 +110,7 @@ class AdminConfigProcessor:
     :param save: writes changed keys to the configuration file; fires when that is done or failed,
         and never fails.
     :param processors: of this machine.
+    :param replication: how the pair or group is, for `rmqha-admin`.
     """
 
     log = Logger()
@@ -124,6 +126,7 @@ class AdminConfigProcessor:
         register: Callable[[], object] = lambda: None,
         save: "Callable[[Mapping[str, str]], Deferred[Any]]",
         processors: int = 1,
+        replication: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -133,6 +136,7 @@ class AdminConfigProcessor:
         self._register = register
         self._save = save
         self._processors = processors
+        self._replication = replication
         self._version = DataVersion(now_ms(), 0)
 
     def routes(self) -> dict[int, Handler]:
@@ -204,6 +208,8 @@ class AdminConfigProcessor:
             table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
         table |= self._stats.runtime_info()
         table |= self._store.runtime_info()
+        if REPLICATION_KEY in (request.ext or {}):
+            table[REPLICATION_KEY] = json.dumps(self._replication())
         return request.response(body=fastjson.encode({"table": table}))
 
     def _refuse_fixed(self, changes: Mapping[str, str]) -> None:

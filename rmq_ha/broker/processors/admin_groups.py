@@ -69,9 +69,7 @@ class AdminGroupsProcessor:
     ) -> "Deferred[RemotingCommand | None]":
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the whole configuration is replaced."""
         refuse_on_slave(self._configuration)
-        config = fields.body(
-            request, lambda body: read_body(body, SubscriptionGroupConfig.from_json)
-        )
+        config = request.read(lambda body: read_body(body, SubscriptionGroupConfig.from_json))
         if not isinstance(config.group_name, str):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the body names no groupName")
         fault = group_name_fault(config.group_name)

@@ -15,11 +15,11 @@ from rmq_ha.broker.tables.consumer_filters import ConsumerFilterData, ConsumerFi
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.errors import RequestRejected
+from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.model.subscription import TAG_TYPES, SubscriptionData
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.filters import TagFilter
 from rmq_ha.store.format.consumequeue import is_extension_address
-from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode

@@ -14,8 +14,8 @@ from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.clients import ClientChannelInfo, ProducerManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.host.slices import in_slices
 from rmq_ha.remoting.channel import Channel
+from rmq_ha.timing.slices import in_slices
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand

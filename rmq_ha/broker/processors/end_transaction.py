@@ -122,8 +122,8 @@ class EndTransactionProcessor:
             copy = put_back(current, {TRANSACTION_CHECK_TIMES: "0"})
             mark = op_mark(current, self._host, self._now_ms(), is_moved=True)
             put, marked = await self._put([copy, mark])
-            if put.append is not None and put.status.is_stored:
-                place = Place(put.append.queue_offset, put.append.physical_offset)
+            if (stored := put.stored) is not None:
+                place = Place(stored.queue_offset, stored.physical_offset)
                 fate = Fate.MOVED  # the copy is looked after instead of it
                 self._marked(marked, current)
         finally:

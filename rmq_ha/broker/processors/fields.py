@@ -5,11 +5,11 @@ Spec: remoting.md, section 1.7.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.errors import ProtocolViolation, RequestRejected
+from rmq_ha.errors import RequestRejected
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -17,8 +17,6 @@ from rmq_ha.wire.pages import FIRST
 
 Answer = RemotingCommand | Deferred[RemotingCommand | None] | None
 Handler = Callable[[Channel, RemotingCommand], Answer]
-
-T = TypeVar("T")
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _SHORT = 10
@@ -86,25 +84,6 @@ def flag(fields: Mapping[str, str], name: str) -> bool:
     """Java's Boolean.parseBoolean: `true` in any case, all else is false."""
     value = fields.get(name)
     return value is not None and value.lower() == "true"
-
-
-def body(request: RemotingCommand, decode: Callable[[bytes], T]) -> T:
-    """
-    What `decode` makes of the body.
-
-    :param decode: raises `ProtocolViolation` for a body that does not fit.
-    :raises RequestRejected: there is no body, or it does not fit.
-    """
-    if request.body is None:
-        raise RequestRejected(
-            ResponseCode.SYSTEM_ERROR, f"request {request.code} needs a body and has none"
-        )
-    try:
-        return decode(request.body)
-    except ProtocolViolation as error:
-        raise RequestRejected(
-            ResponseCode.SYSTEM_ERROR, f"the body of request {request.code}: {error}"
-        ) from None
 
 
 def table_answer(

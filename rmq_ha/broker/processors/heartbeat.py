@@ -23,7 +23,7 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import InvalidSelector, RequestRejected
-from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB
+from rmq_ha.model.flags import TOPIC_UNIT_SUB
 from rmq_ha.model.subscription import TAG_TYPES
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.remoting.channel import Channel
@@ -78,7 +78,7 @@ class HeartbeatProcessor:
 
     def heartbeat(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """HEART_BEAT: when it changes a group, its members hear of that before the response."""
-        data = fields.body(request, HeartbeatData.decode)
+        data = request.read(HeartbeatData.decode)
         if not channel.is_open or not (data.consumers or data.producer_groups):
             return request.response()
         _check(data)
@@ -116,7 +116,7 @@ class HeartbeatProcessor:
 
     def check_client_config(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
         """CHECK_CLIENT_CONFIG: whether this broker can do what a subscription asks for."""
-        subscription = fields.body(request, CheckClient.decode).subscription
+        subscription = request.read(CheckClient.decode).subscription
         if subscription is None or subscription.expression_type in TAG_TYPES:
             return request.response()
         kind = str(subscription.expression_type)
@@ -161,7 +161,6 @@ class HeartbeatProcessor:
             self._topics.create_in_send_back(
                 RETRY_PREFIX + group,
                 config.retry_queue_nums,
-                PERM_READ | PERM_WRITE,
                 TOPIC_UNIT_SUB if item.unit_mode else 0,
             )
         if self._consumers.register(
@@ -187,7 +186,7 @@ def _check(data: HeartbeatData) -> None:
     for item in data.consumers:
         names.append(item.group_name)
         for subscription in item.subscriptions:
-            texts += (subscription.topic, subscription.sub_string, *subscription.tags_set)
+            texts += (subscription.topic, subscription.sub_string)
             texts.append(subscription.expression_type or "")
     if not all(names) or not all(isinstance(text, str) for text in texts):
         raise RequestRejected(

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from rmq_ha.broker.frame_limits import QUEUES, FrameLimits
-from rmq_ha.broker.processors import fields
 from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.remoting.channel import Channel
@@ -66,7 +65,7 @@ class LockProcessor:
         return request.response()
 
     def _read(self, request: RemotingCommand) -> LockBatch:
-        batch = fields.body(request, LockBatch.decode)
+        batch = request.read(LockBatch.decode)
         self._limits.check(QUEUES, len(batch.queues))
         return batch
 

@@ -3,14 +3,21 @@
 Spec: remoting.md, section 7.8.
 """
 
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
 from rmq_ha.broker.processors import fields
-from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.processors.batches import hold
+from rmq_ha.broker.processors.fields import Answer, Handler
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.message import place_of
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.reads import QueryResult
+from rmq_ha.timing.slices import Lane
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -26,16 +33,32 @@ class RecordReader(Protocol):
     def unqueued_record_at(self, physical_offset: int) -> bytes | None:
         """The bytes of a record that no queue can vouch for; None if they are none."""
 
-    def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> QueryResult:
+    def query_in_slices(
+        self,
+        topic: str,
+        key: str,
+        max_nums: int,
+        begin_ms: int,
+        end_ms: int,
+        take: Callable[[QueryResult], None],
+    ) -> Iterator[None]:
         """By index."""
 
 
 class QueryProcessor:
-    """Finds messages for operators and their tools."""
+    """
+    Finds messages for operators and their tools.
 
-    def __init__(self, *, store: RecordReader, config: MessageStoreConfig) -> None:
+    A query that takes more than a turn is answered some turns later, one of them at a time, and
+    what its connection asks next waits for it.
+    """
+
+    def __init__(
+        self, *, store: RecordReader, config: MessageStoreConfig, clock: IReactorTime
+    ) -> None:
         self._store = store
         self._config = config
+        self._lane = Lane(clock)
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
@@ -44,19 +67,29 @@ class QueryProcessor:
             RequestCode.VIEW_MESSAGE_BY_ID: self.view_message_by_id,
         }
 
-    def query_message(self, channel: Channel, request: RemotingCommand) -> RemotingCommand:
+    def query_message(self, channel: Channel, request: RemotingCommand) -> Answer:
         """QUERY_MESSAGE: records whose key's hash is in the index; the client compares keys."""
         header = fields.header(request)
         max_nums = fields.int32(header, "maxNum")
         if fields.flag(header, UNIQUE_KEY_QUERY):
             max_nums = self._config.default_query_max_num
-        result = self._store.query(
+        found: list[QueryResult] = []
+        slices = self._store.query_in_slices(
             fields.text(header, "topic"),
             fields.text(header, "key"),
             max_nums,
             fields.int64(header, "beginTimestamp"),
             fields.int64(header, "endTimestamp"),
+            found.append,
         )
+        for _ in slices:
+            later: Deferred[Any] = self._lane.run(channel.host, slices)
+            release = hold(channel, len(request.body or b""), later)
+            later.addCallback(lambda _: self._answer(request, found[0]))
+            return later.addErrback(_gone).addBoth(release)
+        return self._answer(request, found[0])
+
+    def _answer(self, request: RemotingCommand, result: QueryResult) -> RemotingCommand:
         if not result.records:
             return request.response(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -78,6 +111,11 @@ class QueryProcessor:
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
             )
         return request.response(body=record)
+
+
+def _gone(failure: Failure) -> None:
+    """Of a query whose connection is gone nobody hears."""
+    failure.trap(CancelledError)  # type: ignore[no-untyped-call]
 
 
 def record_by_id(store: RecordReader, message_id: str) -> bytes | None:

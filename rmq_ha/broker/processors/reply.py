@@ -196,10 +196,10 @@ class ReplyMessageProcessor:
         if fault is None:
             ext |= {**_DELIVERED, "queueId": str(header.queue_id)}
         if stored is not None:
-            if stored.append is not None and stored.status.is_stored:
-                ext["msgId"] = stored.append.msg_id
+            if (append := stored.stored) is not None:
+                ext["msgId"] = append.msg_id
                 ext["queueId"] = str(header.queue_id)
-                ext["queueOffset"] = str(stored.append.queue_offset)
+                ext["queueOffset"] = str(append.queue_offset)
             else:
                 self.log.warn("a reply is not stored: {why}", why=stored.status.name)
         code = ResponseCode.SUCCESS if fault is None else ResponseCode.SYSTEM_ERROR

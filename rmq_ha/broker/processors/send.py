@@ -7,14 +7,19 @@ Spec: remoting.md, chapter 4; store.md, sections 2.7 and 2.8.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
-from rmq_ha.broker.frame_limits import MESSAGES, FrameLimits
+from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.broker.overload import SendOverload
+from rmq_ha.broker.processors.batches import BatchReader, hold
 from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.broker.processors.many_keys import ManyKeys, has_many_keys
 from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
@@ -28,12 +33,10 @@ from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.errors import ProtocolViolation, RequestRejected
+from rmq_ha.errors import RequestRejected
 from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.flags import (
     MULTI_TAGS,
-    PERM_READ,
-    PERM_WRITE,
     TRANSACTION_MASK,
 )
 from rmq_ha.model.message import Message, MessageBatch, PutMessageResult
@@ -54,9 +57,10 @@ from rmq_ha.model.topics import (
     RETRY_PREFIX,
 )
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.default import KEYS_AT_ONCE, DefaultMessageStore
 from rmq_ha.store.puts import stored_place
-from rmq_ha.wire.batch import decode_batch
+from rmq_ha.timing.slices import Lane
+from rmq_ha.wire.batch import BatchMember
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.send_header import (
@@ -87,6 +91,7 @@ class SendMessageProcessor:
         now_ms: Callable[[], int],
         answers: SendAnswers,
         limits: FrameLimits,
+        clock: IReactorTime,
         hooks: Sequence[Any] = (),
         front: IMessageStore | None = None,
     ) -> None:
@@ -103,6 +108,9 @@ class SendMessageProcessor:
         self._answers = answers
         self._limits = limits
         self._overload = SendOverload(self._broker, store)
+        self._lane = Lane(clock)
+        self._many_keys = ManyKeys(store.dispatcher)
+        self._batches = BatchReader(configuration, limits)
         self._checks = SendChecks(self._broker, topics, random)
 
     def routes(self) -> dict[int, Handler]:
@@ -145,20 +153,82 @@ class SendMessageProcessor:
             self._overload.check(channel)
             topic = self._checks.check(header, self._now_ms())
             body = request.body or b""
-            put: Deferred[PutMessageResult]
             if header.batch:
-                batch = self._batch(channel, header, topic, body)
-                place = (batch.topic, batch.queue_id)
-                context = self._hooks.before(channel, header, body)
-                put = self._front.put_batch(batch)
-            else:
-                message = self._message(channel, request, header, topic, body)
-                place = stored_place(message, len(self._store.delay_levels))
-                context = self._hooks.before(channel, header, body)
-                put = self._front.put_message(message)
+                return self._send_batch(channel, request, header, topic, body, began_ms)
+            message = self._message(channel, request, header, topic, body)
+            place = stored_place(message, len(self._store.delay_levels))
+            context = self._hooks.before(channel, header, body)
+            if has_many_keys(message.properties_string):
+                later = self._many_keys.put(partial(self._front.put_message, message))
+                later.addCallback(self._answer, request, header, place, context, began_ms)
+                channel.hold(len(body), later.addErrback(self._not_stored, request))
+                return later
+            put: Deferred[PutMessageResult] = self._front.put_message(message)
         except RequestRejected as rejected:
-            return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
+            return self._rejected(rejected, request)
         return put.addCallback(self._answer, request, header, place, context, began_ms)
+
+    def _rejected(self, rejected: RequestRejected, request: RemotingCommand) -> RemotingCommand:
+        return request.response(rejected.code, rejected.remark, self._answers.trace_ext)
+
+    def _send_batch(
+        self,
+        channel: Channel,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: TopicConfig,
+        body: bytes,
+        began_ms: int,
+    ) -> "Deferred[Any]":
+        """
+        Take a batch apart and store it: a small one at once, a large one over several turns.
+
+        Plugins around the store are shown all of it at once, and what follows on the connection
+        waits until they have stored it.
+        """
+        properties = decode_properties(header.properties)
+        properties[CLUSTER] = self._broker.broker_cluster_name
+        batch = self._batch(channel, header, topic, properties)
+        layout = self._store.lay_out(batch) if self._front is self._store else None
+        add = batch.members.extend if layout is None else layout.add
+        words = 0
+
+        def take(members: list[BatchMember]) -> None:
+            nonlocal words
+            words += sum(text.count(" ") for _, _, text in members)
+            add(members)
+
+        steps = self._batches.steps(body, encode_properties(properties), take)
+
+        def put(_: object, release: Callable[[object], object]) -> Deferred[Any]:
+            context = self._hooks.before(channel, header, body)
+            place = (batch.topic, batch.queue_id)
+            stored = self._many_keys.put(put_batch) if words > KEYS_AT_ONCE else put_batch()
+            if layout is not None and words <= KEYS_AT_ONCE:
+                release(None)
+            return stored.addCallback(self._answer, request, header, place, context, began_ms)
+
+        def put_batch() -> Deferred[PutMessageResult]:
+            return self._store.put_layout(layout) if layout else self._front.put_batch(batch)
+
+        for _ in steps:
+            later: Deferred[Any] = self._lane.run(channel.host, steps)
+            release = hold(channel, len(body), later)
+            later.addCallback(lambda _: self._checks.check(header, self._now_ms()))
+            later.addCallback(put, release).addErrback(self._not_stored, request)
+            return later.addBoth(release)
+        later = put(None, lambda _: None)
+        if words > KEYS_AT_ONCE:
+            channel.hold(len(body), later.addErrback(self._not_stored, request))
+        return later
+
+    def _not_stored(self, failure: Failure, request: RemotingCommand) -> object:
+        """Of a batch that took several turns; of one whose sender is gone nobody hears."""
+        if isinstance(failure.value, CancelledError):
+            return None
+        if isinstance(failure.value, RequestRejected):
+            return self._rejected(failure.value, request)
+        return failure
 
     def _answer(
         self,
@@ -169,8 +239,8 @@ class SendMessageProcessor:
         context: dict[str, Any],
         began_ms: int,
     ) -> "RemotingCommand | Deferred[RemotingCommand]":
-        status, append = result
-        if append is None or not status.is_stored:
+        status, append = result.status, result.stored
+        if append is None:
             response = self._answers.refused(request, status)
         else:
             self._stats.put_took(self._stats.steady_ms() - began_ms, append.message_count)
@@ -248,38 +318,13 @@ class SendMessageProcessor:
         if header.reconsume_times < limit:
             return header.topic, header.queue_id
         dead = DLQ_PREFIX + group
-        self._topics.create_in_send_back(dead, 1, PERM_READ | PERM_WRITE, 0)
+        self._topics.create_in_send_back(dead)
         return dead, 0
 
     def _batch(
-        self, channel: Channel, header: SendHeader, topic: TopicConfig, body: bytes
+        self, channel: Channel, header: SendHeader, topic: TopicConfig, common: dict[str, str]
     ) -> MessageBatch:
-        """
-        The messages of a batch, each with the batch's properties appended to its own.
-
-        :raises RequestRejected: the batch cannot be taken apart.
-        """
-        if len(body) > self._configuration.store.max_message_size:
-            raise RequestRejected(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of {len(body)} bytes; {self._configuration.store.max_message_size}"
-                " are allowed (maxMessageSize)",
-            )
-        properties = decode_properties(header.properties)
-        properties[CLUSTER] = self._broker.broker_cluster_name
-        common = encode_properties(properties)
-        try:
-            members = decode_batch(body, self._limits.most(MESSAGES))
-        except ProtocolViolation as violation:
-            raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(violation)) from None
-        self._limits.check(MESSAGES, len(members), ResponseCode.MESSAGE_ILLEGAL)
-        size = len(body) + len(members) * len(common)
-        if size > self._configuration.store.max_message_size:
-            raise RequestRejected(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of {size} bytes with the properties that each member gets; "
-                f"{self._configuration.store.max_message_size} are allowed (maxMessageSize)",
-            )
+        """What the members of a batch share."""
         sys_flag = header.sys_flag
         if topic.topic_filter_type == MULTI_TAG_FILTER:
             sys_flag |= MULTI_TAGS
@@ -288,16 +333,9 @@ class SendMessageProcessor:
             header.queue_id,
             channel.remote,
             self._store_host,
-            [(flag, data, _joined(own, common)) for flag, data, own in members],
+            [],
             header.born_timestamp,
             sys_flag,
             header.reconsume_times,
-            waits(properties.get(WAIT)),
+            waits(common.get(WAIT)),
         )
-
-
-def _joined(own: str, common: str) -> str:
-    """A batch member's stored properties."""
-    if not own or own.endswith("\x02"):
-        return own + common
-    return f"{own}\x02{common}"

@@ -19,7 +19,7 @@ from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import CorruptRecord, RequestRejected
 from rmq_ha.interfaces import IMessageStore
-from rmq_ha.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT_SUB
+from rmq_ha.model.flags import PERM_WRITE, TOPIC_UNIT_SUB
 from rmq_ha.model.message import Message, PutMessageResult
 from rmq_ha.model.properties import (
     DELAY,
@@ -40,7 +40,6 @@ from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.versions import V3_4_9
 
 FIRST_DELAY_LEVEL = 3
-_PERM_RW = PERM_READ | PERM_WRITE
 
 
 class SendBackStore(RecordReader, LoadedStore, Protocol):
@@ -96,9 +95,7 @@ class SendBackProcessor:
             return request.response()
         sys_flag = TOPIC_UNIT_SUB if fields.flag(header, "unitMode") else 0
         retry_topic = RETRY_PREFIX + group.group_name
-        retry = self._topics.create_in_send_back(
-            retry_topic, group.retry_queue_nums, _PERM_RW, sys_flag
-        )
+        retry = self._topics.create_in_send_back(retry_topic, group.retry_queue_nums, sys_flag)
         if not retry.perm & PERM_WRITE:
             raise RequestRejected(
                 ResponseCode.NO_PERMISSION, f"the topic[{retry_topic}] sending message is forbidden"
@@ -112,7 +109,7 @@ class SendBackProcessor:
         properties.setdefault(ORIGIN_MESSAGE_ID, record.msg_id)
         if record.reconsume_times >= limit or delay_level < 0:
             topic, queue_id = DLQ_PREFIX + group.group_name, 0
-            self._topics.create_in_send_back(topic, 1, _PERM_RW, 0)
+            self._topics.create_in_send_back(topic)
             properties[DELAY] = "0"
         else:
             topic, queue_id = retry_topic, self._random.randrange(group.retry_queue_nums)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmq_ha.broker.overload import SendOverload
+from rmq_ha.broker.processors.many_keys import has_many_keys
 from rmq_ha.broker.processors.send_answers import CODES, SendAnswers
 from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.topics import TopicConfigManager
@@ -125,6 +126,7 @@ class SendRuns:
                 or _DELAYED in text
                 or _HALF in text
                 or (_WAIT in text and _WAITING not in text)
+                or has_many_keys(text)
             ):
                 topic = None  # the general way may create it
                 self._flush_run(run)

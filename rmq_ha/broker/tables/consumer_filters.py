@@ -228,7 +228,7 @@ class ConsumerFilterManager(PersistedTable):
             self._put(item)
 
     def _register(self, group: str, item: SubscriptionData, kind: str) -> None:
-        """Spec: what `ConsumerFilterManager.FilterDataMapByTopic.register` of 4.9.7 does."""
+        """What `ConsumerFilterManager.FilterDataMapByTopic.register` of 4.9.7 does."""
         old = self.get(item.topic, group)
         if old is not None and item.sub_version <= old.client_version:
             if item.sub_version == old.client_version:

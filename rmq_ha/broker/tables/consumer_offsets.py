@@ -6,7 +6,7 @@ Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rmq_ha.broker.tables.versioned import PART_DEPTH
+from rmq_ha.broker.tables.parts import Parts
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
@@ -29,7 +29,7 @@ class ConsumerOffsetManager(PersistedTable):
     def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
         super().__init__(disk, worker, path)
         self.table: dict[str, dict[int, int]] = {}
-        self._parts: dict[str, tuple[dict[int, int], fastjson.Written]] = {}
+        self._parts = Parts[dict[int, int]](lambda queues: queues)
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Store a consumer's progress, as it comes: lower values and unknown topics, too."""
@@ -41,7 +41,7 @@ class ConsumerOffsetManager(PersistedTable):
         elif queues.get(queue_id) == queue_offset:
             return
         queues[queue_id] = queue_offset
-        self._parts.pop(key, None)
+        self._parts.changed(key)
         self.is_dirty = True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
@@ -120,7 +120,7 @@ class ConsumerOffsetManager(PersistedTable):
         for key, name, group in list(self._split()):
             if name == topic and self.table[key].get(queue_id, -1) > queue_offset:
                 del self.table[key][queue_id]
-                self._parts.pop(key, None)
+                self._parts.changed(key)
                 groups.append(group)
                 if not self.table[key]:
                     del self.table[key]
@@ -172,19 +172,8 @@ class ConsumerOffsetManager(PersistedTable):
         return fastjson.encode({"offsetTable": entries}), ext
 
     def encode(self) -> bytes:
-        """
-        `consumerOffset.json`.
-
-        It is written every few seconds, so what did not change is not laid out again: with 100,000
-        offsets that took 60 ms of a turn each time.
-        """
-        known, self._parts = self._parts, {}
-        for key, queues in self.table.items():
-            part = known.get(key)
-            if part is None or part[0] is not queues:
-                part = (queues, fastjson.pretty_part(queues, PART_DEPTH))
-            self._parts[key] = part
-        return fastjson.pretty({"offsetTable": {key: it[1] for key, it in self._parts.items()}})
+        """`consumerOffset.json`."""
+        return fastjson.pretty({"offsetTable": self._parts.of(self.table)})
 
     def decode(self, data: bytes) -> None:
         """

@@ -17,11 +17,11 @@ from rmq_ha.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX, group_faul
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire.bodies import GroupTable, decode_group_table
 
-MOST = "maxGroups"
-
 
 class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
     """Group name to `SubscriptionGroupConfig`, in memory and in `subscriptionGroup.json`."""
+
+    most_key = "maxGroups"
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig]):
         may_create = self._config.auto_create_subscription_group or group.startswith(
             SYSTEM_GROUP_PREFIX
         )
-        if not may_create or group_fault(group) is not None or not self._has_room(group, MOST):
+        if not may_create or group_fault(group) is not None or not self._has_room(group):
             return None
         created = SubscriptionGroupConfig(group)
         self._put(group, created)

@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 PERM_RW = PERM_READ | PERM_WRITE
 MAX_DELAY_LEVEL = 18
-MOST = "maxTopics"
 
 
 class TopicConfigManager(VersionedTable[TopicConfig]):
@@ -42,6 +41,8 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
     Whoever changes a topic does it through these methods: they bump the data version and write
     the file. The first change writes the built-in topics, too.
     """
+
+    most_key = "maxTopics"
 
     def __init__(
         self,
@@ -105,9 +106,9 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
             perm = template.perm
             if default_topic == DEFAULT_TOPIC and not self._config.auto_create_topic_enable:
                 perm = PERM_RW
-            if perm & PERM_INHERIT and not self._has_room(topic, MOST):
-                return None
             if perm & PERM_INHERIT:
+                if not self._has_room(topic):
+                    return None
                 queues = max(0, min(client_queue_nums, template.write_queue_nums))
                 return self._create(
                     TopicConfig(
@@ -124,14 +125,14 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         return None
 
     def create_in_send_back(
-        self, topic: str, queue_nums: int, perm: int, sys_flag: int
+        self, topic: str, queue_nums: int = 1, sys_flag: int = 0
     ) -> TopicConfig:
-        """The topic, created with these values where it was unknown: retry and dead-letter."""
+        """The topic, created like that, to be read and written, where it was unknown."""
         known = self._table.get(topic)
         if known is not None:
             return known
         return self._create(
-            TopicConfig(topic, queue_nums, queue_nums, perm, "SINGLE_TAG", sys_flag)
+            TopicConfig(topic, queue_nums, queue_nums, PERM_RW, topic_sys_flag=sys_flag)
         )
 
     def is_ready(self, topic: str) -> bool:

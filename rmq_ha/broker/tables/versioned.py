@@ -5,17 +5,16 @@ Spec: store.md, sections 12.2 and 12.3.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from rmq_ha.broker.tables.parts import Parts
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.pages import page_of
-
-PART_DEPTH = 2
 
 
 class Writable(Protocol):
@@ -34,9 +33,12 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     :param built_in: what is there without a file.
     :param most: how many there may be before clients' requests create no more; operators' do.
+    :cvar most_key: the configuration key that says `most`.
     :ivar not_created: how often one was not.
     :ivar data_version: by which name servers and slaves notice a change.
     """
+
+    most_key: ClassVar[str]
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         self._most = most
         self.not_created = 0
         self._table = dict(built_in)
-        self._parts: dict[str, tuple[T, fastjson.Written]] = {}
+        self._parts = Parts[T](lambda config: config.to_json())
 
     @property
     def table(self) -> Mapping[str, T]:
@@ -90,7 +92,7 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     @abstractmethod
     def file_of(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """:param parts: what stands for each configuration, at depth `PART_DEPTH`."""
+        """:param parts: what stands for each configuration, see `Parts`."""
 
     def to_body(self) -> bytes:
         """What slaves and mqadmin get."""
@@ -103,21 +105,10 @@ class VersionedTable(PersistedTable, Generic[T]):
         return fastjson.encode(self.file_of(parts)), ext
 
     def encode(self) -> bytes:
-        """
-        The file.
+        """The file."""
+        return fastjson.pretty(self.file_of(self._parts.of(self._table)))
 
-        Each change writes all of it, so what did not change is not laid out again: with 2,000
-        topics that took 40 ms of every turn that changed one.
-        """
-        known, self._parts = self._parts, {}
-        for name, config in self._table.items():
-            part = known.get(name)
-            if part is None or part[0] is not config:
-                part = (config, fastjson.pretty_part(config.to_json(), PART_DEPTH))
-            self._parts[name] = part
-        return fastjson.pretty(self.file_of({name: it[1] for name, it in self._parts.items()}))
-
-    def _has_room(self, name: str, key: str) -> bool:
+    def _has_room(self, name: str) -> bool:
         """One more may be created because a client's request names it; else the log says why."""
         most = self._most()
         if len(self._table) < most:
@@ -127,7 +118,7 @@ class VersionedTable(PersistedTable, Generic[T]):
             "{name} is not created for a client: {key} allows {most}; delete some, create it with "
             "mqadmin, or allow more",
             name=name,
-            key=key,
+            key=self.most_key,
             most=most,
         )
         return False

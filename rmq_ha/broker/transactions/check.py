@@ -137,7 +137,7 @@ class _Pass:
         self._ledger = Ledger(self._head, self._op_next, self._may_have_resting_copy)
         self._head_stored_ms = 0
         self._ahead: list[Record] = []
-        self._missed = self._is_refused = False
+        self._is_refused = False
 
     # ------------------------------------------------------------ where to go on
 
@@ -189,9 +189,11 @@ class _Pass:
             self._head = self._ledger.next_open(self._head)
             if self._head >= self._ledger.end:
                 return _Outcome.WINDOW_IS_FULL
-            half = self._half_at_head()
-            if half is None:
-                return _Outcome.OVER
+            if not self._ahead:
+                outcome = self._read_on()
+                if outcome is not None:
+                    return outcome
+            half = self._ahead.pop()
             self._head = half.queue_offset
             if self._ledger.is_settled(self._head):
                 continue
@@ -210,30 +212,21 @@ class _Pass:
             self._head += 1
         return _Outcome.MORE
 
-    def _half_at_head(self) -> Record | None:
-        """The half message at the head, or the next one; None at the end of the queue."""
-        while True:
-            while self._ahead:
-                half = self._ahead.pop()
-                if half.queue_offset >= self._head:
-                    return half
-            result = self._get(HALF_TOPIC, self._head)
-            if result is None:
-                return None
-            if result.status is GetMessageStatus.FOUND:
-                self._ahead = self._records(result)[::-1]
-                if self._ahead:
-                    continue
-            elif result.status in _AT_THE_END:
-                self._head_stored_ms = self._parts.now_ms()
-                return None
-            elif self._missed:
-                return None
-            else:
-                self._missed = True
-            if result.next_begin_offset <= self._head:
-                return None
-            self._head = result.next_begin_offset
+    def _read_on(self) -> _Outcome | None:
+        """Get half messages from the head on; None when there are some."""
+        result = self._get(HALF_TOPIC, self._head)
+        if result is None:
+            return _Outcome.OVER
+        if result.status in _AT_THE_END:
+            self._head_stored_ms = self._parts.now_ms()
+            return _Outcome.OVER
+        self._ahead = self._records(result)[::-1]
+        if self._ahead:
+            return None
+        if result.next_begin_offset > self._head:
+            self._head = result.next_begin_offset  # behind what nobody can read
+            return _Outcome.MORE
+        return _Outcome.OVER
 
     def _get(self, topic: str, offset: int) -> GetMessageResult | None:
         return self._parts.store.get_message(GROUP, topic, self._queue_id, offset, _READ, None)
@@ -350,12 +343,12 @@ class _Pass:
             for step in steps:
                 parts.fates.release(step.half)
         replaced = [step for step in steps if step.message is not None]
-        for step, (status, append) in zip(replaced, results, strict=False):
-            if append is None or not status.is_stored:
-                self._refused(step.half, status)
+        for step, result in zip(replaced, results, strict=False):
+            if (stored := result.stored) is None:
+                self._refused(step.half, result.status)
                 return False
             if step.asked is not None and step.message is not None:
-                parts.asker.ask(step.asked, step.message, append, step.half.store_timestamp)
+                parts.asker.ask(step.asked, step.message, stored, step.half.store_timestamp)
         unmarked = [result for result in results[len(messages) :] if not result.status.is_stored]
         if unmarked:
             self.log.warn(
@@ -371,11 +364,11 @@ class _Pass:
         fates, places = self._parts.fates, iter(results)
         for half, message, *_ in steps:
             if message is not None:
-                status, append = next(places)
-                if append is None or not status.is_stored:
+                stored = next(places).stored
+                if stored is None:
                     return  # nothing behind it is stored either
                 if message.topic == HALF_TOPIC:
-                    fates.note_copy(half, Place(append.queue_offset, append.physical_offset))
+                    fates.note_copy(half, Place(stored.queue_offset, stored.physical_offset))
             fates.note(self._queue_id, half.queue_offset, Fate.MOVED)
 
     def _refused(self, half: Record, status: PutMessageStatus) -> None:

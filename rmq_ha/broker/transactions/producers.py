@@ -24,8 +24,7 @@ class ProducerAsker:
 
     def __init__(self, producers: ProducerManager) -> None:
         self._producers = producers
-        self._opaque = count(1)
-        self._turn = count()
+        self._asked = count()
 
     def is_overloaded(self, group: str) -> bool:
         """There are producers, and none of them reads what it is sent."""
@@ -44,8 +43,9 @@ class ProducerAsker:
             return
         try:
             request = check_request(copy, append, stored_ms)
-            request.opaque = next(self._opaque) & _OPAQUE_MASK
-            channels[next(self._turn) % len(channels)].send(request)
+            number = next(self._asked)
+            request.opaque = number & _OPAQUE_MASK
+            channels[number % len(channels)].send(request)
         except (CorruptRecord, ProtocolViolation) as error:
             self.log.error(
                 "no producer can be asked about half message {half_offset}: {error}",

@@ -22,7 +22,6 @@ from rmq_ha.broker.transactions.progress import CheckProgress
 from rmq_ha.broker.transactions.verdict import CheckLimits
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.interfaces import IMessageStore
-from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.message import Message, PutMessageResult
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -206,4 +205,4 @@ class TransactionalMessageCheckService:
         return replicated >= log_end or (replicated == 0 and not is_sync)
 
     def _make_discard_topic(self) -> None:
-        self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
+        self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC)

@@ -266,7 +266,7 @@ def dispatch_request_at(
         do not add up or whose topic cannot be a directory.
     """
     available = limit - position
-    if available < _LEAST:
+    if available < RECORD_OVERHEAD:
         if available >= BLANK_SIZE and _PREFIX.unpack_from(buffer, position)[1] == BLANK_MAGIC:
             return BLANK
         return UNREADABLE

@@ -17,9 +17,6 @@ Spec: store.md, sections 3.1 and 3.2.
 import sys
 from array import array
 from struct import Struct
-from typing import NamedTuple
-
-from rmq_ha.errors import CorruptRecord
 
 UNIT = Struct(">qiq")
 UNIT_SIZE = 20
@@ -32,28 +29,6 @@ FILLER = UNIT.pack(0, FILLER_SIZE, 0)
 _EXTENSION_ADDRESS = -2147483649
 
 _WORDS = UNIT_SIZE // 4
-
-
-class ConsumeQueueUnit(NamedTuple):
-    """One message of a queue, as consumers find it."""
-
-    physical_offset: int
-    size: int
-    tags_code: int
-
-    def encode(self) -> bytes:
-        """The 20 bytes in the file."""
-        return UNIT.pack(*self)
-
-    @classmethod
-    def decode(cls, buffer: bytes | memoryview, position: int = 0) -> "ConsumeQueueUnit":
-        """:raises CorruptRecord: too few bytes, or a unit that was never written."""
-        if position < 0 or len(buffer) < position + UNIT_SIZE:
-            raise CorruptRecord(f"no ConsumeQueue unit at {position} of {len(buffer)} bytes")
-        unit = cls._make(UNIT.unpack_from(buffer, position))
-        if unit.physical_offset < 0 or unit.size <= 0:
-            raise CorruptRecord(f"ConsumeQueue unit at {position}: {unit}")
-        return unit
 
 
 def is_torn_filler(size: int) -> bool:

@@ -18,7 +18,8 @@ Spec: store.md, section 3.6.
 
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
+
+from rmq_ha.model.extension_unit import ExtensionUnit
 
 HEAD = Struct(">hqqh")
 MAX_UNIT_SIZE = 32767
@@ -28,28 +29,15 @@ END_ROOM = 4
 _ADDRESS_BASE = -(1 << 63)
 
 
-class ExtensionUnit(NamedTuple):
-    """
-    One unit.
-
-    :ivar store_timestamp: ms.
-    :ivar bit_map: None when it has none.
-    """
-
-    tags_code: int
-    store_timestamp: int
-    bit_map: bytes | None
-
-    def encode(self) -> bytes | None:
-        """The bytes in the file; None for what does not fit into a unit."""
-        bit_map = self.bit_map or b""
-        size = HEAD.size + len(bit_map)
-        if size > MAX_UNIT_SIZE:
-            return None
-        try:
-            return HEAD.pack(size, self.tags_code, self.store_timestamp, len(bit_map)) + bit_map
-        except struct_error:
-            return None
+def encode_extension(unit: ExtensionUnit) -> bytes | None:
+    """The bytes in the file; None for what does not fit into a unit."""
+    if unit.size > MAX_UNIT_SIZE:
+        return None
+    bit_map = unit.bit_map or b""
+    try:
+        return HEAD.pack(unit.size, unit.tags_code, unit.store_timestamp, len(bit_map)) + bit_map
+    except struct_error:
+        return None
 
 
 def decode_extension(data: bytes, at: int = 0) -> tuple[ExtensionUnit, int] | None:

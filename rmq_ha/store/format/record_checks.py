@@ -53,8 +53,6 @@ def record_fits(data: bytes, physical_offset: int, size: int) -> bool:
     if len(data) < size or not head_fits(data, physical_offset, size):
         return False
     body_at = _body_at(data)
-    if body_at > size:
-        return False
     length = int.from_bytes(data[body_at - 4 : body_at], "big", signed=True)
     cuts = cuts_at(data, 0, size, body_at, length)
     return cuts is not None and cuts[3] == size

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.acl import addresses
 from rmq_ha.acl.addresses import AddressPatterns, host_of
 
 JAVA = json.loads((Path(__file__).parent / "data" / "java_addresses.json").read_text())
@@ -53,6 +54,8 @@ def test_each_part_stands_for_itself(text: str, yes: str, no: str) -> None:
         ("10.0.0.9-1", "ends before it starts"),
         ("10.0.0.1-2-3", "'2-3' in it"),
         ("10.0.0.{}", "'' in it"),
+        ("10.0.0.{12", "'{12' in it"),
+        ("10.0.0.12}", "'12}' in it"),
         ("10.0.0.{1,x}", "'x' in it"),
         ("10.0.0.0/8", "'0/8' in it"),
         ("[::1]", "'[' in it"),
@@ -74,6 +77,15 @@ def test_nothing_lets_nobody_in() -> None:
         made.add(text)
         assert not made
         assert not made.matches("127.0.0.1")
+
+
+def test_patterns_are_bounded_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is tried for each new address."""
+    monkeypatch.setattr(addresses, "_MAX_PATTERNS", 3)
+    made = patterns("10.0.*.*", "10.1.*.*,10.2.*.*")
+    assert made.matches("10.2.0.1")
+    with pytest.raises(ValueError, match="more than 3 patterns"):
+        made.add("10.3.*.*")
 
 
 def test_host_of_an_address_with_port() -> None:

@@ -136,6 +136,7 @@ def test_a_broken_file_is_not_written() -> None:
         (AccountChange("longenough", "longenough", topic_perms=("a",)), "name=permission"),
         (AccountChange("longenough", "longenough", topic_perms=("a=XX",)), "topicPerms: 'a=XX'"),
         (AccountChange("longenough", "longenough", group_perms=("",)), "name=permission"),
+        (AccountChange("longenough", "longenough", topic_perms=("a=PUB", "b=XX")), "'b=XX'"),
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(change: AccountChange, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rmq_ha.acl import files
 from rmq_ha.acl.edits import set_white_addresses
 from rmq_ha.acl.files import AclFiles
 from rmq_ha.errors import ConfigurationError
@@ -66,7 +67,16 @@ def test_a_start_with_a_broken_file_is_refused() -> None:
 
 def test_nothing_new_is_no_news() -> None:
     setup = Setup(plain=ACCOUNT % "someaccount").load()
+    setup.write("plain", ACCOUNT % "otheraccount")
+    assert setup.refresh()
+
+    def refuse(path: str) -> bytes:
+        raise AssertionError("what has not changed is not read each second")
+
+    setup.disk.read_bytes = refuse  # type: ignore[method-assign]
     assert not setup.refresh()
+    assert setup.keys() == ["otheraccount"]
+    assert setup.files.faults == {}
 
 
 def test_a_changed_a_new_and_a_deleted_file_are_news() -> None:
@@ -115,6 +125,24 @@ def test_a_file_that_is_just_being_written_is_not_taken_for_empty() -> None:
     setup.write("plain", "accounts: []")
     assert setup.refresh()
     assert setup.keys() == []
+
+
+def test_folders_are_read_to_a_depth() -> None:
+    """A link to a folder above would lead round for ever."""
+    names = ["/".join("12345678"[:depth] + "x") + ".yml" for depth in range(9)]
+    setup = Setup(**dict.fromkeys(names, ACCOUNT % "someaccount"))
+    setup.write("/".join("123456789") + "/y.yml", ACCOUNT % "someaccount")
+    setup.load()
+    assert sorted(setup.files.versions()) == sorted(f"/conf/acl/{name}" for name in names)
+
+
+def test_more_files_than_anybody_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MAX_FILES", 2)
+    setup = Setup(**{"a.yml": ACCOUNT % "aaaaaaa", "b.yml": ACCOUNT % "bbbbbbb"}).load()
+    setup.write("c.yml", ACCOUNT % "ccccccc")
+    assert setup.refresh()
+    assert setup.files.faults == {"/conf": "/conf/acl: more than 2 ACL files"}
+    assert setup.keys() == ["aaaaaaa", "bbbbbbb"]
 
 
 def test_without_any_file_the_last_rules_stay() -> None:

@@ -54,6 +54,30 @@ def test_the_file_of_the_documentation() -> None:
     )
 
 
+def test_all_that_is_odd_is_told() -> None:
+    """With its line; whoever mends one thing finds no other after it."""
+    file = read_file(
+        "f",
+        b"""one: 1
+two: 2
+accounts:
+- accessKey: someaccount
+  secretKey: somesecret
+  three: 3
+  four: 4
+  topicPerms: [a=pub, b=sub]
+""",
+    )
+    assert [notice.split(" ")[:2] for notice in file.notices] == [
+        ["f:1:", "one"],
+        ["f:2:", "two"],
+        ["f:6:", "three"],
+        ["f:7:", "four"],
+        ["f:8:", "topicPerms"],
+        ["f:8:", "topicPerms"],
+    ]
+
+
 def test_an_empty_file_has_no_accounts() -> None:
     for data in (b"", b"\n# nothing\n", b"---\n", b"\xef\xbb\xbf"):
         file = read_file("f", data)

@@ -61,6 +61,11 @@ exts = st.dictionaries(
 )
 
 
+def test_a_single_field_is_one_value() -> None:
+    made = TimedContent().of(310, "s", {"topic": "Secret"})
+    assert made == b"rmq-ha request\n310\ns\n5:topic\n\nSecret\0"
+
+
 @given(exts, exts)
 def test_no_two_header_maps_are_signed_alike(one: dict[str, str], other: dict[str, str]) -> None:
     content = TimedContent()
@@ -229,7 +234,7 @@ def test_hostile_names_of_fields_fill_no_memory() -> None:
     content = TimedContent()
     for number in range(1000):
         content.of(1, "s", {str(number): "v"})
-    assert len(content._orders) == 256
+    assert content._order.cache_info().currsize == 256
     assert content.of(1, "s", {"0": "v"}) == TimedContent().of(1, "s", {"0": "v"})
 
 

@@ -1,7 +1,7 @@
 """A broker without sockets and files: real tables and processors around a store in memory."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from struct import unpack_from
 from typing import Any
@@ -106,6 +106,7 @@ class FakeStore:
         self.status: GetMessageStatus | None = None
         self.found = QueryResult([], 0, 0)
         self.queries: list[Any] = []
+        self.slices = 0
         self.known_topics: set[str] | None = None
         self.max_nums: list[int] = []
 
@@ -244,9 +245,11 @@ class FakeStore:
     def unqueued_record_at(self, physical_offset: int) -> bytes | None:
         return None
 
-    def query(self, topic: str, key: str, max_nums: int, begin_ms: int, end_ms: int) -> Any:
-        self.queries.append((topic, key, max_nums, begin_ms, end_ms))
-        return self.found
+    def query_in_slices(self, *query: Any) -> Iterator[None]:
+        *asked, take = query
+        self.queries.append(tuple(asked))
+        yield from [None] * self.slices
+        take(self.found)
 
     delay_levels = tuple(range(18))
 
@@ -353,7 +356,7 @@ class Kit:
                 config=self.broker,
                 random=Random(1),
             ),
-            QueryProcessor(store=self.store, config=self.configuration.store),
+            QueryProcessor(store=self.store, config=self.configuration.store, clock=self.clock),
             ConsumerProcessor(
                 store=self.store,
                 consumers=self.consumers,

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sim_broker import FAST_PORT, LISTEN_PORT, TOPIC, SimBroker
 from twisted.internet.defer import gatherResults
-from twisted.logger import globalLogPublisher
 
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.client.signing import Credentials, RequestSigner, SigningCalls, sign
@@ -68,14 +67,6 @@ def guarded() -> Iterator[Guarded]:
     made.sim.start()
     yield made
     made.sim.stop()
-
-
-@pytest.fixture
-def logged() -> Iterator[list[Any]]:
-    events: list[Any] = []
-    globalLogPublisher.addObserver(events.append)
-    yield events
-    globalLogPublisher.removeObserver(events.append)
 
 
 def test_both_ports_let_pass_what_is_granted_only(guarded: Guarded) -> None:

@@ -94,7 +94,9 @@ def test_the_same_requests_are_served_for_who_may(broker: Guarded) -> None:
 
 def test_the_document_shows_the_table() -> None:
     text = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
-    assert as_markdown() in text, as_markdown()
+    shown = as_markdown()
+    assert shown in text, shown
+    assert all(f"{code} {RequestCode(code).name}" in shown for code in map(int, TABLE))
 
 
 # ------------------------------------------------------------ single findings (H1)

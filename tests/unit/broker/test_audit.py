@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from guarded import ADMIN, OWNER, WEAK, Guarded, every_request
+from twisted.internet.defer import fail
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from rmq_ha.app.log_budget import LINES, LogBudget
 from rmq_ha.broker.audited import acts
+from rmq_ha.errors import RequestRejected
 from rmq_ha.model.security import PLAIN, Security
 from rmq_ha.namesrv.audited import ACTS
 from rmq_ha.remoting.audit import NAMESPACE, AuditLog
@@ -126,35 +128,73 @@ def test_every_code_that_changes_something_is_there() -> None:
     assert set(map(int, ACTS)) == {100, 102, 205, 216, 318, 327}
 
 
-def test_a_value_is_cut_and_a_secret_hidden(lines: list[Any]) -> None:
-    class Peer:
-        remote_text = "1.2.3.4:5"
-        security = Security(is_tls=True, names=("ops.example", "10.0.0.1"))
+class Peer:
+    """As much of a channel as a line tells."""
 
-    peer: Any = Peer()
-    handler = AuditLog(Clock(), ACTS).around(100, lambda _, request: request.response())
-    handler(peer, RemotingCommand(100, {"namespace": "n", "key": "k", "value": "v" * 10**6}))
+    def __init__(self, host: str = "1.2.3.4", *names: str) -> None:
+        self.remote_text = f"{host}:5"
+        self.security = Security(is_tls=True, names=names) if names else PLAIN
+
+
+def ask(code: int, handler: Any, ext: Any = None, body: bytes = b"", *, peer: Any = None) -> Any:
+    """What a handler of this code answers with the log around it."""
+    audited = AuditLog(Clock(), ACTS).around(code, handler)
+    return audited(peer or Peer(), RemotingCommand(code, ext or {}, body))
+
+
+def agrees(_: Any, request: RemotingCommand) -> RemotingCommand:
+    return request.response()
+
+
+def test_a_value_is_cut_and_a_secret_hidden(lines: list[Any]) -> None:
+    peer: Any = Peer("1.2.3.4", "ops.example", "10.0.0.1")
+    ask(100, agrees, {"namespace": "n", "key": "k", "value": "v" * 10**6}, peer=peer)
     assert len(lines[0]["details"]["value"]) == 203
     assert lines[0]["certificate"] == "ops.example, 10.0.0.1"
     assert lines[0]["who"] == "- (ops.example, 10.0.0.1)"
-    handler = AuditLog(Clock(), ACTS).around(318, lambda _, request: request.response())
-    handler(peer, RemotingCommand(318, {}, b"someSecretKey=hidden\nother=x\\u000ay"))
+    ask(318, agrees, None, b"someSecretKey=hidden\nother=x\\u000ay")
     assert lines[1]["details"] == {"someSecretKey": "***", "other": "x\ny"}
+
+
+def test_no_field_of_a_line_is_longer_than_promised(lines: list[Any]) -> None:
+    """Whoever may ask, or show a certificate, does not fill the disk with one name."""
+    peer: Any = Peer("1.2.3.4", "c" * 201)
+    ask(100, agrees, {"namespace": "n" * 200, "key": "k" * 201, "value": "v" * 201}, peer=peer)
+    ask(318, agrees, None, b"k" * 201 + b"=1")
+    header, body = lines
+    assert (header["item"], header["certificate"]) == ("k" * 200, "c" * 200)
+    assert header["details"] == {"namespace": "n" * 200, "value": "v" * 200 + "..."}
+    assert body["item"] == "k" * 200
+
+
+def test_a_code_that_changes_nothing_costs_nothing(lines: list[Any]) -> None:
+    assert AuditLog(Clock(), ACTS).around(10, agrees) is agrees
+
+
+def test_a_handler_that_refuses_later_or_at_once_is_told_and_heard(lines: list[Any]) -> None:
+    """The client gets the handler's own code and words, and the log has them."""
+    refused, broken = RequestRejected(17, "no topic"), ValueError("oops")
+
+    def rejects(channel: Any, request: RemotingCommand) -> Any:
+        raise refused
+
+    with pytest.raises(RequestRejected) as caught:
+        ask(102, rejects)
+    assert caught.value is refused
+    for error in (refused, broken):
+        caught_later: list[Any] = []
+        ask(102, lambda *_, why=error: fail(why)).addErrback(caught_later.append)
+        assert caught_later[0].value is error
+    said = [(event["answer"], event["reason"]) for event in lines]
+    assert said == [(17, "no topic"), (17, "no topic"), (1, "oops")]
 
 
 def test_one_peers_lines_leave_out_no_others() -> None:
     """The log's budget is by kind of line: one's flood must not hide what others do."""
-
-    class Peer:
-        security = PLAIN
-
-        def __init__(self, host: str) -> None:
-            self.remote_text = f"{host}:5"
-
     kept: list[Any] = []
     budget = LogBudget(kept.append)
     globalLogPublisher.addObserver(budget)
-    handler = AuditLog(Clock(), ACTS).around(102, lambda _, request: request.response())
+    handler = AuditLog(Clock(), ACTS).around(102, agrees)
     one: Any = Peer("10.0.0.1")
     other: Any = Peer("10.0.0.2")
     try:

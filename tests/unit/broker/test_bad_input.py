@@ -177,6 +177,9 @@ class Transport:
     def getPeer(self) -> None:
         return None
 
+    def registerProducer(self, producer: object, streaming: bool) -> None:
+        """It is never full."""
+
     def write(self, data: bytes) -> None:
         self.written.append(data)
 

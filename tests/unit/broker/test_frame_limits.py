@@ -9,10 +9,12 @@ from sim_broker import SimBroker
 
 from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.client.requests import send_request
+from rmq_ha.config.limits import RANGES
 from rmq_ha.config.ours import RmqHaConfig
 from rmq_ha.errors import RequestRejected
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
-from rmq_ha.wire.batch import decode_batch, encode_batch
+from rmq_ha.wire.batch import encode_batch
+from rmq_ha.wire.bodies import MOST_ITEMS
 from rmq_ha.wire.command import RemotingCommand
 
 
@@ -114,19 +116,31 @@ def test_the_properties_of_a_batch_count_for_each_member(broker: SimBroker) -> N
     assert send_batch(broker, 70, properties).code == 0
 
 
-def test_a_batch_is_not_read_beyond_its_limit() -> None:
-    body = encode_batch([(0, b"x", "")] * 10) + b"no member"
-    assert len(decode_batch(body, 3)) == 4
+def test_a_batch_is_not_read_beyond_its_limit(broker: SimBroker) -> None:
+    """What follows the first member too many is not looked at, whatever it is."""
+    broker.controller.configuration.ours.max_messages_per_batch = 3
+    body = encode_batch([(0, b"x", "")] * 4) + b"no member"
+    ext = {"a": "P", "b": "TopicA", "e": "0", "i": "", "m": "true"}
+    answer = broker.call(RemotingCommand(320, ext, body))
+    assert (answer.code, "maxMessagesPerBatch" in answer.remark) == (13, True)
 
 
 def test_keys_count_at_once() -> None:
     config = RmqHaConfig()
     limits = FrameLimits(config)
-    limits.check("maxQueuesPerLock", 2500)
+    limits.check("maxQueuesPerLock", 1500)
     config.max_queues_per_lock = 10
     with pytest.raises(RequestRejected, match="maxQueuesPerLock allows 10"):
         limits.check("maxQueuesPerLock", 11)
     limits.check("maxQueuesPerLock", 10)
+
+
+@pytest.mark.parametrize(
+    "key", ["maxGroupsPerHeartbeat", "maxSubscriptionsPerHeartbeat", "maxQueuesPerLock"]
+)
+def test_no_key_allows_more_than_is_ever_looked_at(key: str) -> None:
+    """Whoever set it higher would be told one limit and meet another."""
+    assert RANGES[key] == (1, MOST_ITEMS)
 
 
 def test_topics_and_groups_of_clients_have_an_end(broker: SimBroker) -> None:

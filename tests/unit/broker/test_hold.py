@@ -73,6 +73,16 @@ def test_an_arrival_wakes_who_waits_for_that_queue() -> None:
     assert it.resumed == [first, second, other]
 
 
+def test_each_of_those_who_wait_is_asked_what_it_wants() -> None:
+    """One that wants something else does not keep a message from those behind it."""
+    it = Holding()
+    others = [it.hold(tags="TagA"), it.hold(7)]
+    pull = it.hold(tags="TagB")
+    it.service.on_arrival([arrival(0, "TagB")])
+    assert it.resumed == [pull]
+    assert not set(others) & set(it.resumed)
+
+
 def test_an_arrival_before_the_wanted_offset_is_not_it() -> None:
     it = Holding()
     pull = it.hold(5)
@@ -105,6 +115,17 @@ def test_a_tag_that_does_not_match_wakes_five_seconds_later() -> None:
     it.clock.advance(0.1)
     assert it.resumed == [pull]
     it.clock.advance(100)
+    assert it.resumed == [pull]
+
+
+def test_a_second_look_that_finds_nothing_leaves_the_limit_as_it_was() -> None:
+    """What did not match is cut from the log again: there is nothing to say before the limit."""
+    it = Holding()
+    pull = it.hold(tags="TagA", suspend_ms=9000)
+    it.service.on_arrival([arrival(0, "TagB")])
+    it.clock.advance(8.9)
+    assert it.resumed == []
+    it.clock.advance(0.1)
     assert it.resumed == [pull]
 
 
@@ -194,6 +215,19 @@ def test_short_lived_pulls_leave_nothing_behind() -> None:
         it.service.on_arrival([arrival(number)])
     assert len(it.resumed) == 1000
     assert len(it.service._heap) <= 130
+
+
+def test_one_that_waits_among_many_that_went_has_its_limit() -> None:
+    """The heap is swept of the others; a pull that it lost would only end with its connection."""
+    it = Holding(capacity=300)
+    channel = FakeChannel()
+    kept = it.hold(suspend_ms=3000)
+    for number in range(200):
+        it.hold(number, channel=channel)
+    channel.close()
+    assert len(it.service._heap) == 1
+    it.clock.advance(3)
+    assert it.resumed == [kept]
 
 
 def test_stop_answers_everything() -> None:

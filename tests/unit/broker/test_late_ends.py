@@ -479,6 +479,22 @@ def test_commit_that_the_store_refuses_ends_nothing() -> None:
     assert broker.visible() == ["a" * 300]
 
 
+def test_a_long_op_queue_is_read_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served between them, and each of them does something."""
+    broker = started()
+    place = broker.half("a")
+    for number in range(10):
+        broker.end(broker.half(f"b{number}"), ROLLBACK)
+    kill(broker)
+    monkeypatch.setattr(lookup, "_READ", 1)
+    monkeypatch.setattr(lookup, "_READS_A_TURN", 4)
+    halves = broker.controller.transaction_checks.halves
+    pause, turns = halves._pause, []
+    halves._pause = lambda: turns.append(0) or pause()
+    broker.end(place, COMMIT)
+    assert len(turns) == 10 // 4
+
+
 def test_checks_that_begin_while_the_op_queue_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker listens before its checks start: what was read before that is forgotten by then."""
     broker = started()

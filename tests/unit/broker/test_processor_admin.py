@@ -22,6 +22,7 @@ from rmq_ha.wire.bodies import (
     decode_topic_table,
 )
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.stat_bodies import REPLICATION_KEY
 
 TOPIC = {
     "topic": "NewT",
@@ -470,6 +471,10 @@ def test_runtime_info_of_a_whole_broker() -> None:
     broker.pull()
     table = decode_kv_table(broker.call(RemotingCommand(28)).body)
     assert set(RUNTIME_KEYS) <= set(table)
+    assert REPLICATION_KEY not in table  # mqadmin prints whatever is there
+    asked = RemotingCommand(28, {REPLICATION_KEY: "true"})
+    told = json.loads(decode_kv_table(broker.call(asked).body)[REPLICATION_KEY])
+    assert told == {"role": "ASYNC_MASTER", "slaves": []}
     assert table["msgPutTotalTodayNow"] == table["putMessageTimesTotal"] == "2"
     assert table["putMessageSizeTotal"] == str(broker.controller.store.log.max_offset)
     assert table["msgGetTotalTodayNow"] == "2"
@@ -487,6 +492,16 @@ def test_get_config() -> None:
     assert "slaveReadEnable=false" in lines
     assert "brokerRole=ASYNC_MASTER" in lines
     assert not [line for line in lines if line.endswith("=") or "=" not in line]
+
+
+@pytest.mark.parametrize("threads", [None, 77])
+def test_callback_threads_are_told_though_there_are_none(threads: int | None) -> None:
+    """`mqadmin exportMetrics` takes them for the number of processors where nobody set them."""
+    kit = Kit()
+    kit.configuration.client.client_callback_executor_threads = threads
+    lines = kit.request(26).body.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith("clientCallbackExecutorThreads=")]
+    assert (line == "clientCallbackExecutorThreads=77") == (threads is not None)
 
 
 def test_update_config() -> None:

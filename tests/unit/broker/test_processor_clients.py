@@ -87,6 +87,15 @@ def test_heartbeat_creates_group_and_retry_topic() -> None:
                 {"groupName": "G", "subscriptionDataSet": [{"topic": "T", "tagsSet": [[1]]}]}
             ],
         },
+        {
+            "clientID": "c",
+            "consumerDataSet": [
+                {
+                    "groupName": "G",
+                    "subscriptionDataSet": [{"topic": "T", "subString": "*"}, {"topic": [1]}],
+                }
+            ],
+        },
     ],
 )
 def test_a_heartbeat_that_does_not_fit_changes_nothing(body: Any) -> None:
@@ -132,16 +141,18 @@ def test_stopping_the_notifier() -> None:
 
 def test_silent_clients_are_closed() -> None:
     kit = Kit()
-    silent, alive = FakeChannel(1), FakeChannel(2)
+    silent, alive, silent_too = FakeChannel(1), FakeChannel(2), FakeChannel(3)
     kit.heartbeat(silent, "c1", "G1", "TopicA")
     kit.heartbeat(alive, "c2", "G1", "TopicA")
+    kit.heartbeat(silent_too, "c3", "G1", "TopicA")
     kit.clock.advance(119)
     kit.heartbeat(alive, "c2", "G1", "TopicA")
     kit.heartbeats.close_expired()
     assert silent.is_open
+    assert silent_too.is_open
     kit.clock.advance(2)
     kit.heartbeats.close_expired()
-    assert (silent.is_open, alive.is_open) == (False, True)
+    assert (silent.is_open, silent_too.is_open, alive.is_open) == (False, False, True)
     assert kit.consumers.client_ids("G1") == ["c2"]
 
 
@@ -187,7 +198,7 @@ def test_consumer_list() -> None:
 
 
 def test_committed_offsets() -> None:
-    """Spec: section 7.4, codes 14 and 15."""
+    """Spec: remoting.md, section 7.4, codes 14 and 15."""
     kit = Kit()
     where = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 1}
     answer = kit.request(15, {**where, "commitOffset": 9})
@@ -235,6 +246,14 @@ def test_an_attacker_with_one_topic_and_one_group_fills_no_table() -> None:
     assert len(kit.offsets.to_body()) < 100
 
 
+def test_who_has_consumed_nothing_yet_says_so() -> None:
+    """Else the group would be asked again where to begin, and skip what came meanwhile."""
+    kit = Kit()
+    commit = {"consumerGroup": "G1", "topic": "TopicA", "queueId": 0, "commitOffset": 0}
+    assert kit.request(15, commit).code == 0
+    assert kit.offsets.query("G1", "TopicA", 0) == 0
+
+
 def test_queues_that_a_topic_has_for_writing_only_count_too() -> None:
     """mqadmin resets offsets on these."""
     kit = Kit()
@@ -270,7 +289,7 @@ QUEUES = [{"topic": "TopicA", "brokerName": "broker-a", "queueId": number} for n
 
 
 def test_locks() -> None:
-    """Spec: section 7.3."""
+    """Spec: remoting.md, section 7.3."""
     kit = Kit()
     body = {"consumerGroup": "G1", "clientId": "c1", "mqSet": QUEUES}
     answer = kit.request(41, None, body)

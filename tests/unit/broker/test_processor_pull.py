@@ -148,7 +148,7 @@ def test_permissions() -> None:
 
 
 def test_subscription_of_the_heartbeat() -> None:
-    """Spec: section 6.2, 7b to 7e."""
+    """Spec: remoting.md, section 6.2, 7b to 7e."""
     kit = Kit()
     kit.store.put("TopicA", TAGS="TagA")
     kit.store.put("TopicA", TAGS="TagB")
@@ -187,7 +187,7 @@ def test_tags_of_the_request() -> None:
     ],
 )
 def test_statuses(offset: int, count: int, expected: Any) -> None:
-    """Spec: section 6.3."""
+    """Spec: remoting.md, section 6.3."""
     kit = Kit()
     for _ in range(count):
         kit.store.put("TopicA")
@@ -271,7 +271,7 @@ def test_slave_serves_although_reads_are_not_enabled() -> None:
 
 
 def test_suggestion() -> None:
-    """Spec: section 6.4."""
+    """Spec: remoting.md, section 6.4."""
     kit = Kit()
     kit.groups.update(
         SubscriptionGroupConfig("G1", broker_id=2, which_broker_when_consume_slowly=4)
@@ -332,7 +332,7 @@ def test_short_polling() -> None:
 
 
 def test_only_19_is_held() -> None:
-    """Spec: section 6.5."""
+    """Spec: remoting.md, section 6.5."""
     kit = Kit()
     assert pull(kit, sysFlag=6, queueOffset=3).code == 21
     kit.store.put("TopicA", TAGS="TagB")

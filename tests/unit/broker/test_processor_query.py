@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
-from processor_kit import Kit
+from processor_kit import FakeChannel, Kit
+from twisted.internet.defer import Deferred
 
 from rmq_ha.store.reads import QueryResult
+from rmq_ha.wire.command import RemotingCommand
 
 QUERY = {
     "topic": "TopicA",
@@ -26,7 +28,7 @@ def test_by_key() -> None:
 
 
 def test_by_unique_key_looks_for_more() -> None:
-    """Spec: `defaultQueryMaxNum` takes the place of the client's number."""
+    """`defaultQueryMaxNum` takes the place of the client's number."""
     kit = Kit()
     kit.request(12, {**QUERY, "maxNum": 1, "_UNIQUE_KEY_QUERY": "true"})
     assert kit.store.queries[0][2] == 32
@@ -36,6 +38,44 @@ def test_nothing_found() -> None:
     answer = Kit().request(12, QUERY)
     assert (answer.code, answer.body) == (22, None)
     assert answer.ext == {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"}
+
+
+def test_a_long_query_is_answered_turns_later() -> None:
+    """What its connection asks next waits for it; of one that is gone nobody hears."""
+    kit = Kit()
+    kit.store.found, kit.store.slices = QueryResult([b"one"], 1700, 99), 2
+    channel, gone = HoldingChannel(), HoldingChannel()
+    answers: list[Any] = []
+    for it in (gone, channel):
+        kit.routes[12](it, RemotingCommand(12, {k: str(v) for k, v in QUERY.items()})).addCallback(
+            answers.append
+        )
+    assert channel.held == [False]
+    gone.holding[0].cancel()
+    assert answers == [None]
+    for _ in range(4):
+        kit.clock.advance(0)
+    assert answers[1].body == b"one"
+    assert channel.held == [True]
+    assert len(answers) == 2
+
+
+class HoldingChannel(FakeChannel):
+    """:ivar holding: what requests that take several turns have given it."""
+
+    host = "127.0.0.1"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holding: list[Deferred[None]] = []
+
+    def hold(self, size: int, held: "Deferred[None]") -> None:
+        self.holding.append(held)
+
+    @property
+    def held(self) -> list[bool]:
+        """Of each, whether it is done."""
+        return [held.called for held in self.holding]
 
 
 @pytest.mark.parametrize("name", list(QUERY))

@@ -15,6 +15,7 @@ from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame
+from rmq_ha.wire.versions import V3_0_7_SNAPSHOT
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "vectors" / "remoting" / "relays.json").read_text()
@@ -148,6 +149,14 @@ def test_an_old_member_stops_the_reset(broker: SimBroker) -> None:
     broker.world.clock.run_for(1)
     assert young.pushed == old.pushed == []
     assert ask(broker, STATUS, topic="T", group="g").code == ResponseCode.SYSTEM_ERROR
+
+
+def test_the_oldest_member_that_can_be_reset_is(broker: SimBroker) -> None:
+    commit(broker, 1, 1)
+    oldest = SimClient(broker, "oldest", version=V3_0_7_SNAPSHOT)
+    assert ask(broker, RESET, topic="T", group="g", timestamp=-1, isForce="true").code == 0
+    broker.world.clock.run_for(1)
+    assert len(oldest.pushed) == 1
 
 
 def test_a_member_that_does_not_read_is_not_sent_more(broker: SimBroker) -> None:
@@ -378,6 +387,11 @@ def test_consume_queue(broker: SimBroker) -> None:
     assert json.loads(filtered["filterData"])["expression"] == "a = 1"
     other = ask(broker, 321, topic="T", queueId=0, index=1, count=1, consumerGroup="nog")
     assert fastjson.parse(other.body or b"")["filterData"] == "nog@T is not online!"
+
+
+def test_consume_queue_without_a_number_of_units_tells_the_bounds(broker: SimBroker) -> None:
+    body = fastjson.parse(ask(broker, 321, topic="T", queueId=0, index=1).body or b"")
+    assert (body["minQueueIndex"], body["maxQueueIndex"], body["queueData"]) == (0, 3, [])
 
 
 @pytest.mark.parametrize("index", [-1, 3, 1 << 40])

@@ -144,6 +144,17 @@ def test_refused(broker: SimBroker, changes: dict[str, Any], code: int) -> None:
     assert broker.controller.store.log.max_offset == 0
 
 
+@pytest.mark.parametrize("properties", ["", "TRAN_MSG\x01true\x02PGROUP\x01PG"])
+@pytest.mark.parametrize(("reads", "writes"), [(2, 6), (6, 2), (6, 6)])
+def test_a_queue_that_is_only_read_or_only_written_takes_messages(
+    broker: SimBroker, reads: int, writes: int, properties: str
+) -> None:
+    """As Java's broker: producers whose routes are older than the topic's change go on."""
+    broker.controller.topics.update(TopicConfig("Uneven", reads, writes))
+    for number, code in ((1, 0), (5, 0), (6, 1)):
+        assert send(broker, properties, topic="Uneven", queueId=number).code == code, number
+
+
 def test_a_topic_is_created(broker: SimBroker) -> None:
     """As many queues as the producer wants and the template has; perm without the inherit bit."""
     assert send(broker, topic="Fresh", queueId=2, defaultTopicQueueNums=3).code == 0
@@ -155,6 +166,13 @@ def test_any_queue(broker: SimBroker) -> None:
     """A negative queue leaves the choice to the broker."""
     record = stored(broker, send(broker, queueId=-1))
     assert 0 <= record.queue_id < 4
+
+
+def test_any_queue_of_a_topic_that_has_one(broker: SimBroker) -> None:
+    """A message in one that is not there would be read by nobody."""
+    broker.controller.topics.update(TopicConfig("One", 1, 1))
+    answers = [send(broker, topic="One", queueId=-1) for _ in range(8)]
+    assert {(answer.ext or {})["queueId"] for answer in answers} == {"0"}
 
 
 def test_not_before_its_time(broker: SimBroker) -> None:
@@ -209,16 +227,20 @@ def test_batch(broker: SimBroker) -> None:
 def test_retry_topic_and_dead_letters(broker: SimBroker) -> None:
     """A client's own re-send goes to the retry topic until it was tried often enough."""
     broker.controller.groups.update(SubscriptionGroupConfig("G", retry_max_times=2))
-    topics = [
-        stored(broker, send(broker, topic="%RETRY%G", queueId=0, **changes)).topic
+    broker.controller.topics.update(TopicConfig("%RETRY%G", 3, 3))
+    records = [
+        stored(broker, send(broker, topic="%RETRY%G", queueId=2, **changes))
         for changes in (
             {"reconsumeTimes": 1},
             {"reconsumeTimes": 2},
             {"reconsumeTimes": 2, "maxReconsumeTimes": 9},
             {"reconsumeTimes": 2, "maxReconsumeTimes": 9, "version": 120},
+            {"reconsumeTimes": 2, "maxReconsumeTimes": 9, "version": 121},
         )
     ]
-    assert topics == ["%RETRY%G", "%DLQ%G", "%RETRY%G", "%DLQ%G"]
+    topics = [record.topic for record in records]
+    assert topics == ["%RETRY%G", "%DLQ%G", "%RETRY%G", "%DLQ%G", "%RETRY%G"]
+    assert [record.queue_id for record in records] == [2, 0, 2, 0, 2]
     broker.controller.configuration.broker.auto_create_subscription_group = False
     assert send(broker, topic="%RETRY%Nobody", queueId=0).code == 26
 

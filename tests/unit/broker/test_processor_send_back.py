@@ -117,6 +117,10 @@ def test_dead_letters(times: int, changes: Any, version: int, topic: str) -> Non
         config = kit.topics.get(topic)
         assert config is not None
         assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
+    # What waits for its delay is counted there, a dead letter is none of a producer's messages.
+    waits = kit.stats.growths("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX")
+    assert (waits is None) == topic.startswith("%DLQ%")
+    assert kit.stats.growths("TOPIC_PUT_NUMS", topic) is None
 
 
 def test_queues_are_chosen_at_random() -> None:

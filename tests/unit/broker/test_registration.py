@@ -127,7 +127,7 @@ class RegistrationTests(SynchronousTestCase):
         """Topics that come into being, operators and the end of a start that failed."""
         self.make()
         self.topics.on_creation(self.registration.register_new_topic)
-        self.topics.create_in_send_back("%RETRY%g", 1, 6, 0)
+        self.topics.create_in_send_back("%RETRY%g")
         self.successResultOf(self.registration.register_topic(TopicConfig("T", 1, 1)))
         self.successResultOf(self.registration.register_all())
         self.clock.advance(30)
@@ -181,6 +181,21 @@ class RegistrationTests(SynchronousTestCase):
         self.clock.advance(2)
         self.assertEqual(len(self.client.take()), 2)
 
+    def test_each_outage_of_a_name_server_is_told_once(self) -> None:
+        """And its end; an operator reads of the second one as of the first."""
+        self.make()
+        with capturedLogs() as events:
+            self.start()
+            for answer in (broken, with_ext()) * 2:
+                self.client.answers["n1:9876"] = answer
+                self.clock.pump([30] * 3)
+        told = [formatEvent(event) for event in events]
+        begun = "name server n1:9876: no route to host; clients that use only this one do not "
+        self.assertEqual(
+            [line[: len(begun)] for line in told if "n1:9876" in line],
+            [begun, "name server n1:9876 answers again"] * 2,
+        )
+
     def test_all_name_servers_are_down(self) -> None:
         """The start goes on, and nothing is learned or unlearned."""
         self.make()
@@ -226,6 +241,7 @@ class RegistrationTests(SynchronousTestCase):
         self.client.answers["n1:9876"] = lambda command: succeed(command.response(body=b"{broken"))
         self.clock.advance(10)
         self.assertTrue(self.topics.is_order("T"))
+        self.assertEqual(self.registration.failures, 0)  # all else in the answer was taken
 
     def test_permission(self) -> None:
         """A restricted `brokerPermission` is presented as that of every topic."""
@@ -360,6 +376,16 @@ class RegistrationTests(SynchronousTestCase):
         (warning,) = [item for item in events if item["log_level"] is LogLevel.warn]
         self.assertIn("no name server knows a master named broker-a", formatEvent(warning))
 
+    def test_who_is_not_answered_knows_nothing_of_its_master(self) -> None:
+        """A slave without name servers is not told to look for a wrong brokerName, nor a master."""
+        for broker_id, answer in ((1, broken), (0, with_ext())):
+            self.make("n1:9876", broker_id=broker_id)
+            self.client.answers["n1:9876"] = answer
+            with capturedLogs() as events:
+                self.start()
+                self.clock.pump([1] * 60)
+            self.assertFalse([item for item in events if "knows a master" in formatEvent(item)])
+
     def test_a_name_server_that_does_not_answer_is_asked_again(self) -> None:
         """A broker is found two seconds after its name server is there, not thirty."""
         self.make("n1:9876")
@@ -373,6 +399,22 @@ class RegistrationTests(SynchronousTestCase):
         self.assertEqual(self.client.take(), [("n1:9876", 103)])
         self.clock.advance(5)
         self.assertEqual(self.client.take(), [])
+
+    def test_a_second_outage_is_as_short_as_the_first(self) -> None:
+        """Though the first one ended by another round than the one that was waited for."""
+        self.make("n1:9876")
+        self.start()
+        for _ in range(2):
+            self.client.answers["n1:9876"] = broken
+            self.registration.register_all()
+            del self.client.answers["n1:9876"]
+            self.clock.advance(1)
+            self.registration.register_all()
+        self.client.answers["n1:9876"] = broken
+        self.registration.register_all()
+        self.client.take()
+        self.clock.advance(2)
+        self.assertEqual(self.client.take(), [("n1:9876", 103)])
 
     def test_topics_that_change_together_are_registered_together(self) -> None:
         """One round for what came during the one before; only what each name server lacks."""
@@ -399,7 +441,7 @@ class RegistrationTests(SynchronousTestCase):
         self.registration.register_topic(config)
         self.assertEqual(self.sent_topics(1), {"T47", "T48", "T49"})
         self.client.take()
-        self.topics.create_in_send_back("%RETRY%g", 1, 6, 0)
+        self.topics.create_in_send_back("%RETRY%g")
         self.topics.update(config)
         self.registration.register_topic(config)
         self.assertEqual(self.sent_topics(1), set(self.topics.table))
@@ -427,7 +469,9 @@ class RegistrationTests(SynchronousTestCase):
         self.start()
         self.client.take()
         self.client.answers["n1:9876"] = broken
-        self.successResultOf(self.registration.stop())
+        with capturedLogs() as events:
+            self.successResultOf(self.registration.stop())
+        self.assertEqual(events, [])  # nobody has to look after that name server
         self.assertEqual({ms for _, _, ms in self.client.sent}, {3000})
         self.assertEqual(self.client.take(), [("n1:9876", 104), ("n2:9876", 104)])
         self.assertEqual(self.clock.getDelayedCalls(), [])

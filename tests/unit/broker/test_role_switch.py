@@ -43,7 +43,9 @@ class Rig:
                 ),
                 dispatcher=self,
             ),
-            topics=SimpleNamespace(create_in_send_back=lambda *_: None),  # type: ignore[arg-type]
+            topics=SimpleNamespace(  # type: ignore[arg-type]
+                create_in_send_back=lambda topic: self.note(f"{topic} of one queue"),
+            ),
             delay_offsets=SimpleNamespace(load=self.load_delay_offsets),  # type: ignore[arg-type]
             transaction_checks=SimpleNamespace(  # type: ignore[arg-type]
                 start=lambda: self.note("checks on"),
@@ -121,6 +123,7 @@ def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
     assert rig.take() == [
         "renumber",
         "copying off",
+        "RMQ_SYS_TRANS_HALF_TOPIC of one queue",
         "schedule on",
         "checks on",
         "master",
@@ -130,6 +133,24 @@ def test_a_leader_is_the_master_once_all_is_committed_and_dispatched() -> None:
     assert rig.configuration.broker.broker_id == rig.registration.identity.broker_id == 0
     assert rig.configuration.store.broker_role is BrokerRole.SYNC_MASTER
     assert rig.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("then", ["leads", "stops"])
+def test_a_master_that_is_found_too_late_is_not_copied(then: str) -> None:
+    """The look for it ends when this broker is the master itself, or stops."""
+    rig = started()
+    rig.switch.follow()
+    found: Deferred[None] = Deferred()
+    rig.registration.register_all = lambda: found
+    rig.clock.advance(0.3)
+    if then == "leads":
+        rig.leading = 5
+        rig.switch.lead(5)
+        assert rig.configuration.store.broker_role is BrokerRole.SYNC_MASTER
+    else:
+        rig.switch.stop()
+    found.callback(None)
+    assert "copy" not in rig.take()
 
 
 def test_a_leadership_that_ends_first_makes_no_master() -> None:

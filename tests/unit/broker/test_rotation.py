@@ -7,7 +7,6 @@ import pytest
 from sim_broker import TOPIC, SimBroker
 from test_acl_broker import FILE, PATH, USER, Guarded
 from test_signatures import again, refusals, timed
-from twisted.logger import globalLogPublisher
 
 from rmq_ha.client.signing import Credentials
 from rmq_ha.errors import ConfigurationError
@@ -27,14 +26,6 @@ def guarded() -> Iterator[Guarded]:
     made.pass_time(1)
     yield made
     made.sim.stop()
-
-
-@pytest.fixture
-def logged() -> Iterator[list[Any]]:
-    events: list[Any] = []
-    globalLogPublisher.addObserver(events.append)
-    yield events
-    globalLogPublisher.removeObserver(events.append)
 
 
 def sends(made: Guarded, account: Credentials) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, execute, fail, succeed
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
@@ -171,8 +172,8 @@ class SlaveTests(SynchronousTestCase):
             self.clock.advance(0.05)
             self.assertEqual(len(self.master.asked), before + 4, passes)
 
-    def test_a_topic_whose_messages_still_come_is_not_dropped(self) -> None:
-        """Though the master's newer table has it no more: its log may be behind that table."""
+    def slave_of_a_master_without_topic_a(self) -> list[str]:
+        """It has the topic still, from before; what it drops comes into the list."""
         dropped: list[str] = []
         self.slave = SlaveSynchronize(
             self.clock,
@@ -187,6 +188,11 @@ class SlaveTests(SynchronousTestCase):
         self.copy()
         newer = TOPICS.replace(b"TopicA", b"TopicB").replace(b'"counter":3', b'"counter":4')
         self.master.bodies[FAST, 21] = newer
+        return dropped
+
+    def test_a_topic_whose_messages_still_come_is_not_dropped(self) -> None:
+        """Though the master's newer table has it no more: its log may be behind that table."""
+        dropped = self.slave_of_a_master_without_topic_a()
         record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
         for _ in range(10):
             self.copy()
@@ -197,6 +203,16 @@ class SlaveTests(SynchronousTestCase):
             self.copy()
             self.clock.advance(10)
         self.assertEqual(dropped, ["TopicA"])
+
+    def test_what_a_former_master_deleted_the_next_one_may_have(self) -> None:
+        """It had not heard of that when it became the master, or has the topic made again."""
+        dropped = self.slave_of_a_master_without_topic_a()
+        self.copy()
+        self.slave.set_master_address("other:10911")
+        for _ in range(10):
+            self.clock.advance(10)
+            self.copy()
+        self.assertEqual(dropped, [])
 
     def test_nothing_is_asked_after_a_stop(self) -> None:
         """Neither by a pass that a new topic wanted, nor in time."""
@@ -232,7 +248,7 @@ class SlaveTests(SynchronousTestCase):
 
     def test_a_local_change_is_wiped(self) -> None:
         self.copy()
-        self.topics.create_in_send_back("Mine", 1, 6, 0)
+        self.topics.create_in_send_back("Mine")
         self.copy()
         self.assertEqual(list(self.topics.table), ["TopicA"])
 
@@ -262,6 +278,19 @@ class SlaveTests(SynchronousTestCase):
             others = {"topics", "consumer_offsets", "delay_offsets", "groups"} - {kind}
             for other in others:
                 self.assertEqual(found[other], {"age_seconds": 4, "failures": 0, "last_error": ""})
+
+    def test_what_fails_again_and_again_is_told_once(self) -> None:
+        """Not every ten seconds; another reason is."""
+        with capturedLogs() as events:
+            for remark in ("busy", "busy", "gone"):
+                refusal = RemotingCommand(1, remark=remark)
+                self.master.bodies[MAIN, 45] = lambda _, answer=refusal: answer  # type: ignore
+                self.copy()
+        told = [formatEvent(event) for event in events if event["log_level"] is LogLevel.warn]
+        self.assertEqual(len(told), 2)
+        for text, reason in zip(told, ("busy", "gone"), strict=True):
+            self.assertIn(f"cannot copy delay_offsets of master {MAIN}", text)
+            self.assertIn(reason, text)
 
     def test_recovery(self) -> None:
         """The last error goes with the first success."""
@@ -323,6 +352,25 @@ class SlaveTests(SynchronousTestCase):
                     after = [address for address, _ in self.master.asked[asked:]]
                     self.assertFalse({MAIN, FAST} & set(after), f"asked after {code}")
 
+    def test_what_comes_after_the_end_is_not_taken(self) -> None:
+        """A broker that has become the master meanwhile would lose its own topics and offsets."""
+        late: Deferred[RemotingCommand] = Deferred()
+        at_once = self.master.invoke
+
+        def invoke(address: str, command: RemotingCommand, timeout: int) -> Deferred[Any]:
+            found = at_once(address, command, timeout)
+            return late.addCallback(lambda _: found) if command.code == 21 else found
+
+        before = self.content()
+        self.master.invoke = invoke  # type: ignore[method-assign]
+        self.slave.set_master_address(MAIN)
+        self.slave.synchronize()
+        self.slave.stop()
+        late.callback(None)  # type: ignore[arg-type]
+        self.assertEqual(self.content(), before)
+        self.assertEqual(self.master.asked, [(FAST, 21)])
+        self.assertEqual(self.slave.statistics()["topics"]["failures"], 0)
+
     def content(self) -> tuple[object, ...]:
         """Of all tables, in memory and on the disk."""
         files = {name: self.disk.read_bytes(f"/c/{name}") for name in self.disk.list_dir("/c")}
@@ -335,21 +383,3 @@ def test_fast_address() -> None:
     for bad in ("", "host", ":1", "h:x"):
         with pytest.raises(ProtocolViolation):
             fast_address(bad)
-
-    def test_what_comes_after_the_end_is_not_taken(self) -> None:
-        """A broker that has become the master meanwhile would lose its own topics and offsets."""
-        late: Deferred[RemotingCommand] = Deferred()
-        at_once = self.master.invoke
-
-        def invoke(address: str, command: RemotingCommand, timeout: int) -> Deferred[Any]:
-            found = at_once(address, command, timeout)
-            return late.addCallback(lambda _: found) if command.code == 21 else found
-
-        self.master.invoke = invoke  # type: ignore[method-assign]
-        self.slave.set_master_address(MAIN)
-        self.slave.synchronize()
-        self.slave.stop()
-        late.callback(None)  # type: ignore[arg-type]
-        self.assertEqual(list(self.topics.table), [])
-        self.assertEqual(self.master.asked, [(FAST, 21)])
-        self.assertEqual(self.slave.statistics()["topics"]["failures"], 0)

@@ -1,6 +1,7 @@
 """BrokerStats. Spec: remoting.md, sections 7.5 and 7.9."""
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,19 +29,20 @@ class Now:
 def test_latencies() -> None:
     now = Now()
     stats = BrokerStats(now, now.seconds, "C")
-    for elapsed_ms, count in ((0, 18), (9, 0), (21, 2), (20000, 0)):
+    for elapsed_ms, count in ((0, 18), (1, 3), (9, 1), (10, 1), (21, 1), (20000, 0)):
         stats.put_took(elapsed_ms, count)
     stats.put_took(-3, 0)
     info = stats.runtime_info()
     assert info["putMessageDistributeTime"] == (
-        "[<=0ms]:18 [0~10ms]:0 [10~50ms]:2 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 "
+        "[<=0ms]:18 [0~10ms]:4 [10~50ms]:2 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 "
         "[500ms~1s]:0 [1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:0 "
     )
     assert info["putMessageEntireTimeMax"] == "20000"
     assert info["putLatency99"] == "50.00"
     now.value += 60_000
     assert stats.runtime_info()["putMessageDistributeTime"].startswith("[<=0ms]:18 ")
-    now.value += 200_000
+    stats.put_took(0, 5)
+    now.value += 2 * 60_000  # a minute without any is over as well
     assert stats.runtime_info()["putMessageDistributeTime"].startswith("[<=0ms]:0 ")
     assert stats.runtime_info()["putLatency999"] == "0.00"
 
@@ -122,14 +124,16 @@ def test_every_name() -> None:
     append = AppendResult(0, 60, START_MS, 0, 1, "")
     stats.delivered(
         3,
-        [message, message],
+        [message, message, message],
         [
             PutMessageResult(PutMessageStatus.PUT_OK, append),
+            PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, append),
             PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE),
         ],
     )
     stats.got("T", 1, "G", 4, 400, 6)
     stats.got("T", 1, "G", 2, 200, 0)
+    stats.got("T", 1, "G@2", 3, 300, 0)
     stats.sent_back("T", "G")
     stats.fell_behind("T", 1, "G", 1000, 20)
     now.value += 10_000
@@ -141,12 +145,16 @@ def test_every_name() -> None:
         ("QUEUE_PUT_NUMS", "SCHEDULE_TOPIC_XXXX@2"): (1, 0.1, 1.0),
         ("GROUP_GET_NUMS", "T@G"): (6, 0.6, 3.0),
         ("GROUP_GET_SIZE", "T@G"): (600, 60.0, 300.0),
+        ("GROUP_GET_SIZE", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER"): (60, 6.0, 60.0),
+        ("QUEUE_GET_SIZE", "SCHEDULE_TOPIC_XXXX@2@SCHEDULE_CONSUMER"): (60, 6.0, 60.0),
         ("GROUP_GET_LATENCY", "1@T@G"): (6, 0.6, 3.0),
         ("QUEUE_GET_NUMS", "T@1@G"): (6, 0.6, 3.0),
         ("QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@2@SCHEDULE_CONSUMER"): (1, 0.1, 1.0),
         ("SNDBCK_PUT_NUMS", "T@G"): (1, 0.1, 1.0),
         ("BROKER_PUT_NUMS", "C"): (9, 0.9, 0.0),
-        ("BROKER_GET_NUMS", "C"): (6, 0.6, 0.0),
+        ("QUEUE_GET_NUMS", "T@1@G@2"): (3, 0.3, 3.0),
+        ("GROUP_GET_NUMS", "T@G@2"): (3, 0.3, 3.0),
+        ("BROKER_GET_NUMS", "C"): (9, 0.9, 0.0),
         ("GROUP_GET_FALL_SIZE", "1@T@G"): (1000, 0.0, 0.0),
         ("GROUP_GET_FALL_TIME", "1@T@G"): (20, 0.0, 0.0),
     }
@@ -160,10 +168,20 @@ def test_every_name() -> None:
         ("QUEUE_PUT_NUMS", "T@x"),
         ("GROUP_GET_LATENCY", "x@T@G"),
         ("GROUP_GET_LATENCY", "T@G"),
+        ("QUEUE_GET_NUMS", "T@1@G@x"),
         ("GROUP_GET_FROM_DISK_NUMS", "T@G"),
         ("no such name", ""),
     ]:
         assert stats.growths(name, key) is None, (name, key)
+
+
+@pytest.mark.parametrize(("queue_id", "is_told"), [(999_999_999, True), (1_000_000_000, False)])
+def test_a_queue_is_asked_for_with_nine_digits_at_most(queue_id: int, is_told: bool) -> None:
+    """Text comes from outside: a long number takes long to read, or cannot be read at all."""
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    stats.put("T", queue_id, 1, 10)
+    assert (stats.growths("QUEUE_PUT_NUMS", f"T@{queue_id}") is not None) is is_told
 
 
 def test_hours_and_days_need_their_samplings() -> None:
@@ -192,6 +210,38 @@ def test_without_queues() -> None:
     growths = stats.growths("GROUP_GET_LATENCY", "T@G")
     assert growths is not None
     assert growths[0].total == 6
+
+
+@pytest.mark.parametrize(
+    ("forget", "is_gone"),
+    [
+        (lambda stats: stats.topic_deleted("T"), lambda topic, group: topic == "T"),
+        (lambda stats: stats.group_deleted("G"), lambda topic, group: group == "G"),
+        (lambda stats: stats.keep_topics({"U"}), lambda topic, group: topic != "U"),
+    ],
+)
+def test_nothing_is_said_of_what_is_gone(forget: Any, is_gone: Any) -> None:
+    """Neither of what it did, nor of how far it was behind; of all others, as before."""
+    now = Now()
+    stats = BrokerStats(now, now.seconds)
+    names = [(topic, group) for topic in ("T", "U", "V") for group in ("G", "H")]
+    for topic, group in names:
+        stats.put(topic, 0, 1, 1)
+        stats.got(topic, 0, group, 1, 1)
+        stats.sent_back(topic, group)
+        stats.fell_behind(topic, 0, group, 1, 1)
+    forget(stats)
+    for topic, group in names:
+        keys = {
+            "GROUP_GET_NUMS": f"{topic}@{group}",
+            "QUEUE_GET_NUMS": f"{topic}@0@{group}",
+            "SNDBCK_PUT_NUMS": f"{topic}@{group}",
+            "GROUP_GET_FALL_SIZE": f"0@{topic}@{group}",
+        }
+        for name, key in keys.items():
+            assert (stats.growths(name, key) is None) == is_gone(topic, group), (name, key)
+        for name, key in {"TOPIC_PUT_NUMS": topic, "QUEUE_PUT_NUMS": f"{topic}@0"}.items():
+            assert (stats.growths(name, key) is None) == is_gone(topic, ""), (name, key)
 
 
 def test_what_is_deleted_is_forgotten() -> None:

@@ -21,6 +21,19 @@ def test_no_timer_is_left(role: BrokerRole) -> None:
     assert broker.host.seams.clock.getDelayedCalls() == []
 
 
+@pytest.mark.parametrize("name", ["topics", "groups", "consumer_offsets", "consumer_filters"])
+def test_what_a_table_has_not_written_yet_is_written_at_the_stop(name: str) -> None:
+    """Offsets of the last seconds, and what a disk refused when it was changed."""
+    broker = SimBroker().start()
+    table = getattr(broker.controller, name)
+    table.persist_if_dirty()
+    broker.world.clock.run_for(1)
+    broker.host.disk.remove(table.path)
+    table.is_dirty = True
+    broker.stop()
+    assert broker.host.disk.read_bytes(table.path) == table.encode()
+
+
 @pytest.mark.parametrize("port", [LISTEN_PORT, FAST_PORT])
 def test_a_port_that_is_taken_stops_the_start(port: int) -> None:
     """With the reason; and the store is free for whoever repairs it."""

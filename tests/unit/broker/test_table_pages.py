@@ -2,17 +2,14 @@
 
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from processor_kit import Kit
 from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
-from rmq_ha.errors import ProtocolViolation, RemotingError
+from rmq_ha.errors import RemotingError
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.command import RemotingCommand
-from rmq_ha.wire.pages import FIRST, NEXT, PAGE_SIZE, next_page, page_of
+from rmq_ha.wire.pages import FIRST, NEXT, PAGE_SIZE
 
 
 class Master:
@@ -96,26 +93,3 @@ class TestPages:
         whole = kit.request(43, {FIRST: "0"}).body
         assert kit.request(43, {FIRST: "-5"}).body == whole
         assert kit.request(43, {FIRST: str(2**63 - 1)}).body == b'{"offsetTable":{}}'
-
-
-def test_a_master_that_never_ends_is_left() -> None:
-    """Each page has to begin behind the one before."""
-    assert next_page(None, 0) is None
-    assert next_page({NEXT: "7"}, 6) == 7
-    for text in ("6", "5", "-1", "", "x", "9" * 19):
-        with pytest.raises(ProtocolViolation):
-            next_page({NEXT: text}, 6)
-
-
-@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12))
-def test_pages_are_the_table(sizes: list[int], most: int) -> None:
-    table = {str(n): [n] * size for n, size in enumerate(sizes)}
-    copied: dict[str, list[int]] = {}
-    first: int | None = 0
-    while first is not None:
-        entries, ext = page_of(table, first, len, most)
-        assert len(entries) <= 1 or sum(map(len, entries.values())) <= most
-        assert bool(entries) or not table
-        copied |= entries
-        first = next_page(ext, first)
-    assert copied == table

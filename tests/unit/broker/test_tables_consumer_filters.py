@@ -102,9 +102,10 @@ def test_what_a_heartbeat_no_longer_names_dies_and_may_come_back() -> None:
     it.register("G", ("T", "a = 1", 4), ("U", "a = 1", 5))
     assert data.is_dead
     it.register("G", ("T", "a = 1", 5), ("U", "a = 1", 5))
-    assert not data.is_dead
+    assert (data.is_dead, data.dead_ms) == (False, 0)
     it.table.unregister("G")
     assert [item.is_dead for item in it.table.of_topic("T")] == [True, False]
+    assert [item.is_dead for item in it.table.of_topic("U")] == [True]
     died = data.dead_ms
     it.now += 5
     it.table.unregister("G")
@@ -112,6 +113,26 @@ def test_what_a_heartbeat_no_longer_names_dies_and_may_come_back() -> None:
     it.register("G", ("T", "a = 1", 6), ("U", "a = 1", 5))
     assert (data.is_dead, data.client_version) == (False, 6)
     it.table.unregister("nobody")
+
+
+def test_each_change_of_a_life_reaches_the_file() -> None:
+    """When a filter died counts from then on, in the next life of the broker too."""
+    it = Fixture()
+    for change in (
+        lambda: it.register("G", ("T", "a = 1", 5)),
+        lambda: it.table.unregister("G"),
+        lambda: it.register("G", ("T", "a = 1", 5)),
+        lambda: it.register("G", ("T", "a = 1", 6)),
+        lambda: it.register("G", ("T", "a = 2", 7)),
+        lambda: it.register("G", ("T", "a =", 8)),
+    ):
+        change()
+        assert it.table.is_dirty
+        it.table.persist_if_dirty()
+        assert it.disk.read_bytes(PATH) == it.table.encode()
+        assert not it.table.is_dirty
+        it.table.unregister("nobody")
+        assert not it.table.is_dirty
 
 
 def test_the_dead_are_forgotten_after_a_day() -> None:
@@ -146,6 +167,19 @@ def test_memory_is_bounded_and_the_dead_go_first() -> None:
     assert [item.group for item in it.table.of_topic("T")] == ["A", "C", "D"]
     it.register("E", ("T", "a = '" + "x" * 600 + "'", 1))
     assert it.expression(group="E") is None
+
+
+def test_what_was_loaded_takes_its_room_and_no_more() -> None:
+    it = Fixture()
+    for group in ("A", "B"):
+        it.register(group, ("T", "a = 1", 1))
+    after = Fixture(capacity=3 * (ENTRY_SIZE + 5))
+    for _ in range(2):
+        after.table.decode(it.table.encode())
+    after.now += DAY_MS
+    for groups in ("ABC", "BCD"):
+        after.register(groups[-1], ("T", "a = 1", 1))
+        assert "".join(item.group for item in after.table.of_topic("T")) == groups
 
 
 def test_the_file_is_what_java_writes() -> None:

@@ -124,9 +124,9 @@ def test_retry_topics_are_always_created() -> None:
 
 def test_create_in_send_back() -> None:
     topics = make()
-    created = topics.create_in_send_back("%DLQ%CG", 1, 6, 0)
+    created = topics.create_in_send_back("%DLQ%CG")
     assert created == TopicConfig("%DLQ%CG", 1, 1, 6)
-    assert topics.create_in_send_back("%DLQ%CG", 5, 2, 0) is created
+    assert topics.create_in_send_back("%DLQ%CG", 5, 2) is created
 
 
 def test_the_file_is_the_same_whatever_was_laid_out_before() -> None:

@@ -14,12 +14,15 @@ from transaction_kit import (
     TransactionBroker,
     started,
 )
-from twisted.internet.defer import succeed
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
+from rmq_ha.broker.transactions import check
 from rmq_ha.broker.transactions.messages import GROUP as PROGRESS_GROUP
-from rmq_ha.model.message import Message, PutMessageResult
-from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
-from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.broker.transactions.messages import op_mark
+from rmq_ha.model.message import Address, GetMessageResult, Message, PutMessageResult
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, encode_properties
+from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
@@ -136,6 +139,83 @@ def test_more_than_a_slice_in_one_round() -> None:
     assert broker.progress() == broker.ends()
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_round_ends_between_two_slices(is_stopped: bool, monkeypatch: Any) -> None:
+    """When the broker stops, or is no master any more, and after a minute at the latest."""
+    monkeypatch.setattr(check, "_SLICE", 2)
+    broker = started()
+    for number in range(6):
+        broker.half(f"a{number}")
+    broker.rounds(1)
+    checks, late = broker.controller.transaction_checks, 0
+
+    def pause() -> Any:
+        nonlocal late
+        late += check.MAX_ROUND_MS + 1
+        if is_stopped:
+            checks.stop()
+        return succeed(None)
+
+    steady_ms = checks._parts.steady_ms
+    object.__setattr__(checks._parts, "pause", pause)
+    object.__setattr__(checks._parts, "steady_ms", lambda: steady_ms() + late)
+    broker.run(INTERVAL_S + 1)
+    assert broker.ends() == (6 + 2, 2)
+    assert broker.progress()[0] == 2
+
+
+def test_a_round_waits_in_turns_for_the_queues() -> None:
+    """What is in the log and not in its queue comes in a later turn, and is not overlooked."""
+    broker = started()
+    broker.half("a")
+    broker.rounds(1)
+    parts = broker.controller.transaction_checks._parts
+    pause, turns = parts.pause, []
+    object.__setattr__(parts, "pause", lambda: turns.append(0) or pause())
+    object.__setattr__(parts, "is_dispatched", lambda: len(turns) >= 3)
+    broker.rounds(1)
+    assert broker.asked == [("a", 1)]
+
+
+@pytest.mark.parametrize("lost", [[0, 2, 4], [0, 1, 2, 3]])
+def test_what_cannot_be_read_holds_up_no_other_one(lost: list[int]) -> None:
+    """However many files of the half queue lead to damaged records: all others are asked about."""
+    broker = TransactionBroker()
+    config = broker.configuration.store
+    config.mapped_file_size_consume_queue = 2 * 20
+    broker.start()
+    broker.connect()
+    keys = [f"a{number}" for number in range(6)]
+    places = [int(broker.half(key)["commitLogOffset"]) for key in keys]
+    broker.run(3.5)
+    path = f"{config.store_path_root_dir}/commitlog/{0:020d}"
+    log = broker.host.disk.open(path, config.mapped_file_size_commit_log)
+    for number in lost:
+        log.pwrite(bytes(8), places[number])
+    broker.rounds(1)
+    left = [key for number, key in enumerate(keys) if number not in lost]
+    assert [key for key, _ in broker.asked] == left
+
+
+def test_a_store_that_leads_nowhere_ends_the_round() -> None:
+    """It is asked again in the next one, and not for a minute on end."""
+    broker = started()
+    broker.half("a")
+    asked: list[int] = []
+
+    class Store:
+        min_offset_in_queue = broker.controller.store.min_offset_in_queue
+        max_offset_in_queue = broker.controller.store.max_offset_in_queue
+
+        def get_message(self, group: str, topic: str, queue_id: int, offset: int, *_: Any) -> Any:
+            asked.append(offset)
+            return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, offset, 0, 1, [])
+
+    object.__setattr__(broker.controller.transaction_checks._parts, "store", Store())
+    broker.rounds(2)
+    assert asked == [0, 0] * 2  # of the op and of the half queue
+
+
 def test_too_old_for_a_check() -> None:
     """Older than fileReservedTime: the log may lose it any time, so it is not carried on."""
     broker = started()
@@ -183,6 +263,21 @@ def test_ended_while_it_rests(after_s: float) -> None:
     ends = broker.ends()
     assert ends[0] - half < 10
     assert ends[1] - op < 60
+
+
+def test_an_idle_queue_forgets_who_ended_while_a_copy_could_rest() -> None:
+    """Else every round of every later life would read a Java master's op queue from there on."""
+    broker = started()
+    broker.end(broker.half("a", CHECK_IMMUNITY_TIME_IN_SECONDS="20"), COMMIT)
+    broker.rounds(2)
+    (half,) = broker.records(HALF_TOPIC)
+    host = Address.parse("127.0.0.1", 1)
+    broker.wait(broker.controller.store.put_message(op_mark(half, host, broker.host.now_ms())))
+    broker.rounds(2)
+    assert (broker.progress(), broker.ends()) == ((1, 1), (1, 2))
+    broker.host.step_clock(70_000)
+    broker.rounds(1)
+    assert broker.progress() == (1, 2)
 
 
 def test_senseless_rest() -> None:
@@ -329,6 +424,24 @@ def test_full_disk_stops_the_progress() -> None:
     assert sorted(broker.visible()) == ["a", "b"]
 
 
+def test_one_that_does_not_say_where_it_belongs() -> None:
+    """Whatever wrote it: nobody can be asked about it, and it holds up no other one."""
+    broker = started()
+    broker.decide = lambda key: COMMIT
+    broker.half("a")
+    host = Address.parse("127.0.0.1", 1)
+    properties = {"PGROUP": GROUP, "UNIQ_KEY": "b"}
+    stray = Message(
+        HALF_TOPIC, 0, b"b", host, host, properties=properties,
+        properties_string=encode_properties(properties),
+    )  # fmt: skip
+    broker.wait(broker.controller.store.put_message(stray))
+    broker.half("c")
+    broker.rounds(12)
+    assert broker.asked == [("a", 1), ("c", 1)]
+    assert broker.visible() == ["a", "c"]
+
+
 def test_discard_that_is_not_stored() -> None:
     """The message stays where it is."""
     broker = started(transaction_check_max=1)
@@ -377,14 +490,58 @@ def test_op_message_that_is_not_stored() -> None:
         return really(messages[:1]).addCallback(lambda results: [*results, full])
 
     processor._put = put
-    assert broker.end(committed, COMMIT).code == 0
-    assert broker.end(rolled_back, ROLLBACK).code == 1
+    with capturedLogs() as events:
+        assert broker.end(committed, COMMIT).code == 0
+        assert broker.end(rolled_back, ROLLBACK).code == 1
+    assert [formatEvent(event) for event in events if event["log_level"] is LogLevel.error] == [
+        "half message 0 is dealt with, but its op message is not stored (SERVICE_NOT_AVAILABLE): "
+        "its producer will be asked again"
+    ]
     processor._put = really
     broker.decide = lambda key: COMMIT if key == "a" else ROLLBACK
     broker.rounds(5)
     assert broker.asked == [("b", 1)]
     assert broker.visible() == ["a"]
     assert broker.progress() == broker.ends()
+
+
+def test_a_stop_waits_for_the_round_that_is_under_way() -> None:
+    """And no longer: else the store is closed under a put, or the broker never ends."""
+    broker = started()
+    broker.half("a")
+    checks = broker.controller.transaction_checks
+    held: list[Deferred[Any]] = []
+    object.__setattr__(checks._parts, "put", lambda messages: held.append(Deferred()) or held[0])
+    broker.world.clock.run_while(lambda: not held, 30)
+    stopped: list[None] = []
+    checks.stop().addCallback(stopped.append)
+    broker.run(1)
+    assert stopped == []
+    held[0].callback([PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)] * 2)
+    broker.run(0.1)
+    assert stopped == [None]
+
+
+def test_nothing_goes_behind_what_a_store_plugin_refuses() -> None:
+    """An op message without the message that it is for would lose that."""
+    broker = started()
+    host = Address.parse("127.0.0.1", 1)
+    refused = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    came: list[bytes] = []
+
+    class Front:
+        def put_message(self, message: Message) -> Any:
+            came.append(message.body)
+            good = PutMessageResult(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+            return succeed(refused if message.body == b"2" else good)
+
+    checks = broker.controller.transaction_checks
+    checks._front = Front()
+    messages = [Message(TOPIC, 0, body, host, host) for body in (b"1", b"2", b"3", b"4")]
+    first, *others = broker.wait(checks._put_in_order(messages))
+    assert came == [b"1", b"2"]
+    assert first.status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+    assert others == [refused] * 3
 
 
 # ------------------------------------------------------------ END_TRANSACTION, code 323

@@ -185,6 +185,9 @@ def test_a_window_is_all_that_is_kept() -> None:
     assert book.op_progress(26, 0) == 116
     book.add(mark(300, 1 << 62))
     assert len(book._states) == len(book._values) == 16
+    last = ledger(window=16)
+    last.add(mark(100, 25))
+    assert len(last._states) == 16
 
 
 def test_ended_ones_with_resting_copies() -> None:
@@ -242,3 +245,56 @@ def test_one_that_lies_too_far_below_is_not_taken_for_open() -> None:
     fates.note(0, 0, Fate.ENDED)
     assert not fates.knows(first)
     assert fates.knows(record({}, queue_offset=10))
+
+
+def test_what_is_known_begins_with_the_first_message_of_a_master() -> None:
+    """What was in the log before, others may have settled."""
+    fates = Fates()
+    fates.begin(700)
+    assert fates.knows(record({}, physical_offset=700))
+    assert not fates.knows(record({}, physical_offset=699))
+    fates.knows_from(record({}, physical_offset=500), fates.lives)
+    assert fates.knows(record({}, physical_offset=500))
+    assert not fates.knows(record({}, physical_offset=499))
+    life = fates.lives
+    fates.begin(1000)
+    fates.knows_from(record({}, physical_offset=500), life)
+    assert not fates.knows(record({}, physical_offset=999))
+
+
+def test_half_of_a_window_is_remembered_when_it_is_full() -> None:
+    """No more, as it is memory; no less, as what is forgotten is looked for in the op queue."""
+    fates = Fates(window=8)
+    fates.begin(0)
+    known = []
+    for offset in range(9):
+        fates.note(0, offset, Fate.ENDED)
+        known.append([it for it in range(9) if fates.knows(record({}, queue_offset=it))])
+    assert known[-2:] == [list(range(9)), [5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize(("offset", "is_held"), [(17, True), (16, False)])
+def test_what_was_read_is_known_where_the_window_holds_it(offset: int, is_held: bool) -> None:
+    """The other half of it is for what comes: nothing of what was read is forgotten soon."""
+    fates = Fates(window=8)
+    fates.begin(1000)
+    fates.note(0, 20, Fate.ENDED)
+    fates.note(0, 0, Fate.ENDED)  # too far below: only what is read says anything of those between
+    older = record({}, queue_offset=offset, physical_offset=500)
+    fates.knows_from(older, fates.lives)
+    assert fates.knows(older) is is_held
+
+
+@given(st.lists(st.tuples(st.integers(0, 24), st.sampled_from([Fate.MOVED, Fate.ENDED]))))
+def test_what_is_known_of_a_fate_is_true(notes: list[tuple[int, Fate]]) -> None:
+    """In whatever order it was noted; the newest that was noted is always known."""
+    fates, noted = Fates(window=8), dict[int, Fate]()
+    fates.begin(0)
+    for offset, fate in notes:
+        fates.note(0, offset, fate)
+        noted[offset] = max(noted.get(offset, Fate.OPEN), fate)
+        for other in range(25):
+            if fates.knows(record({}, queue_id=0, queue_offset=other)):
+                assert fates.of(0, other) == noted.get(other, Fate.OPEN)
+            else:
+                assert other < max(noted)

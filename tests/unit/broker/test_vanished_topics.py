@@ -122,4 +122,5 @@ def test_who_misses_messages_that_are_gone() -> None:
     offsets.commit("g", "T", 0, 40)
     offsets.commit("g", "T", 1, 3)
     offsets.commit("h", "T", 0, 90)
+    offsets.commit("i", "T", 0, 50)
     assert offsets.unread(lambda topic, queue_id: 50) == {"T@g": 57}

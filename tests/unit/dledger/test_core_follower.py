@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.logger import LogLevel, capturedLogs
 
 from rmq_ha.dledger.actions import Answer, Committed, Sync
 from rmq_ha.dledger.codes import PushType, RequestCode, VoteResult
@@ -87,6 +88,14 @@ def test_20_5_first_entries_of_an_empty_follower():
     assert [action.index for action in script.of(Committed)] == [0, 1]
 
 
+def test_10_4_what_is_committed_is_told_once():
+    """Each word of it wakes the dispatcher and all that waits for messages."""
+    script = follower()
+    for commit in (2, 2, 1, 3):
+        script.push(COMMIT, 2, commit=commit)
+    assert [action.index for action in script.of(Committed)] == [2, 3]
+
+
 def test_12_a_batch_is_answered_as_one():
     script = follower()
     one, two = script.next_entry(2), script.next_entry(2, skip=1)
@@ -116,13 +125,18 @@ def test_11_3_appends_are_sorted_by_index():
 
 
 def test_11_3_compare_discards_what_waits():
-    script = follower()
-    script.push(APPEND, 2, script.next_entry(2, skip=1))
-    token = script.last_token
+    script = follower(max_waiting_bytes=2 * 52)
+    tokens = []
+    for skip in (1, 2):
+        assert script.push(APPEND, 2, script.next_entry(2, skip=skip)) is None
+        tokens.append(script.last_token)
     script.push(COMPARE, 2, script.ledger.entry(3))
-    assert script.answer_to(token, script.done).code == 413
+    assert [script.answer_to(token, script.done).code for token in tokens] == [413, 413]
+    for skip in (1, 2):
+        assert script.push(APPEND, 2, script.next_entry(2, skip=skip)) is None
+    assert script.push(APPEND, 2, script.next_entry(2, skip=3)).code == 421
     script.push(APPEND, 2, script.next_entry(2))
-    assert script.ledger.end_index == 4
+    assert script.ledger.end_index == 6
 
 
 def test_11_4_a_gap_is_reported_after_a_second():
@@ -133,6 +147,7 @@ def test_11_4_a_gap_is_reported_after_a_second():
     assert not script.of(Answer, script.run(1000))
     done = script.of(Answer, script.run(1))
     assert [(action.token, action.message.code) for action in done] == [(smallest, 406)]
+    assert script.node.next_wake == script.now + 1000
 
 
 def test_11_4_each_gap_is_waited_for_as_long():
@@ -151,9 +166,32 @@ def test_11_4_each_gap_is_waited_for_as_long():
     assert [(action.token, action.message.code) for action in done] == [(last, 406)]
 
 
+def test_what_comes_twice_changes_nothing():
+    """A leader pushes again what was answered late."""
+    script = follower()
+    entries = [script.next_entry(2, skip=n) for n in range(3)]
+    codes = [script.push(APPEND, 2, entries[n]).code for n in (0, 1, 0, 2)]
+    assert codes == [200] * 4
+    assert script.ledger.end_index == 6
+
+
+def test_only_an_append_has_several_entries_and_they_follow_each_other():
+    """Of others only the first would be looked at, and all of them be confirmed."""
+    script = follower()
+    two, three = script.ledger.entry(2), script.ledger.entry(3)
+    four, five = script.next_entry(2), script.next_entry(2, skip=1)
+    assert script.push(COMPARE, 2, two, three, batch=True).code == 411
+    for batch in ((four, four), (four, five._replace(index=6)), (four, five, four)):
+        assert script.push(APPEND, 2, *batch, batch=True).code == 411
+    assert script.push(APPEND, 2, four, five._replace(term=1), batch=True).code == 406
+    assert script.ledger.end_index == 3
+
+
 def test_11_4_a_duplicate_that_differs():
     script = follower()
-    assert script.push(APPEND, 2, script.ledger.entry(3)._replace(body=b"other")).code == 406
+    two, three = script.ledger.entry(2), script.ledger.entry(3)
+    assert script.push(APPEND, 2, three._replace(body=b"other")).code == 406
+    assert script.push(APPEND, 2, two, three._replace(body=b"other"), batch=True).code == 406
 
 
 def test_11_4_not_a_follower():
@@ -311,13 +349,15 @@ def test_a_sync_from_before_a_truncation_says_nothing():
 def test_who_waits_for_a_sync_is_not_told_success_in_a_new_term():
     """The entry may be cut off by then; the old leader would count it."""
     script = follower(sync_before_ack=True)
-    script.push(APPEND, 2, script.next_entry(2))
-    token = script.last_token
+    tokens = []
+    for _ in range(2):
+        script.push(APPEND, 2, script.next_entry(2))
+        tokens.append(script.last_token)
     script.beat("n2", 3)
     script.beat("n2", 3)
-    script.node.synced(4, script.now)
+    script.node.synced(5, script.now)
     script.run(0)
-    assert script.answer_to(token, script.done).code == 405
+    assert [script.answer_to(token, script.done).code for token in tokens] == [405, 405]
 
 
 def test_what_waits_for_a_sync_that_never_ends_does_not_pile_up():
@@ -331,6 +371,18 @@ def test_what_waits_for_a_sync_that_never_ends_does_not_pile_up():
     assert len(script.node._follower._unstored) == 1
     pushes = [a.message for a in script.of(Answer) if isinstance(a.message, PushEntryResponse)]
     assert [answer.code for answer in pushes] == [414] * 19
+
+
+def test_of_those_that_wait_for_a_sync_the_old_ones_alone_are_given_up():
+    script = follower(sync_before_ack=True)
+    tokens = []
+    for _ in range(3):
+        assert script.push(APPEND, 2, script.next_entry(2)) is None
+        tokens.append(script.last_token)
+        script.run(script.settings.rpc_timeout // 2 + 1)
+        script.beat("n0", 2)
+    answers = [script.answer_to(token, script.done) for token in tokens]
+    assert [answer and answer.code for answer in answers] == [414, None, None]
 
 
 def test_an_entry_that_the_disk_cannot_read_is_answered():
@@ -410,6 +462,20 @@ def test_18_2_a_member_that_keeps_what_its_leader_has_not_says_so_until_they_are
     assert refusing.node.is_diverged
 
 
+def test_18_2_whoever_lost_data_is_named_once_a_minute():
+    """An operator must see it, and the log must not be full of it."""
+    script = follower(entries=(1, 1, 1, 1))
+    script.ledger.commit(2)
+    other = script.ledger.entry(1)._replace(term=2)
+    said = []
+    for pause in (0, 1, 59_998, 1, 60_000):
+        script.now += pause
+        with capturedLogs() as events:
+            assert script.push(COMPARE, 2, other).code == 406
+        said.append(sum(event["log_level"] is LogLevel.critical for event in events))
+    assert said == [1, 0, 0, 1, 1]
+
+
 def test_what_waits_no_longer_makes_room():
     """Otherwise a follower would refuse early pushes for ever after some of them."""
     script = follower(max_waiting_bytes=300)
@@ -428,3 +494,94 @@ def test_11_4_who_follows_no_more_answers_what_waits():
             break
         assert not done
     assert script.answer_to(token, done).code == 405
+
+
+def test_11_4_what_waits_is_looked_at_when_it_is_overdue_and_not_before():
+    script = follower()
+    script.push(APPEND, 2, script.next_entry(2, skip=3))
+    first = script.last_token
+    assert script.node.next_wake == script.now + 1001
+    script.run(1)
+    script.push(APPEND, 2, script.next_entry(2, skip=2))
+    assert [action.token for action in script.of(Answer, script.run(1000))] == [first]
+
+
+def test_11_4_of_those_that_are_left_the_oldest_is_overdue_first():
+    script = follower()
+    script.push(APPEND, 2, script.next_entry(2, skip=1))
+    tokens = []
+    for skip in (3, 5):
+        script.run(100)
+        script.push(APPEND, 2, script.next_entry(2, skip=skip))
+        tokens.append(script.last_token)
+    script.push(APPEND, 2, script.next_entry(2))
+    assert script.ledger.end_index == 5
+    assert [action.token for action in script.of(Answer, script.run(901))] == tokens[:1]
+
+
+def test_11_4_when_nothing_waits_any_more_there_is_nothing_to_look_at():
+    script = follower()
+    script.push(APPEND, 2, script.next_entry(2, skip=1))
+    script.push(APPEND, 2, script.next_entry(2))
+    assert script.node.next_wake > script.now + 5000
+    assert script.run(1500) == []
+
+
+def test_11_4_batches_are_sorted_too():
+    script = follower()
+    entries = [script.next_entry(2, skip=n) for n in range(4)]
+    assert script.push(APPEND, 2, *entries[2:], batch=True) is None
+    early = script.last_token
+    assert script.push(APPEND, 2, *entries[:2], batch=True).code == 200
+    assert script.answer_to(early, script.done).code == 200
+    assert script.ledger.end_index == 7
+
+
+def test_11_4_what_comes_behind_a_gap_says_nothing_about_what_is_here():
+    """The leader has compared nothing with it: it is neither continued nor committed."""
+    script = follower(entries=(1, 1, 1, 1))
+    assert script.push(APPEND, 2, script.next_entry(2, skip=2), commit=3) is None
+    late = script.last_token
+    assert script.answer_to(late, script.run(1001)).code == 406
+    assert script.push(APPEND, 2, script.next_entry(2), commit=3).code == 406
+    assert (script.ledger.end_index, script.ledger.committed_index) == (3, -1)
+
+
+def test_18_1_5_what_the_leader_pushes_anew_and_is_the_same_need_not_be_compared():
+    script = follower(entries=(1, 1, 1, 1))
+    assert script.push(APPEND, 2, script.ledger.entry(3)).code == 200
+    assert script.push(APPEND, 2, script.next_entry(2)).code == 200
+
+
+def test_18_1_5_what_was_compared_stays_so_for_the_whole_term():
+    """Also when the leader was not heard of for a while."""
+    script = follower(entries=(1, 1, 1, 1))
+    assert script.push(COMPARE, 2, script.ledger.entry(3)).code == 200
+    script.run(6001)
+    assert script.node.role is Role.CANDIDATE
+    script.beat("n0", 2)
+    assert script.push(APPEND, 2, script.next_entry(2)).code == 200
+
+
+def test_no_entry_is_before_the_first():
+    script = follower(entries=())
+    before, first = Entry(-1, 2, 0, b""), Entry(0, 2, 48, b"")
+    assert script.push(APPEND, 2, before, first, batch=True).code == 411
+    assert script.push(APPEND, 2, before).code == 411
+
+
+def test_18_2_a_sync_has_as_long_as_the_leader_waits():
+    script = follower(sync_before_ack=True)
+    assert script.push(APPEND, 2, script.next_entry(2)) is None
+    script.done.clear()
+    script.run(script.settings.rpc_timeout)
+    assert script.push(APPEND, 2, script.next_entry(2)) is None
+    assert script.of(Answer) == []
+
+
+def test_18_1_4_without_the_check_any_leader_of_this_term_commits():
+    """As upstream, on request; one of an earlier term never does."""
+    for term, committed in ((1, -1), (2, 1), (3, 1)):
+        script = follower(check_leader=False)
+        assert script.push(COMMIT, term, commit=1, leader="n2").code == 200
+        assert script.ledger.committed_index == committed

@@ -4,7 +4,12 @@ import pytest
 
 from rmq_ha.dledger.actions import RoleChanged
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
-from rmq_ha.dledger.messages import HeartBeatRequest, HeartBeatResponse, VoteRequest
+from rmq_ha.dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushEntryRequest,
+    VoteRequest,
+)
 from rmq_ha.dledger.values import Role
 from rmq_ha.testing.dledger_script import Script
 
@@ -81,6 +86,15 @@ def test_8_5_row_4_silence_counts_from_the_last_quorum():
     assert script.node.role is Role.LEADER
 
 
+def test_8_5_a_quorum_counts_from_its_answer():
+    """And not from the end of the round, for which a silent member makes all wait."""
+    script = Script(2).lead()
+    call = script.sent(HeartBeatRequest, script.run(2001))[0]
+    script.run(500)
+    script.respond(call, HeartBeatResponse())
+    assert script.node.member.last_quorum == script.now
+
+
 def test_8_5_row_2_not_ready_is_asked_again_at_once():
     script = Script(2).lead()
     script.beaten(script.run(2001), 416)
@@ -130,6 +144,25 @@ def test_heed_larger_term():
     assert script.sent(VoteRequest, script.run(1000))[0].message.term == 9
 
 
+def test_a_member_that_follows_again_has_refused_nothing():
+    """Refusals count in a row, and in one leadership: who was late now and then deposes nobody."""
+    script = Script(2).lead()
+
+    def beaten(code):
+        first, second = script.sent(HeartBeatRequest, script.run(2001))
+        script.respond(first, HeartBeatResponse())
+        script.respond(second, HeartBeatResponse(code=code, term=script.node.term + 1))
+
+    for code in (403, 403, 200, 403, 403):
+        beaten(code)
+    script.beat("n0", 9)
+    script.done.clear()
+    script.lead()
+    for _ in range(2):
+        beaten(403)
+    assert script.node.role is Role.LEADER
+
+
 def test_wrong_group():
     script = Script(2)
     request = HeartBeatRequest(group="zz", remote_id="n1", leader_id="n0", term=2)
@@ -153,3 +186,100 @@ def test_8_5_row_2_peers_that_are_not_ready_are_asked_again_after_a_pause():
     pause = script.settings.state_interval
     assert not script.sent(HeartBeatRequest, script.run(pause - 1))
     assert len(script.sent(HeartBeatRequest, script.run(1))) == 2
+
+
+# What a round leaves behind
+
+
+def test_8_5_a_round_ends_with_its_leadership():
+    """Its answers, late or not, would depose whoever leads again."""
+    script = Script(2, nodes=5).lead()
+    call = script.sent(HeartBeatRequest, script.run(2001))[0]
+    script.respond(call, HeartBeatResponse(code=ResponseCode.INCONSISTENT_LEADER))
+    script.beat("n0", 9)
+    script.beat("n0", 9)
+    script.run(20_000)
+    script.done.clear()
+    script.lead()
+    assert (script.node.role, script.node.term) == (Role.LEADER, 9)
+
+
+def late_answers(count=1):
+    """A leader that was deposed, and heartbeats that one member has not answered yet."""
+    script = Script(2, entries=ENTRIES).lead()
+    late = []
+    for _ in range(count):
+        first, second = script.sent(HeartBeatRequest, script.run(2001))
+        script.respond(second, HeartBeatResponse())
+        late.append(first)
+    script.beat("n0", 9)
+    return script, late
+
+
+@pytest.mark.parametrize("leads_again", [False, True])
+def test_8_5_who_followed_an_earlier_leadership_is_pushed_nothing(leads_again):
+    """It has not heard of the new term, or of its leader; a follower pushes nothing at all."""
+    script, (call,) = late_answers()
+    if leads_again:
+        script.run(20_000)
+        script.done.clear()
+        script.win()
+    script.done.clear()
+    assert script.respond(call, HeartBeatResponse()) == []
+    assert script.sent(PushEntryRequest) == []
+
+
+def test_8_5_refusals_of_an_earlier_leadership_raise_no_term():
+    script, calls = late_answers(3)
+    script.beat("n0", 9)
+    assert script.node.role is Role.FOLLOWER
+    for call in calls:
+        script.respond(call, HeartBeatResponse(code=ResponseCode.EXPIRED_TERM, term=12))
+    assert (script.node.role, script.node.term) == (Role.FOLLOWER, 9)
+
+
+def test_8_5_refusals_are_counted_in_one_leadership():
+    """Though nobody has answered in the new one."""
+    script = Script(2).lead()
+
+    def refused():
+        first, second = script.sent(HeartBeatRequest, script.run(2001))[:2]
+        script.respond(first, HeartBeatResponse())
+        answer = HeartBeatResponse(code=ResponseCode.EXPIRED_TERM, term=script.node.term + 1)
+        script.respond(second, answer)
+
+    refused()
+    refused()
+    script.beat("n0", 9)
+    script.run(20_000)
+    script.done.clear()
+    script.win()
+    refused()
+    refused()
+    assert script.node.role is Role.LEADER
+    refused()
+    assert script.node.role is Role.CANDIDATE
+
+
+def test_8_5_row_4_a_new_leader_has_six_seconds_to_be_answered():
+    """However long nobody led."""
+    script = Script(2)
+    script.run(60_000)
+    script.done.clear()
+    script.win().run(6000)
+    assert script.node.role is Role.LEADER
+
+
+def test_8_5_row_3_is_about_larger_terms_only():
+    script = Script(2).lead()
+    script.beaten(script.run(2001), ResponseCode.EXPIRED_TERM, 2)
+    assert (script.node.role, script.node.term) == (Role.LEADER, 2)
+
+
+def test_8_5_row_4_silence_is_more_than_six_seconds():
+    """Six, unless configured: three rounds."""
+    script = Script(2, heart_beat_interval=1).lead()
+    script.run(script.settings.leader_silence)
+    assert script.node.role is Role.LEADER
+    script.run(2)
+    assert script.node.role is Role.CANDIDATE

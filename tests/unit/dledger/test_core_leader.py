@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.config.dledger_settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.dledger.actions import Answer, Committed, Completed, RoleChanged, Send, Sync
 from rmq_ha.dledger.codes import PushType, RequestCode, ResponseCode, VoteResult
 from rmq_ha.dledger.messages import (
@@ -14,11 +15,11 @@ from rmq_ha.dledger.messages import (
     LeadershipTransferResponse,
     MetadataRequest,
     PushEntryRequest,
+    PushEntryResponse,
     VoteRequest,
     VoteResponse,
 )
 from rmq_ha.dledger.quorum import quorum_index
-from rmq_ha.dledger.settings import DLedgerSettings, parse_ids, parse_peers
 from rmq_ha.dledger.values import Role
 from rmq_ha.errors import ConfigurationError, CorruptRecord, LedgerFull
 from rmq_ha.testing.dledger_script import GROUP, Script
@@ -86,6 +87,7 @@ def test_11_2_equal_at_the_end():
         (200, 0, 9, (TRUNCATE, 3)),  # the follower has extra entries
         (406, -1, -1, (TRUNCATE, 0)),  # it is empty
         (406, 10, 20, (TRUNCATE, 0)),  # another range
+        (406, 3, 5, (COMPARE, 2)),  # it begins with this one
         (406, 0, 1, (COMPARE, 1)),  # it is behind
         (406, 0, 0, (COMPARE, 0)),  # it has only the first one
         (406, 0, 5, (COMPARE, 2)),  # inside, but different
@@ -127,6 +129,48 @@ def test_11_2_other_answers_pause_500_ms(code):
     script.pushed(last_push(script), code)
     assert not pushes(script, script.run(499))
     assert pushes(script, script.run(1)) == [(COMPARE, 3)]
+    assert script.node.next_wake > script.now
+    script.pushed(last_push(script), 406, begin=-1, end=-1)
+    assert pushes(script)[-1] == (TRUNCATE, 0)
+    assert script.node.next_wake > script.now
+
+
+def test_who_leads_again_compares_anew():
+    """Whatever was asked in the leadership before is answered to nobody."""
+    script = leader()
+    late = last_push(script)
+    script.beat("n0", 9)
+    assert script.pushed(late) == []
+    assert script.node.watermark("n0") == -1
+    script.done.clear()
+    script.lead()
+    assert pushes(script) == [(COMPARE, 3)]
+    assert not script.pushed(late)
+    script.pushed(last_push(script), end=9)
+    assert pushes(script)[-1] == (TRUNCATE, 3)
+    late = last_push(script)
+    script.beat("n0", 99)
+    script.lead()
+    assert script.pushed(late) == []
+    assert script.node.watermark("n0") == -1
+
+
+def test_who_compares_after_a_pause_is_not_hurried_by_puts():
+    """A peer in trouble would be asked at every put."""
+    script = leader()
+    script.pushed(last_push(script), 405)
+    assert not [
+        call for call in script.sent(PushEntryRequest, script.put(b"x")) if call.peer == "n0"
+    ]
+    assert pushes(script, script.run(500))[0] == (COMPARE, 4)
+
+
+def test_what_is_known_to_differ_is_not_compared_twice():
+    """Also when the peer's end went back and forth meanwhile: it was restarted."""
+    script = leader()
+    for code, end, following in ((406, 3, 2), (406, 1, 1), (200, 3, 2)):
+        script.pushed(last_push(script), code, end=end)
+        assert pushes(script)[-1] == (COMPARE, following)
 
 
 def test_11_1_nothing_to_compare_in_an_empty_ledger():
@@ -144,6 +188,15 @@ def test_11_1_entries_below_the_own_begin():
     script.ledger.expire(2)
     script.pushed(last_push(script))
     assert pushes(script)[-1] == (COMPARE, 3)
+
+
+def test_11_1_the_first_that_is_left_is_pushed():
+    script = leader()
+    script.pushed(last_push(script), 406, end=0)
+    script.ledger.commit(3)
+    script.ledger.expire(1)
+    script.pushed(last_push(script))
+    assert pushes(script)[-3:] == [(APPEND, 1), (APPEND, 2), (APPEND, 3)]
 
 
 def test_11_1_commit_after_a_second_without_pushes():
@@ -216,6 +269,39 @@ def test_answers_of_an_old_leadership_do_not_count():
     assert script.ledger.committed_index == -1
 
 
+def test_an_answer_counts_for_no_more_than_was_sent_and_only_in_its_term():
+    """What a peer says that counts wrongly would make a put safe that is not."""
+    for count, term, watermark in ((99, 2, 4), (0, 2, 4), (1, 2, 4), (1, 1, 3)):
+        script = appending()
+        script.put(b"a")
+        call = last_push(script)
+        answer = PushEntryResponse(term=term, code=200, index=4, count=count, end_index=4)
+        script.respond(call, answer)
+        assert script.node.watermark("n0") == watermark
+
+
+@pytest.mark.parametrize(("count", "following"), [(0, (COMPARE, 5)), (1, (COMPARE, 5))])
+def test_of_a_batch_a_peer_may_have_the_first_part_only(count, following):
+    script = appending(is_enable_batch_push=True)
+    script.put(b"a", b"b")
+    answer = PushEntryResponse(term=2, code=200, index=4, count=count, end_index=4)
+    assert pushes(script, script.respond(last_push(script), answer)) == [following]
+    assert (script.node.watermark("n0"), script.ledger.committed_index) == (3, -1)
+
+
+def test_a_batch_without_an_answer_is_pushed_again_as_it_was():
+    """And nobody is woken before it is time."""
+    script = appending(is_enable_batch_push=True, heart_beat_interval=60_000)
+    script.put(b"a", b"b")
+    began = script.now
+    assert script.node.next_wake == began + 1001
+    script.run(500)
+    script.put(b"c")
+    assert script.node.next_wake == began + 1001
+    assert pushes(script, script.run(501)) == [(APPEND, [4, 5])]
+    assert script.node.next_wake == script.now + 1001  # of the batch, whose turn it is again
+
+
 def test_12_batches():
     """Entries are collected until they have 4096 bytes; what is there goes out."""
     script = appending(is_enable_batch_push=True)
@@ -223,6 +309,9 @@ def test_12_batches():
     assert pushes(script, actions) == [(APPEND, [4, 5, 6, 7]), (APPEND, [8, 9])]
     script.pushed(last_push(script))
     assert script.node.watermark("n0") == 9
+    script = appending(is_enable_batch_push=True, max_batch_push_size=200)
+    actions = script.put(*[b"x" * size for size in (51, 52, 1, 51, 52, 1)])
+    assert pushes(script, actions) == [(APPEND, [4, 5, 6]), (APPEND, [7, 8, 9])]
 
 
 def test_13_in_flight():
@@ -232,9 +321,25 @@ def test_13_in_flight():
     assert pushes(script, script.pushed(first)) == [(APPEND, 6)]
 
 
-def test_13_bytes_in_flight():
-    script = appending(max_push_bytes=250)
-    assert len(pushes(script, script.put(*[b"x" * 52] * 5))) == 3
+def test_13_batches_in_flight():
+    script = appending(is_enable_batch_push=True, max_batches_in_flight=1, max_in_flight=9)
+    assert pushes(script, script.put(b"a")) == [(APPEND, [4])]
+    assert not pushes(script, script.put(b"b"))
+    assert not pushes(script, script.put(b"c"))
+    assert pushes(script, script.pushed(last_push(script))) == [(APPEND, [5, 6])]
+
+
+@pytest.mark.parametrize(("most", "count"), [(250, 3), (201, 3), (200, 2)])
+def test_13_bytes_in_flight(most, count):
+    """Of this comparison: what was sent before it takes no room."""
+    script = appending(max_push_bytes=most)
+    assert len(pushes(script, script.put(*[b"x" * 52] * 5))) == count
+    first = next(call for call in script.sent(PushEntryRequest) if call.peer == "n0")
+    script.pushed(first)
+    assert len(pushes(script)) == count + 1
+    script.pushed(last_push(script), 406)
+    script.pushed(last_push(script), 406, end=4)
+    assert len(pushes(script, script.pushed(last_push(script)))) == count
 
 
 def test_13_throttle():
@@ -436,6 +541,16 @@ def test_6_5_an_append_without_a_quorum_is_answered_when_its_time_is_over():
     assert script.answer_to(token, script.run(1)).code == ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
 
 
+def test_6_5_the_time_is_told_by_whatever_comes():
+    """A sync that took too long is an answer that came too late."""
+    script = appending(serve_append=True, sync_before_ack=True)
+    request = AppendEntryRequest(group=GROUP, remote_id="n1", body=b"x")
+    assert script.ask(RequestCode.APPEND, request) is None
+    script.node.synced(script.ledger.end_index, script.now + 2501)
+    (answer,) = script.of(Answer, script.run(0))
+    assert answer.message.code == ResponseCode.WAIT_QUORUM_ACK_TIMEOUT
+
+
 def test_6_5_an_append_that_others_decide_now_is_answered():
     script, token = appended_from_outside()
     script.beat("n0", 9)
@@ -482,7 +597,8 @@ def order(script, transferee="n0", term=2, transfer_id="n1"):
     ("transferee", "term", "code"), [("nX", 2, 401), ("n0", 9, 407), ("n1", 2, 411)]
 )
 def test_9_orders_that_are_refused(transferee, term, code):
-    assert order(appending(), transferee, term).code == code
+    answer = order(appending(), transferee, term)
+    assert (answer.code, answer.term) == (code, term)
 
 
 def test_9_a_follower_too_far_behind():
@@ -491,6 +607,10 @@ def test_9_a_follower_too_far_behind():
     script = appending(max_leadership_transfer_wait_index=2)
     script.put(b"a", b"b")
     assert order(script).code == 417
+
+
+def test_9_a_follower_that_has_the_only_entry_is_not_behind():
+    assert order(appending(entries=(2,))) is None
 
 
 def test_9_the_leaders_side():
@@ -513,6 +633,18 @@ def test_9_a_failed_transfer_lets_appends_go_on():
     token = script.last_token
     actions = script.respond(script.sent(LeadershipTransferRequest)[0], None)
     assert script.answer_to(token, actions).code == 302
+    assert script.node.why_not_append() == 200
+
+
+def test_9_who_leads_again_hands_over_to_nobody():
+    """The transfer ended with the leadership; nobody could write until a restart."""
+    script = appending()
+    order(script)
+    assert script.node.why_not_append() == 506
+    script.beat("n2", 9)
+    assert script.node.transferee is None
+    script.done.clear()
+    script.lead()
     assert script.node.why_not_append() == 200
 
 
@@ -556,6 +688,13 @@ def test_9_the_transferee_pauses_as_upstream_if_told_so():
     assert script.sent(VoteRequest, script.run(701))
 
 
+def test_9_a_preferred_transferee_pauses_for_a_shorter_time():
+    script = transferee(take_leadership_at_once=False, preferred_leader_ids=("n1",))
+    take(script, 3)
+    assert not script.sent(VoteRequest, script.run(29))
+    assert script.sent(VoteRequest, script.run(71))
+
+
 def test_9_the_transferee_gives_up():
     script = transferee()
     take(script, 9)
@@ -578,6 +717,16 @@ def test_9_another_won():
     assert script.answer_to(token, script.done).code == 403
 
 
+def test_9_a_transfer_of_a_term_that_is_past_is_answered_once():
+    script = transferee()
+    assert take(script, 9) is None
+    token = script.last_token
+    script.beat("n2", 9)
+    script.run(2000)
+    answers = [action.message for action in script.of(Answer) if action.token == token]
+    assert [(answer.code, answer.term) for answer in answers] == [(407, 9)]
+
+
 def test_9_only_the_own_leader_may_hand_over():
     script = Script(2, entries=ENTRIES).follow("n2")
     assert take(script, 3).code == 409
@@ -588,8 +737,52 @@ def test_9_preferred_leader():
     script = appending(preferred_leader_ids=("n2",))
     calls = script.sent(LeadershipTransferRequest, script.run(1000))
     assert [call.peer for call in calls] == ["n2"]
-    script.respond(calls[0], None)
+    assert not script.of(Answer, script.respond(calls[0], None))  # nobody has asked
     assert not script.sent(LeadershipTransferRequest, script.run(2000))  # not every second
+
+
+def test_9_of_preferred_leaders_the_nearest_takes_over():
+    """None that is too far behind: nobody could write until it has caught up."""
+    near = {"max_leadership_transfer_wait_index": 2}
+    for preferred, chosen in ((("n0", "n2"), ["n2"]), (("n0",), [])):
+        script = appending(preferred_leader_ids=preferred, **near)
+        for behind, body in ((("n0", "n2"), b"a"), (("n2",), b"b"), ((), b"c")):
+            script.put(body)
+            for peer in behind:
+                script.pushed(last_push(script, peer))
+        calls = script.sent(LeadershipTransferRequest, script.run(1001))
+        assert [call.peer for call in calls] == chosen
+        assert script.node.next_wake > script.now
+
+
+def test_9_while_one_takes_over_no_other_is_asked():
+    script = appending(preferred_leader_ids=("n2",), preferred_leader_retry=100)
+    for _ in range(20):
+        script.beaten(script.run(100))
+    assert len(script.sent(LeadershipTransferRequest)) == 1
+    assert script.node.transferee == "n2"
+
+
+def test_9_a_preferred_leader_that_did_not_take_over_is_left_alone_for_a_while():
+    """Also by a leader that was deposed meanwhile, and leads again."""
+    script = appending(preferred_leader_ids=("n2",))
+    assert not script.sent(LeadershipTransferRequest, script.run(998))
+    (call,) = script.sent(LeadershipTransferRequest, script.run(10))
+    asked = script.now
+    script.respond(call, None)
+    script.beat("n0", script.node.term + 1)
+    assert script.node.role is not Role.LEADER
+    script.done.clear()
+    script.lead()
+    for peer in ("n0", "n2"):
+        script.pushed(last_push(script, peer))
+    calls = []
+    while not calls:
+        assert script.now < asked + 12_000
+        actions = script.run(100)
+        script.beaten(actions)
+        calls = script.sent(LeadershipTransferRequest, actions)
+    assert script.now > asked + 9_900
 
 
 def test_9_a_dead_preferred_leader():
@@ -597,6 +790,7 @@ def test_9_a_dead_preferred_leader():
     for call in script.sent(HeartBeatRequest, script.run(2001)):
         script.respond(call, None)
     assert not script.sent(LeadershipTransferRequest, script.run(1000))
+    assert script.node.next_wake > script.now
 
 
 # 1
@@ -616,6 +810,8 @@ def test_1_1_peers():
         ("n0-host", "not of the form"),
         ("0-host:1", "not of the form"),
         ("n0-host:99999", "not of the form"),
+        ("n0-host:65536", "not of the form"),
+        ("n0-host:0", "not of the form"),
         ("n0-a:1;n0-b:2", "comes twice"),
         ("n0-a:1;n1-a:1", "comes twice"),
     ],
@@ -691,3 +887,194 @@ def test_11_a_disk_that_cannot_say_what_to_cut_to_is_asked_again_after_a_pause()
     assert not [call for call in script.sent(PushEntryRequest, script.run(1)) if call.peer == "n0"]
     script.run(script.settings.retry_pause)
     assert pushes(script).count((COMPARE, 3)) == 2
+
+
+def test_13_who_is_not_throttled_waits_for_an_answer_and_for_no_second():
+    """More than a second's quota had been pushed in days: every turn was one more look."""
+    script = appending(max_in_flight=1, peer_push_quota=200)
+    for _ in range(3):
+        script.put(b"x" * 52)
+        script.pushed(last_push(script))
+    script.run(1000)
+    script.put(b"a", b"b")
+    script.node.tick(script.now)
+    assert script.node.next_wake > script.now
+
+
+@pytest.mark.parametrize(
+    ("quota", "point", "entries", "count"),
+    [
+        (0, 100, 50, 39),  # few entries, however large
+        (0, 100, 38, 39),
+        (0, 100, 37, 0),
+        (0, 3900, 5, 39),  # many, but small
+        (0, 3899, 5, 0),
+        (200, 100, 5, 2),
+        (201, 100, 5, 3),
+    ],
+)
+def test_13_who_is_far_behind_in_entries_and_in_bytes_is_throttled(quota, point, entries, count):
+    """To the entry and to the byte; the last push of a second may go over the quota."""
+    script = appending(
+        entries=(2,),
+        throttle_entries=entries,
+        peer_push_throttle_point=point,
+        peer_push_quota=quota,
+    )
+    script.ledger.append(2, [b"x" * 52] * 39)
+    script.run(1000 - script.now % 1000)
+    script.node.appended(script.ledger.end_index, script.now)
+    assert len(pushes(script, script.run(0))) == count
+    assert bool(pushes(script, script.run(1000))) == (count < 39 and quota > 0)
+
+
+def test_13_as_many_batches_are_read_as_may_be_sent():
+    script = appending(is_enable_batch_push=True, max_batches_in_flight=2, max_batch_push_size=200)
+    assert pushes(script, script.put(*[b"x" * 52] * 9)) == [(APPEND, [4, 5]), (APPEND, [6, 7])]
+
+
+def test_11_2_while_it_is_asked_a_peer_is_asked_nothing_else():
+    """Two answers about one question would each begin something."""
+    script = Script(2, entries=ENTRIES).win()
+    assert not pushes(script, script.put(b"it does not follow yet"))
+    script = leader()
+    assert pushes(script) == [(COMPARE, 3)]
+    assert not pushes(script, script.put(b"while it compares"))
+    assert pushes(script, script.pushed(last_push(script), 200, end=9)) == [(TRUNCATE, 3)]
+    assert not pushes(script, script.put(b"while it cuts"))
+
+
+@pytest.mark.parametrize("code", [None, 406, 403, 300])
+def test_11_2_a_peer_that_did_not_cut_its_ledger_is_compared_with_again(code):
+    """What it has behind that entry is not the leader's, and must not count."""
+    script = leader()
+    script.pushed(last_push(script), 200, end=9)
+    call = last_push(script)
+    assert call.message.type is TRUNCATE
+    actions = script.respond(call, None) if code is None else script.pushed(call, code)
+    assert not pushes(script, actions)
+    assert script.node.watermark("n0") == -1
+    assert not pushes(script, script.run(script.settings.retry_pause - 1))
+    assert pushes(script, script.run(1)) == [(COMPARE, 3)]
+
+
+def test_11_2_what_expired_while_the_peer_looked_is_not_what_it_is_cut_to():
+    script = leader()
+    script.pushed(last_push(script), 406, end=1)
+    script.ledger.commit(3)
+    script.ledger.expire(2)
+    assert not pushes(script, script.pushed(last_push(script), 200, end=9))
+    assert pushes(script, script.run(script.settings.retry_pause)) == [(COMPARE, 3)]
+
+
+@pytest.mark.parametrize("found", [CorruptRecord("the checksum differs"), OSError(5, "EIO"), []])
+def test_11_1_a_leader_that_cannot_read_what_a_peer_needs_tries_again_after_a_pause(found):
+    """And goes on with all the others."""
+    script = appending()
+    entries, asked = script.ledger.entries, []
+
+    def refuse(*_):
+        asked.append(1)
+        assert len(asked) < 9, "in a loop"
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    script.ledger.entries = refuse
+    assert not pushes(script, script.put(b"x"))
+    script.ledger.entries = entries
+    assert not pushes(script, script.run(script.settings.retry_pause - 1))
+    assert pushes(script, script.run(1)) == [(COMPARE, 4)]
+
+
+def test_11_1_a_batch_that_expired_before_it_was_answered_is_not_pushed_in_part():
+    script = appending(is_enable_batch_push=True)
+    script.put(b"a", b"b")
+    script.ledger.commit(5)
+    script.ledger.expire(5)
+    assert not pushes(script, script.run(1001))
+    assert pushes(script, script.run(script.settings.retry_pause)) == [(COMPARE, 5)]
+
+
+def test_11_1_an_answer_in_its_time_leads_to_one_push_and_no_more():
+    script = appending()
+    script.put(b"a")
+    call = last_push(script)
+    script.run(1000)
+    assert pushes(script, script.put(b"b")) == [(APPEND, 5)]
+    script.run(1000)
+    assert not pushes(script, script.pushed(call))
+    script = appending(max_in_flight=1, commit_interval=100, heart_beat_interval=60_000)
+    script.put(b"a", b"b")
+    assert script.node.next_wake == script.now + 1001
+    script.run(500)
+    assert not pushes(script, script.put(b"c")), "it is told what is committed with what it lacks"
+
+
+def test_10_3_a_new_leader_counts_what_it_has_itself():
+    """Before it is told of a put or of a sync."""
+    script = leader(commit_own_term_only=False)
+    script.pushed(last_push(script))
+    assert script.ledger.committed_index == 3
+
+
+def test_13_1_pending_are_those_of_this_leadership_that_no_quorum_has():
+    script = appending()
+    assert script.node.quorum.pending == 0
+    script.put(b"a", b"b")
+    assert script.node.quorum.pending == 2
+
+
+def test_18_1_7_who_leads_no_more_fails_no_put_that_is_committed():
+    script = appending()
+    script.put(b"a")
+    script.pushed(last_push(script))
+    script.done.clear()
+    script.beat("n0", 9)
+    assert script.of(Completed) == []
+
+
+def test_10_5_puts_of_an_earlier_leadership_are_not_late_in_this_one():
+    """They were told of its end; another put may have their number now."""
+    script = appending(max_wait_ack=60_000)
+    script.put(b"a", b"b")
+    script.run(1)
+    script.beat("n0", 9)
+    script.lead()
+    assert script.node.quorum.wake > script.now + 60_000
+    script.put(b"c")
+    assert script.node.quorum.wake == script.now + 60_001
+
+
+@pytest.mark.parametrize(
+    ("code", "end", "following"),
+    [
+        (200, 3, []),
+        (200, 9, []),
+        (200, 2, [(COMPARE, 3)]),
+        (406, 3, [(COMPARE, 3)]),
+        (406, 2, [(COMPARE, 3)]),
+        (300, -1, []),
+    ],
+)
+def test_11_1_what_the_answer_to_an_idle_commit_leads_to(code, end, following):
+    script = appending()
+    script.run(1001)
+    call = last_push(script)
+    assert call.message.type is COMMIT
+    assert pushes(script, script.pushed(call, code, end=end)) == following
+
+
+def test_11_1_a_push_that_does_not_arrive_makes_the_leader_compare():
+    script = appending()
+    script.put(b"a")
+    assert not pushes(script, script.respond(last_push(script), None))
+    assert pushes(script, script.run(script.settings.retry_pause)) == [(COMPARE, 4)]
+
+
+def test_9_who_leads_no_more_looks_for_no_preferred_leader():
+    script = appending(preferred_leader_ids=("n2",))
+    script.run(500)
+    script.beat("n0", 9)
+    script.beat("n0", 9)
+    assert script.node.next_wake > script.now + 5000

@@ -99,6 +99,11 @@ def test_a_forged_term_does_not_use_up_all_terms():
     assert script.node.term == 2
     script.vote("n0", 1000, 9, 9)
     assert script.node.term == 1000
+    most = 1000 + (1 << 32)
+    script.vote("n0", most + 1, 9, 9)
+    assert script.node.term == 1000
+    script.vote("n0", most, 9, 9)
+    assert script.node.term == most
 
 
 def test_raft_5_2_one_vote_in_a_term():
@@ -145,37 +150,53 @@ def test_who_voted_for_itself_raises_the_term_after_a_restart():
     assert upstream.sent(VoteRequest, upstream.run(0))[0].message.term == 7
 
 
+def test_a_term_that_another_raised_is_not_raised_again():
+    """Each would be ahead of the other: they would never vote in one term."""
+    script = Script(7, voted_for="n1")
+    script.vote("n2", 9, -1, -1)
+    assert script.node.term == 9
+    assert script.sent(VoteRequest, script.run(1000))[0].message.term == 9
+
+
 @pytest.mark.parametrize(
-    ("row", "answers", "term_after", "earliest", "latest"),
+    ("row", "answers", "term_after", "pause"),
     [
-        (1, [(R.REJECT_EXPIRED_VOTE_TERM, 6), (R.ACCEPT, 2)], 6, 300, 1000),
-        (2, [(R.REJECT_ALREADY_HAS_LEADER, 2)], 2, 6300, 7000),
-        (4, [(R.REJECT_SMALL_LEDGER_END_INDEX, 2)] * 2, 2, 1300, 2000),
-        (6, [(R.REJECT_TERM_NOT_READY, 1)], 2, 10, 10),
-        (7, [(R.REJECT_ALREADY_VOTED, 2)] * 2, 3, 300, 1000),
+        (1, [(R.REJECT_EXPIRED_VOTE_TERM, 6), (R.ACCEPT, 2)], 6, 300),
+        (2, [(R.REJECT_ALREADY_HAS_LEADER, 2)], 2, 6300),
+        (4, [(R.REJECT_SMALL_LEDGER_END_INDEX, 2)] * 2, 2, 1300),
+        (6, [(R.REJECT_TERM_NOT_READY, 1)], 2, 10),
+        (7, [(R.REJECT_ALREADY_VOTED, 2)] * 2, 3, 300),
     ],
 )
-def test_8_4(row, answers, term_after, earliest, latest):
+def test_8_4(row, answers, term_after, pause):
     """What the answers mean for the next vote: its term, and when it comes."""
-    script, actions = candidate(*answers)
+    script, actions = candidate(*answers, max_vote_interval=300)
     if row == 1:  # with one of two the round is not over: accepted is not a quorum yet
         assert script.node.role is Role.CANDIDATE
     assert not script.sent(VoteRequest, actions)
-    start = script.now
-    for _ in range(8000):
-        calls = script.sent(VoteRequest, script.run(1))
-        if calls:
-            break
-    assert earliest <= script.now - start <= latest + 1
+    assert not script.sent(VoteRequest, script.run(pause - 1))
+    calls = script.sent(VoteRequest, script.run(1))
     assert calls[0].message.term == term_after
+
+
+def test_8_4_pauses_differ():
+    """Two candidates that always vote at the same time would never elect one."""
+    member = Script(2).node.member
+    pauses = [member.between(300, 1000) for _ in range(200)]
+    assert 300 <= min(pauses) < 350
+    assert 950 < max(pauses) < 1000
+    assert {member.between(300, 300) for _ in range(20)} == {300}
 
 
 def test_8_4_row_3_nobody_answers():
     """After 2 to 3 s without a quorum of answers the term stays."""
     script, _ = candidate()
-    calls = script.sent(VoteRequest, script.run(2000 + 1000 + 1000))
+    assert not script.sent(VoteRequest, script.run(2000 + 299))
+    calls = script.sent(VoteRequest, script.run(3000 + 1000 - 2299))
     assert {call.message.term for call in calls} == {2}
     assert calls
+    script.run(script.node.next_wake - script.now)  # nobody answers this round either
+    assert script.node.next_wake > script.now
 
 
 def test_8_4_row_5_a_quorum_makes_a_leader():
@@ -193,6 +214,7 @@ def test_8_4_row_1_comes_before_row_5():
         "n2": None,
     }
     assert Tally.of(answers) == Tally(valid=2, accepted=1, max_term=5)
+    assert Tally.of({"n0": None}) == Tally()
 
 
 def test_answers_of_an_old_round_do_not_count():
@@ -225,6 +247,7 @@ def test_who_followed_does_not_raise_the_term_because_of_an_older_round():
 
 def test_8_1_candidate_after_6_seconds_of_silence():
     script = follower()
+    script.node.tick(script.now)
     assert not script.sent(VoteRequest, script.run(6000))
     script.run(1)
     assert script.node.role is Role.CANDIDATE
@@ -247,6 +270,23 @@ def test_18_2_sticky_leader():
     assert script.vote("n2", 3, 3, 2).vote_result is R.REJECT_TERM_NOT_READY
     script = follower(sticky_leader=4000)
     assert script.vote("n2", 3, 3, 2, transfer=True).vote_result is R.REJECT_TERM_NOT_READY
+    script = follower(sticky_leader=4000)
+    script.run(3999)
+    assert script.vote("n2", 3, 3, 2).vote_result is R.REJECT_ALREADY_HAS_LEADER
+
+
+def test_18_2_a_leader_sticks_to_itself_as_long_as_its_quorum_answers():
+    """Unless the candidate is whom it hands over to."""
+    for pause, transferee, result in (
+        (3999, None, R.REJECT_ALREADY_HAS_LEADER),
+        (4000, None, R.REJECT_TERM_NOT_READY),
+        (3999, "n2", R.REJECT_TERM_NOT_READY),
+        (3999, "n0", R.REJECT_ALREADY_HAS_LEADER),
+    ):
+        script = Script(2, entries=ENTRIES, sticky_leader=4000, heart_beat_interval=9000).lead()
+        script.run(pause)
+        script.node.member.transferee = transferee
+        assert script.vote("n2", 3, 3, 2).vote_result is result
 
 
 def test_8_7_two_candidates_at_once():
@@ -275,3 +315,37 @@ def test_calls_are_answered_once():
     """An answer that comes twice, or that nobody waits for, is nothing."""
     script, _ = candidate((R.ACCEPT, 2))
     assert script.respond(Send("n0", 99, 0, VoteRequest(), 0), None) == []
+
+
+def test_8_2_a_round_waits_two_to_three_seconds_for_answers():
+    """Each for another time, and never for less: two that are slow would elect nobody."""
+    waits = []
+    script = Script(2)
+    for _ in range(200):
+        actions = script.run(script.node.next_wake - script.now)
+        if script.sent(VoteRequest, actions):
+            waits.append(script.node.next_wake - script.now)
+    assert len(waits) > 90
+    assert 2000 <= min(waits) < 2050
+    assert 2950 < max(waits) < 3000
+
+
+def test_8_4_a_round_without_answers_is_followed_by_a_pause():
+    script = Script(2, max_vote_interval=300)
+    script.run(0)
+    script.run(script.node.next_wake - script.now)
+    assert script.node.next_wake == script.now + 300
+
+
+def test_8_4_what_is_counted():
+    """Who says nothing of use is not heard; of larger terms the largest."""
+    unknown = VoteResponse(term=9, vote_result=R.UNKNOWN)
+    assert Tally.of({"n0": unknown}) == Tally()
+    refused = [VoteResponse(term=term, vote_result=R.REJECT_EXPIRED_VOTE_TERM) for term in (5, 9)]
+    tally = Tally.of({"n0": refused[0], "n2": refused[1]})
+    assert (tally.valid, tally.max_term) == (2, 9)
+
+
+def test_8_4_row_1_is_about_larger_terms_only():
+    script, _ = candidate((R.REJECT_EXPIRED_VOTE_TERM, 2), (R.ACCEPT, 2))
+    assert (script.node.role, script.node.term) == (Role.LEADER, 2)

@@ -40,7 +40,7 @@ class Upgraded:
         self.disk = World(1).add("n0").disk
         log = self._classic_log()
         log.row.load()
-        log.append_group([message(b"%d" % n, size) for n, size in enumerate(sizes)], False, NOW)
+        log.append_group([message(b"%d" % n, size) for n, size in enumerate(sizes)], NOW)
         self.end = log.max_offset
         log.drop_spare()
         for start in log.row.starts:
@@ -88,7 +88,7 @@ def bodies(log: DLedgerCommitLog) -> list[bytes]:
 
 
 def put(log: DLedgerCommitLog, *sent: bytes) -> None:
-    log.append_group([message(body) for body in sent], False, NOW)
+    log.append_group([message(body) for body in sent], NOW)
     log.ledger.commit(log.ledger.end_index)
 
 
@@ -99,6 +99,10 @@ def test_a_classic_log_is_closed_and_entries_begin_behind_it() -> None:
     assert (log.classic.end, log.ledger.begin_pos) == (2 * FILE_SIZE, 2 * FILE_SIZE)
     assert log.last_store_timestamp == NOW
     assert log.flushed_offset == 2 * FILE_SIZE
+    blank = encode_blank(2 * FILE_SIZE - machine.end)
+    file = machine.disk.open(f"/commitlog/{FILE_SIZE:020}", FILE_SIZE)
+    assert file.pread(len(blank), machine.end - FILE_SIZE) == blank
+    file.close()
     machine.disk = machine.disk.crash()
     log = machine.start()
     put(log, b"a", b"b")
@@ -138,7 +142,7 @@ def test_a_record_that_ends_with_its_file_needs_no_blank() -> None:
         MessageStoreConfig(), FileRow(World(2).add("n0").disk, ["/large"], 2 * FILE_SIZE), [1000]
     )
     large.row.load()
-    large.append_group([message(b"0", FILE_SIZE - 92)], False, NOW)
+    large.append_group([message(b"0", FILE_SIZE - 92)], NOW)
     machine = Upgraded()
     log = machine._classic_log()
     log.append_raw(0, large.read(0, FILE_SIZE))
@@ -173,3 +177,12 @@ def test_without_either_the_queues_are_empty() -> None:
     machine = Upgraded()
     machine.start(known=100)
     machine.store.queues.remove_all.assert_called_once_with()
+
+
+def test_damage_in_a_classic_log_is_passed_over() -> None:
+    """As a master does: nobody will send that place anew."""
+    machine = Upgraded(1000, 1000, 1000)
+    log = machine.start()
+    second = machine.end // 3
+    machine.disk.open(f"/commitlog/{0:020}", FILE_SIZE).pwrite(bytes(50), second)
+    assert bodies(log) == [b"0", b"2"]

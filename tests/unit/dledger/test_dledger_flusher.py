@@ -84,9 +84,11 @@ def test_the_checkpoint_follows_within_seconds_also_of_a_mere_commit() -> None:
     rig = Rig()
     rig.append(3)
     rig.run(5)
+    before = rig.flushes
     rig.ledger.commit(2)
     rig.flusher.appended()
     rig.run(5)
+    assert rig.flushes == before + 1, "once, with the checkpoint"
     assert b"committedIndex=2" in rig.host.disk.read_bytes("/d/checkpoint")
     assert rig.host.clock.getDelayedCalls() == []
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codec import encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.members import Members
@@ -16,7 +17,6 @@ from rmq_ha.dledger.messages import (
     Message,
 )
 from rmq_ha.dledger.protocol import PeerRequests, read_response, request_frame
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.model.networks import Networks
 from rmq_ha.wire.command import RemotingCommand

@@ -4,16 +4,25 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import Factory
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.dledger.actions import Persist, RoleChanged
-from rmq_ha.dledger.codes import RequestCode
-from rmq_ha.dledger.messages import MetadataRequest
-from rmq_ha.dledger.protocol import Answered
+from rmq_ha.dledger.codes import RequestCode, ResponseCode, VoteResult
+from rmq_ha.dledger.messages import (
+    HeartBeatRequest,
+    Message,
+    MetadataRequest,
+    VoteRequest,
+    VoteResponse,
+)
+from rmq_ha.dledger.protocol import Answered, read_response, request_frame
 from rmq_ha.dledger.values import Role, TermVote
 from rmq_ha.errors import LedgerFull, RequestRejected
-from rmq_ha.model.status import FlushDiskType
+from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.testing.brokers import BrokerNode
-from rmq_ha.testing.group import BrokerGroup
+from rmq_ha.testing.group import PEER_PORT, BrokerGroup
 
 
 def service_of(member: BrokerNode) -> Any:
@@ -340,11 +349,59 @@ def test_a_vote_that_cannot_be_kept_is_the_fault_of_the_log_too() -> None:
     def refuse(state: TermVote) -> None:
         raise OSError(5, "Input/output error")
 
+    waiting = service._puts.add(1 << 40)
     service._term_file.save = refuse
     service._act(Persist(TermVote(99, None)))
     group.run(0.1)
+    assert waiting.result is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert service._log.fault.startswith("term and vote cannot be kept")
     assert service.term_to_append() is None
+
+
+def test_only_a_leader_has_puts_wait() -> None:
+    """Else somebody would wait for what nobody decides."""
+    group = BrokerGroup(16).start()
+    service = service_of(group.wait_for_master())
+    refused = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert service_of(followers(group)[0]).wait_replicated(0, 0) is refused
+    assert isinstance(service.wait_replicated(0, 0), Deferred)
+    service._is_stopped = True
+    assert service.wait_replicated(0, 0) is refused
+    service._is_stopped, service.node = False, None
+    assert service.wait_replicated(0, 0) is refused
+
+
+def test_a_stranger_on_the_groups_port_is_refused_counted_and_said_once() -> None:
+    """Its frame names a member, but that lives elsewhere."""
+    group = BrokerGroup(17).start()
+    member = group.wait_for_master()
+    term = service_of(member).node.term
+    beat = HeartBeatRequest(
+        group="raft", remote_id=member.host.name, local_id="n9", leader_id="n9", term=term + 5
+    )
+    with capturedLogs() as events:
+        for _ in range(3):
+            frame = request_frame(RequestCode.HEART_BEAT, beat)
+            called = group.client.invoke(f"{member.host.ip}:{PEER_PORT}", frame, 1000)
+            answer = read_response(RequestCode.HEART_BEAT, group.wait(called))
+            assert answer.code == ResponseCode.UNKNOWN_MEMBER
+    said = [formatEvent(item) or "" for item in events if "refused on the DLedger" in str(item)]
+    assert len(said) == 1
+    assert "dLegerPeerHosts" in said[0]
+    assert service_of(member).statistics()["refused"] == 3
+    assert service_of(member).node.term == term
+
+
+def test_a_port_that_is_taken_stops_the_start() -> None:
+    group = BrokerGroup(18, size=1)
+    (member,) = group.members
+    taken = member.host.seams.network.server(PEER_PORT, member.host.ip).listen(Factory())
+    group.wait(taken)
+    member.load()
+    failed: list[Any] = []
+    member.controller.replication.start().addErrback(failed.append)  # type: ignore[union-attr]
+    group.run(1)
+    assert failed[0].check(CannotListenError)
 
 
 def test_only_a_leader_hands_over() -> None:
@@ -362,3 +419,44 @@ def test_only_a_leader_hands_over() -> None:
         service_of(member)._log.fault = "sync failed"
         service_of(member)._resign()
         assert len(handed) == (member is master)
+
+
+def test_a_vote_is_on_the_disk_when_it_is_answered() -> None:
+    """Else a member that stops in between votes twice in a term. Raft, figure 2."""
+    group = BrokerGroup(19).start()
+    (voter, candidate) = followers(group)
+    service, name = service_of(voter), candidate.host.name
+    request = VoteRequest(
+        group="raft",
+        remote_id=voter.host.name,
+        local_id=name,
+        leader_id=name,
+        term=service.node.term + 5,
+        ledger_end_index=service._ledger.end_index,
+        ledger_end_term=service._ledger.end_term,
+    )
+    heard: list[tuple[VoteResult, TermVote]] = []
+
+    def kept(message: Message) -> None:
+        assert isinstance(message, VoteResponse)
+        heard.append((message.vote_result, service._term_file.load()))
+
+    for _ in range(2):
+        answered: Answered = Deferred()
+        service._serve(RequestCode.VOTE, request, answered)
+        group.wait(answered.addCallback(kept))
+    (_, (result, state)) = heard
+    assert result is VoteResult.ACCEPT
+    assert state == TermVote(request.term, name)
+
+
+def test_a_stop_ends_when_nobody_is_connected_any_more() -> None:
+    """Its port is free then, and nobody is answered by a member that has stopped."""
+    group = BrokerGroup(20).start()
+    (follower, _) = followers(group)
+    service = service_of(follower)
+    assert service._server._protocols
+    left: list[int] = []
+    service.stop().addCallback(lambda _: left.append(len(service._server._protocols)))
+    group.run(5)
+    assert left == [0]

@@ -1,5 +1,6 @@
 """How far the followers are, and what a broker's configuration says to the core."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,10 +8,14 @@ import pytest
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.dledger.assembly import make_settings
-from rmq_ha.dledger.statistics import _behind
-from rmq_ha.dledger.values import Entry
+from rmq_ha.dledger.codes import PushType
+from rmq_ha.dledger.messages import PushEntryRequest
+from rmq_ha.dledger.statistics import _behind, statistics_of
+from rmq_ha.dledger.values import Entry, Role
+from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import FlushDiskType
+from rmq_ha.testing.dledger_script import GROUP, Script
 
 
 def ledger(**changes: Any) -> Any:
@@ -42,6 +47,44 @@ def test_a_disk_that_does_not_say_leaves_the_entries_known() -> None:
     assert _behind(ledger(entry=refuse), 12) == (2, None)
 
 
+def test_a_leader_tells_of_each_follower_and_nobody_else_does() -> None:
+    script = Script(2, entries=(1, 1, 2, 2))
+    script.ledger.begin_pos = 0  # type: ignore[attr-defined]  # as one of files has it
+    nobody = statistics_of(script.settings, None, script.ledger)  # type: ignore[arg-type]
+    assert (nobody["role"], nobody["term"], nobody["leader"]) == ("", -1, None)
+    assert (nobody["followers"], nobody["behind"], nobody["diverged"]) == ({}, {}, False)
+    script.lead()
+    script.pushed([call for call in script.sent(PushEntryRequest) if call.peer == "n0"][-1])
+    found = statistics_of(script.settings, script.node, script.ledger)  # type: ignore[arg-type]
+    end = script.ledger.end_pos
+    assert found == {
+        "group": GROUP,
+        "self": "n1",
+        "role": Role.LEADER.value,
+        "term": 2,
+        "leader": "n1",
+        "begin": 0,
+        "end": 3,
+        "committed": -1,
+        "diverged": False,
+        "followers": {"n0": 3, "n2": -1},
+        "behind": {"n0": (0, 0), "n2": (4, end)},
+    }
+    script.beat("n0", 3)
+    script.beat("n0", script.node.term)
+    found = statistics_of(script.settings, script.node, script.ledger)  # type: ignore[arg-type]
+    assert (found["role"], found["leader"]) == (Role.FOLLOWER.value, "n0")
+    assert (found["followers"], found["behind"], found["diverged"]) == ({}, {}, False)
+
+
+def test_a_follower_that_keeps_what_its_leader_has_not_says_so() -> None:
+    script = Script(2, voted_for="n0", entries=(1, 1)).follow("n0")
+    script.ledger.commit(1)
+    script.push(PushType.COMPARE, 2, Entry(1, 2, 49, b"other"))
+    found = statistics_of(script.settings, script.node, script.ledger)  # type: ignore[arg-type]
+    assert found["diverged"] is True
+
+
 def configured() -> BrokerConfiguration:
     found = BrokerConfiguration()
     found.store.dleger_group, found.store.dleger_self_id = "g", "n0"
@@ -64,3 +107,17 @@ def test_under_sync_flush_only_what_is_synced_is_vouched_for(kind: FlushDiskType
     configuration = configured()
     configuration.store.flush_disk_type = kind
     assert make_settings(configuration).sync_before_ack is (kind is FlushDiskType.SYNC_FLUSH)
+
+
+@pytest.mark.parametrize(
+    ("silent", "text"),
+    [
+        (3, "n0 answers, .*; 1 more must answer: start it, or mend the network to it"),
+        (4, "; 2 more must answer: start them, or mend the network to them"),
+        (2, "n0 and n2 answer, .*; look at the disks"),
+    ],
+)
+def test_a_leader_without_a_quorum_says_what_to_do(silent: int, text: str) -> None:
+    script = Script(2, nodes=5).lead()
+    down = dict.fromkeys(["n4", "n3", "n2", "n0"][:silent], "refused")
+    assert re.search(text, why_no_puts(script.settings, script.node, down, 7))

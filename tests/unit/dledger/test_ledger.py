@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rmq_ha.dledger.codes import ResponseCode
 from rmq_ha.dledger.format import (
@@ -208,6 +209,17 @@ def test_truncating_to_an_equal_entry_cuts_behind_it(start: Open, disk: Disk, ro
     assert bodies(start()) == list(range(10))
 
 
+def test_truncating_to_the_last_entry_writes_nothing(start: Open) -> None:
+    """Each election ends with one: a file would be zeroed to its end, and synced."""
+    ledger = filled(start)
+    ledger.sync(thorough=True)
+    entry = ledger.entry(19)
+    assert entry is not None
+    ledger.truncate_to(entry)
+    assert ledger.files.take(True) == []
+    assert (ledger.end_index, ledger.synced_index) == (19, 19)
+
+
 def test_an_empty_ledger_begins_with_the_leaders_first_entry(start: Open) -> None:
     ledger = start()
     ledger.truncate_to(Entry(50, 3, 9 * FILE, b"x"))
@@ -226,6 +238,45 @@ def test_another_entry_behind_committed_ones_replaces_the_rest(start: Open) -> N
     ledger.truncate_to(Entry(5, 2, pos, b"b"))
     assert (ledger.begin_index, ledger.end_index, ledger.end_term) == (0, 5, 2)
     assert start().entry(5) == Entry(5, 2, pos, b"b")
+
+
+def test_the_very_first_entry_stays_if_it_is_committed(start: Open) -> None:
+    ledger = start()
+    (first,) = ledger.append(1, [b"first"])
+    ledger.commit(0)
+    ledger.truncate_to(Entry(1, 2, first.pos + first.size, b"another"))
+    assert (ledger.begin_index, ledger.end_index, ledger.committed_index) == (0, 1, 0)
+    assert [entry.body for entry in ledger.entries(0, 1 << 20, 9)] == [b"first", b"another"]
+
+
+def test_an_entry_that_cannot_be_compared_is_replaced_by_the_leaders(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """It is damaged: a follower that kept asking its disk would never get a sound one."""
+    ledger = filled(start)
+    sound = ledger.entry(2)
+    assert sound is not None
+    ledger.sync(thorough=True)
+    overwrite(disk, f"{root}/data/{0:020}", sound.pos + 60, b"?")
+    ledger = start(cached_bytes=0)
+    ledger.truncate_to(sound)
+    assert (ledger.begin_index, ledger.end_index) == (0, 2)
+    assert start().entry(2) == sound
+
+
+def test_the_last_place_that_files_can_have(start: Open) -> None:
+    start().truncate_to(Entry((1 << 57) - 1, 1, 1 << 62, b"x"))
+    assert start().end_index == (1 << 57) - 1
+
+
+def test_terms_never_fall_whatever_is_to_be_the_last_entry(start: Open) -> None:
+    """No start would take the entry, and what is before it would be all there is."""
+    ledger = start()
+    ledger.append(3, [b"a" * 100] * 5)
+    ledger.commit(4)
+    ledger.truncate_to(Entry(5, 2, 5 * 148, b"b"))
+    for found in (ledger, start()):
+        assert (found.begin_index, found.end_index, found.end_term) == (5, 5, 2)
 
 
 def test_another_entry_behind_uncommitted_ones_begins_the_ledger_anew(start: Open) -> None:
@@ -305,6 +356,45 @@ def test_a_disk_that_cannot_read_is_no_end_of_the_ledger() -> None:
             read()
 
 
+def test_nothing_is_read_outside_the_ledger(start: Open) -> None:
+    ledger = start()
+    assert ledger.read(0, 10) == b""
+    ledger.append(1, [b"%d" % number + b"." * 3000 for number in range(3)])
+    ledger.commit(2)
+    ledger.sync(thorough=True)
+    assert len(ledger.read(ledger.end_pos - 5, 10)) == 5
+    for place in (-1, ledger.end_pos, ledger.end_pos + 5):
+        assert ledger.read(place, 10) == b""
+    ledger.begin_pos = FILE  # as the first file expires
+    assert ledger.read(FILE - 10, 10) == b""
+    assert len(ledger.read(FILE, 10)) == 10
+
+
+def test_a_disk_that_cannot_read_stops_a_start() -> None:
+    """It says so in the words of the store, whatever the disk was asked for."""
+    disk = SimDisk(Random(1), lambda: 0)
+    ledger = Ledger(disk, "/m", FILE, index_file_size=2048)
+    ledger.load()
+    ledger.append(1, [b"x" * 50] * 5)
+    ledger.sync(thorough=True)
+    ledger.close()
+    disk.fault = lambda operation, path: 5 if operation == "pread" and "/data/" in path else None
+    with pytest.raises(StoreError, match="cannot recover the ledger"):
+        Ledger(disk, "/m", FILE, index_file_size=2048).load()
+
+
+def test_what_was_just_appended_is_pushed_without_a_read(start: Open) -> None:
+    ledger = start()
+    ledger.append(1, [b"x" * 50] * 5)
+    ledger.append_entry([Entry(5, 1, ledger.end_pos, b"y")])
+
+    def refuse(*_: object) -> bytes:
+        raise AssertionError("read")
+
+    ledger.files.data.read = refuse  # type: ignore[method-assign]
+    assert [entry.index for entry in ledger.entries(0, 1 << 20, 9)] == list(range(6))
+
+
 def test_entries_side_by_side_are_read_at_once_and_nothing_else(
     start: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,12 +434,18 @@ def test_the_committed_index_only_rises_and_ends_with_the_ledger(start: Open) ->
 
 def test_a_rotten_body_is_not_passed_on(start: Open, disk: Disk, root: str) -> None:
     """Spec: dledger.md, section 18.1, first row."""
-    filled(start).sync(thorough=True)
+    ledger = start()
+    for term, numbers in ((1, range(4)), (2, range(4, 20))):
+        ledger.append(term, [b"%03d" % n + b"." * 497 for n in numbers])
+    ledger.sync(thorough=True)
     overwrite(disk, f"{root}/data/{0:020}", 548 * 2 + 60, b"?")
     ledger = start()
     assert ledger.end_index == 19
+    for first in (0, 1, 2):  # alone or among others
+        with pytest.raises(CorruptRecord, match="entry 2 at 1096"):
+            ledger.entries(first, 1 << 20, 9)
     with pytest.raises(CorruptRecord, match="entry 2 at 1096"):
-        ledger.entries(0, 1 << 20, 9)
+        ledger.entry(2)
     assert ledger.entry(3) is not None
 
 
@@ -374,6 +470,18 @@ def test_an_index_that_points_elsewhere_gives_nothing_of_another_entry(
         ledger.entry(2)
     assert ledger.entry(5) is not None
     assert start().entry(2) is not None
+
+
+def test_an_index_that_ends_too_early_is_damage_and_not_the_end(start: Open) -> None:
+    """A follower that asks would be told to begin anew."""
+    ledger = start(cached_bytes=0)
+    ledger.append(1, [b"x"] * 70)
+    ledger.files.index.row.delete(64 * INDEX_UNIT)
+    assert [entry.index for entry in ledger.entries(62, 1 << 20, 9)] == [62, 63]
+    for read in (ledger.entry, ledger.located, ledger.term_at):
+        for index in (64, 65):
+            with pytest.raises(StoreError, match=f"does not know entry {index}"):
+                read(index)
 
 
 # Starts: section 15.1
@@ -401,10 +509,40 @@ def test_without_index_and_checkpoint_only_the_committed_index_is_lost(
     assert found.committed_index == -1
 
 
+def test_a_start_syncs_the_newest_file_only_and_makes_an_index_in_large_pieces(
+    start: Open, disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker with a thousand files would take minutes to start."""
+    filled(start).sync(thorough=True)
+    opened, opens = [], DirtyRow.opened
+    written, writes = [], DirtyRow.write
+
+    def noted(row: DirtyRow) -> list[tuple[int, File]]:
+        opened.append([at for at, _ in opens(row)])
+        return opens(row)
+
+    def written_down(row: DirtyRow, position: int, data: bytes) -> None:
+        written.append((position, len(data)))
+        writes(row, position, data)
+
+    monkeypatch.setattr(DirtyRow, "opened", noted)
+    start()
+    assert opened == [[2 * FILE], [0], [0]]
+    disk.remove_tree(f"{root}/index")
+    monkeypatch.setattr(DirtyRow, "write", written_down)
+    start()
+    assert written == [(0, 20 * INDEX_UNIT)]
+
+
 def test_a_wrong_index_is_made_anew_from_the_data(start: Open, disk: Disk, root: str) -> None:
     filled(start).sync(thorough=True)
-    overwrite(disk, f"{root}/index/{0:020}", INDEX_UNIT * 18 + 5, b"\7\7\7")
-    assert bodies(start()) == list(range(20))
+    for index in (15, 18):
+        overwrite(disk, f"{root}/index/{0:020}", INDEX_UNIT * index + 5, b"\7\7\7")
+    for said in (["2 index entries made anew"], []):
+        with capturedLogs() as events:
+            assert bodies(start()) == list(range(20))
+        warnings = [item for item in events if item["log_level"] is LogLevel.warn]
+        assert [formatEvent(item) for item in warnings] == said
 
 
 def test_without_checksums_what_was_synced_is_there(start: Open, disk: Disk, root: str) -> None:
@@ -424,17 +562,18 @@ def test_a_checksum_that_is_missing_is_no_damage(start: Open, disk: Disk, root: 
     assert bodies(start()) == list(range(20))
 
 
+@pytest.mark.parametrize(("count", "size"), [(35, 500), (4, 3000)])
 def test_checksums_that_fit_stay_as_they_are_after_javas_turn(
-    start: Open, disk: Disk, root: str
+    start: Open, disk: Disk, root: str, count: int, size: int
 ) -> None:
     """The walk begins in the middle: it does not know the term before, and they do."""
-    filled(start, 35).sync(thorough=True)
-    disk.replace(f"{root}/checkpoint", b"committedIndex=34\nendIndex=34\n")
+    filled(start, count, size).sync(thorough=True)
+    disk.replace(f"{root}/checkpoint", b"committedIndex=%d\nendIndex=0\n" % (count - 1))
     file = disk.open(f"{root}/checksums/{0:020}", CHECKSUM_UNIT * 64)
-    before = file.pread(CHECKSUM_UNIT * 35, 0)
+    before = file.pread(CHECKSUM_UNIT * count, 0)
     found = start(cached_bytes=0)
-    assert file.pread(CHECKSUM_UNIT * 35, 0) == before
-    assert bodies(found) == list(range(35))
+    assert file.pread(CHECKSUM_UNIT * count, 0) == before
+    assert bodies(found) == list(range(count))
 
 
 def test_entries_larger_than_a_read_are_found_whole(
@@ -488,14 +627,52 @@ def test_a_ledger_without_its_beginning_is_not_taken_for_an_empty_one(
         start()
 
 
+def test_what_nothing_vouches_for_ends_where_it_is_not_sure(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """The end that was synced is gone, whole files with it: what is left needs its checksums."""
+    filled(start).sync(thorough=True)
+    overwrite(disk, f"{root}/data/{2 * FILE:020}", 548 * 2, bytes(FILE - 548 * 2))
+    overwrite(disk, f"{root}/checksums/{0:020}", CHECKSUM_UNIT * 10, bytes(CHECKSUM_UNIT))
+    assert start().end_index == 9
+
+
+def test_a_checkpoint_that_speaks_of_another_entry_vouches_for_nothing(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """Restored from elsewhere: an entry here is believed if its own checksum says so."""
+    ledger = filled(start, 5)
+    (last,) = ledger.append(2, [b"z"])
+    ledger.sync()
+    disk.replace(
+        f"{root}/checkpoint", b"committedIndex=-1\nendIndex=5\nrmqHaSynced=5,1,%d\n" % last.pos
+    )
+    assert start().end_index == 5
+    disk.replace(
+        f"{root}/checkpoint", b"committedIndex=-1\nendIndex=5\nrmqHaSynced=5,1,%d\n" % last.pos
+    )
+    overwrite(disk, f"{root}/checksums/{0:020}", CHECKSUM_UNIT * 3, bytes(CHECKSUM_UNIT))
+    assert start().end_index == 2
+
+
+def test_a_first_entry_with_another_header_is_not_the_one_that_was_written(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """Nobody synced it: it may be gone, but not be there with a term of the disk's making."""
+    start().append(1, [b"x"])
+    overwrite(disk, f"{root}/data/{0:020}", 16, struct.pack(">q", 7))
+    assert start().end_index == -1
+
+
 def test_one_file_of_javas_that_begins_with_nothing_is_empty(
     start: Open, disk: Disk, root: str
 ) -> None:
-    """Created, and stopped before anything was written."""
+    """Created, and stopped before anything was written; it may begin elsewhere then."""
     filled(start, 3).sync(thorough=True)
     disk.replace(f"{root}/checkpoint", b"committedIndex=-1\nendIndex=-1\n")
     overwrite(disk, f"{root}/data/{0:020}", 0, bytes(FILE))
     assert start().end_index == -1
+    assert [disk.list_dir(f"{root}/{part}") for part in ("data", "index", "checksums")] == [[]] * 3
 
 
 def test_a_wrong_index_of_the_first_entry_is_made_anew_too(
@@ -508,10 +685,14 @@ def test_a_wrong_index_of_the_first_entry_is_made_anew_too(
 
 
 def test_of_javas_files_the_newest_three_are_walked(start: Open, disk: Disk, root: str) -> None:
-    """Spec: dledger.md, section 15.1: nobody says what was synced."""
+    """Spec: dledger.md, section 15.1: nobody says what was synced; what is older is not cut."""
     filled(start, 35).sync(thorough=True)
     disk.remove_tree(f"{root}/checksums")
+    overwrite(disk, f"{root}/data/{0:020}", 548, bytes(548))
     disk.replace(f"{root}/checkpoint", b"committedIndex=9\nendIndex=34\n")
+    assert start().end_index == 34
+    disk.replace(f"{root}/checkpoint", b"committedIndex=9\nendIndex=34\n")
+    disk.remove_tree(f"{root}/checksums")
     overwrite(disk, f"{root}/data/{2 * FILE:020}", 548, bytes(548))
     assert start().end_index == 14
 
@@ -521,6 +702,9 @@ def test_junk_behind_the_end_is_cut_and_wiped(start: Open, disk: Disk, root: str
     ledger = filled(start, 3)
     ledger.sync(thorough=True)
     disk.replace(f"{root}/checkpoint", b"committedIndex=2\nendIndex=2\n")
+    index = f"{root}/index/{0:020}"
+    kept = disk.open(index, INDEX_UNIT * 64).pread(INDEX_UNIT * 64, 0)
+    overwrite(disk, index, INDEX_UNIT * 3, b"junk" * 100)
     junk = Entry(3, 1, ledger.end_pos + 1, b"junk")
     overwrite(
         disk, f"{root}/data/{0:020}", ledger.end_pos, encode_header(junk) + junk.body + b"x" * 900
@@ -529,6 +713,8 @@ def test_junk_behind_the_end_is_cut_and_wiped(start: Open, disk: Disk, root: str
     assert (found.end_index, found.end_pos) == (2, ledger.end_pos)
     data = disk.open(f"{root}/data/{0:020}", FILE).pread(FILE, 0)
     assert not any(data[found.end_pos :])
+    assert disk.open(index, INDEX_UNIT * 64).pread(INDEX_UNIT * 64, 0) == kept
+    assert found.checkpoint_file.load().synced == SyncedUpTo(2, 1, 2 * 548)
 
 
 @pytest.mark.parametrize("keep", [0, 4, 47, 48, 200, 547])
@@ -540,10 +726,13 @@ def test_a_torn_entry_is_cut(start: Open, disk: Disk, root: str, keep: int) -> N
     assert start().end_index == 2
 
 
-def test_damage_of_what_was_synced_stops_the_start(start: Open, disk: Disk, root: str) -> None:
+@pytest.mark.parametrize(("position", "size"), [(548 * 2, 548), (548 * 2 + 60, 1)])
+def test_damage_of_what_was_synced_stops_the_start(
+    start: Open, disk: Disk, root: str, position: int, size: int
+) -> None:
     """To cut it would forget what this member has vouched for."""
     filled(start, 5).sync(thorough=True)
-    overwrite(disk, f"{root}/data/{0:020}", 548 * 2, bytes(548))
+    overwrite(disk, f"{root}/data/{0:020}", position, bytes(size))
     with pytest.raises(CorruptRecord, match="copies the leader's"):
         start()
 
@@ -602,6 +791,11 @@ def test_a_full_disk_leaves_nothing_half_written() -> None:
     assert ledger.end_index == 0
     data = disk.open(f"/m/data/{0:020}", FILE * 4).pread(FILE * 4, 0)
     assert not any(data[ledger.end_pos :])
+    for part, unit in (("index", INDEX_UNIT), ("checksums", CHECKSUM_UNIT)):
+        size = 2048 // INDEX_UNIT * unit
+        units = disk.open(f"/m/{part}/{0:020}", size).pread(size, 0)
+        assert any(units[:unit])
+        assert not any(units[unit:])
     disk.is_full = False
     ledger.append(1, [b"z"])
     assert ledger.end_index == 1
@@ -628,6 +822,8 @@ def test_after_a_failed_sync_nothing_more_is_taken() -> None:
     disk.sync_fails = False
     with pytest.raises(StoreError, match="takes no more"):
         ledger.append(1, [b"y"])
+    with pytest.raises(StoreError, match="synced no more"):
+        ledger.sync()  # of a file that counts as clean by now
     assert (ledger.synced_index, ledger.is_broken) == (-1, True)
 
 
@@ -731,3 +927,173 @@ def test_the_first_sync_after_a_kill_takes_all_that_nobody_synced(is_cut: bool) 
     end = again.end_index
     disk = disk.crash()
     assert opened().end_index == end
+
+
+def test_no_files_are_dropped_that_leave_a_ledger_without_a_beginning(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """No start would take it."""
+    ledger = filled(start)
+    ledger.sync(thorough=True)
+    overwrite(disk, f"{root}/data/{FILE:020}", 0, bytes(48))
+    with pytest.raises(StoreError, match="does not begin well"):
+        ledger.drop_files(1)
+    assert (ledger.begin_index, ledger.begin_pos) == (0, 0)
+    assert ledger.drop_files(2) != []
+
+
+# Starts on what upstream wrote, or nobody
+
+
+def as_javas(disk: Disk, root: str, end: int) -> None:
+    """As upstream leaves it: no checksums, and nobody says what is on the disk."""
+    if disk.exists(f"{root}/checksums"):
+        disk.remove_tree(f"{root}/checksums")
+    disk.replace(f"{root}/checkpoint", b"committedIndex=-1\nendIndex=%d\n" % end)
+
+
+def test_of_javas_files_an_index_is_made_anew_from_where_it_is_sound(
+    start: Open, disk: Disk, root: str
+) -> None:
+    """Though it is not at the beginning of one of the newest files."""
+    filled(start, 35).sync(thorough=True)
+    as_javas(disk, root, 34)
+    overwrite(disk, f"{root}/index/{0:020}", INDEX_UNIT * 12 + 5, b"\7" * INDEX_UNIT * 4)
+    assert bodies(start()) == list(range(35))
+
+
+@pytest.mark.parametrize(("count", "end"), [(28, 27), (21, 0)])
+def test_of_three_javas_files_all_are_walked_and_of_four_the_newest_three(
+    start: Open, disk: Disk, root: str, count: int, end: int
+) -> None:
+    filled(start, count).sync(thorough=True)
+    as_javas(disk, root, count - 1)
+    overwrite(disk, f"{root}/data/{0:020}", 548, bytes(548))
+    assert start().end_index == end
+
+
+@pytest.mark.parametrize(("index", "term"), [(9, 1), (3, 0), (2, 1), (9, 0)])
+def test_of_javas_entries_one_that_does_not_follow_is_none_of_the_ledger(
+    start: Open, disk: Disk, root: str, index: int, term: int
+) -> None:
+    """Left by another leader, behind the end, in a place where one can be."""
+    ledger = filled(start, 3)
+    ledger.sync(thorough=True)
+    as_javas(disk, root, 2)
+    left = Entry(index, term, ledger.end_pos, b"left")
+    overwrite(disk, f"{root}/data/{0:020}", ledger.end_pos, encode_header(left) + left.body)
+    assert start().end_index == 2
+
+
+def test_a_file_begun_far_behind_its_start_is_found_again_in_pieces(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of a GiB is not read at once."""
+    ledger = start(4 << 20)
+    ledger.truncate_to(Entry(50, 3, (8 << 20) + (5 << 19), b"x"))
+    ledger.sync(thorough=True)
+    asked: list[int] = []
+    read = DirtyRow.read
+
+    def noted(row: DirtyRow, position: int, size: int) -> bytes:
+        asked.append(size)
+        return read(row, position, size)
+
+    monkeypatch.setattr(DirtyRow, "read", noted)
+    found = start(4 << 20)
+    assert (found.begin_index, found.begin_pos, found.end_index) == (50, (8 << 20) + (5 << 19), 50)
+    assert max(asked) <= 1 << 20
+
+
+def test_a_ledger_does_not_begin_in_its_second_file(start: Open, disk: Disk, root: str) -> None:
+    """The first one is empty: what was in it is lost, and somebody has to know."""
+    ledger = start()
+    ledger.truncate_to(Entry(50, 3, 9 * FILE, b"x" * 3000))
+    ledger.append(3, [b"y" * 3000])
+    ledger.sync(thorough=True)
+    overwrite(disk, f"{root}/data/{9 * FILE:020}", 0, bytes(FILE))
+    with pytest.raises(CorruptRecord, match="does not begin with an entry"):
+        start()
+
+
+@pytest.mark.parametrize("blank", [b"", b"\xff\xff\xff\xff\0\0\0\1", b"\0\0\0\0\0\0\x04\0"])
+def test_of_javas_files_one_that_is_not_closed_is_the_last(
+    start: Open, disk: Disk, root: str, blank: bytes
+) -> None:
+    """What is in the next one follows something that is not there."""
+    ledger = start()
+    ledger.append(1, [b"x" * 3000])
+    end = ledger.end_pos
+    ledger.append(1, [b"y" * 3000])
+    ledger.sync(thorough=True)
+    as_javas(disk, root, 1)
+    overwrite(disk, f"{root}/data/{0:020}", end, blank.ljust(8, b"\0"))
+    found = start()
+    assert (found.end_index, found.end_pos) == (0, end)
+
+
+# Faults of the disk in between
+
+
+def test_a_cut_that_failed_is_said_to_have_failed(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start would find what the leader believes to be gone."""
+    ledger = filled(start)
+    entry = ledger.entry(9)
+    assert entry is not None
+
+    def refuse(pos: int, index: int) -> None:
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(ledger.files, "cut", refuse)
+    with pytest.raises(StoreError, match="cannot cut the ledger"):
+        ledger.truncate_to(entry)
+    assert ledger.fault is not None
+
+
+def test_of_what_is_cut_neither_index_nor_checksum_is_left(
+    start: Open, disk: Disk, root: str
+) -> None:
+    ledger = filled(start)
+    entry = ledger.entry(9)
+    assert entry is not None
+    ledger.truncate_to(entry)
+    for part, unit in (("index", INDEX_UNIT), ("checksums", CHECKSUM_UNIT)):
+        units = disk.open(f"{root}/{part}/{0:020}", unit * 64).pread(unit * 64, 0)
+        assert any(units[unit * 9 : unit * 10])
+        assert not any(units[unit * 10 :])
+
+
+def test_a_checkpoint_that_was_just_written_does_not_vouch_for_what_is_cut(start: Open) -> None:
+    """Or what another leader puts there would count as synced."""
+    ledger = filled(start)
+    job = ledger.sync_job(thorough=True)
+    job.run()
+    entry = ledger.entry(7)
+    assert entry is not None
+    ledger.truncate_to(entry)
+    assert ledger.synced(job) == 7
+    assert ledger.checkpoint_file.load().synced == SyncedUpTo(7, 1, entry.pos)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_what_a_failed_write_left_is_wiped_before_the_next_one(count: int) -> None:
+    """Though it could not be wiped at once."""
+    disk = SimDisk(Random(1), lambda: 0)
+    ledger = Ledger(disk, "/m", FILE, index_file_size=2048)
+    ledger.load()
+    ledger.append(1, [b"x" * 50] * count)
+    disk.fault = lambda operation, path: 5 if "/data/" in path else None
+    with pytest.raises(StoreError):
+        ledger.append(1, [b"y" * 50])
+    with pytest.raises(StoreError):
+        ledger.truncate_to(Entry(50, 3, 9 * FILE, b"z"))
+    assert (ledger.fault is not None) == (count > 0)  # nothing was made where nothing was
+    disk.fault = lambda operation, path: None
+    (entry,) = ledger.append(4, [b"w"])
+    assert ledger.fault is None
+    for _ in range(2):
+        assert (ledger.begin_index, ledger.entry(entry.index)) == (0, entry)
+        ledger = Ledger(disk, "/m", FILE, index_file_size=2048)
+        ledger.load()

@@ -6,9 +6,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.dledger.lookups import Lookups
 from rmq_ha.dledger.members import Members
-from rmq_ha.dledger.settings import DLedgerSettings, parse_peers
 from rmq_ha.model.networks import Networks
 
 

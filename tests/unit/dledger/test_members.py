@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.members import Members
 from rmq_ha.dledger.messages import (
@@ -12,7 +13,6 @@ from rmq_ha.dledger.messages import (
     PushEntryRequest,
     VoteRequest,
 )
-from rmq_ha.dledger.settings import DLedgerSettings, parse_peers
 from rmq_ha.model.networks import Networks
 
 N0, N1, STRANGER = "10.0.0.1", "10.0.0.2", "10.0.0.9"

@@ -1,14 +1,18 @@
 """What is kept in memory of a ledger: bounded, and never what another leader replaced."""
 
+from itertools import accumulate, count
+
 import pytest
 
 from rmq_ha.dledger.recent import RecentEntries
 from rmq_ha.dledger.values import Entry
 
 
-def entries(first: int, *sizes: int) -> list[Entry]:
-    """Of so many bytes each, with their headers."""
-    return [Entry(first + n, 1, 0, bytes(size - 48)) for n, size in enumerate(sizes)]
+def entries(first: int, *sizes: int, at: int = 0) -> list[Entry]:
+    """Of so many bytes each, with their headers, side by side."""
+    ends = accumulate(sizes, initial=at)
+    made = zip(count(first), sizes, ends, strict=False)
+    return [Entry(index, 1, pos, bytes(size - 48)) for index, size, pos in made]
 
 
 def kept(recent: RecentEntries) -> list[int]:
@@ -34,13 +38,13 @@ def test_the_newest_entry_is_kept_however_large_it_is() -> None:
     recent = RecentEntries(400)
     recent.add(entries(0, 1000))
     assert kept(recent) == [0]
-    recent.add(entries(1, 500))
+    recent.add(entries(1, 500, at=1000))
     assert kept(recent) == [1]
-    recent.add(entries(2, 100))
+    recent.add(entries(2, 100, at=1500))
     assert kept(recent) == [2]
-    recent.add(entries(3, 100, 100, 100))
+    recent.add(entries(3, 100, 100, 100, at=1600))
     assert kept(recent) == [2, 3, 4, 5]
-    recent.add(entries(6, 100))
+    recent.add(entries(6, 100, at=1900))
     assert kept(recent) == [4, 5, 6]
 
 

@@ -53,6 +53,8 @@ def one(value: object) -> Constant:
         ("(a) IN ('x', 'it''s')", In(A, frozenset({"x", "it's"}), False)),
         ("a not in ('x')", In(A, frozenset({"x"}), True)),
         ("a = 3000000000", Equal(A, one(Long(3000000000)), 2)),
+        ("a = 2147483647", Equal(A, one(2147483647), 2)),
+        ("a = 9223372036854775807", Equal(A, one(Long(2**63 - 1)), 2)),
         ("a = 1 trailing words", Equal(A, one(1), 2)),
         ("a = 012", Equal(A, one(0), 2)),
         ("a = 1 )", Equal(A, one(1), 2)),
@@ -104,6 +106,7 @@ def test_depth_is_bounded() -> None:
         "(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH,
         "NOT " * (MAX_DEPTH - 2) + "a",
         "a" + " IS NULL" * (MAX_DEPTH - 1),
+        " AND ".join(["(a)"] * (MAX_DEPTH + 1)),  # side by side
     ):
         assert Selector(text).matches({"a": "x"}) in (True, False)
     for text in (

@@ -25,6 +25,8 @@ YES, NO = True, False
         ("a > 3000000000", "4000000000", YES),
         ("a > -5", "-4", YES),
         ("a > - -5", "6", YES),
+        ("a > - -5", "0", NO),
+        ("a > - - -5", "-4", YES),
         ("a > -a", "1", NO),
         ("5 < a", "6", YES),
         ("a > 1.5", "NaN", YES),
@@ -95,5 +97,9 @@ def test_the_cache_drops_what_was_used_longest_ago() -> None:
         cache.get(f"a = {number}")
         assert cache.get("a = 1") is first
     assert len(cache) == 4
+    exact = SelectorCache(capacity=2 * (len("a = 1") + 64))
+    for number in (1, 2):
+        exact.get(f"a = {number}")
+    assert len(exact) == 2
     cache.get("a = '" + "x" * 1000 + "'")
     assert len(cache) == 0

@@ -29,7 +29,7 @@ def test_an_integer_is_a_sign_and_digits_of_any_script(text: str, value: int) ->
 
 @pytest.mark.parametrize(
     "text", ["", "+", "--5", " 5", "5 ", "1_0", "5L", "0x1", "1.0", "1e3", "2147483648", "5" * 5000,
-             "\U0001d7d3", "-2147483649", "x"],
+             "\U0001d7d3", "5\U0001d7d3", "-2147483649", "x"],
 )  # fmt: skip
 def test_other_texts_are_no_integer(text: str) -> None:
     with pytest.raises(Incomparable):

@@ -1,5 +1,6 @@
 """`rmq_ha.ha.comparing`, and the replica that lives by it."""
 
+import itertools
 from functools import partial
 
 import pytest
@@ -56,6 +57,7 @@ def test_a_slave_asks_for_its_last_whole_record() -> None:
 
 
 def test_a_small_log_is_compared_as_a_whole() -> None:
+    assert Search(record_log([b"one", b"two"])[0]).place(None) == 1
     log, _ = record_log([b"one"])
     replica = Replica(log, MessageStoreConfig(), 0.0, Search(log).place(None))
     assert replica.connected(0.0) == encode_report(1)
@@ -169,6 +171,14 @@ def test_the_master_may_begin_lower_but_not_higher() -> None:
         replica_of(slave).receive_data(encode_frame(starts[-1] + 1), 1.0)
 
 
+def test_what_cannot_lie_in_one_file_of_ours_is_not_compared() -> None:
+    """Files of another size: what is equal up to here would not be, as a log, behind our end."""
+    log, starts = record_log(BODIES)
+    replica = replica_of(copy_of(log), starts[5])
+    with pytest.raises(DivergedLog, match="mappedFileSizeCommitLog as on the master"):
+        replica.receive_data(encode_frame(starts[5], bytes(log.file_size))[:12], 1.0)
+
+
 def test_it_may_go_back_again_while_we_compare() -> None:
     """A greeting that was split: the master had begun with the first word."""
     master, starts = record_log(BODIES)
@@ -222,6 +232,18 @@ def test_one_heartbeat_before_data_says_nothing() -> None:
     replica.receive_data(encode_frame(starts[-1]), 5.0)
     replica.receive_data(sent(master, starts[-1]), 5.0)
     replica.receive_data(encode_frame(master.max_offset), 10.0)
+    assert replica.stage is ReplicaStage.FOLLOWING
+
+
+def test_heartbeats_with_data_between_them_say_nothing() -> None:
+    """A tail that the master has as well, only later, would be set aside."""
+    log, starts = record_log(BODIES)
+    replica = replica_of(copy_of(log), starts[-3])
+    for start, end in itertools.pairwise(starts[-3:]):
+        replica.receive_data(encode_frame(start), 1.0)
+        replica.receive_data(encode_frame(start, bytes(log.data[start:end])), 1.0)
+    assert replica.stage is ReplicaStage.COMPARING
+    replica.receive_data(sent(log, starts[-1]), 1.0)
     assert replica.stage is ReplicaStage.FOLLOWING
 
 

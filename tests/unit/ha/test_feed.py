@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_log import MemoryLog
+from record_logs import record_log
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import AheadOfMaster, ReplicationError
@@ -14,6 +15,7 @@ from rmq_ha.ha.feed import DOUBT_SECONDS, GATHER_SECONDS, Common, Feed
 from rmq_ha.ha.frames import HEADER_SIZE, encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.store.format.commitlog import BLANK_MAGIC
 
 DATA = bytes(range(256)) * 40
 
@@ -226,6 +228,29 @@ def test_the_lag_is_never_negative() -> None:
     assert feed.lag == 0
 
 
+def test_the_first_bytes_of_a_log_leave_at_once() -> None:
+    """Nothing is under way that they could wait for."""
+    log = MemoryLog(4096)
+    feed = make_feed(log, BrokerRole.SYNC_MASTER)
+    feed.receive_data(encode_report(0), 0.0)
+    log.put(DATA[:10])
+    assert drain(feed, 0.01) == [(0, 10)]
+
+
+def test_a_blank_is_no_middle_of_a_record() -> None:
+    """A slave that holds all up to one comes with its own end."""
+    log, _ = record_log([b"a" * 300] * 12, file_size=1024)
+    blanks = 0
+    for place in range(1, log.max_offset):
+        feed = make_feed(log)
+        feed.receive_data(encode_report(place), 0.0)
+        head = log.read(place, 8)
+        if head[4:8] == BLANK_MAGIC.to_bytes(4, "big"):
+            assert not feed.is_within
+            blanks += 1
+    assert blanks > 3
+
+
 class TestGathering:
     """A SYNC_MASTER with two frames unacknowledged."""
 
@@ -376,11 +401,12 @@ def test_a_slave_of_ours_that_is_ahead_is_not_refused() -> None:
     assert (feed.acked, feed.lag) == (0, 5000)
 
 
-def test_a_checksum_of_what_is_deleted_here_proves_nothing() -> None:
+@pytest.mark.parametrize("place", [6000, 7000])
+def test_a_checksum_of_what_is_deleted_here_proves_nothing(place: int) -> None:
     log = MemoryLog(4096, 4096, DATA[4096:7000])
     feed = make_feed(log)
-    feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA), 6000), 0.0)
-    assert (feed.common, feed.sent, feed.vouched) == (Common.UNKNOWN, 6000, 0)
+    feed.receive_data(greeting_of(MemoryLog(4096, 0, DATA), place), 0.0)
+    assert (feed.common, feed.sent, feed.vouched) == (Common.UNKNOWN, place, 0)
 
 
 def test_the_end_is_not_told_while_something_is_held_back() -> None:

@@ -10,7 +10,9 @@ from memory_log import MemoryLog
 
 from rmq_ha.ha.frames import ReportReader
 from rmq_ha.ha.greeting import (
+    DEPTH,
     MARK,
+    MAX_WINDOW_BITS,
     Greeting,
     GreetingReader,
     Progress,
@@ -89,6 +91,13 @@ def test_reports_that_only_rise_are_no_greeting(first: int, growths: list[int]) 
     assert reader.progress is Progress.IS_NONE
 
 
+def test_the_second_word_tells_that_it_is_no_ordinary_report() -> None:
+    """What comes by then is not to be answered as one."""
+    assert [read(GOLDEN[:count]).is_marked for count in (1, 2, 3, 11, 12)] == [
+        False, True, True, True, False,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("index", range(1, 12))
 def test_one_wrong_word_makes_it_none(index: int) -> None:
     reader = GreetingReader()
@@ -97,3 +106,25 @@ def test_one_wrong_word_makes_it_none(index: int) -> None:
     reader.receive_word(GOLDEN[0] - MARK - 1000)
     assert reader.progress is Progress.IS_NONE
     assert reader.greeting is None
+
+
+def read(words: list[int]) -> GreetingReader:
+    reader = GreetingReader()
+    for word in words:
+        reader.receive_word(word)
+    return reader
+
+
+def test_every_byte_may_be_in_a_checksum() -> None:
+    """Also one that leaves its word at the place itself."""
+    assert read(GOLDEN).greeting == GREETING
+    for byte in range(256):
+        greeting = Greeting(1000, 1 << MAX_WINDOW_BITS, bytes([byte]) * 8)
+        assert read(words_of(encode_greeting(greeting))).greeting == greeting
+
+
+@pytest.mark.parametrize(
+    ("index", "below"), [(2, -1), (2, MAX_WINDOW_BITS + 1), (3, -1), (3, DEPTH + 1), (10, 256)]
+)
+def test_words_beyond_what_a_greeting_can_say_make_it_none(index: int, below: int) -> None:
+    assert read([*GOLDEN[:index], GOLDEN[0] - below]).progress is Progress.IS_NONE

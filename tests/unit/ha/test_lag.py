@@ -52,6 +52,19 @@ def test_a_truncated_log_begins_anew() -> None:
     assert times.behind(100, 3.0) == 0.0
 
 
+def test_nothing_is_left_of_a_log_that_was_truncated() -> None:
+    """What it grew to before would make a slave that has everything lag."""
+    times = AppendTimes()
+    for second in range(1, 10):
+        times.note(second * 100, float(second))
+    times.note(150, 20.0)
+    assert len(times) == 1
+    assert times.behind(150, 30.0) == 0.0
+    assert times.behind(149, 30.0) == 10.0
+    times.note(250, 25.0)
+    assert times.behind(150, 30.0) == 5.0
+
+
 def test_a_quiet_time_is_not_thinned_away() -> None:
     """One byte an hour, then a burst: the answer for the old byte stays exact."""
     times = AppendTimes()

@@ -2,17 +2,37 @@
 
 from ha_fakes import Station, Wire
 from record_logs import copy_of, extend, record_log
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, fail
-from twisted.logger import LogLevel, capturedLogs
+from twisted.internet.tcp import Connection
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.errors import StoreError
 from rmq_ha.ha.frames import encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import TailOfStore
+from rmq_ha.ha.protocol import READ_SIZE
 from rmq_ha.model.status import BrokerRole
 
 MASTER = "10.0.0.1:10912"
+PEER = IPv4Address("TCP", "10.0.0.1", 10912)
+
+
+class Socket(Connection):
+    """Twisted's own transport, without a socket."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        """Nothing to set."""
+
+    def setTcpKeepAlive(self, enabled: bool) -> None:
+        """Nothing to set."""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
 
 
 class LinkCase(SynchronousTestCase):
@@ -72,6 +92,15 @@ class ConnectingTests(LinkCase):
             self.attempts[-1].refuse()
             self.assert_returns(least, min(5.0, least * 1.28))
 
+    def test_closed_is_closed(self) -> None:
+        """Who closes a connection that is lost already starts nothing."""
+        master = self.follow()
+        master.lose()
+        before = len(self.clock.getDelayedCalls())
+        master.end.close()
+        self.assertEqual(len(self.clock.getDelayedCalls()), before)
+        self.assertFalse(master.disconnecting)
+
     def test_refused_is_said_once(self) -> None:
         """Not for every attempt."""
         with capturedLogs() as events:
@@ -111,6 +140,7 @@ class ConnectingTests(LinkCase):
             self.attempts[-1].accept().lose()
             self.assertEqual(self.state(), "diverged")
             fault = self.service.statistics()["master"]["fault"]
+            self.assertIn("it closed the connection, and sent us nothing", fault)
             self.assertIn("holds no message and begins at 8192", fault)
             self.assertIn("Move commitlog", fault)
         self.clock.advance(5.0)
@@ -154,6 +184,12 @@ class ConnectingTests(LinkCase):
         master.lose()
         self.assert_returns(5.0, 5.0)
 
+    def test_large_reads(self) -> None:
+        """A slave that catches up does so at half the speed with Twisted's chunks of 64 KiB."""
+        line = Socket()
+        self.attempts[0].factory.buildProtocol(PEER).makeConnection(line)
+        self.assertEqual(line.bufferSize, READ_SIZE)
+
     def test_silent_master(self) -> None:
         """A master that sends nothing is left, though we report every five seconds."""
         master = self.follow()
@@ -165,6 +201,21 @@ class ConnectingTests(LinkCase):
         self.assertTrue(master.disconnecting)
         self.clock.advance(1.0)
         self.assertTrue(master.aborted)
+
+    def test_a_master_that_is_gone_was_heard_last(self) -> None:
+        """Whoever decides about a fail-over wants to know for how long it is silent."""
+
+        def silent_ms() -> object:
+            return self.service.statistics()["master"]["silent_ms"]
+
+        self.assertIsNone(silent_ms())
+        master = self.follow()
+        self.clock.advance(2.0)
+        self.assertEqual(silent_ms(), 2000)
+        master.lose()
+        self.clock.advance(3.0)
+        self.attempts[-1].accept()  # says nothing
+        self.assertEqual(silent_ms(), 5000)
 
     def test_unread_master(self) -> None:
         """What it sent while a turn of ours took long counts, though its time is over."""
@@ -257,6 +308,18 @@ class LearningTests(LinkCase):
         self.clock.advance(10)
         self.assertEqual(len(self.attempts), 2)
 
+    def test_changed_after_failures(self) -> None:
+        """How often the old one failed says nothing of the new one: its first retry is at once."""
+        self.service.set_master_address(MASTER)
+        self.clock.advance(0)
+        for _ in range(5):
+            self.attempts[-1].refuse()
+            self.clock.advance(5.0)
+        self.service.set_master_address("10.0.0.2:20912")
+        self.attempts[-1].refuse()
+        self.assert_returns(0.0, 0.0)
+        self.assertEqual(self.attempts[-1].address, ("10.0.0.2", 20912))
+
 
 class DivergedTests(LinkCase):
     """The master has something else at the end of our log."""
@@ -325,11 +388,11 @@ class DivergedTests(LinkCase):
 
     def test_our_slaves_begin_anew(self) -> None:
         """They were sent what is not ours any more."""
-        slave = self.station.slave(self.log.max_offset)
+        slaves = [self.station.slave(self.log.max_offset, port=port) for port in (5000, 5001)]
         self.part()
-        self.assertFalse(slave.disconnecting)
+        self.assertEqual([slave.disconnecting for slave in slaves], [False, False])
         self.cuts[0][1].callback(None)
-        self.assertTrue(slave.disconnecting)
+        self.assertEqual([slave.disconnecting for slave in slaves], [True, True])
 
     def test_told_not_to(self) -> None:
         """haSetAsideDivergedTail=false: nothing is changed, and we say so."""
@@ -352,10 +415,21 @@ class DivergedTests(LinkCase):
     def test_fails(self) -> None:
         """A disk that refuses: out, loudly, and again in five seconds."""
         self.service.attach_tail(TailOfStore(lambda end, why: fail(StoreError("no room"))))
-        self.part()
+        with capturedLogs() as events:
+            self.part()
+        (error,) = [item for item in events if item["log_level"] is LogLevel.error]
+        self.assertIn("no room", formatEvent(error))
         self.assertEqual(self.state(), "diverged")
         self.assertIn("no room", self.service.statistics()["master"]["fault"])
         self.assert_returns(5.0, 5.0)
+        self.attempts[-1].refuse()
+        self.successResultOf(self.service.stop())
+
+    def test_stop_afterwards(self) -> None:
+        """Nothing is waited for, whether it could be set aside or not."""
+        self.part()
+        self.cuts[0][1].callback(None)
+        self.successResultOf(self.service.stop())
 
     def test_stop_meanwhile(self) -> None:
         """The store is not stopped under it."""
@@ -392,6 +466,7 @@ class DivergedTests(LinkCase):
         master.clear()
         master.lose()
         self.assertEqual(self.state(), "unreadable")
+        self.assert_returns(0.05, 0.3)
         self.meet().lose()
         self.assertEqual(self.cuts[0][0], self.start)
         del self.log.data[self.start :]
@@ -409,6 +484,7 @@ class DivergedTests(LinkCase):
             master = self.meet()
             self.assertEqual(master.take(), b"")
             master.lose()
+            self.assert_returns(5.0, 5.0)
         self.assertEqual((self.cuts, self.state()), ([], "unreadable"))
         self.assertIn("same bytes", self.service.statistics()["master"]["fault"])
 

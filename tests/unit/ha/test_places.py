@@ -2,10 +2,12 @@
 
 import itertools
 
+import pytest
 from memory_log import MemoryLog
 from record_logs import extend, record, record_log
 
-from rmq_ha.ha.places import Chain, chain_to, stretch
+from rmq_ha.ha import places
+from rmq_ha.ha.places import WINDOWS, Chain, chain_to, record_size, stretch
 
 BODIES = [bytes([65 + number]) * (30 * number) for number in range(12)]
 
@@ -55,6 +57,21 @@ def test_bytes_that_are_no_records_hold_none() -> None:
     assert chain_to(MemoryLog(4096, 0, bytes(10240)), 0, 10240) is None
 
 
+def test_a_chain_that_leads_nowhere_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From each of its records it would take minutes on a window of small ones."""
+    log, starts = record_log([b"x"] * 200)
+    log.put(b"no record" * 9)
+    walked: list[int] = []
+
+    def counted(data: bytes, position: int, physical_offset: int, room: int) -> int:
+        walked.append(position)
+        return record_size(data, position, physical_offset, room)
+
+    monkeypatch.setattr(places, "record_size", counted)
+    assert chain_to(log, 0, log.max_offset) is None
+    assert len(walked) < 2 * len(starts)
+
+
 def test_a_damaged_record_breaks_the_chain() -> None:
     log, starts = record_log(BODIES)
     log.data[starts[4] + 4] ^= 1
@@ -67,3 +84,27 @@ def test_a_record_larger_than_the_first_window_is_found() -> None:
     log, starts = record_log([b"a", bytes(200_000), b"b" * 100_000], file_size=1 << 20)
     assert chain_to(log, 0, log.max_offset) == Chain(starts[2], log.max_offset)
     assert chain_to(log, 0, log.max_offset - 1) == Chain(starts[1], starts[2])
+
+
+def test_a_record_may_end_with_its_file() -> None:
+    """Ours leaves room for a blank; what others wrote is read all the same."""
+    data = record(0, b"whole")
+    log = MemoryLog(len(data), 0)
+    log.put(data)
+    assert chain_to(log, 0, log.max_offset) == Chain(0, len(data))
+
+
+def test_what_is_found_near_the_end_is_enough() -> None:
+    """However large the log is, and whatever stands before: no more of it is read."""
+    log = MemoryLog(1 << 25, 0, bytes(WINDOWS[-1] + WINDOWS[0]))
+    starts = extend(log, BODIES)
+    asked: list[int] = []
+    read = log.read
+
+    def counted(physical_offset: int, limit: int) -> bytes:
+        asked.append(limit)
+        return read(physical_offset, limit)
+
+    log.read = counted  # type: ignore[method-assign]
+    assert chain_to(log, 0, log.max_offset) == Chain(starts[-1], log.max_offset)
+    assert sum(asked) == WINDOWS[0]

@@ -102,12 +102,16 @@ def state(slave: Station) -> str:
 def join(master: Station, slave: Station, rounds: int = 6) -> tuple[Wire, Wire]:
     """Connect them, and carry what they say."""
     down, up = slave.network.attempts[-1].accept(), master.slave()
+    carry(down, up, rounds)
+    return down, up
+
+
+def carry(down: Wire, up: Wire, rounds: int = 6) -> None:
     for _ in range(rounds):
         for one, other in ((up, down), (down, up)):
             data = one.take()
             if data and other.connected:
                 other.send(data)
-    return down, up
 
 
 def test_a_slave_that_knows_it_replicates() -> None:
@@ -117,6 +121,38 @@ def test_a_slave_that_knows_it_replicates() -> None:
     assert state(slave) == "following"
     (found,) = master.service.statistics()["slaves"]
     assert found["acked"] == 444
+
+
+def test_who_was_let_in_leaves_in_an_orderly_way_at_the_stop() -> None:
+    """What was written to it, the tail of the log, still goes out."""
+    master, slave = master_of(), slave_of(required=True)
+    _, up = join(master, slave)
+    master.service.stop()
+    assert (up.disconnecting, up.aborted) == (True, False)
+
+
+def test_a_master_that_has_begun_has_five_seconds_to_prove_itself() -> None:
+    """Not what is left of the one in which it has to ask: a long turn of it costs no connection."""
+    master, slave = master_of(), slave_of(required=True)
+    down, up = slave.network.attempts[-1].accept(), master.slave()
+    slave.clock.advance(0.9)
+    down.send(up.take())
+    slave.clock.advance(4.9)
+    carry(down, up)
+    assert state(slave) == "following"
+    assert bytes(slave.log.data) == DATA
+
+
+def test_who_breaks_off_its_challenge_is_not_followed() -> None:
+    """Though no secret is required: it asked for one, so its half-said word is no log."""
+    slave = slave_of(required=False)
+    master = slave.network.attempts[-1].accept()
+    master.send(master_of().slave().take()[:20])
+    slave.clock.advance(4.9)
+    assert not master.aborted
+    slave.clock.advance(0.2)
+    assert master.aborted
+    assert master.take() == b""
 
 
 def test_a_slave_that_does_not_gets_nothing_and_comes_again() -> None:
@@ -141,6 +177,7 @@ def test_a_stranger_gets_no_byte_of_the_log() -> None:
         stranger.send(first)
         master.clock.advance(5.1)
         assert (len(hello), stranger.take(), stranger.aborted) == (44, b"", True)
+        stranger.send(first)  # on its way already, and counted no more
     assert master.service.statistics()["refused"] == 3
     assert not master.clock.getDelayedCalls()
 
@@ -182,10 +219,10 @@ def test_a_master_that_does_not_ask_is_left_where_it_has_to() -> None:
 
 def test_a_stop_waits_for_nobody_who_has_not_answered() -> None:
     master = master_of()
-    asked = master.slave()
+    asked = [master.slave(port=port) for port in (5000, 5001)]
     stopped: list[Any] = []
     master.service.stop().addCallback(stopped.append)
-    assert asked.aborted
+    assert all(one.aborted for one in asked)
     assert stopped == [None]
     slave = slave_of()
     slave.network.attempts[-1].accept()

@@ -8,14 +8,18 @@ from memory_log import MemoryLog
 from record_logs import record_log
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import ITCPTransport
+from twisted.internet.testing import StringTransport
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rmq_ha.errors import ConfigurationError, StoreError
 from rmq_ha.ha.frames import encode_frame
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import split_address
+from rmq_ha.ha.protocol import prepare
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 
@@ -202,6 +206,27 @@ class StatusTests(ServiceCase):
         self.assertNoResult(older)
         found = self.service.statistics()
         self.assertEqual((found["verified"], found["different"]), (1, 0))
+
+    def test_a_slave_of_ours_with_another_log(self) -> None:
+        """It is counted and said, and vouches for nothing."""
+        other = MemoryLog(4096, 0, b"x" * 444)
+        greeting = greet(other, 400)
+        assert greeting is not None
+        slave = self.station.slave()
+        with capturedLogs() as events:
+            slave.send(encode_greeting(greeting))
+        (warning,) = [item for item in events if item["log_level"] is LogLevel.warn]
+        self.assertIn("has another log than ours below 400", formatEvent(warning))
+        found = self.service.statistics()
+        self.assertEqual((found["verified"], found["different"]), (0, 1))
+        self.assertEqual(found["replicated_offset"], 0)
+
+    def test_who_says_nothing(self) -> None:
+        """Of whom nothing is known, nothing is told."""
+        self.station.slave()
+        (told,) = self.service.statistics()["slaves"]
+        numbers = [told[key] for key in ("requested", "sent", "acked", "vouched", "lag")]
+        self.assertEqual(numbers, [None, 0, 0, 0, 444])
 
     def test_strangers(self) -> None:
         """Whoever claims to hold the log acknowledges nothing (five did, and got four SEND_OK)."""
@@ -437,6 +462,19 @@ class RefusalTests(ServiceCase):
         self.station.pass_time(3.0)
         self.assertTrue(slave.disconnecting)
 
+    def test_closed_once(self) -> None:
+        """Who is closed for two reasons leaves once, for the first."""
+        slave, other = self.station.slave(444), self.station.slave(444, port=5001)
+        with capturedLogs() as events:
+            slave.end.close("the first reason")
+            slave.end.close("another")
+        self.assertEqual(len(events), 1)
+        self.assertIn("the first reason", formatEvent(events[0]))
+        (told,) = self.service.statistics()["slaves"]
+        self.assertEqual(told["address"], other.end.peer)
+        self.clock.advance(1.0)
+        self.assertTrue(slave.aborted)
+
     def test_unread(self) -> None:
         """What a slave said while a turn of ours took long counts, though its time is over."""
         slave = self.station.slave(444)
@@ -473,6 +511,21 @@ class RefusalTests(ServiceCase):
         self.log.read = read  # type: ignore[method-assign]
         self.put()
         self.assertTrue(slave.disconnecting)
+        self.assertEqual(len(self.flushLoggedErrors(StoreError)), 1)
+
+    def test_unreadable_below_a_greeting(self) -> None:
+        """Nor is a slave fed whose log cannot be compared with ours."""
+        greeting = greet(self.log, 400)
+        assert greeting is not None
+
+        def read(physical_offset: int, limit: int) -> bytes:
+            raise StoreError("cannot read")
+
+        slave = self.station.slave()
+        self.log.read = read  # type: ignore[method-assign]
+        slave.send(encode_greeting(greeting))
+        self.assertTrue(slave.disconnecting)
+        self.assertEqual(self.service.statistics()["slaves"], [])
         self.assertEqual(len(self.flushLoggedErrors(StoreError)), 1)
 
 
@@ -544,6 +597,24 @@ class FlowTests(ServiceCase):
         slave.report(444)
         self.assertEqual(self.service.statistics()["slaves"][0]["stage"], "caught up")
 
+    def test_each_stage_is_told_once(self) -> None:
+        """A slave reports many times a second: its operator reads of what changed."""
+        with capturedLogs() as events:
+            slave = self.station.slave(400)
+            for offset in (410, 420, 444, 444):
+                slave.report(offset)
+            self.station.put(b"x")
+            slave.report(444)
+            slave.report(445)
+        told = [formatEvent(item) for item in events if item["log_level"] is LogLevel.info]
+        self.assertEqual(
+            [text.partition("10.0.0.2:5000 ")[2] for text in told],
+            [
+                "catching up: it holds 400, 44 bytes behind",
+                "caught up: it holds 444, 0 bytes behind",
+            ],
+        )
+
     def test_lag_in_seconds(self) -> None:
         """Since when a slave lacks the first byte that it lacks; what is gone lags on."""
         self.assertIsNone(self.service.statistics()["unacknowledged"])
@@ -593,6 +664,7 @@ class StopTests(ServiceCase):
         done = self.stop()
         for slave in slaves:
             self.assertTrue(slave.disconnecting)
+            self.assertIsNone(slave.producer)  # while there is one, a transport does not close
             self.assertNoResult(done)
             slave.lose()
         self.successResultOf(done)
@@ -611,6 +683,16 @@ class StopTests(ServiceCase):
         self.assertTrue(slave.disconnecting)
         self.clock.advance(1.0)
         self.assertTrue(slave.aborted)
+        self.successResultOf(done)
+        self.assertFalse(self.clock.getDelayedCalls())
+
+    def test_nobody_left_to_wait_for(self) -> None:
+        """A put whose slave is gone ends with the stop, not at its deadline."""
+        slave = self.station.slave(444)
+        put = self.put()
+        slave.lose()
+        done = self.stop()
+        self.assertIs(self.successResultOf(put), TIMEOUT)
         self.successResultOf(done)
         self.assertFalse(self.clock.getDelayedCalls())
 
@@ -656,3 +738,27 @@ def test_a_master_ignores_the_master_address() -> None:
     station = Station(BrokerRole.ASYNC_MASTER, MemoryLog(), ha_master_address="master").start()
     station.service.set_master_address("10.0.0.1:10912")
     assert not station.network.attempts
+
+
+@implementer(ITCPTransport)
+class Line(StringTransport):
+    """A transport that says what was asked of its socket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options: dict[str, bool] = {}
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        self.options["no delay"] = enabled
+
+    def setTcpKeepAlive(self, enabled: bool) -> None:
+        self.options["keep alive"] = enabled
+
+
+def test_small_frames_leave_at_once_and_the_kernel_looks_for_the_peer() -> None:
+    station = Station(BrokerRole.SYNC_MASTER, MemoryLog()).start()
+    feed = station.network.listeners[0].factory.buildProtocol(IPv4Address("TCP", "10.0.0.2", 5000))
+    line = Line()
+    feed.makeConnection(line)
+    assert line.options == {"no delay": True, "keep alive": True}
+    prepare(StringTransport())  # what is no TCP is left alone

@@ -74,6 +74,13 @@ def test_a_lowered_timeout_applies_to_later_puts() -> None:
     assert waiting.reached(100) == ["early"]
 
 
+def test_who_waits_for_the_same_offset_is_told_in_the_order_of_coming() -> None:
+    waiting: GroupTransfer[str] = GroupTransfer()
+    for offset, deadline, waiter in ((90, 3.0, "0"), (100, 3.0, "1"), (100, 2.0, "2")):
+        waiting.add(offset, deadline, waiter)
+    assert waiting.reached(100) == ["0", "1", "2"]
+
+
 class WaitingMachine(RuleBasedStateMachine):
     """Never done below the watermark, never twice, never later than the deadline."""
 

@@ -1,6 +1,9 @@
 """Who may register brokers at a name server, and who may change what it says."""
 
+from typing import Any
+
 import pytest
+from twisted.logger import formatEvent
 
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.namesrv import NamesrvStatus
@@ -51,6 +54,44 @@ def test_brokers_come_from_allowed_addresses_only(host: SimHost) -> None:
     assert check.refused == len(OF_BROKERS)
     with pytest.raises(RequestRejected, match="add it to namesrvAllowedBrokers"):
         check.validate(RemotingCommand(103, ext={"brokerName": "a\n"}), THERE)
+
+
+def test_who_is_refused_is_told_once(host: SimHost, logged: list[Any]) -> None:
+    check = BrokerAddresses(host.seams, Networks("10.0.0.0/28"))
+    for _ in range(3):
+        outcome(check, RemotingCommand(103, ext={"brokerName": "a"}), THERE)
+    (line,) = [formatEvent(event) for event in logged]
+    assert line.startswith("10.0.0.66:4000 refused, which speaks for broker 'a': it is not in ")
+
+
+def test_changed_rules_are_in_force_soon_until_the_server_stops() -> None:
+    """A secret that leaked is taken back without a restart."""
+    world = World(1)
+    host = world.add("namesrv")
+    host.disk.replace("/conf/plain_acl.yml", RULES)
+    config = NamesrvConfig(acl_enable=True, acl_directory="/conf", kv_config_path="/kv")
+    server = NamesrvController(host.seams, config, NettyServerConfig(listen_port=9876))
+    server.start()
+    world.clock.run_for(1)
+    leaked, new = (
+        sign(RemotingCommand(318), Credentials("the-admin", secret))
+        for secret in ("12345678", "87654321")
+    )
+    assert [outcome(server.access, item, THERE) for item in (leaked, new)] == [0, 1]
+    host.disk.replace("/conf/plain_acl.yml", RULES.replace(b"12345678", b"87654321"))
+    world.clock.run_for(3)
+    assert [outcome(server.access, item, THERE) for item in (leaked, new)] == [1, 0]
+    server.stop()
+    world.clock.run_for(1)
+    assert host.clock.getDelayedCalls() == []
+
+
+def test_rules_that_nobody_could_follow_stop_the_start(host: SimHost) -> None:
+    config = NamesrvConfig(acl_enable=True, acl_directory="/conf", acl_requires_tls=True)
+    with pytest.raises(ConfigurationError, match="aclRequiresTls=true without TLS here"):
+        NamesrvController(
+            host.seams, config, NettyServerConfig(), tls={"tls.server.mode": "disabled"}
+        )
 
 
 def test_by_default_everybody_is_a_broker(host: SimHost) -> None:

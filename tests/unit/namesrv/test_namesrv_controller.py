@@ -53,6 +53,11 @@ class ControllerTests(SynchronousTestCase):
         body = RegisterBrokerBody(DataVersion(1, 1), {"T": TopicConfig("T")}).encode()
         self.assertEqual(self.ask(103, body, **BROKER.to_ext()).code, 0)
 
+    def test_what_access_control_would_need_stops_no_start_without_it(self) -> None:
+        config = NamesrvConfig(acl_requires_tls=True)
+        tls = {"tls.server.mode": "disabled"}
+        NamesrvController(self.server.seams, config, NettyServerConfig(), tls=tls)
+
     def test_register_and_route(self) -> None:
         self.register()
         self.assertEqual(self.ask(105, topic="T").code, 0)

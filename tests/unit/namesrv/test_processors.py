@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.task import Clock
+from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.config.namesrv import NamesrvConfig
@@ -67,6 +68,15 @@ class ProcessorTests(SynchronousTestCase):
         config = ConfigProcessor(self.kv_config, settings)
         self.handlers = {**route.handlers(), **config.handlers()}
         self.channel = FakeChannel()
+        self.events: list[Any] = []
+        globalLogPublisher.addObserver(self.events.append)
+        self.addCleanup(globalLogPublisher.removeObserver, self.events.append)
+
+    def log(self) -> list[str]:
+        """What was said since the last time."""
+        lines = [formatEvent(event) for event in self.events]
+        self.events.clear()
+        return lines
 
     def ask(
         self, code: int, body: bytes | None = None, *, version: int = 407, **ext: str
@@ -105,6 +115,9 @@ class ProcessorTests(SynchronousTestCase):
 
     def test_register_and_route(self) -> None:
         self.assertEqual(self.register("TopicA").ext, {})
+        self.assertEqual(self.log(), ["broker-a 0 at 127.0.0.1:10911 registered"])
+        self.assertEqual(self.register("TopicA", counter=2).ext, {})
+        self.assertEqual(self.log(), [])
         found = self.ask(105, topic="TopicA")
         assert found.body is not None
         self.assertIn(b'"brokerAddrs":{"0":"127.0.0.1:10911"}', found.body)
@@ -136,7 +149,12 @@ class ProcessorTests(SynchronousTestCase):
         self.register("T")
         self.channel = FakeChannel()
         self.channel.remote_text = "10.0.0.66:4000"
+        self.log()
         self.assertEqual(self.register("T", port=20911).code, 0)
+        (line,) = [line for line in self.log() if "is at" in line]
+        self.assertIn("is at 127.0.0.1:20911 now; 127.0.0.1:10911 had this name", line)
+        self.assertEqual(self.register("T", port=20911, counter=2).code, 0)
+        self.assertEqual(self.log(), [])
 
     def test_route_forms(self) -> None:
         """Bare keys for old clients, unless they ask for strict JSON."""
@@ -188,6 +206,16 @@ class ProcessorTests(SynchronousTestCase):
         right = str(zlib.crc32(b"{}") & 0x7FFFFFFF)
         self.assertEqual(self.ask(103, b"{}", bodyCrc32=right, **self.broker()).code, 0)
         self.assertEqual(self.ask(103, b"{}", bodyCrc32="0", **self.broker()).code, 0)
+        for text, code in (("9" * 18, 1), ("9" * 19, 0), ("x", 0)):  # no long of Java's, no number
+            self.assertEqual(self.ask(103, b"{}", bodyCrc32=text, **self.broker()).code, code)
+
+    def test_damaged_registrations_of_a_machine_are_one_line(self) -> None:
+        """Whatever port it comes from each time."""
+        for port in (4000, 4001):
+            self.channel.remote_text = f"10.0.0.1:{port}"
+            self.assertEqual(self.ask(103, b"\0garbage", **self.broker()).code, 1)
+        (line,) = self.log()
+        self.assertTrue(line.startswith("a registration by 10.0.0.1:4000 is refused: "))
 
     def test_register_damaged(self) -> None:
         """Refused with the reason; nothing is registered."""
@@ -236,12 +264,20 @@ class ProcessorTests(SynchronousTestCase):
         self.register("T")
         self.register("T", counter=2)
         self.assertEqual(len(self.channel.callbacks), 1)
+        self.register("T", broker_id=1, port=10921)
+        self.log()
         self.channel.abort()
         self.assertEqual(self.ask(105, topic="T").code, 17)
+        gone = ["broker 127.0.0.1:10911 is gone: ", "broker 127.0.0.1:10921 is gone: "]
+        why = "its connection 10.0.0.1:4000 ended"
+        self.assertEqual(sorted(self.log()), [line + why for line in gone])
+        self.assertEqual(self.route._watched, set())
 
     def test_unregister(self) -> None:
         self.register("T")
+        self.log()
         self.assertEqual(self.ask(104, **self.broker()).code, 0)
+        self.assertEqual(self.log(), ["broker-a 0 at 127.0.0.1:10911 unregistered"])
         self.assertEqual(self.ask(105, topic="T").code, 17)
         self.assertEqual(self.ask(104, **self.broker()).code, 0)
 
@@ -249,7 +285,10 @@ class ProcessorTests(SynchronousTestCase):
         """It is answered, and changes nothing."""
         self.register("T")
         own, self.channel = self.channel, FakeChannel()
+        self.log()
         self.assertEqual(self.ask(104, **self.broker()).code, 0)
+        (line,) = self.log()
+        self.assertIn("says good-bye for broker-a 0 at 127.0.0.1:10911", line)
         self.assertEqual(self.ask(105, topic="T").code, 0)
         self.channel = own
 

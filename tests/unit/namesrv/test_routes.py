@@ -151,9 +151,10 @@ class TestRegister:
 class TestLeave:
     def test_unregister_the_last_replica(self) -> None:
         routes = Routes()
-        routes.put(MASTER, topic("T"))
+        routes.put(MASTER, topic("T"), topic("U"), topic("V"))
         routes.put(OTHER, topic("T"))
         routes.unregister(MASTER, routes.channel)
+        assert routes.topics() == ["T"]
         found = routes.route("T")
         assert found is not None
         assert [queue.broker_name for queue in found.queues] == ["b"]

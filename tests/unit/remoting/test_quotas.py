@@ -2,17 +2,18 @@
 
 import pytest
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
 from twisted.python.failure import Failure
 
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.errors import RequestRejected
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.protocol import ServerProtocol
-from rmq_ha.remoting.quotas import LONGEST_S, Quotas
+from rmq_ha.remoting.quotas import LONGEST_S, REQUESTS_PER_IP, Quotas
 from rmq_ha.remoting.turns import Turns
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire.command import RemotingCommand
@@ -79,6 +80,23 @@ def test_without_a_quota_nobody_waits():
     assert held_back(server) == {}
 
 
+@pytest.mark.parametrize(
+    "quota",
+    [
+        "max_requests_per_second_per_ip",
+        "max_bytes_per_second_per_ip",
+        "max_requests_per_second_per_account",
+        "max_bytes_per_second_per_account",
+    ],
+)
+def test_the_least_quota_is_one(quota):
+    """Each is a quota without the others."""
+    server = Server(**{quota: 1})
+    protocol = server.connect(1)
+    send(protocol, 5, account="a")
+    assert not send(protocol, 1)
+
+
 def test_requests_of_an_address():
     """A burst of a second passes; what is above it makes all connections of the address wait."""
     server = Server(max_requests_per_second_per_ip=10)
@@ -125,6 +143,31 @@ def test_bytes_of_requests_and_answers():
     assert send(sender, 1)
     assert send(reader, 1)
     assert held_back(server) == {"maxBytesPerSecondPerIp": 2}
+
+
+def test_answers_that_come_later_are_paid_for_too():
+    server = Server(max_bytes_per_second_per_ip=BODY)
+    later = Deferred()
+    server.dispatcher.routes[3] = lambda channel, request: later
+    protocol = server.connect(1)
+    assert send(protocol, 1, code=3)
+    protocol.pauseProducing()
+    later.callback(RemotingCommand(0, body=bytes(3 * BODY)))
+    protocol.resumeProducing()
+    assert not send(protocol, 1)
+    server.clock.advance(1.9)
+    assert not send(protocol, 1)
+    server.clock.advance(0.3)
+    assert send(protocol, 1)
+
+
+def test_who_was_let_go_on_and_leaves_then_leaves_nothing():
+    server = Server(max_requests_per_second_per_ip=10)
+    protocol = server.connect(1)
+    send(protocol, 30)
+    server.clock.advance(3)
+    assert send(protocol, 1)
+    protocol.connectionLost(Failure(ConnectionDone()))
 
 
 @pytest.mark.parametrize(
@@ -191,16 +234,9 @@ def test_a_quota_that_is_set_while_it_runs_begins_with_nothing_taken():
         server.clock.advance(100)
 
 
-@pytest.fixture
-def logged():
-    events = []
-    globalLogPublisher.addObserver(events.append)
-    yield events
-    globalLogPublisher.removeObserver(events.append)
-
-
 def test_the_log_names_who_is_held_back_once(logged):
     server = Server(max_requests_per_second_per_account=10)
+    send(server.connect(9), 1, account="shop")
     for port in (1, 2, 3):
         send(server.connect(port), 100, account="batch")
     (line,) = [line for event in logged if "held back" in (line := formatEvent(event))]
@@ -212,3 +248,15 @@ def test_addresses_that_are_within_their_quota_again_are_forgotten():
     for number in range(5000):
         quotas.charge(f"10.0.{number // 256}.{number % 256}", "", 1, 1, number / 10)
     assert len(quotas._free_at) <= 1001
+
+
+def test_one_that_has_taken_too_much_is_not_forgotten_in_a_crowd():
+    """A thousand addresses of his free nobody of what he owes."""
+    quotas = Quotas(NettyServerConfig(max_requests_per_second_per_ip=10))
+    quotas.charge("10.9.9.9", "", 100, 1, 0.0)
+    for number in range(999):
+        quotas.charge(f"10.0.{number // 256}.{number % 256}", "", 1, 1, 0.0)
+    assert len(quotas._free_at) == 1000
+    quotas.charge("10.8.8.8", "", 0, 1, 0.1)
+    assert quotas._free_at == {("maxRequestsPerSecondPerIp", "10.9.9.9"): 10.0}
+    assert quotas.charge("10.9.9.9", "", 1, 1, 0.1) == (pytest.approx(9.0), REQUESTS_PER_IP)

@@ -1,4 +1,7 @@
-"""Remoting over loopback sockets: eager writes, TLS on the same port. Spec: section 1.10."""
+"""Remoting over loopback sockets: eager writes, TLS on the same port.
+
+Spec: remoting.md, section 1.10.
+"""
 
 import shutil
 import socket

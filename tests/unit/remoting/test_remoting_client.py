@@ -52,6 +52,17 @@ class RemotingClientTests(ClientCase):
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
         self.result(self.client.oneway(self.address, RemotingCommand(1)))
         self.assertEqual((len(self.server.channels), self.server.accepted), (1, 1))
+        self.result(self.client.stop(), 0.5)
+        self.assertEqual(self.near.clock.getDelayedCalls(), [])
+
+    def test_who_is_connected_waits_for_no_timer_any_more(self):
+        """Ten thousand calls with a limit of a minute would keep as many of them for a minute."""
+        calls = [self.client.invoke(self.address, RemotingCommand(1), 60_000) for _ in range(5)]
+        self.advance(1)
+        for call in calls:
+            self.successResultOf(call)
+        left = self.near.clock.getDelayedCalls()
+        self.assertEqual(len(left), 2)  # whether it is idle, and which answers are late
 
     def test_nobody_listens(self):
         call = self.client.invoke(f"{self.far.ip}:1", RemotingCommand(1), 3000)
@@ -86,10 +97,10 @@ class RemotingClientTests(ClientCase):
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
 
     def test_addresses_that_are_none(self):
-        for address in ("", "host", "host:", ":1", "host:x", "host:99999", "host:²"):
-            self.failureResultOf(
-                self.client.invoke(address, RemotingCommand(1), 10), RemotingConnectError
-            )
+        for address in ("", "host", "host:", ":1", "host:x", "host:65536", "host:²"):
+            call = self.client.invoke(address, RemotingCommand(1), 10)
+            error = self.failureResultOf(call, RemotingConnectError).value
+            self.assertRegex(str(error), "is not host:port|there is no such port")
 
     def test_a_silent_peer_times_out_and_the_next_call_connects_anew(self):
         self.result(self.client.invoke(self.address, RemotingCommand(1), 3000))
@@ -200,7 +211,8 @@ class RemotingClientTests(ClientCase):
     def test_stop_ends_a_connection_that_is_being_made(self):
         call = self.client.invoke(self.address, RemotingCommand(1), 3000)
         self.result(self.client.stop(), 0)
-        self.failureResultOf(call, RemotingConnectError)
+        error = self.failureResultOf(call, RemotingConnectError).value
+        self.assertIn("this client is stopped", str(error))
         self.advance(1)
         self.assertEqual((self.server.channels, self.requests), ([], []))
 
@@ -229,6 +241,7 @@ class RemotingServerTests(ClientCase):
         calls = [client.invoke(self.address, RemotingCommand(2), 9000) for client in clients]
         self.advance(1)
         self.result(self.server.stop(), 0.5)
+        self.assertEqual(self.far.clock.getDelayedCalls(), [])
         for call in calls:
             self.failureResultOf(call, RemotingConnectError)
         again = self.client.invoke(self.address, RemotingCommand(1), 500)
@@ -252,6 +265,17 @@ class RemotingServerTests(ClientCase):
         self.assertNoResult(stopping)
         self.result(stopping, 0.2)
         self.assertEqual(self.server.connections, 0)
+
+    def test_servers_share_what_they_are_given_and_have_their_own_else(self):
+        """Their limits hold for all ports of a broker together."""
+        config, frames, turns = NettyServerConfig(), self.server.frames, self.server.turns
+        seams = self.far.seams
+        other = RemotingServer(seams, config, self.dispatcher, frames=frames, turns=turns)
+        self.assertIs(other.frames, frames)
+        self.assertIs(other.turns, turns)
+        own = RemotingServer(seams, config, self.dispatcher)
+        self.assertNotIn(own.frames, (None, frames))
+        self.assertNotIn(own.turns, (None, turns))
 
     def test_several_ports_share_the_dispatcher(self):
         for port in (9877, 65535):

@@ -1,14 +1,16 @@
 """The two ends of a connection. Spec: remoting.md, sections 1.2, 1.6 and 1.11."""
 
 import struct
+import weakref
 
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.address import UNIXAddress
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -18,6 +20,7 @@ from rmq_ha.errors import (
     RemotingTimeout,
     RequestRejected,
 )
+from rmq_ha.model.security import Security
 from rmq_ha.remoting.dispatcher import OTHER_CODES, RequestDispatcher
 from rmq_ha.remoting.protocol import RemotingProtocol, ServerProtocol
 from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
@@ -79,6 +82,11 @@ class RequestTests(ConnectionCase):
         response = self.answer(RemotingCommand(1, opaque=77))
         self.assertEqual((response.code, response.opaque, response.flag), (0, 77, FLAG_RESPONSE))
         self.assertEqual(response.ext, {"x": "y"})
+
+    def test_what_is_sent_is_counted(self):
+        """For the quota of bytes."""
+        self.receive(RemotingCommand(1))
+        self.assertEqual(self.channel.written, len(self.transport.value()))
 
     def test_binary_request_gets_a_binary_response(self):
         self.assertTrue(self.answer(RemotingCommand(1, binary=True)).binary)
@@ -259,6 +267,15 @@ class RefusingSome:
             raise RequestRejected(16, "no permission")
 
 
+class Grant:
+    """What a validator lets a request do, and whose it is."""
+
+    account = ""
+
+    def __init__(self, body):
+        self.body = body
+
+
 class ValidatedBulkTests(ConnectionCase):
     """Each request has one answer, in their order, whatever becomes of those around it."""
 
@@ -270,7 +287,7 @@ class ValidatedBulkTests(ConnectionCase):
         self.dispatcher = RequestDispatcher([self.validator])
         self.dispatcher.bulk[self.KEY] = self.handle
         self.dispatcher.routes[310] = self.handle_one
-        self.runs, self.alone = [], []
+        self.runs, self.alone, self.secured, self.given = [], [], [], []
         self.connect()
 
     def handle(self, channel, frames):
@@ -330,6 +347,115 @@ class ValidatedBulkTests(ConnectionCase):
         self.assertTrue(self.transport.disconnecting or self.transport.disconnected)
         self.assertEqual(self.dispatcher.violations, 1)
 
+    def test_what_the_bulk_handler_gives_back_is_served_as_it_was_checked(self):
+        """A signature passes once only, and each request has the grant of its own."""
+        self.validator.validate = self.grant
+        self.channel.security = Security(is_tls=True, names=("a.example",))
+        self.dispatcher.bulk[self.KEY] = self.give_back
+        self.dispatcher.routes[310] = self.handle_granted
+        loose = b'"extFields":{"a":1}', b"loose"
+        self.assertEqual(self.send(b"0", b"1", loose, b"3"), [(n, 0) for n in range(4)])
+        self.assertEqual(self.validator.seen, [b"0", b"1", b"loose", b"3"])
+        self.assertEqual([grant.body for grant in self.alone], [b"0", b"1", b"loose", b"3"])
+        self.assertEqual(self.secured, [self.channel.security] * 4)
+
+    def test_what_the_bulk_handler_has_served_is_kept_by_nobody(self):
+        """Bodies of 16 MiB would stay until the next run of some connection."""
+        self.validator.validate = self.grant
+        self.send(b"0", b"1")
+        self.assertEqual(self.runs, [[b"0", b"1"]])
+        self.assertEqual([grant() for grant in self.given], [None] * 2)
+
+    def grant(self, request, remote_address):
+        self.validator.seen.append(request.body)
+        self.secured.append(request.security)
+        request.grant = Grant(request.body)
+        self.given.append(weakref.ref(request.grant))
+
+    def give_back(self, channel, frames):
+        for header, body in frames:
+            self.dispatcher.go_general_way(channel, header, body)
+
+    def handle_granted(self, channel, request):
+        self.alone.append(request.grant)
+        return request.response()
+
+
+class LongRequestTests(ConnectionCase):
+    """One that takes several turns: what comes behind it stays behind it."""
+
+    def setUp(self):
+        super().setUp()
+        self.works = []
+        self.dispatcher.routes[2] = self.begin
+
+    def begin(self, channel, request):
+        work: Deferred[RemotingCommand] = Deferred()
+        channel.hold(len(request.body), work)
+        self.works.append(work)
+        return work.addCallback(lambda code: request.response(code))
+
+    def opaques(self):
+        return [item.opaque for item in self.transport.commands()]
+
+    def test_those_behind_it_wait_unread_until_it_is_done(self):
+        self.receive(RemotingCommand(1, opaque=1), RemotingCommand(2, opaque=2, body=b"long"))
+        self.assertEqual(self.channel.held, 4)
+        self.assertEqual(self.transport.producerState, "paused")
+        self.receive(RemotingCommand(1, opaque=3))
+        self.assertEqual(self.opaques(), [1])
+        self.works[0].callback(5)
+        self.assertEqual(self.channel.held, 0)
+        self.assertEqual([item.code for item in self.transport.commands()], [5])
+        self.assertEqual(self.transport.producerState, "paused")
+        self.clock.advance(0)
+        self.assertEqual(self.opaques(), [3])
+        self.assertEqual(self.transport.producerState, "producing")
+
+    def test_all_of_a_run_are_waited_for(self):
+        self.dispatcher.bulk[b'{"code":310,'] = lambda channel, frames: [
+            self.begin(channel, RemotingCommand(310, body=body)) for _, body in frames
+        ]
+        run = [RemotingCommand(310, body=body) for body in (b"12", b"345")]
+        self.receive(*run, RemotingCommand(1, opaque=9))
+        self.assertEqual(self.channel.held, 5)
+        self.works[0].callback(0)
+        self.clock.advance(0)
+        self.assertEqual(self.channel.held, 3)
+        self.assertEqual(self.opaques(), [])
+        self.works[1].callback(0)
+        self.clock.advance(0)
+        self.assertEqual(self.opaques(), [9])
+
+    def test_one_that_is_done_at_once_puts_off_nobody(self):
+        self.dispatcher.routes[2] = lambda channel, request: channel.hold(1, succeed(None))
+        timers = len(self.clock.getDelayedCalls())
+        self.receive(RemotingCommand(2), RemotingCommand(1, opaque=9))
+        self.assertEqual(self.opaques(), [9])
+        self.assertEqual(len(self.clock.getDelayedCalls()), timers)
+        self.assertEqual(self.transport.producerState, "producing")
+
+    def test_a_run_that_ends_in_garbage_closes_the_connection(self):
+        def garbles(channel, frames):
+            channel.hold(1, Deferred())
+            raise ProtocolViolation("no header")
+
+        self.dispatcher.bulk[b'{"code":310,'] = garbles
+        self.receive(RemotingCommand(310))
+        self.assertTrue(self.transport.disconnecting)
+
+    def test_when_the_peer_is_gone_nobody_works_for_it(self):
+        cancelled = []
+        self.dispatcher.bulk[b'{"code":310,'] = lambda channel, frames: [
+            channel.hold(len(body), Deferred(cancelled.append)) for _, body in frames
+        ]
+        self.receive(*[RemotingCommand(310, body=b"x") for _ in range(3)])
+        for work in self.channel._held:
+            work.addErrback(lambda failure: failure.trap(CancelledError) and None)
+        self.lose()
+        self.assertEqual(len(cancelled), 3)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
 
 class CallTests(ConnectionCase):
     accepts = False
@@ -344,9 +470,21 @@ class CallTests(ConnectionCase):
         self.receive(first.response(6))
         self.assertEqual(self.successResultOf(one).code, 6)
 
-    def test_responses_that_nobody_waits_for_are_ignored(self):
+    def test_responses_that_nobody_waits_for_are_ignored_and_told(self):
+        events = []
+        globalLogPublisher.addObserver(events.append)
+        self.addCleanup(globalLogPublisher.removeObserver, events.append)
+        call = self.channel.invoke(RemotingCommand(10), 3000)
+        (request,) = self.transport.commands()
+        self.receive(request.response())
+        self.successResultOf(call)
+        self.assertEqual(events, [])
         self.receive(RemotingCommand(0, opaque=123, flag=FLAG_RESPONSE))
         self.assertTrue(self.channel.is_open)
+        (event,) = events
+        self.assertEqual(
+            formatEvent(event), "192.168.1.1:54321 answers 123, which nobody waits for"
+        )
 
     def test_timeouts_by_their_own_deadlines(self):
         slow = self.channel.invoke(RemotingCommand(10), 3000)
@@ -431,11 +569,25 @@ class ConnectionTests(ConnectionCase):
         self.clock.advance(1)
         self.assertTrue(self.transport.disconnected)
 
+    def test_a_second_is_an_idle_time_too(self):
+        self.protocol = RemotingProtocol(self.clock, self.dispatcher, 1.0, accepts=True)
+        self.transport = CountingTransport()
+        self.protocol.makeConnection(self.transport)
+        self.clock.advance(0.9)
+        self.assertFalse(self.transport.disconnected)
+        self.clock.advance(0.1)
+        self.assertTrue(self.transport.disconnected)
+
+    def test_without_limits_of_frames_nobody_looks_for_them(self):
+        (timer,) = self.clock.getDelayedCalls()
+        self.assertEqual(timer.getTime(), 120.0)
+
     def test_what_an_honest_peer_sent_during_a_long_turn_counts(self):
         """The turn ends after the time: its timer comes before the bytes are read."""
-        self.clock.callLater(120, self.receive, RemotingCommand(1, flag=FLAG_ONEWAY))
-        self.clock.advance(300)
-        self.assertFalse(self.transport.disconnected)
+        for _ in range(2):
+            self.clock.callLater(120, self.receive, RemotingCommand(1, flag=FLAG_ONEWAY))
+            self.clock.advance(300)
+            self.assertFalse(self.transport.disconnected)
         self.clock.advance(119)
         self.assertFalse(self.transport.disconnected)
         self.clock.advance(1)
@@ -541,8 +693,10 @@ class ConnectionTests(ConnectionCase):
         self.assertEqual(self.answer(RemotingCommand(1)).code, 0)
 
     def test_close_gives_up_being_producer_or_the_transport_would_stay_open(self):
+        self.assertEqual(repr(self.channel), "<Channel 192.168.1.1:54321>")
         self.channel.close()
         self.channel.close()
+        self.assertEqual(repr(self.channel), "<Channel 192.168.1.1:54321 closed>")
         self.assertIsNone(self.transport.producer)
         self.assertTrue(self.transport.disconnecting)
 

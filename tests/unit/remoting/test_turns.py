@@ -1,8 +1,11 @@
 """How a turn of the reactor is divided."""
 
+import itertools
+
 import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
@@ -54,6 +57,7 @@ class Server:
         self.frames = UnfinishedFrames(self.config)
         self.dispatcher = RequestDispatcher()
         self.dispatcher.routes[1] = self.serve
+        self.dispatcher.routes[2] = self.serve_slowly
         self.served = []
 
     def serve(self, channel, request):
@@ -61,6 +65,17 @@ class Server:
         self.clock.now += 0.001
         self.served.append((channel.remote.port, request.opaque))
         return request.response()
+
+    def serve_for_an_eighth(self, channel, request):
+        """Of a second, which sums up without rounding."""
+        self.clock.now += 0.125
+        self.served.append((channel.remote.port, request.opaque))
+        return request.response()
+
+    def serve_slowly(self, channel, request):
+        """The largest legal frames take so long."""
+        self.clock.now += 0.059
+        return self.serve(channel, request)
 
     def connect(self, port, host="10.0.0.1"):
         protocol = ServerProtocol(
@@ -100,7 +115,7 @@ def test_a_pipeline_takes_its_share_of_each_turn():
 
 def test_the_connections_of_an_address_share_and_take_turns():
     """None starves, though all of them together get no more than one of an address may."""
-    server = Server()
+    server = Server(turn_millis_per_ip=25)
     greedy = [server.connect(port) for port in range(1, 31)]
     began = server.clock.now
     for protocol in greedy:
@@ -152,6 +167,62 @@ def test_one_that_is_gone_does_not_go_on():
     assert len(server.served) in (5, 6)
 
 
+EXACT = {"turn_millis": 125, "turn_millis_per_ip": 250}
+
+
+def test_whose_share_is_used_up_to_the_last_bit_waits_and_who_is_done_does_not():
+    """An eighth of a second each; shares of one and of two."""
+    server = Server(**EXACT)
+    server.dispatcher.routes[1] = server.serve_for_an_eighth
+    one, two, three = (server.connect(port) for port in (1, 2, 3))
+    one.dataReceived(requests(2))
+    assert server.served == [(1, 0)]
+    two.dataReceived(requests(1))
+    assert server.turns.put_off == 1
+    assert two.transport.producerState == "producing"
+    three.dataReceived(requests(1))
+    assert server.served == [(1, 0), (2, 0)]
+    assert server.turns.put_off == 2
+    server.clock.turn()
+    assert server.served == [(1, 0), (2, 0), (1, 1), (3, 0)]
+    assert not server.clock.later
+
+
+def test_who_owes_all_of_a_share_is_passed_over_and_not_put_off_again():
+    server = Server(turn_millis=0, turn_millis_per_ip=125)
+    server.dispatcher.routes[1] = server.serve_for_an_eighth
+    server.connect(1).dataReceived(requests(2))
+    server.turns.took("10.0.0.1", 0.125)
+    for served, put_off in ((1, 1), (2, 1)):
+        server.clock.turn()
+        assert (len(server.served), server.turns.put_off) == (served, put_off)
+
+
+class Waiting:
+    """A connection that only says when its turn has come."""
+
+    host = "10.0.0.1"
+
+    def __init__(self):
+        self.turns = 0
+
+    def go_on(self):
+        self.turns += 1
+
+
+def test_who_is_gone_is_given_no_turn():
+    clock = Clock()
+    turns = Turns(clock, NettyServerConfig())
+    for seconds in (0, 5):
+        gone, there = Waiting(), Waiting()
+        turns.wait(gone, seconds)
+        turns.wait(there, seconds)
+        turns.forget(gone)
+        clock.pump([seconds, 0])
+        assert (gone.turns, there.turns) == (0, 1)
+        turns.forget(there)
+
+
 def test_chunks_that_wait_are_no_unfinished_frames():
     """A thousand busy connections of one address hold a chunk each, as honest ones may."""
     server = Server(max_unfinished_bytes_per_ip=10_000)
@@ -170,10 +241,34 @@ def test_without_limits_all_is_served_at_once(limits):
 
 
 def test_the_limit_of_an_address_alone():
-    server = Server(turn_millis=0)
+    server = Server(turn_millis=0, turn_millis_per_ip=25)
     protocol = server.connect(1)
     protocol.dataReceived(requests(60))
     assert len(server.served) in (25, 26)
     while server.clock.later:
         server.clock.turn()
     assert answers(protocol) == list(range(60))
+
+
+def test_what_is_beyond_the_share_of_an_address_is_paid_back():
+    """On a connection after the other: between two long requests others have many turns."""
+    server = Server()
+    honest = server.connect(2, "10.0.0.2")
+    for port in range(100, 105):
+        server.connect(port).dataReceived(encode_frame(RemotingCommand(2)))
+    long, turns = [], 0
+    while server.clock.later:
+        honest.dataReceived(requests(1))
+        turns += 1
+        if server.clock.turn() > 0.05:
+            long.append(turns)
+    assert len(long) == 4
+    assert all(after - before == 12 for before, after in itertools.pairwise(long))
+    assert len(answers(honest)) == turns
+
+
+def test_without_a_share_of_an_address_nothing_is_owed():
+    server = Server(turn_millis_per_ip=0)
+    for port in range(100, 105):
+        server.connect(port).dataReceived(encode_frame(RemotingCommand(2)))
+    assert len(server.served) == 5

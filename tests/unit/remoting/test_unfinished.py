@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import formatEvent
 from twisted.python.failure import Failure
 
 from rmq_ha.config.netty import NettyServerConfig
@@ -109,6 +111,28 @@ def test_what_was_dropped_is_freed_at_once_and_says_why(monkeypatch):
     assert "(maxUnfinishedBytesPerIp)" in str(violation)
 
 
+@pytest.mark.parametrize(
+    ("key", "whose"),
+    [("max_unfinished_bytes_per_ip", "of 10.0.0.1"), ("max_unfinished_bytes", "in all")],
+)
+def test_as_much_as_is_allowed_is_allowed_and_the_log_says_whose_it_was(key, whose, logged):
+    server = Server(**{key: 50_000})
+    protocol = server.connect()
+    protocol.dataReceived(FRAME[:50_000])
+    assert not is_closed(protocol)
+    protocol.dataReceived(FRAME[50_000:50_001])
+    assert is_closed(protocol)
+    (line,) = [formatEvent(event) for event in logged]
+    assert f"there are more than 50000 bytes of such {whose} (" in line
+
+
+def test_what_waits_behind_a_long_request_is_counted_with_it():
+    server = Server()
+    server.dispatcher.routes[3] = lambda channel, request: channel.hold(50_000, Deferred())
+    server.connect().dataReceived(encode_frame(RemotingCommand(3)) + FRAME[:20_000])
+    assert server.frames.kept == 70_000
+
+
 def test_small_ends_of_chunks_are_not_counted():
     server = Server(max_unfinished_bytes=FREE_BYTES)
     for port in range(100):
@@ -147,6 +171,19 @@ def test_a_frame_has_to_be_whole_in_time():
     assert server.frames.dropped["frameTimeoutSeconds"] == 1
 
 
+@pytest.mark.parametrize("size", [1, 50_000])
+def test_a_frame_of_which_nothing_more_comes_is_given_up(size):
+    """And what it took is free at once for others."""
+    server = Server(frame_timeout_seconds=30)
+    protocol = server.connect()
+    protocol.dataReceived(FRAME[:size])
+    server.clock.advance(29.9)
+    assert not is_closed(protocol)
+    server.clock.advance(0.1)
+    assert is_closed(protocol)
+    assert server.frames.kept == 0
+
+
 def test_each_frame_has_its_own_time():
     server = Server(frame_timeout_seconds=30)
     protocol = server.connect()
@@ -175,7 +212,7 @@ def test_while_we_do_not_read_its_time_stands_still():
     protocol.dataReceived(FRAME[:50_000])
     protocol.pauseProducing()
     for _ in range(10):
-        server.clock.advance(20)
+        server.clock.advance(14)
     protocol.resumeProducing()
     assert not is_closed(protocol)
     server.clock.advance(29)

@@ -13,7 +13,8 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.interfaces import ICommitLog
-from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
+from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
+from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store import commitlog
 from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.commitlog import CommitLog
@@ -123,8 +124,8 @@ def test_a_slave_whose_disk_has_failed_takes_no_more():
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_largest_record_leaves_eight_bytes_of_its_file(log, more):
     """For the mark of the file's end; one byte more never fits any file."""
-    (small,) = log.append_group([message_of(0)], False, 5)
-    (found,) = log.append_group([message_of(SIZE - 8 - small.size + more)], False, 5)
+    (small,) = log.append_group([message_of(0)], 5)
+    (found,) = log.append_group([message_of(SIZE - 8 - small.size + more)], 5)
     assert isinstance(found, AppendResult) is not bool(more)
     assert log.max_offset == (small.size if more else 2 * SIZE - 8)
 
@@ -137,7 +138,7 @@ def test_an_unaligned_start(log):
 
 def test_records_by_offset(log):
     """With or without the size; never beyond the end, never from the middle."""
-    first, second = log.append_group([message_of(10), message_of(20)], False, 5)
+    first, second = log.append_group([message_of(10), message_of(20)], 5)
     assert len(log.record_at(0)) == first.size
     assert log.record_at(first.next_offset, second.size) == log.record_at(first.next_offset)
     assert decode_record(log.record_at(0)).store_timestamp == 5
@@ -174,7 +175,7 @@ def test_a_log_that_puts_something_before_each_record():
 
 def test_the_smallest_record(log):
     """Nothing but the parts that all have: no body, no topic, no properties."""
-    log.append_group([message_of(0)], False, 5)
+    log.append_group([message_of(0)], 5)
     data = bytearray(log.record_at(0))
     assert len(data) == RECORD_OVERHEAD + 1
     data[:4] = RECORD_OVERHEAD.to_bytes(4, "big")
@@ -190,7 +191,7 @@ def test_the_smallest_record(log):
 
 def test_the_largest_record(log, monkeypatch):
     """One byte more is never read, as a damaged size would have all the memory."""
-    (first,) = log.append_group([message_of(10)], False, 5)
+    (first,) = log.append_group([message_of(10)], 5)
     for most, is_served in ((first.size, True), (first.size - 1, False)):
         monkeypatch.setattr(commitlog, "MAX_RECORD_SIZE", most)
         assert (log.record_at(0) is not None) is is_served
@@ -199,7 +200,7 @@ def test_the_largest_record(log, monkeypatch):
 
 def test_the_next_file_is_there_before_it_is_needed(log):
     """Created ahead when a file begins; deleted again at a clean stop."""
-    log.append_group([message_of(10)], False, 5)
+    log.append_group([message_of(10)], 5)
     assert log.row.starts == [0, SIZE]
     assert log.max_offset < SIZE
     log.drop_spare()
@@ -210,7 +211,7 @@ def test_many_files(tmp_path):
     """Only so many descriptors stay open; all can be read."""
     log = make_log(tmp_path, 1024)
     for _ in range(300):
-        log.append_group([message_of(900)], False, 5)
+        log.append_group([message_of(900)], 5)
         log.flushed_offset = log.max_offset
     assert len(log.row._open) < 70
     for start in log.row.starts[:300]:
@@ -243,11 +244,10 @@ def test_what_is_announced_is_what_is_written(tmp_path_factory, groups):
     numbers = {}
     for group, contiguous in groups:
         messages = [message_of(*item) for item in group]
-        results = log.append_group(messages, contiguous, 7)
-        stored = [result for result in results if isinstance(result, AppendResult)]
-        if contiguous and stored:
-            assert len(stored) == len(messages)
-            assert stored[0].physical_offset // SIZE == stored[-1].physical_offset // SIZE
+        if contiguous:
+            append_batch(log, messages, numbers)
+            continue
+        results = log.append_group(messages, 7)
         for message, result in zip(messages, results, strict=True):
             if isinstance(result, AppendResult):
                 key = message.queue_id
@@ -255,16 +255,48 @@ def test_what_is_announced_is_what_is_written(tmp_path_factory, groups):
                 numbers[key] = result.queue_offset + 1
     position = 0
     for request in log.pending:
-        if request.physical_offset != position:
-            rest = log.read(position, SIZE)
-            assert dispatch_request_at(rest, 0, len(rest), [1000]) == 0
-            position = position - position % SIZE + SIZE
+        position = walk(log, position, request.physical_offset)
         data = log.record_at(position, request.size)
         assert dispatch_request_at(data, 0, len(data), [1000], True) == request
         assert isinstance(request, DispatchRequest)
         position += request.size
-    assert position == log.max_offset
+    assert walk(log, position, log.max_offset) == log.max_offset
     log.row.close()
+
+
+def append_batch(log, messages, numbers):
+    """All in one file, or nothing."""
+    first, end = messages[0], log.max_offset
+    batch = MessageBatch(first.topic, first.queue_id, first.born_host, first.store_host, [])
+    layout = log.encoder.lay_out(batch, 4 << 20)
+    layout.add([(one.flag, one.body, one.properties_string) for one in messages])
+    result = log.append_batch(layout, 7)
+    if not isinstance(result, AppendResult):
+        assert log.max_offset == end
+        return result
+    assert result.message_count == len(messages)
+    assert result.physical_offset // SIZE == (log.max_offset - 1) // SIZE
+    assert result.queue_offset == numbers.get(first.queue_id, 0)
+    numbers[first.queue_id] = result.queue_offset + len(messages)
+    place = result.physical_offset
+    for number, one in enumerate(messages):
+        record = decode_record(log.record_at(place), check_crc=True)
+        assert (record.queue_offset, record.store_timestamp) == (result.queue_offset + number, 7)
+        assert (record.body, record.properties_string) == (one.body, one.properties_string)
+        assert result.msg_id.split(",")[number] == record.msg_id
+        place = record.physical_offset + record.size
+    assert place == log.max_offset
+    return result
+
+
+def walk(log, position, end):
+    """Over records that nobody announced, and blanks."""
+    while position < end:
+        rest = log.read(position, SIZE)
+        found = dispatch_request_at(rest, 0, len(rest), [1000], True)
+        assert found == 0 or found.physical_offset == position
+        position += found.size if found else SIZE - position % SIZE
+    return position
 
 
 def test_a_file_that_is_there_twice(tmp_path):
@@ -301,3 +333,17 @@ def test_strange_files(tmp_path):
         load((f"{0:020d}", SIZE), (f"{2 * SIZE:020d}", SIZE))
     with pytest.raises(StoreError, match="multiple"):
         load((f"{5:020d}", SIZE))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_largest_batch_leaves_eight_bytes_of_its_file(log, more):
+    """As one record does: side by side in one file, or not at all."""
+    (small,) = log.append_group([message_of(0)], 5)
+    rest = SIZE - 8 - 2 * small.size
+    result = append_batch(log, [message_of(100), message_of(rest - 100 + more)], {0: 1})
+    if more:
+        assert result is PutMessageStatus.MESSAGE_ILLEGAL
+        assert log.max_offset == small.size
+    else:
+        assert (result.physical_offset, result.message_count) == (SIZE, 2)
+        assert log.max_offset == 2 * SIZE - 8

@@ -12,6 +12,7 @@ from rmq_ha.errors import ConfigurationError, CorruptRecord
 from rmq_ha.model.message import Address, DispatchRequest
 from rmq_ha.store.format.commitlog import (
     BLANK,
+    RECORD_OVERHEAD,
     UNREADABLE,
     Record,
     body_crc,
@@ -21,8 +22,10 @@ from rmq_ha.store.format.commitlog import (
     encode_blank,
     encode_record,
     parse_delay_levels,
+    record_size_at,
     store_timestamp_of,
 )
+from rmq_ha.store.format.record_checks import record_fits
 
 LEVELS = [1000, 2000]
 SAMPLE = bytes.fromhex(
@@ -150,6 +153,27 @@ def test_round_trip(record):
     assert decode_records(data + data) == [decoded, decoded]
 
 
+@given(records.filter(lambda record: record.topic), st.integers(0, 9), st.data())
+def test_both_readers_say_the_same(record, before, data):
+    """Wherever in a buffer it stands; and neither takes a record for whole that is cut anywhere."""
+    record = record._replace(topic=record.topic.replace("/", "").replace("\0", "") or "T")
+    whole = encode_record(record)
+    buffer, end = b"\xff" * before + whole + b"\xff" * 9, before + len(whole)
+    found = dispatch_request_at(buffer, before, end, LEVELS, check_crc=True)
+    if record.topic not in (".", ".."):
+        fields = "topic queue_id physical_offset store_timestamp queue_offset"
+        for field in [*fields.split(), "prepared_transaction_offset", "properties"]:
+            assert getattr(found, field) == getattr(record, field)
+        assert (found.size, found.sys_flag & ~0x30) == (len(whole), record.sys_flag & ~0x30)
+    assert store_timestamp_of(whole) == record.store_timestamp
+    assert record_size_at(buffer, before, end) == len(whole)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    assert dispatch_request_at(buffer, before, before + cut, LEVELS) == UNREADABLE
+    with pytest.raises(CorruptRecord):
+        decode_record(buffer[: before + cut], before)
+    assert record_size_at(buffer, before, before + cut) == (len(whole) if cut >= 8 else 0)
+
+
 @given(st.binary(max_size=300))
 def test_anything_is_a_record_or_corrupt(data):
     """Bytes from anywhere give a value or the one error."""
@@ -220,9 +244,56 @@ def test_a_topic_that_would_leave_its_directory_is_skipped(topic):
     assert dispatch_request_at(data, 0, len(data), LEVELS) == len(data)
 
 
+def test_a_topic_of_the_greatest_size_is_read():
+    """As it is written: one byte has its length, and Java reads 128 as a negative one."""
+    data = encode_record(decode_record(SAMPLE)._replace(topic="t" * 127))
+    assert decode_record(data).topic == "t" * 127
+    assert dispatch_request_at(data, 0, len(data), LEVELS).topic == "t" * 127
+    at = data.index(b"\x7ft")
+    longer = data[:at] + b"\x80t" + data[at + 1 :]
+    longer = len(longer).to_bytes(4, "big") + longer[4:]
+    assert dispatch_request_at(longer, 0, len(longer), LEVELS) == UNREADABLE
+
+
+def test_the_least_record_that_adds_up_has_no_topic_and_is_skipped():
+    """Although nothing is behind it: whoever goes on at its end finds the next one."""
+    bare = decode_record(SAMPLE)._replace(body=b"", topic="", properties_string="")
+    data = encode_record(bare)
+    assert dispatch_request_at(data, 0, len(data), LEVELS) == len(data) == RECORD_OVERHEAD
+
+
 def test_delay_levels():
     """Numbers with a unit, single blanks between."""
     assert parse_delay_levels("1s 5m 2h 1d") == [1000, 300000, 7200000, 86400000]
     for wrong in ("", "1s  2s", "5", "xs", "1w"):
         with pytest.raises(ConfigurationError, match="messageDelayLevel"):
             parse_delay_levels(wrong)
+
+
+@pytest.mark.parametrize("size", [0, 1, 32766, 32767])
+def test_properties_of_any_length_that_fits(size):
+    """Up to the largest signed short, as Java has it; and one byte more is no record's length."""
+    place = Address.parse("127.0.0.1", 1)
+    text = "a" * size
+    data = encode_record(
+        Record(0, 0, 3, 0, 5, 70, 0, 1, place, 2, place, 0, 0, b"body", "TopicA", text)
+    )
+    assert decode_record(data, check_crc=True).properties_string == text
+    request = dispatch_request_at(data, 0, len(data), LEVELS, True)
+    assert (request.physical_offset, request.size) == (70, len(data))
+    assert record_fits(data, 70, len(data))
+
+
+def test_properties_that_are_longer_than_a_short():
+    """The field could say so as an unsigned one; Java would read it as negative."""
+    place = Address.parse("127.0.0.1", 1)
+    data = bytearray(
+        encode_record(Record(0, 0, 3, 0, 5, 70, 0, 1, place, 2, place, 0, 0, b"", "T", "a" * 32767))
+    )
+    data[len(data) - 32769 : len(data) - 32767] = (32768).to_bytes(2, "big")
+    data += b"a"
+    data[:4] = len(data).to_bytes(4, "big")
+    with pytest.raises(CorruptRecord, match="do not add up"):
+        decode_record(bytes(data))
+    assert dispatch_request_at(bytes(data), 0, len(data), LEVELS) == UNREADABLE
+    assert not record_fits(bytes(data), 70, len(data))

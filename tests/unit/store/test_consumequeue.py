@@ -7,18 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.errors import CorruptRecord, StoreError
+from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.consumequeue import (
     FILLER,
     FILLER_SIZE,
+    UNIT,
     UNIT_SIZE,
-    ConsumeQueueUnit,
     count_valid,
     decode_units,
     is_extension_address,
 )
+from rmq_ha.store.queue_search import WALK_SIZE
 from rmq_ha.testing.disk import SimDisk
 
 FILE = 800
@@ -68,25 +69,15 @@ def files_of(disk: SimDisk, directory: str = "/store/consumequeue/T/0") -> list[
 def test_unit_vector() -> None:
     """Spec: store.md, 15.2."""
     data = bytes.fromhex("0000000000022656000000870000000000000064")
-    assert ConsumeQueueUnit.decode(data) == (140886, 135, 100)
-    assert ConsumeQueueUnit(140886, 135, 100).encode() == data
+    assert decode_units(data) == [(140886, 135, 100)]
+    assert UNIT.pack(140886, 135, 100) == data
     assert FILLER.hex() == "00000000000000007fffffff0000000000000000"
-
-
-@given(st.binary(max_size=100), st.integers(-5, 100))
-def test_any_bytes_are_a_unit_or_corrupt(data: bytes, position: int) -> None:
-    """Fuzz: a value that encodes to the same bytes, or CorruptRecord."""
-    try:
-        unit = ConsumeQueueUnit.decode(data, position)
-    except CorruptRecord:
-        return
-    assert unit.encode() == data[position : position + UNIT_SIZE]
 
 
 @given(st.lists(st.sampled_from([(5, 9), (0, FILLER_SIZE), (0, 1), (0, 0), (-1, 5), (5, -3)])))
 def test_count_valid_is_the_definition(pairs: list[tuple[int, int]]) -> None:
     """`phy >= 0 and size > 0`, up to the first that is not."""
-    data = b"".join(ConsumeQueueUnit(*pair, 3).encode() for pair in pairs)
+    data = b"".join(UNIT.pack(*pair, 3) for pair in pairs)
     valid = 0
     while valid < len(pairs) and pairs[valid][0] >= 0 and pairs[valid][1] > 0:
         valid += 1
@@ -118,7 +109,7 @@ def test_units_follow_each_other_over_files() -> None:
     assert len(queue.units(80, 32)) == 20
     assert queue.units(100, 1) == []
     assert queue.units(-1, 1) == []
-    assert queue.unit_bytes(3, 39) == ConsumeQueueUnit(300, 100, 7).encode()
+    assert queue.unit_bytes(3, 39) == UNIT.pack(300, 100, 7)
     assert queue.next_file_offset(39) == 40
     assert queue.next_file_offset(40) == 80
     assert table.topic_queue_table() == {("T", 0): 100}
@@ -275,6 +266,8 @@ def test_every_file_of_a_wrong_size_goes_where_others_have_the_right_one() -> No
     again = a_table(disk)
     again.load()
     assert disk.paths("/store/consumequeue") == whole
+    damage = [again.queue("T", queue_id).damage for queue_id in range(3)]
+    assert ["3 bytes" in text for text in damage] == [False, True, True]
 
 
 def test_load_removes_a_file_whose_making_was_cut_short() -> None:
@@ -297,6 +290,44 @@ def test_recovery_stops_at_the_first_hole() -> None:
     assert (queue.max_offset, queue.max_physical_offset) == (50, 5000)
     assert files_of(disk) == ["0", "800"]
     assert disk.read_bytes(name)[200:] == bytes(600)
+
+
+def test_the_first_message_is_looked_for_again_when_the_queue_was_cut() -> None:
+    """What is known of the one that was cut away says nothing of the one in its place."""
+    table = a_table(a_disk())
+    table.put_requests(run_of(5))
+    queue = table.queue("T", 0)
+    queue.correct_min_offset(300)
+    assert queue.min_offset == 3
+    queue.truncate(200)
+    assert queue.min_offset == 2
+    table.put_requests(run_of(2, 2, 200))
+    queue.correct_min_offset(250)
+    assert queue.min_offset == 3
+
+
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+def test_what_a_crash_left_far_behind_the_end_does_not_come_back(last_exit_ok: bool) -> None:
+    """Units that were written before those in front of them are none, however far they are."""
+    disk, size = a_disk(), 2 * WALK_SIZE
+    ConsumeQueueTable(disk, "/store", size).put_requests(run_of(5))
+    name = "/store/consumequeue/T/0/00000000000000000000"
+    disk.open(name, size).pwrite(b"x" * 20, WALK_SIZE + 200)
+    table = ConsumeQueueTable(disk, "/store", size)
+    table.load()
+    table.recover(last_exit_ok)
+    assert table.queue("T", 0).max_offset == 5
+    assert (disk.read_bytes(name)[100:] == bytes(size - 100)) is not last_exit_ok
+
+
+def test_a_deleted_queue_begins_with_the_record_of_its_place() -> None:
+    """Those before it are the old life's; it itself is the first of the new one."""
+    key = ("T", 0)
+    table = ConsumeQueueTable(a_disk(), "/store", FILE, begins={key: 300})
+    assert [table.is_deleted(key, offset) for offset in (299, 300, 301)] == [True, False, False]
+    assert not table.is_deleted(("T", 1), 0)
+    table.put_requests(run_of(5))
+    assert [unit[0] for unit in table.queue(*key).units(3, 9)] == [300, 400]
 
 
 @pytest.mark.parametrize("torn", range(1, 20))
@@ -382,6 +413,48 @@ def test_recovery_looks_at_the_last_three_files() -> None:
     assert files_of(disk) == ["0"]
 
 
+def test_recovery_looks_at_all_of_a_large_file() -> None:
+    """It is read in pieces: a queue that ended with the first one lost what followed."""
+    disk = a_disk()
+    count = 2 * WALK_SIZE // UNIT_SIZE + 7
+    table = ConsumeQueueTable(disk, "/store", 4 * WALK_SIZE)
+    table.put_requests(run_of(count))
+    table.close()
+    table = ConsumeQueueTable(disk, "/store", 4 * WALK_SIZE)
+    table.load()
+    table.recover(True)
+    queue = table.queue("T", 0)
+    assert (queue.max_offset, queue.max_physical_offset) == (count, 100 * count)
+
+
+def test_a_queue_ends_before_the_first_of_its_files_that_is_missing() -> None:
+    """What is left behind the gap goes, and none of it counts as read."""
+    disk = a_disk()
+    made = a_table(disk)
+    made.put_requests(run_of(160))
+    made.close()
+    disk.remove(f"/store/consumequeue/T/0/{800:020d}")
+    queue = reopened(disk).queue("T", 0)
+    assert (queue.max_offset, queue.max_physical_offset) == (UNITS, 100 * UNITS)
+    assert "1600, that lies behind a gap" in queue.damage
+    assert files_of(disk) == ["0"]
+
+
+def test_bounds_that_are_good_cost_no_read() -> None:
+    """They are looked at every ten seconds, in all queues."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests([request(5, 1000)])
+    table.correct_min_offsets(900)
+    asked: list[str] = []
+    disk.fault = lambda operation, path: asked.append(operation)
+    for low in (900, 1000):
+        table.correct_min_offsets(low)
+    assert asked == []
+    table.correct_min_offsets(1001)
+    assert asked == ["pread"] * len(asked) != []
+
+
 @pytest.mark.parametrize("last_exit_ok", [True, False])
 def test_lost_files_do_not_take_the_ones_before_along(last_exit_ok: bool) -> None:
     """The last three files lost their units with the power: the end is in an older one."""
@@ -422,6 +495,15 @@ def test_truncation_spares_queues_that_end_before() -> None:
     table.truncate(300)
     assert table.topic_queue_table() == {("T", 0): 3, ("U", 0): 0}
     assert table.queue("T", 0).max_physical_offset == 300
+
+
+def test_truncation_behind_a_queue_spares_the_numbers_it_has_left_out() -> None:
+    """They belonged to messages that the log lost: given again, consumers would miss the new."""
+    table = a_table(a_disk())
+    table.put_requests(run_of(3))
+    table.queue("T", 0).leave_out(7)
+    table.truncate(300)
+    assert table.topic_queue_table() == {("T", 0): 7}
 
 
 # Cleaning
@@ -559,3 +641,22 @@ def test_time_search_over_files(steps: list[int], ms: int) -> None:
     inside = range(start, min(start + 40, len(stamps)))
     assert found in inside
     assert abs(stamps[found] - ms) == min(abs(stamps[i] - ms) for i in inside)
+
+
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+@pytest.mark.parametrize("first", [5, UNITS + 5, 3 * UNITS + 7])
+def test_a_queue_of_which_only_fillers_are_left_is_empty(first: int, last_exit_ok: bool) -> None:
+    """Lost power kept what stood before its first message: the next one begins it where it is."""
+    disk = a_disk()
+    a_table(disk).put_requests([request(first, 0)])
+    for name in disk.list_dir("/store/consumequeue/T/0"):
+        path = f"/store/consumequeue/T/0/{name}"
+        end = max(0, first * UNIT_SIZE - int(name))
+        data = disk.content(path)[:end]
+        disk.damage(path, data + bytes(FILE - len(data)))
+    table = reopened(disk, last_exit_ok)
+    queue = table.queue("T", 0)
+    assert (queue.max_offset, queue.min_offset, queue.max_physical_offset) == (0, 0, -1)
+    assert disk.list_dir("/store/consumequeue/T/0") == []
+    table.put_requests([request(first + 2, 50)])
+    assert (queue.min_offset, queue.max_offset) == (first + 2, first + 3)

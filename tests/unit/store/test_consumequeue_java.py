@@ -2,12 +2,13 @@
 
 import json
 import os
-import tarfile
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lookup import query
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.host.disk import RealDisk
@@ -19,14 +20,9 @@ from rmq_ha.store.index import IndexService
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
-FIXTURES = SHARED / "fixtures" / "store"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"
 LOG_FILE = 65536
 LEVELS = [1, 2, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
-
-pytestmark = pytest.mark.skipif(
-    not FIXTURES.is_dir(), reason=f"no fixtures in {FIXTURES}; set RMQ_HA_SHARED"
-)
 
 
 class FileLog:
@@ -59,8 +55,7 @@ class FileLog:
 
 
 def unpack(name: str, directory: Path) -> Path:
-    with tarfile.open(FIXTURES / f"{name}.tar.gz") as archive:
-        archive.extractall(directory, filter="data")
+    shutil.unpack_archive(FIXTURES / f"{name}.tar.gz", directory)
     return directory / name
 
 
@@ -168,7 +163,7 @@ def test_indexes_of_a_clean_store(clean: Path, expected: dict[str, Any]) -> None
     ] == expected["indexFiles"]
     for name, offsets in expected["keyLookups"].items():
         topic, _, key = name.partition("#")
-        found, end_time, end_offset = index.query(topic, key, 64, 0, 1 << 62)
+        found, end_time, end_offset = query(index, topic, key, 64, 0, 1 << 62)
         assert found == offsets, name
         assert end_time == expected["indexFiles"][-1]["endTimestamp"]
         assert end_offset == expected["indexFiles"][-1]["endPhyOffset"]

@@ -139,6 +139,25 @@ def test_the_end_that_was_there_is_missing(machine, message):
     check(machine.open(**SMALL, keep_damaged_log=False), appended, 49)
 
 
+@pytest.mark.parametrize("is_file_gone", [False, True])
+def test_all_that_was_promised_and_is_there_is_set_aside(machine, message, is_file_gone):
+    """Though nothing whole is in it: to the last byte that was on the disk, or of the last file."""
+    appended = killed(machine, message)
+    spare = machine.disk.paths(f"{machine.root}/commitlog")[-1]
+    machine.disk.remove(spare)
+    at, promised = appended[40].physical_offset, appended[-1].next_offset
+    assert at < 2 * 16384 < promised < int(spare[-20:])
+    damage(machine, at, bytes(2 * 16384 - at))
+    damage(machine, 2 * 16384, bytes(16384))
+    if is_file_gone:
+        machine.disk.remove(path_of(machine, promised))
+        promised = 2 * 16384
+    machine.open(**SMALL, keep_damaged_log=False)
+    (folder,) = folders(machine)
+    about = json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))
+    assert (about["from"], about["to"], about["messages"]) == (at, promised, 0)
+
+
 @pytest.mark.parametrize("synced", [0, 20])
 def test_what_was_never_promised(machine, message, synced):
     """A hole in what no flush has confirmed is a crash's: the store starts, nothing is wiped."""

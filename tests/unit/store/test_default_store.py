@@ -10,6 +10,7 @@ from twisted.logger import globalLogPublisher
 from rmq_ha.errors import ConfigurationError, StoreError, StoreLocked
 from rmq_ha.model.message import Address, MessageBatch
 from rmq_ha.model.status import BrokerRole, FlushDiskType, GetMessageStatus, PutMessageStatus
+from rmq_ha.store.batch import MEMBERS_A_TURN
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.disk import SimFile
@@ -100,6 +101,20 @@ def test_a_stopped_store_has_nothing_open(machine, message):
         machine.disk.replace(path, machine.disk.read_bytes(path)[:-1])
 
 
+def test_a_query_answers_with_the_newest_that_a_frame_may_hold(machine, message):
+    """A part of it in a turn: 64 messages of 4 MB were read and checked in one, and fitted none."""
+    store = machine.open(mapped_file_size_commit_log=1 << 25)
+    bodies = [bytes([number]) * 1_000_000 for number in range(20)]
+    put(store, *[message(body, KEYS="k") for body in bodies])
+    machine.turn()
+    found = []
+    slices = sum(1 for _ in store.query_in_slices("TopicA", "k", 64, 0, 1 << 62, found.append))
+    assert slices >= 15
+    records = found[0].records
+    assert [record[200:201] for record in records] == [bytes([number]) for number in range(4, 20)]
+    assert sum(map(len, records)) < 1 << 24
+
+
 def test_put_and_get(machine, message):
     """A message can be read as soon as its turn is over."""
     store = machine.open()
@@ -145,6 +160,8 @@ def test_limits(machine, message):
         (message(topic="../x"), ILLEGAL),
         (message(a="x" * 40000), ILLEGAL),
         (message(a="中" * 12000), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        (message(b"x" * 2001, a="中" * 12000), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        (message(topic="../x", a="中" * 12000), ILLEGAL),
         (message(queue_id=1 << 40), ILLEGAL),
         (message(DELAY="soon"), ILLEGAL),
         (message(), OK),
@@ -155,7 +172,7 @@ def test_limits(machine, message):
     assert [before.next_offset for before in stored[:-1]] == [
         after.physical_offset for after in stored[1:]
     ]
-    assert store.statistics.put_failed == 9
+    assert store.statistics.put_failed == 11
     assert store.statistics.put_times == 3
 
 
@@ -201,6 +218,22 @@ def batch_of(*members, **kwargs):
     return MessageBatch("TopicA", 1, V4, V4, list(members), **kwargs)
 
 
+def test_a_long_batch_is_laid_out_in_slices(machine, message):
+    """Each member once, in its order."""
+    store = machine.open(mapped_file_size_commit_log=1 << 22)
+    count = 2 * MEMBERS_A_TURN + 3
+    batch = batch_of(*[(number, b"%d" % number, "") for number in range(count)])
+    result = machine.finish(store.put_batch(batch))
+    assert (result.status, result.append.message_count) == (OK, count)
+    machine.turn(50)
+    assert store.max_offset_in_queue("TopicA", 1) == count
+    units = [
+        unit for at in range(0, count, 40) for unit in store.queues.queue("TopicA", 1).units(at, 40)
+    ]
+    bodies = [decode_record(store.record_at(offset)).body for offset, _, _ in units]
+    assert bodies == [b"%d" % number for number in range(count)]
+
+
 def test_a_batch_lies_in_one_file(machine, message):
     """It moves to the next file as a whole; its result is the first's, with all ids."""
     store = machine.open()
@@ -238,6 +271,14 @@ def test_a_bad_batch_is_refused_as_a_whole(machine, batch):
     assert machine.finish(store.put_batch(batch)) == (ILLEGAL, None)
     assert store.log.max_offset == 0
     assert machine.finish(store.put_batch(batch_of((0, b"x", "")))).append.queue_offset == 0
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, OK), (1, ILLEGAL)])
+def test_a_batch_of_the_greatest_size_is_taken(machine, more, status):
+    """The producer counts 22 bytes and the body for each member, and stays below just that."""
+    store = machine.open(max_message_size=2000)
+    batch = batch_of((0, b"x" * 978, ""), (0, b"x" * (978 + more), ""))
+    assert machine.finish(store.put_batch(batch)).status is status
 
 
 def test_delayed_messages_wait_in_the_schedule_topic(machine, message):
@@ -682,6 +723,7 @@ def test_stopped_while_it_started(machine, message):
     machine.stop(again)
     machine.turn()
     assert failures[0].check(StoreError)
+    assert again.dispatcher.behind > 0, "it went on to the end first"
     assert not again.is_open
 
 
@@ -737,3 +779,29 @@ def test_a_queue_that_was_built_again_is_named(machine, message):
         ("Lost", 0, 0, 3)
     ]
     assert told[0]["why"] == "is gone, and ended at 3"
+
+
+def test_a_store_that_was_only_loaded_is_not_closed_as_a_clean_one(machine, message):
+    """Nothing was dispatched: the next start has to look for itself. Nobody else is stopped."""
+    store = machine.open()
+    put(store, message())
+    machine.crash(store)
+    loaded = machine.load()
+    loaded.attach_replication(replication := Replication(OK))
+    machine.turn()
+    machine.stop(loaded)
+    assert machine.disk.exists(f"{machine.root}/abort")
+    assert replication.calls == []
+    assert machine.open().max_offset_in_queue("TopicA", 0) == 1
+
+
+def test_messages_of_several_levels_that_come_together_are_delivered(machine, message):
+    """Each level is told of its own; one that was not would sleep until its next message."""
+    store = machine.open()
+    machine.clock.advance(1.1)  # all levels have looked, and sleep
+    put(store, *[message(b"%d" % level, DELAY=str(level)) for level in (1, 2, 3)])
+    for seconds, count in ((1.5, 1), (1, 2), (9, 3)):
+        machine.turn()
+        machine.clock.advance(seconds)
+        machine.turn(20)
+        assert store.max_offset_in_queue("TopicA", 0) == count

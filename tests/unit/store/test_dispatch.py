@@ -5,6 +5,7 @@ from errno import EIO
 import pytest
 
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.store.default import KEYS_AT_ONCE
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -155,3 +156,43 @@ def test_catching_up_at_the_start(machine, message, count):
     results = []
     again.put_many([message()], results.extend)
     assert results[0].append.queue_offset == count
+
+
+def test_a_slice_that_failed_is_tried_again_by_one_timer(simulated, message):
+    """However often it fails meanwhile; and by none while nobody runs the dispatcher."""
+    machine = simulated
+    store = machine.open()
+    store.dispatcher.stop()
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    before = len(machine.clock.getDelayedCalls())
+    machine.disk.fault = lambda operation, path: (
+        EIO if operation == "pwrite" and "/consumequeue/" in path else None
+    )
+    assert not store.dispatcher.run_slice()
+    assert "Input/output error" in store.dispatcher.trouble
+    assert len(machine.clock.getDelayedCalls()) == before
+    store.dispatcher.start()
+    for _ in range(3):
+        store.dispatcher.run_slice()
+        assert len(machine.clock.getDelayedCalls()) == before + 1
+    machine.disk.fault = lambda operation, path: None
+    machine.clock.advance(1)
+    assert (store.dispatcher.behind, store.dispatcher.trouble) == (0, "")
+
+
+def test_a_record_of_very_many_keys_takes_several_turns(machine, message):
+    """So that others get an answer in between; in the end all of them are in the index."""
+    store = machine.open(max_index_num=7000)
+    store.dispatcher.stop()
+    keys = [f"{n:x}" for n in range(6000)]
+    store.put_many([message(KEYS=" ".join(keys)), message()], lambda results: None)
+    for _ in range(len(keys) // KEYS_AT_ONCE):
+        assert store.dispatcher.run_slice()
+        assert store.dispatcher.behind == store.log.max_offset
+    assert store.dispatcher.run_slice()
+    assert not store.dispatcher.run_slice()
+    assert store.dispatcher.behind == 0
+    for key in (keys[0], keys[KEYS_AT_ONCE - 1], keys[KEYS_AT_ONCE], keys[-1]):
+        assert len(store.query("TopicA", key, 8, 0, 1 << 62).records) == 1
+    assert store.max_offset_in_queue("TopicA", 0) == 2

@@ -1,6 +1,8 @@
 """When data reaches the disk, and who waits for it. Spec: store.md, sections 5.1 and 7."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
@@ -516,3 +518,100 @@ def test_a_stop_waits_for_a_stamp_that_is_being_written(machine, message):
     assert stopped.called
     machine.worker.later = False
     assert store.checkpoint.written.flushed_offset == store.log.max_offset
+
+
+def test_the_index_is_on_the_disk_before_a_stop_says_that_all_is(machine, message):
+    """One thing after the other: index, then queues and checkpoint, and only then `abort` goes."""
+    store = machine.open(**SYNC)
+    put(store, message, KEYS="k")
+    machine.turn()
+    machine.worker.later = True
+    stopped = store.stop()
+    (index,) = machine.disk.paths(f"{machine.root}/index")
+    for _ in range(20):
+        running = {function.__name__ for function, _, _ in machine.worker.queue}
+        assert len(machine.worker.queue) <= 1, running
+        if "_write" in running:
+            assert machine.disk.is_safe(index)
+        machine.worker.work()
+        machine.turn()
+    machine.worker.later = False
+    machine.finish(stopped)
+    assert not machine.disk.exists(f"{machine.root}/abort")
+
+
+# In any order
+
+TIMEOUT_S = 0.5
+STEPS = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from([10, 3000, 20000])),
+    st.tuples(st.sampled_from(["turn", "work", "hold log", "hold queues", "release"]), st.just(0)),
+    st.tuples(st.just("wait"), st.sampled_from([0.1, 0.3, 0.5, 1, 5, 61])),
+)
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(list(FlushDiskType)), st.lists(STEPS, min_size=5, max_size=40))
+def test_puts_flushes_rounds_and_holds_in_any_order(make_simulated, message, kind, steps):
+    """
+    Never two flushes of the log at once, nor two writers of the checkpoint, nor one that begins
+    while it is held; everybody who waits is answered in time, and PUT_OK if the disk has it; and
+    when nobody holds anything any more, log, queues, index and checkpoint reach the disk by
+    themselves, and no timer is left.
+    """
+    machine = make_simulated()
+    store = machine.open(flush_disk_type=kind, max_index_num=20, sync_flush_timeout=500)
+    machine.worker.later = True
+    flushers = {"hold log": store.flusher, "hold queues": store.queue_flusher}
+    held, waiting, answers, number = {}, {}, [], 0
+
+    def answer(put_at, result):
+        del waiting[result.append.physical_offset]
+        age = machine.clock.seconds() - put_at
+        assert result.status is OK or (result.status is TIMEOUT and age >= TIMEOUT_S - 1e-6)
+        answers.append(result.status)
+
+    for what, amount in steps:
+        if what == "put":
+            number += 1
+            at, now = store.log.max_offset, machine.clock.seconds()
+            if store.log.row.start_of(at) != store.log.row.start_of(at + amount + 300):
+                at = store.log.row.start_of(at) + 65536
+            waiting[at] = now
+            item = message(b"x" * amount, KEYS=f"k{number}")
+            store.put_many([item], lambda results, now=now: answer(now, results[0]))
+        elif what == "work":
+            machine.worker.work()
+        elif what == "wait":
+            machine.clock.advance(amount)
+        elif what == "release":
+            for name in held:
+                flushers[name].release()
+            held.clear()
+        elif what in flushers and what not in held:
+            held[what] = Deferred.fromCoroutine(flushers[what].hold())
+        machine.turn(1)
+        assert log_syncs(machine) <= ("hold log" not in held or not held["hold log"].called)
+        assert checkpoint_writes(machine) <= (
+            "hold queues" not in held or not held["hold queues"].called
+        )
+        now = machine.clock.seconds() - 1e-6  # sums of tenths
+        late = [at for at in waiting.values() if now >= at + TIMEOUT_S]
+        assert late == []
+    for name in held:
+        flushers[name].release()
+    for _ in range(130):
+        machine.worker.work()
+        machine.clock.advance(0.5)
+    machine.check()
+    assert store.log.flushed_offset == store.log.max_offset
+    assert store.checkpoint.written == store.checkpoint.times
+    assert store.checkpoint.written.flushed_offset == store.log.max_offset
+    assert store.checkpoint.written.index_msg_timestamp == store.queue_flusher.index_end
+    idle = [call for call in machine.clock.getDelayedCalls() if "Periodic" not in str(call.func)]
+    assert (idle, log_syncs(machine), checkpoint_writes(machine)) == ([], 0, 0)
+    assert len(answers) == number
+    machine.worker.later = False
+    machine.worker.work()
+    machine.stop(store)
+    assert not machine.disk.exists(f"{machine.root}/abort")

@@ -4,8 +4,9 @@ from errno import EIO, ENOSPC
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from lookup import query
 
 from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
 from rmq_ha.model.java_hash import java_hash
@@ -45,8 +46,13 @@ def request(
     )
 
 
+def contents(disk: SimDisk) -> dict[str, bytes]:
+    paths = [f"/store/index/{name}" for name in disk.list_dir("/store/index")]
+    return {path: disk.open(path, disk.size(path)).pread(disk.size(path), 0) for path in paths}
+
+
 def find(index: IndexService, key: str, begin: int = 0, end: int = 1 << 62) -> list[int]:
-    return index.query("T", key, 64, begin, end)[0]
+    return query(index, "T", key, 64, begin, end)[0]
 
 
 # The layout
@@ -112,8 +118,8 @@ def test_unique_key_and_keys_are_found() -> None:
     assert find(index, "a") == [100, 0]
     assert find(index, "b") == [0]
     assert find(index, "") == []
-    assert index.query("U", "a", 64, 0, 1 << 62) == ([], NOW + 100, 100)
-    assert index.query("T", "a", 1, 0, 1 << 62)[0] == [100]
+    assert query(index, "U", "a", 64, 0, 1 << 62) == ([], NOW + 100, 100)
+    assert query(index, "T", "a", 1, 0, 1 << 62)[0] == [100]
 
 
 def test_rolled_back_messages_are_not_indexed() -> None:
@@ -129,7 +135,7 @@ def test_an_empty_index_finds_nothing() -> None:
     index = an_index(disk)
     index.load(True, 0)
     index.put_requests([request(0)])
-    assert index.query("T", "a", 64, 0, 1) == ([], 0, 0)
+    assert query(index, "T", "a", 64, 0, 1) == ([], 0, 0)
     assert not disk.exists("/store/index")
 
 
@@ -169,6 +175,36 @@ def test_repeats_are_skipped_but_the_last_record() -> None:
     assert [find(index, f"u{i}") for i in range(3)] == [[0], [100], [200, 200]]
 
 
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 30)), min_size=1, max_size=8),
+    st.integers(1, 12),
+)
+def test_parts_make_the_same_files(records: list[tuple[bool, int]], most: int) -> None:
+    """However many keys a record has, and however few are put at once."""
+    requests = [
+        request(100 * i, f"u{i}" if has_unique_key else "", " ".join(f"k{n}" for n in range(count)))
+        for i, (has_unique_key, count) in enumerate(records)
+    ]
+    whole, parts = a_disk(), a_disk()
+    an_index(whole).put_requests(requests)
+    index = an_index(parts)
+    items = sum(has_unique_key + count for has_unique_key, count in records)
+    calls = 1
+    while not index.put_requests(requests, most):
+        calls += 1
+    assert calls > items / (2 * most + 1)  # the last record of a call may be whole
+    assert contents(parts) == contents(whole)
+
+
+def test_what_was_begun_and_cut_off_is_put_again() -> None:
+    """A part is not taken for the record that stands there after the log was cut."""
+    index = an_index(a_disk())
+    assert not index.put_requests([request(0, "u0"), request(100, "", "a b c")], 2)
+    index.truncate(100)
+    assert index.put_requests([request(100, "", "d e f")])
+    assert [find(index, key) for key in "abcdef"] == [[], [], [], [100], [100], [100]]
+
+
 def test_a_restart_goes_on_in_the_newest_file() -> None:
     """With the same bytes as without a restart."""
     one, two = a_disk(), a_disk()
@@ -200,6 +236,13 @@ def test_hostile_times_are_clamped(time: int) -> None:
     assert find(index, "u", -(2**63))[-1:] == [0]
 
 
+def test_a_file_whose_first_record_has_no_good_time_counts_no_seconds() -> None:
+    """A search that ends with the same second finds it."""
+    index = an_index(a_disk())
+    index.put_requests([request(0, "u", time=-5)])
+    assert find(index, "u", -5, 500) == [0]
+
+
 def test_a_full_disk_loses_nothing() -> None:
     """StoreError now, and the same requests again later."""
     disk = a_disk()
@@ -223,6 +266,62 @@ def test_any_chain_ends(noise: bytes) -> None:
     index.load(True, 0)
     for key in range(20):
         assert len(find(index, str(key), -(2**63))) < 20
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([0, 1, 400, 1000, 60_000]))),
+    st.tuples(st.integers(0, 80), st.integers(-1500, 1500)),
+    st.tuples(st.integers(0, 80), st.integers(-1500, 1500)),
+    st.integers(1, 30),
+)
+def test_a_search_finds_what_a_walk_finds(
+    puts: list[tuple[str, int]], low: tuple[int, int], high: tuple[int, int], most: int
+) -> None:
+    """Of its key and its span of time, newest first, in whatever file and chain it is."""
+    index, times = an_index(a_disk(), slots=3), [NOW]
+    for number, (key, pause) in enumerate(puts * 3):
+        times.append(times[-1] + pause)
+        index.put_requests([request(100 * number, key, time=times[-1])])
+    begin, end = (times[at % len(times)] + more for at, more in (low, high))
+    walked = []
+    for number, (key, _) in reversed([*enumerate(puts * 3)]):
+        first = times[
+            number - number % (ITEMS - 1) + 1
+        ]  # of its file: its seconds count from there
+        time = times[number + 1] - (times[number + 1] - first) % 1000
+        if key == "a" and begin <= time <= end:
+            walked.append(100 * number)
+    assert query(index, "T", "a", most, begin, end) == (
+        walked[:most],
+        times[-1] if puts else 0,
+        300 * len(puts) - 100 if puts else 0,
+    )
+
+
+def test_a_long_chain_is_walked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the file that it is in has expired meanwhile, or is full and closed."""
+    monkeypatch.setattr("rmq_ha.store.index_file.ITEMS_AT_ONCE", 5)
+    index = an_index(a_disk(), slots=1)
+    for number in range(ITEMS + 9):
+        index.put_requests([request(100 * number, "a" if number % 3 else "b")])
+    wanted = [100 * number for number in reversed(range(ITEMS + 9)) if number % 3]
+    found: list[int] = []
+    walk = index.find("T", "a", 64, 0, 1 << 62, found)
+    assert [len(found) for _ in walk] == [3, 6, 9, 13, 16]
+    assert found == wanted
+    for steps in range(6):
+        index = an_index(a_disk(), slots=1)
+        for number in range(ITEMS + 9):
+            index.put_requests([request(100 * number, "a" if number % 3 else "b")])
+        found = []
+        walk = index.find("T", "a", 64, 0, 1 << 62, found)
+        for _ in range(steps):
+            next(walk)
+        before = len(found)
+        index.delete_expired(1 << 40)
+        list(walk)
+        assert found == wanted[: max(before, 7)]
 
 
 # Loading, cleaning, flushing
@@ -328,6 +427,15 @@ def test_what_is_left_of_a_cut_file_is_found_by_its_time() -> None:
     assert find(index, "u2", NOW + 4000) == []
 
 
+@pytest.mark.parametrize(("pause", "end"), [(1500, 3999), (100, 300)])
+def test_a_cut_file_ends_no_later_than_what_is_left(pause: int, end: int) -> None:
+    """Or a crash would take it whole, as if the checkpoint did not vouch for it."""
+    index = an_index(a_disk())
+    index.put_requests([request(100 * i, f"u{i}", time=NOW + pause * i) for i in range(4)])
+    index.truncate(300)
+    assert query(index, "T", "u2", 9, 0, 1 << 62) == ([200], NOW + end, 200)
+
+
 @pytest.mark.parametrize("left", range(1, 18))
 def test_a_truncated_file_counts_its_items_and_slots(left: int) -> None:
     """As if the others had never come, several to a slot as they are."""
@@ -421,6 +529,22 @@ def test_all_that_is_written_through_the_map_was_reserved(monkeypatch: pytest.Mo
         assert max(reserved) < most + 4 * ITEM_SIZE
 
 
+def test_what_is_written_does_not_stay_in_our_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each step of items, and when the file is full: it would count as the broker's."""
+    monkeypatch.setattr(index_file, "_ITEMS_STEP", 8)
+    forgotten: list[tuple[int, int, int]] = []
+    index = an_index(a_disk())
+
+    def noted(file: SimFile, position: int, size: int) -> None:
+        forgotten.append((index.headers()[-1][1].index_count, position, size))
+
+    monkeypatch.setattr(SimFile, "forget", noted)
+    for i in range(ITEMS):
+        index.put_requests([request(100 * i, f"u{i}")])
+    begin = HEADER_SIZE + SLOT_SIZE * SLOTS
+    assert forgotten == [(n, 0, begin + n * ITEM_SIZE) for n in (8, 16, ITEMS)]
+
+
 def test_room_is_made_once() -> None:
     """Each batch would ask the file system for it again."""
     disk = a_disk()
@@ -458,6 +582,71 @@ def test_sync_makes_safe_what_was_put() -> None:
     disk.sync_fails = False
     index.sync()
     index.close()
-    after = an_index(disk.crash())
+    disk = disk.crash()
+    after = an_index(disk)
     after.load(True, 0)
+    asked: list[str] = []
+    disk.fault = lambda operation, path: asked.append(operation)
+    after.sync()
+    assert asked == [], "what was only read is on the disk already"
     assert all(find(after, f"u{i}") == [100 * i] for i in range(30))
+
+
+def test_only_what_is_written_or_waits_for_the_worker_stays_open() -> None:
+    """Searches close old files again, but none under the worker, which would open it anew."""
+    disk = a_disk()
+    files: list[SimFile] = []
+    plain_open = disk.open
+
+    def opened(path: str, size: int) -> SimFile:
+        files.append(plain_open(path, size))
+        return files[-1]
+
+    disk.open = opened  # type: ignore[method-assign]
+    index = an_index(disk)
+    count = 0
+    for _ in range(12):
+        index.put_requests([request(100 * i, f"u{i}") for i in range(count, count + 10)])
+        count += 10
+        assert all(find(index, f"u{i}") == [100 * i] for i in range(count))
+        before = len(files)
+        index.sync()
+        assert len(files) == before, "the worker finds all that it flushes open"
+        assert all(find(index, f"u{i}") == [100 * i] for i in range(count))
+        assert len([file for file in files if not file._closed]) == 1
+    assert len(index.headers()) == 7
+    index.close()
+    assert all(file._closed for file in files)
+
+
+def test_a_file_that_became_old_unsearched_is_closed() -> None:
+    """With the next file that is full; that one waits for the worker."""
+    disk = a_disk()
+    files: list[SimFile] = []
+    plain_open = disk.open
+
+    def opened(path: str, size: int) -> SimFile:
+        files.append(plain_open(path, size))
+        return files[-1]
+
+    disk.open = opened  # type: ignore[method-assign]
+    index = an_index(disk)
+    for i in range(200):
+        index.put_requests([request(100 * i, f"u{i}")])
+        index.sync()
+        assert len([file for file in files if not file._closed]) <= 2
+    assert len(index.headers()) == len(files) == 11
+
+
+def test_a_file_that_begins_in_the_first_millisecond_has_times() -> None:
+    """Only 0 means that no time is known."""
+    for begin, found in ((1, [100]), (0, [])):
+        index = an_index(a_disk())
+        index.put_requests([request(0, "a", time=1), request(100, "b", time=5001)])
+        if begin == 0:
+            index = an_index(a_disk())
+            entries = [(key_hash("T", "a"), 0, 0), (key_hash("T", "b"), 100, 5001)]
+            index.put_requests([request(0, "a")])
+            index._files[-1].truncate(0)
+            index._files[-1].put(entries)
+        assert find(index, "b", 4000) == found

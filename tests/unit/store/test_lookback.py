@@ -392,3 +392,59 @@ def test_what_another_level_had_read_does_not_count() -> None:
     made.start()
     made.run(4)
     assert made.delivered() == ["same", "same", "older", "same"]
+
+
+def test_when_all_is_settled_the_log_is_not_asked_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copies that were read are let go of, and it is said once what was found."""
+    said: list[tuple[int, int, int]] = []
+
+    class Told:
+        def info(self, text: str, delay_level: int, found: int, again: int) -> None:
+            said.append((delay_level, found, again))
+
+    made = a_store_that_delivered(6)
+    made.kill()
+    made.progress({"1": 2})
+    monkeypatch.setattr(LookBack, "log", Told())
+    made.start()
+    made.run(2)
+    look_back = made.store.schedule._look_back
+    assert look_back._copies is None
+    assert said == [(1, 4, 0)]
+    made.put("next", 1)
+    made.run(3)
+    assert len(made.delivered()) == 4
+    assert len(said) == 1
+
+
+def test_the_first_message_of_a_level_was_never_delivered() -> None:
+    """Where nothing is recorded nothing was; that its topic was deleted meanwhile says nothing."""
+    made = DelayedStore()
+    made.put("now")
+    made.put("late", 2)
+    made.run(1)
+    assert made.store.clean_unused_topics(["other"]) == 1
+    made.run(1)  # until it is noted
+    made.kill()
+    made.start()
+    made.run(8)
+    assert made.delivered() == ["late"]
+
+
+def test_progress_outside_its_queue_becomes_the_nearest_end() -> None:
+    """Of every level, and before the store starts: a slave's copy of it may be anything."""
+    made = a_store_that_delivered(10)
+    made.put("waits", 2)
+    made.run(0.1)
+    made.stop()
+    for told, wanted in ((10**6, {1: 10, 2: 1}), (-5, {1: 0, 2: 0}), (1, {1: 1, 2: 1})):
+        made.progress({"1": told, "2": told})
+        store = DefaultMessageStore(made.host.seams, made.configuration)
+        store.load()
+        assert store.schedule.offset_table == wanted
+        store.close()
+    made.progress({"4": 9})
+    store = DefaultMessageStore(made.host.seams, made.configuration)
+    store.load()
+    assert store.schedule.runtime_info() == {"scheduleMessageOffset_4": "9,0"}
+    store.close()

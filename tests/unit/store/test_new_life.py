@@ -225,6 +225,23 @@ def test_a_master_does_not_bring_the_old_life_back(simulated, message, new, endi
     assert read(store) == [*wanted, b"next"]
 
 
+def test_a_slave_deletes_the_queues_of_the_topics_that_it_is_told(simulated, message):
+    """And no others; what is not dispatched yet is of the next life."""
+    store = simulated.open()
+    put(store, message(topic="T"), message(topic="Other"))
+    simulated.turn()
+    (new,) = put(store, message(b"new", topic="T"))
+    assert store.remove_topics({"T", "Nobody"}) == 1
+    simulated.turn()
+    for _ in range(2):
+        units = list(store.queues.queue("T", 0).units(new.append.queue_offset, 9))
+        assert [unit[0] for unit in units] == [new.append.physical_offset]
+        assert store.min_offset_in_queue("T", 0) == new.append.queue_offset
+        assert store.max_offset_in_queue("Other", 0) == 1
+        simulated.stop(store)
+        store = simulated.open()
+
+
 def test_records_of_a_deleted_topic_that_were_not_dispatched_yet(simulated, message):
     """The dispatcher reaches them after the deletion."""
     machine = simulated
@@ -331,3 +348,35 @@ def test_a_damaged_file_of_deletions(simulated, content):
     again = DeletedQueues(disk, simulated.worker, "/store")
     again.load()
     assert again.table == {("T", 0): 100, ("T", 3): 100}
+
+
+def test_strange_numbers_are_said(monkeypatch):
+    """One that is left out, one that jumps ahead, and one that no queue can have."""
+    said = []
+    log = type("Log", (), {"warn": lambda self, text, **fields: said.append(fields)})
+    monkeypatch.setattr("rmq_ha.store.queue.ConsumeQueue.log", log())
+    table = ConsumeQueueTable(SimDisk(Random(1), lambda: 1000), "/store", FILE)
+    table.put_requests(lives_of([(0, 3)]))
+    assert said == []
+    for number, strange, then in ((3, 7, 4), (5, 9, None), (10, -1, None)):
+        at = 100_000 * number
+        requests = [request(strange, at)]
+        requests += [request(then, at + 100)] if then is not None else []
+        table.put_requests(requests)
+        fields = said.pop()
+        assert (fields["found"], fields["expected"]) == (strange, number)
+        assert fields["physical_offset"] == at
+        assert said == []
+
+
+def test_all_entries_that_are_due_expire_and_no_others():
+    """However many topics were deleted at once; later changes of the log move none of them up."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    table = DeletedQueues(disk, None, "/store")
+    table.table.update({("T", 0): 100, ("T", 1): 100, ("U", 0): 101, ("V", 0): 300})
+    table.expire(100)
+    assert table.table == {("U", 0): 101, ("V", 0): 300}
+    table.cut(200)
+    assert table.table == {("U", 0): 101, ("V", 0): 200}
+    table.expire(200)
+    assert table.table == {}

@@ -2,8 +2,7 @@
 
 import base64
 import json
-import os
-import tarfile
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,21 +15,21 @@ from zope.interface import implementer
 from rmq_ha.errors import StoreError
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.interfaces import IMessageFilter
+from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import dispatch_request_at
 from rmq_ha.store.format.consumequeue import is_extension_address
 from rmq_ha.store.format.consumequeue_ext import (
-    ExtensionUnit,
     address_of,
     decode_extension,
+    encode_extension,
     position_of,
 )
 from rmq_ha.store.reader import unit_matcher
 from rmq_ha.testing.disk import SimDisk
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
-FIXTURE = SHARED / "fixtures" / "store" / "ext.tar.gz"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "store" / "ext.tar.gz"
 CQ_FILE, EXT_FILE = 800, 256
 EXT_DIR = "/store/consumequeue_ext/T/0"
 
@@ -73,10 +72,8 @@ def check(queues: ConsumeQueueTable, first: int, count: int, code: int = 1000) -
         )
 
 
-@pytest.mark.skipif(not FIXTURE.exists(), reason=f"no {FIXTURE}; set RMQ_HA_SHARED")
 def test_the_files_are_those_of_java_to_the_byte(tmp_path: Path) -> None:
-    with tarfile.open(FIXTURE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(FIXTURE, tmp_path)
     theirs, ours = tmp_path / "ext", tmp_path / "ours"
     log = (theirs / "commitlog" / f"{0:020d}").read_bytes()
     made = ConsumeQueueTable(RealDisk(), str(ours), 800, extension_file_size=4096)
@@ -133,7 +130,7 @@ def test_units_are_found_however_they_were_put(sizes: list[int]) -> None:
 def test_any_bytes_are_a_unit_or_none(data: bytes, at: int) -> None:
     found = decode_extension(data, at)
     if found is not None:
-        assert found[0].encode() is not None
+        assert encode_extension(found[0]) is not None
         assert data[at : at + found[1]][:2] == found[1].to_bytes(2, "big")
 
 
@@ -142,7 +139,7 @@ def test_addresses_and_positions() -> None:
     assert position_of(address_of(12345)) == 12345
     data = bytes.fromhex("001c0000000000000a5d000001a1fcfd834300080102030405060700")
     unit = ExtensionUnit(2653, 1795245835075, bytes([1, 2, 3, 4, 5, 6, 7, 0]))
-    assert unit.encode() == data
+    assert encode_extension(unit) == data
     assert decode_extension(data) == (unit, 28)
 
 
@@ -318,7 +315,7 @@ def test_a_filter_is_shown_what_an_address_leads_to() -> None:
 def test_a_unit_that_fills_its_file_but_for_the_end_mark_is_one(more: int) -> None:
     """One byte more fits no file: the plain tag code says what it can."""
     made = table(SimDisk(Random(1), lambda: 1000))
-    empty = len(ExtensionUnit(1, 2, b"").encode() or b"")
+    empty = len(encode_extension(ExtensionUnit(1, 2, b"")) or b"")
     made.bit_map_of = lambda request: bytes(EXT_FILE - 4 - empty + more)
     made.put_requests(run_of(0, 3))
     codes = [made.queue("T", 0).units(number, 1)[0][2] for number in range(3)]
@@ -327,3 +324,19 @@ def test_a_unit_that_fills_its_file_but_for_the_end_mark_is_one(more: int) -> No
         assert codes == [1000, 1001, 1002]
     else:
         assert [position_of(code) for code in codes] == [0, EXT_FILE, 2 * EXT_FILE]
+
+
+@pytest.mark.parametrize("count", [1, 39, 40, 41, 60, 79, 80, 100])
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+def test_a_restart_goes_on_in_the_same_file(count: int, last_exit_ok: bool) -> None:
+    """With the same bytes as without one, whichever file the queue ends in."""
+    one, two = (SimDisk(Random(1), lambda: 1000) for _ in range(2))
+    never = table(one)
+    never.put_requests(run_of(0, count))
+    never.put_requests(run_of(count, 5))
+    table(two).put_requests(run_of(0, count))
+    again = reopened(two, last_exit_ok)
+    again.put_requests(run_of(count, 5))
+    check(again, 0, count + 5)
+    files = [{path: disk.content(path) for path in disk.paths(EXT_DIR)} for disk in (one, two)]
+    assert files[0] == files[1]

@@ -1,15 +1,17 @@
 """QueueFiles: descriptors, and a worker that flushes while the reactor writes."""
 
 import os
-from errno import EMFILE
+from errno import EIO, EMFILE
 from pathlib import Path
+from random import Random
 from threading import Event, Thread
 
 import pytest
 
-from rmq_ha.errors import StoreError
+from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.host.disk import RealDisk, RealFile
 from rmq_ha.store.queue_files import QueueFiles
+from rmq_ha.testing.disk import SimDisk
 
 
 class CountingDisk(RealDisk):
@@ -126,3 +128,24 @@ def test_descriptors_that_are_kept_are_a_reserve(tmp_path: Path) -> None:
     files.sync()
     files.close()
     assert disk.still_open == 0
+
+
+@pytest.mark.parametrize("number", [EIO, EMFILE])
+def test_a_file_that_cannot_be_opened_to_be_flushed_stays_dirty(number: int) -> None:
+    """The caller hears of it: for good, or to try again where descriptors may come back."""
+    disk = SimDisk(Random(1), lambda: 0)
+    files = QueueFiles(disk, 400)
+    for path in ("/a", "/b"):
+        files.write(path, b"xyz", 0, False)
+    disk.fault = lambda operation, path: number if operation == "open" and path == "/b" else None
+    with pytest.raises(StoreError) as told:
+        files.sync()
+    assert isinstance(told.value, NotNow) is (number == EMFILE)
+    assert "/b" in str(told.value)
+    assert files.dirty_bytes == 3
+    assert disk.is_safe("/a")
+    assert not disk.is_safe("/b")
+    disk.fault = lambda operation, path: None
+    files.sync()
+    assert files.dirty_bytes == 0
+    assert disk.is_safe("/b")

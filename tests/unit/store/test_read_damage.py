@@ -7,7 +7,7 @@ from contextlib import suppress
 from errno import EIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.errors import CorruptRecord
@@ -385,3 +385,109 @@ def test_damage_that_a_clean_start_meets(simulated, message, told, unit, positio
     store.put_many([message(b"next")], lambda results: None)
     machine.turn()
     assert len(pulled(store)) == COUNT + 1
+
+
+def test_zeroed_units_stand_for_no_record(simulated, message, told):
+    """They say 0, as the first record's unit does: that this one is lost hides no other."""
+    store = filled(simulated, message)
+    before = pulled(store)
+    damage(simulated, LOG, 4, b"\x01")
+    assert pulled(store) == before[1:]
+    damage(simulated, QUEUE, 20 * 9, bytes(20 * 7))
+    other = QUEUE.replace("TopicA", "Other")
+    damage(simulated, other, 20 * 3, bytes(20))
+    assert pulled(store) == before[1:]
+    assert len(pulled(store, "Other")) == COUNT
+    assert (store.damage.mended, store.damage.lost) == (8, 1)
+
+
+def test_a_record_that_only_a_key_leads_to_is_said_once(simulated, message, told):
+    """Nobody has pulled it yet; what lies outside the log is no damage."""
+    store = filled(simulated, message)
+    at = int.from_bytes(pulled(store)[7][28:36], "big")
+    damage(simulated, LOG, at + 4, b"\x01")
+    for _ in range(3):
+        assert store.query("TopicA", "k7", 9, 0, 1 << 60).records == []
+        assert store.damage.lost == 1
+    assert [fields["physical_offset"] for fields in told] == [at]
+    assert len(store.query("TopicA", "k8", 9, 0, 1 << 60).records) == 1
+    end = store.log.max_offset
+    store.index.put_requests([DispatchRequest("T", 0, end, 99, 0, 1, 0, "cut", "", 0, 0, {})])
+    assert store.query("T", "cut", 9, 0, 1 << 60).records == []
+    assert store.damage.lost == 1
+    store.log.drop_oldest(1)
+    assert store.query("TopicA", "k8", 9, 0, 1 << 60).records == []
+    assert store.damage.lost == 1
+
+
+def test_a_search_ends_with_the_last_message_that_it_is_to_find(make_simulated, message):
+    """All behind it in a damaged queue would be read for nothing, in the reactor's thread."""
+    machine = make_simulated()
+    store = machine.open(mapped_file_size_consume_queue=20000)
+    store.put_many([message(b"x" * 900, TAGS="t") for _ in range(600)], lambda results: None)
+    machine.turn(9)
+    damage(machine, QUEUE, 0, bytes(20 * 600))
+    asked = []
+    machine.disk.fault = lambda operation, path: asked.append(path)
+    store.get_message("g", "TopicA", 0, 0, 1, None)
+    read = {path for path in asked if "/commitlog/" in path}
+    files = store.log.row.starts
+    assert read == {store.log.row.path(start) for start in files[: len(read)]}
+    assert 256 * 1000 < 65536 * len(read) < 400 * 1000
+    machine.crash(store)
+
+
+UNIT_FAULTS = {
+    "zeros": lambda unit: bytes(20),
+    "a filler": lambda unit: FILLER,
+    "a high bit": lambda unit: bytes([unit[0] | 0x40]) + unit[1:],
+    "a negative size": lambda unit: unit[:8] + b"\x80" + unit[9:],
+    "another size": lambda unit: unit[:11] + bytes([unit[11] ^ 1]) + unit[12:],
+}
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_any_damaged_units_and_records(make_simulated, message, data):
+    """
+    All that the log has is pulled, in order and once, and each record that is none is counted, also
+    where others beside it are damaged, some have expired, and the log is long.
+    """
+    machine = make_simulated()
+    store = machine.open(mapped_file_size_consume_queue=2000)
+    store.log.append_raw(data.draw(st.sampled_from([0, 1 << 33])), b"")
+    for number in range(COUNT):
+        body = b"%d" % number * (900 if number % 3 else 2000)
+        store.put_many([message(body, TAGS="t"), message(topic="B")], lambda results: None)
+    machine.turn(5)
+    dropped = data.draw(st.integers(0, len(store.log.row.starts) - 2))
+    store.log.drop_oldest(dropped)
+    before = pulled(store)
+    first = COUNT - len(before)
+    assert (store.damage.mended, store.damage.lost) == (0, 0)
+    numbers = st.integers(first, COUNT - 1)
+    units = data.draw(st.dictionaries(numbers, st.sampled_from(sorted(UNIT_FAULTS)), max_size=8))
+    lost = data.draw(st.sets(numbers, max_size=4)) - set(units)
+    for number, kind in units.items():
+        unit = machine.disk.read_bytes(QUEUE)[20 * number : 20 * number + 20]
+        damage(machine, QUEUE, 20 * number, UNIT_FAULTS[kind](unit))
+    for number in lost:
+        at = int.from_bytes(before[number - first][28:36], "big")
+        file = store.log.row.start_of(at)
+        damage(machine, store.log.row.path(file), at - file + 4, b"\x01")
+    left = [record for number, record in enumerate(before, first) if number not in lost]
+    for _ in range(2):
+        assert pulled(store) == left
+        assert (store.damage.mended, store.damage.lost) == (len(units), len(lost))
+    machine.crash(store)
+
+
+def test_keys_that_lead_to_the_first_and_the_last_record(simulated, message, told):
+    """Both lie inside the log: each that is damaged is said."""
+    store = filled(simulated, message)
+    last = int.from_bytes(pulled(store)[-1][28:36], "big")
+    for at, key in ((0, "k0"), (last, f"k{COUNT - 1}")):
+        damage(simulated, LOG, at + 4, b"\x01")
+        assert store.query("TopicA", key, 9, 0, 1 << 60).records == []
+    assert [fields["physical_offset"] for fields in told] == [0, last]
+    assert store.damage.lost == 2

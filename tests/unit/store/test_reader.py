@@ -1,134 +1,46 @@
 """Pulls: statuses, corrections, batch limits, skipping. Spec: store.md, section 8."""
 
 from random import Random
-from typing import Any
 
 import pytest
-from zope.interface import implementer
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from pulls import CL_FILE, COLD, ByContent, Rig, Slow, offsets
 
-from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.interfaces import IMessageFilter
-from rmq_ha.model.message import Address, DispatchRequest, GetMessageResult
+from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.filters import TagFilter
-from rmq_ha.store.format.commitlog import Record, encode_record
-from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.testing.disk import SimDisk
-
-CL_FILE = 10_000
-COLD = 1000
-
-
-class FakeLog:
-    """Records of a wanted size that know their offset; counts reads."""
-
-    file_size = CL_FILE
-    delay_levels = (1000,)
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.min_offset = 0
-        self.reads = 0
-
-    @property
-    def max_offset(self) -> int:
-        return len(self.data)
-
-    def add(self, size: int, queue_offset: int = 0, topic: str = "T") -> int:
-        if len(self.data) % CL_FILE + size > CL_FILE:
-            self.data += bytes(CL_FILE - len(self.data) % CL_FILE)
-        at = len(self.data)
-        place = Address.parse("127.0.0.1", 1)
-        body = b"x" * (size - 92)
-        self.data += encode_record(
-            Record(0, 0, 0, 0, queue_offset, at, 0, 1, place, 1, place, 0, 0, body, topic, "")
-        )
-        return at
-
-    def read(self, physical_offset: int, limit: int) -> bytes:
-        self.reads += 1
-        if physical_offset < self.min_offset:
-            return b""
-        end = physical_offset - physical_offset % CL_FILE + CL_FILE
-        return bytes(self.data[physical_offset : min(end, physical_offset + limit)])
-
-
-class Rig:
-    def __init__(self, is_slave: bool = False, **settings: object) -> None:
-        self.log = FakeLog()
-        self.queues = ConsumeQueueTable(SimDisk(Random(1), lambda: 0), "/store", 800)
-        self.config = MessageStoreConfig(**settings)  # type: ignore[arg-type]
-        self.damage = ReadDamage(self.log, False)
-        self.memory = 1 << 40
-        self.is_slave = is_slave
-
-    def put(self, count: int, size: int = 100, tags_code: int = 0, topic: str = "T") -> None:
-        for _ in range(count):
-            offset = self.queues.queue(topic, 0).max_offset
-            at = self.log.add(size, offset, topic)
-            self.queues.put_requests(
-                [DispatchRequest(topic, 0, at, size, tags_code, 1, offset, "", "", 0, 0, {})]
-            )
-
-    def get(
-        self, offset: int, most: int = 32, wanted: IMessageFilter | None = None, topic: str = "T"
-    ) -> GetMessageResult:
-        reader = MessageReader(
-            self.config, self.log, self.queues, self.damage, self.memory, self.is_slave
-        )
-        return reader.get_message("g", topic, 0, offset, most, wanted)
 
 
 def test_a_filter_that_takes_long_gives_the_turn_back() -> None:
     rig = Rig()
     rig.put(100)
-    now = [0.0]
-
-    class Slow(ByContent):
-        def matches_record(self, record: bytes) -> bool:
-            now[0] += 0.005
-            return super().matches_record(record)
-
-    reader = MessageReader(
-        rig.config, rig.log, rig.queues, rig.damage, rig.memory, False, lambda: now[0]
-    )
-    result = reader.get_message("g", "T", 0, 0, 32, Slow(9900))
+    result = rig.get(0, wanted=Slow(rig, 0.005, 9900))
     assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
     seen = result.next_begin_offset
     assert 15 < seen < 30  # and the next pull goes on there
-    other = reader.get_message("g", "T", 0, 0, 32, Slow(200))
+    other = rig.get(0, wanted=Slow(rig, 0.005, 200))
     assert offsets(other) == [200]
     assert 15 < other.next_begin_offset < 30, "as soon behind messages that were found"
     while result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
-        result = reader.get_message("g", "T", 0, result.next_begin_offset, 32, Slow(9900))
+        result = rig.get(result.next_begin_offset, wanted=Slow(rig, 0.005, 9900))
     assert offsets(result) == [9900]
 
 
-def offsets(result: GetMessageResult) -> list[int]:
-    return [int.from_bytes(message[28:36], "big") for message in result.messages]
-
-
-@implementer(IMessageFilter)
-class ByContent:
-    """Accepts records by their offset."""
-
-    def __init__(self, *accepted: int) -> None:
-        self.accepted = accepted
-
-    def matches_unit(self, tags_code: int) -> bool:
-        return True
-
-    def matches_extension(self, tags_code: int, store_timestamp: int, bit_map: Any) -> bool:
-        return True
-
-    def matches_record(self, record: bytes) -> bool:
-        return int.from_bytes(record[28:36], "big") in self.accepted
-
-    def matches_properties(self, properties: dict[str, str]) -> bool:
-        return True
+def test_a_filter_looks_at_800_units_and_no_more() -> None:
+    """Whatever it reads at a time: the next pull goes on there, in a turn of its own."""
+    rig = Rig()
+    rig.queues = ConsumeQueueTable(SimDisk(Random(1), lambda: 0), "/store", 20 * 4000)
+    rig.put(2000)
+    nobody = TagFilter(SubscriptionData("T", "x", {"x"}, {77}))
+    for first in (0, 800):
+        assert rig.get(first, wanted=nobody).next_begin_offset == first + 800
+    assert rig.get(0, 1200, wanted=nobody).next_begin_offset == 1200
 
 
 @pytest.mark.parametrize(
@@ -311,3 +223,117 @@ def test_store_times() -> None:
     head = bytes.fromhex("00000061daa320a7") + bytes(48) + (77).to_bytes(8) + bytes(40)
     rig.log.data[:] = head
     assert reader.store_timestamp_at(0, 97) == 77
+
+
+# Of all queues
+
+QUEUE_FILE = 40
+
+
+def walked(
+    rig: Rig, offset: int, most: int, wanted: IMessageFilter | None
+) -> tuple[GetMessageStatus, int, list[int], bool]:
+    """What a pull finds, and where the next one begins, if each unit is looked at for itself."""
+    queue, config = rig.queues.queue("T", 0), rig.config
+    hot_from = rig.log.max_offset - rig.memory
+    status, found, size, last = GetMessageStatus.NO_MATCHED_MESSAGE, list[int](), 0, -1
+    for at, record_size, tags_code in queue.units(offset, QUEUE_FILE):
+        count, room = (
+            config.max_transfer_count_on_message_in_memory,
+            config.max_transfer_bytes_on_message_in_memory,
+        )
+        if at < hot_from:
+            count, room = (
+                config.max_transfer_count_on_message_in_disk,
+                config.max_transfer_bytes_on_message_in_disk,
+            )
+        if found and (len(found) >= min(count, most) or size + record_size > room):
+            break
+        offset, last, why = offset + 1, at, GetMessageStatus.NO_MATCHED_MESSAGE
+        if wanted is None or wanted.matches_unit(tags_code):
+            if at < rig.log.min_offset:
+                why = GetMessageStatus.MESSAGE_WAS_REMOVING
+            elif wanted is None or wanted.matches_record(rig.log.record(at)):
+                why = GetMessageStatus.FOUND
+                found.append(at)
+                size += record_size
+        if why is GetMessageStatus.FOUND or not found:
+            status = why
+        if why is not GetMessageStatus.FOUND and rig.now > 0.1:
+            break
+    return status, offset, found, last < hot_from
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_reading_ahead_changes_nothing(data: st.DataObject) -> None:
+    """
+    A pull finds what it finds if it reads one record after the other: as many as the limits of
+    memory and of disk allow, whatever is between them, is filtered or has expired, up to the first
+    that a slow filter leaves out when its time is over; and it reads no more of the log than from
+    the first message to the last unit that it is done with, unless a slow filter ends it early.
+    """
+    draw = data.draw
+    counts = draw(st.tuples(*[st.integers(1, 12)] * 2))
+    sizes = draw(st.tuples(*[st.sampled_from([1, 449, 450, 700, 5000, 1 << 20])] * 2))
+    limits = {
+        f"max_transfer_{what}_on_message_in_{where}": value
+        for what, values in (("count", counts), ("bytes", sizes))
+        for where, value in zip(("disk", "memory"), values, strict=True)
+    }
+    rig = Rig(access_message_in_memory_max_ratio=100, **limits)
+    tags = st.integers(0, 2)
+    pieces = st.tuples(
+        st.sampled_from([1, 1, 1, 2, 25]),
+        st.sampled_from([93, 100, 150, 2000]),
+        tags,
+        st.sampled_from("TTTU"),
+    )
+    drawn = draw(st.lists(pieces, max_size=25))
+    for piece in drawn:
+        rig.put(*piece)
+    rig.put(1)
+    places = [at for at, *_ in rig.queues.queue("T", 0).units(0, QUEUE_FILE)]
+    rig.memory = rig.log.max_offset - draw(st.sampled_from([0, *places, 1, 5000]))
+    rig.log.min_offset = draw(st.sampled_from([0, 0, 0, *places]))
+    offset, most = draw(st.integers(0, len(places) - 1)), draw(st.integers(-1, 40))
+    wanted: IMessageFilter | None = None
+    if draw(st.booleans()):
+        wanted = TagFilter(SubscriptionData("T", "x", {"x"}, draw(st.sets(tags, min_size=1))))
+    elif draw(st.booleans()):
+        pace = draw(st.sampled_from([0, 0, 0.03, 0.1]))
+        wanted = Slow(rig, pace, *draw(st.sets(st.sampled_from(places))))
+    status, next_offset, found, is_cold = walked(rig, offset, most, wanted)
+    event(f"{status.name} {len(found)}")
+    rig.now = 0.0
+    result = rig.get(offset, most, wanted)
+    assert (result.status, result.next_begin_offset) == (status, next_offset)
+    assert offsets(result) == found
+    assert result.messages == [rig.log.record(at) for at in found]
+    assert result.suggest_pulling_from_slave is is_cold
+    if not found or rig.now > 0.1:
+        return
+    last, size, _ = rig.queues.queue("T", 0).units(next_offset - 1, 1)[0]
+    disk_allows_less = counts[0] <= counts[1] and sizes[0] <= sizes[1]
+    if rig.log.min_offset == 0 and disk_allows_less:
+        assert rig.log.bytes_read <= last + size - places[offset]
+        if wanted is None and all(topic == "T" for *_, topic in drawn):
+            assert rig.log.reads <= 2 + last // CL_FILE - places[offset] // CL_FILE
+
+
+def test_a_queue_that_is_known_but_holds_nothing_has_no_message() -> None:
+    """As one that nobody knows: a consumer begins at 0 there, whatever it asks for."""
+    for offset in (-1, 0, 7):
+        rig = Rig()
+        rig.queues.queue("T", 0)
+        assert rig.get(offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], False)
+
+
+def test_a_pull_that_nothing_matches_ends_with_its_file() -> None:
+    """Wherever it begins, and however many are wanted: the next one begins there."""
+    rig = Rig()
+    rig.put(81)
+    for offset in range(80):
+        for most in (1, 3, 12, 32):
+            found = rig.get(offset, most, ByContent())
+            assert found.next_begin_offset == offset - offset % QUEUE_FILE + QUEUE_FILE

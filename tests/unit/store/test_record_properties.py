@@ -34,3 +34,9 @@ def test_a_cut_record_has_none() -> None:
     data = record(V4, V4, b"x", "T", "a\x011")
     assert record_properties(data[:90]) == {}
     assert record_properties(b"") == {}
+
+
+def test_what_stands_behind_a_record_is_none_of_its_properties() -> None:
+    data = record(V4, V6, b"x", "T", "a\x011")
+    for behind in (b"2", b"\x02b\x012", data):
+        assert record_properties(data + behind) == {"a": "1"}

@@ -6,9 +6,11 @@ import os
 from errno import ENOSPC
 
 import pytest
+from lookup import query
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
+from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
 from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.rebuild import QueueRebuild
@@ -56,7 +58,7 @@ def compare(store, expected, queue_bounds=True):
         assert [list(unit) for unit in units] == wanted["entries"], name
     for key, offsets in expected["keyLookups"].items():
         topic, _, text = key.partition("#")
-        found, _, _ = store.index.query(topic, text, 64, 0, FAR)
+        found, _, _ = query(store.index, topic, text, 64, 0, FAR)
         assert list(dict.fromkeys(found)) == list(dict.fromkeys(offsets)), key
 
 
@@ -192,6 +194,18 @@ def test_stale_records_behind_the_end_stay_dead(machine, message):
         machine.open(verify_log_at_start=True)
     again = machine.open(verify_log_at_start=True, keep_damaged_log=False)
     assert again.log.max_offset == third.physical_offset
+
+
+def test_a_record_that_would_end_behind_its_file_is_none(machine, message):
+    """The end of the log is before it; a start that waited for the rest of it would never end."""
+    store = machine.open()
+    results = fill(machine, store, 4, message)
+    machine.stop(store)
+    end = results[-1].append.next_offset
+    head = machine.disk.read_bytes(f"{machine.root}/commitlog/{0:020d}")[:92]
+    overwrite(machine, end, b"\0\1\0\0" + head[4:28] + end.to_bytes(8, "big") + head[36:])
+    again = machine.open(verify_log_at_start=True)
+    assert again.log.max_offset == end
 
 
 def test_damage_in_a_body_of_a_cleanly_closed_log(machine, message):
@@ -357,6 +371,44 @@ def test_a_queue_that_is_not_as_it_was_noted_is_built_anew(machine, message, ask
     assert found == sorted(set(found))
 
 
+@pytest.mark.parametrize("has_notes", [True, False])
+@pytest.mark.parametrize(
+    "lost", [(0, 600), (0, 400), (0, 200)], ids=["both ends", "a gap", "the first two"]
+)
+def test_a_queue_that_has_lost_its_beginning_and_more_is_whole_again(
+    machine, message, has_notes, lost
+):
+    """What its end lacks is not all: messages of its beginning would be out of reach for ever."""
+    store = machine.open(mapped_file_size_consume_queue=200)
+    fill(machine, store, 120, message)
+    machine.stop(store)
+    for start in lost:
+        machine.disk.remove(f"{machine.root}/consumequeue/TopicA/1/{start:020d}")
+    if not has_notes:
+        machine.disk.remove(f"{machine.root}/queueEnds")
+    again = machine.open(mapped_file_size_consume_queue=200)
+    assert again.min_offset_in_queue("TopicA", 1) == 0
+    assert again.max_offset_in_queue("TopicA", 1) == 40
+
+
+def test_a_queue_that_is_cut_in_the_middle_is_built_anew_without_notes(
+    machine, message, monkeypatch
+):
+    """Java leaves none; and the log's end, which is looked at, has nothing of an old topic."""
+    monkeypatch.setattr("rmq_ha.store.rebuild._LOOK_BACK", 2000)
+    store = machine.open()
+    fill(machine, store, 60, message)
+    fill(machine, store, 9, message, topic="Newer")
+    machine.stop(store)
+    machine.disk.remove(f"{machine.root}/queueEnds")
+    path = f"{machine.root}/consumequeue/TopicA/1/{0:020d}"
+    data = machine.disk.read_bytes(path)
+    machine.disk.damage(path, data[:240] + bytes(20) + data[260:])
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 1) == 20
+    assert machine.disk.read_bytes(path) == data
+
+
 def test_a_queue_that_was_deleted_costs_no_start_after_a_crash(machine, message, asked):
     """What the last clean stop noted of it is history: all of the log was read for it."""
     store = machine.open()
@@ -395,3 +447,34 @@ def test_a_log_that_ends_in_a_blank(machine, message):
     overwrite(machine, end, encode_blank(65536 - end))
     again = machine.open()
     assert again.log.max_offset == end
+
+
+def test_after_a_crash_the_checkpoint_vouches_for_all_that_was_put_into_the_queues(
+    machine, message
+):
+    """Soon after the start, although nothing was put since: a second crash reads little."""
+    store = machine.open()
+    appended = fill(machine, store, 20, message)
+    machine.crash(store)
+    again = machine.open()
+    newest = again.log.last_store_timestamp
+    assert newest == appended[-1].append.store_timestamp
+    for _ in range(130):
+        machine.clock.advance(0.5)
+    assert again.checkpoint.written.logics_msg_timestamp == newest
+
+
+@pytest.mark.parametrize(
+    ("settings", "sure"),
+    [
+        ({"message_index_safe": True}, 5000),
+        ({"message_index_safe": False}, 7000),
+        ({"message_index_safe": True, "message_index_enable": False}, 7000),
+    ],
+)
+def test_a_crash_is_gone_behind_as_far_as_the_index_is_to_be_safe(machine, settings, sure):
+    """`messageIndexSafe` asks for all keys; without it nobody waits for an index to be built."""
+    store = machine.load(**settings)
+    store.checkpoint.set(CheckpointTimes(10_000, 10_500, 5000, 1))
+    assert store.sure_until_ms() == sure
+    store.checkpoint.set(store.found_times)

@@ -1,7 +1,6 @@
 """Delayed delivery. Spec: store.md, section 10."""
 
 import json
-import os
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -539,11 +538,9 @@ def test_a_damaged_file_is_replaced_by_its_backup(damage: bytes) -> None:
         an_offsets_table(disk).load()
 
 
-SHARED = Path(os.environ.get("RMQ_HA_SHARED", Path(__file__).resolve().parents[4] / "shared"))
-JAVAS = SHARED / "fixtures" / "store" / "config" / "delayOffset.json"
+JAVAS = Path(__file__).parents[2] / "fixtures" / "store" / "config" / "delayOffset.json"
 
 
-@pytest.mark.skipif(not JAVAS.is_file(), reason=f"no {JAVAS}; set RMQ_HA_SHARED")
 def test_javas_file_is_read_and_written() -> None:
     """Byte for byte, but for the order of the levels."""
     disk = SimDisk(Random(1), lambda: 0)

@@ -90,3 +90,62 @@ def test_words() -> None:
     assert readable_size(6330) == "6.2 KiB"
     assert readable_size(252 << 30) == "252.0 GiB"
     assert readable_size(1 << 80) == "1048576.0 EiB"
+
+
+def test_a_run_that_has_just_begun_has_counted_nothing() -> None:
+    """All keys of the runtime info are there, as Java has them."""
+    numbers = ["putMessageTimesTotal", "putMessageSizeTotal", "putMessageFailedTimes"]
+    for what in ("Put", "Get"):
+        numbers += [f"msg{what}Total{day}" for day in ("YesterdayMorning", "TodayMorning")]
+        numbers.append(f"msg{what}TotalTodayNow")
+    rates = ("putTps", "getFoundTps", "getMissTps", "getTransferedTps")
+    assert StoreStatistics(START_MS, 77).table(77) == {
+        "bootTimestamp": str(START_MS),
+        "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]",
+        "putMessageAverageSize": "0.0",
+        "getTotalTps": "0.0 0.0 0.0",
+        **dict.fromkeys(numbers, "0"),
+        **dict.fromkeys(rates, "  "),
+    }
+    statistics = StoreStatistics(START_MS)
+    assert (statistics.set_aside_bytes, statistics.set_aside_messages) == (0, 0)
+    assert (statistics.get_found, statistics.get_missed) == (0, 0)
+
+
+def test_each_rate_is_of_its_own_counter() -> None:
+    """Over ten minutes, for which a sample a second is kept, and no more."""
+    statistics = StoreStatistics(START_MS)
+    for second in range(700):
+        statistics.sample(START_MS + second * 1000, second * 1000)
+        statistics.put_times += 5
+        statistics.get_found += 2
+        statistics.get_missed += 1 + (second < 50)
+        statistics.get_transferred += 7
+        table = statistics.table(0)
+        assert table["putTps"] == " ".join("5.0" * (second >= size) for size in (10, 60, 600))
+    assert table["getFoundTps"] == "2.0 2.0 2.0"
+    assert table["getMissTps"] == "1.0 1.0 1.0"
+    assert table["getTotalTps"] == "3.0 3.0 3.0"
+    assert table["getTransferedTps"] == "7.0 7.0 7.0"
+
+
+def test_mornings_of_pulls() -> None:
+    """A day begins with the first sample of it, also where the machine slept through midnight."""
+    statistics = StoreStatistics(START_MS)
+    midnight = next_midnight_ms(START_MS)
+    seen = []
+    for hours in (-1, 0, 5, 24, 60, 61):
+        statistics.get_transferred += 3
+        statistics.sample(midnight + hours * 3_600_000, 0)
+        table = statistics.table(0)
+        days = ("YesterdayMorning", "TodayMorning")
+        seen.append(tuple(int(table[f"msgGetTotal{day}"]) for day in days))
+    assert seen == [(0, 0), (0, 6), (0, 6), (6, 12), (12, 15), (12, 15)]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (3 << 50, "3.0 PiB")],
+)
+def test_sizes_have_the_largest_unit_of_which_there_is_one(size: int, text: str) -> None:
+    assert readable_size(size) == text

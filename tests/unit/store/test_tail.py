@@ -255,3 +255,21 @@ def good_log(message, blank):
         data += bytes(segment.physical_offset - len(data)) + b"".join(segment.parts)
     assert (encode_blank(8)[4:] in data) is blank
     return bytes(data)
+
+
+def test_a_slice_has_so_many_records_and_no_more(simulated, message):
+    """From memory as from the log; the next one goes on behind it."""
+    store = simulated.open()
+    store.put_many([message() for _ in range(2 * SLICE + 1)], lambda results: None)
+    size = store.log.max_offset // (2 * SLICE + 1)
+    tail = store.parts.tail
+    for _ in range(2):
+        sizes = []
+        position = 0
+        while position < store.log.max_offset:
+            requests, position, more = tail.next_slice(position, False)
+            assert position == requests[-1].physical_offset + size
+            assert more
+            sizes.append(len(requests))
+        assert sizes == [SLICE, SLICE, 1]
+        assert not store.log.pending

@@ -1,15 +1,22 @@
 """Every fault of a file is told with the file, the reason and what to do."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from material import Files, now_ms
+from twisted.logger import formatEvent
 
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.tls.client import ClientTls
-from rmq_ha.tls.files import TlsFiles, certificate_text, expiry_notices, self_signed
+from rmq_ha.tls.files import (
+    WARN_BEFORE,
+    TlsFiles,
+    certificate_text,
+    expiry_notices,
+    self_signed,
+)
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.options import TlsOptions
 from rmq_ha.tls.server import ServerTls, TlsMode
@@ -56,10 +63,11 @@ def test_a_missing_file(files: Files, name: str) -> None:
     assert text.startswith(f"tls.server.{name}={path}: No such file or directory; ")
 
 
-def test_half_a_pair(files: Files) -> None:
+@pytest.mark.parametrize("name", ["keyPath", "certPath"])
+def test_half_a_pair(files: Files, name: str) -> None:
     options = files.put_pair("tls.server", "localhost")
-    del options["tls.server.certPath"]
-    assert "tls.server.certPath is missing" in refusal(lambda: server(files, options))
+    del options[f"tls.server.{name}"]
+    assert f"tls.server.{name} is missing" in refusal(lambda: server(files, options))
 
 
 def test_an_unreadable_file() -> None:
@@ -104,6 +112,8 @@ def test_what_is_not_pem(files: Files) -> None:
     files.update(good)
     files["/tls.server.key"] = b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
     assert "no usable private key in it" in refusal(lambda: server(files, options))
+    options["tls.server.keyPassword"] = "x"
+    assert "no usable private key in it" in refusal(lambda: server(files, options))
 
 
 def test_a_key_of_another_certificate(files: Files) -> None:
@@ -124,9 +134,128 @@ def test_files_that_the_test_mode_would_ignore(files: Files) -> None:
     ServerTls(options | {"tls.test.mode.enable": "true"}, files.read_bytes, now_ms)
 
 
+def test_what_is_disabled_reads_no_files(files: Files) -> None:
+    options = {"tls.server.mode": "disabled", "tls.server.keyPath": "/gone"}
+    assert server(files, options).files == ()
+
+
 def test_enforcing_needs_a_certificate(files: Files) -> None:
     text = refusal(lambda: server(files, {"tls.server.mode": "enforcing"}))
     assert "lets nobody in: set tls.server.keyPath" in text
+
+
+def of_server(files: Files) -> None:
+    server(files, files.put_pair("tls.server", "x", ends=timedelta(-5)))
+
+
+def of_client(files: Files) -> None:
+    options = REAL | {"tls.enable": "true"}
+    options |= files.put_pair("tls.client", "x", ends=timedelta(-5)) | files.put_root("tls.client")
+    ClientTls(options, files.read_bytes, now_ms)
+
+
+def of_replication(files: Files) -> None:
+    options = {"tls.ha.mode": "enforcing", "tls.ha.allowedNames": "*"} | files.put_root("tls.ha")
+    options |= files.put_pair("tls.ha", "x", ends=timedelta(-5))
+    HaTls(options, files.read_bytes, now_ms)
+
+
+@pytest.mark.parametrize("make", [of_server, of_client, of_replication])
+def test_whoever_reads_a_certificate_that_ended_says_so(files: Files, logged, make) -> None:
+    make(files)
+    (line,) = [formatEvent(event) for event in logged]
+    assert "peers refuse it; renew it now" in line
+
+
+def test_settings_that_protect_less_than_they_seem_to_are_told(files: Files, logged) -> None:
+    pair, root = files.put_pair("tls.server", "x"), files.put_root("tls.server")
+    server(files, pair)
+    server(files, pair | root | {"tls.server.need.client.auth": "require"})
+    ClientTls({"tls.enable": "true"}, files.read_bytes, now_ms)  # test mode: nothing to expect
+    assert logged == []
+    server(files, pair | root)
+    assert "so tls.server.trustCertPath has no effect" in formatEvent(logged.pop())
+    HaTls({"tls.ha.enable": "true"}, files.read_bytes, now_ms)
+    assert "replication is encrypted, but nobody is verified" in formatEvent(logged.pop())
+    client = REAL | {"tls.enable": "true"}
+    ClientTls(client, files.read_bytes, now_ms)
+    assert "servers are not verified" in formatEvent(logged.pop())
+    ClientTls(client | files.put_root("tls.client"), files.read_bytes, now_ms)
+    assert logged == []
+
+
+PROVING = REAL | {"tls.client.trustCertPath": "/ours-root.pem"}
+
+
+@pytest.mark.parametrize(
+    ("options", "enabled", "reason"),
+    [
+        (PROVING, True, ""),
+        (PROVING | {"tls.enable": "true"}, False, ""),
+        (PROVING, False, "would be signed over plain TCP"),
+        (PROVING | {"tls.client.authServer": "false"}, True, "nobody would check who gets"),
+        (REAL, True, "nobody would check who gets"),
+        (PROVING | {"tls.test.mode.enable": "true"}, True, "nobody would check who gets"),
+    ],
+)
+def test_what_is_signed_goes_only_to_servers_that_prove_who_they_are(
+    files: Files, options: dict[str, str], enabled: bool, reason: str
+) -> None:
+    files.put_root("tls.client")
+
+    def make() -> ClientTls:
+        how = {"enabled": enabled, "demanded_by": "aclTimed"}
+        return ClientTls(options, files.read_bytes, now_ms, **how)
+
+    if reason:
+        text = refusal(make)
+        assert text.startswith("aclTimed: ")
+        assert reason in text
+    else:
+        assert make().enabled
+
+
+@pytest.mark.parametrize("name", ["keyPath", "certPath", "trustCertPath"])
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_no_file_is_left_out_in_silence(files: Files, side: str, name: str) -> None:
+    """Test mode is RocketMQ's default, and ignores them."""
+    options = TlsOptions({f"tls.{side}.{name}": "/x"}, files.read_bytes)
+    assert f"tls.{side}.{name}=/x would have no effect" in refusal(
+        lambda: options.is_test_mode(side)
+    )
+    assert options.is_test_mode("client" if side == "server" else "server")
+
+
+def test_every_unknown_key_of_the_file_is_told(files: Files, logged) -> None:
+    files["/own"] = b"tls.a=1\ntls.b=2\n"
+    ServerTls({"tls.config.file": "/own"}, files.read_bytes, now_ms)
+    assert [event["key"] for event in logged] == ["tls.a", "tls.b"]
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError("it is gone")])
+def test_why_a_file_cannot_be_read(error: OSError) -> None:
+    """Also where the system has no number for it."""
+
+    def read(path: str) -> bytes:
+        raise error
+
+    reason = error.strerror or "it is gone"
+    text = refusal(lambda: TlsOptions({"tls.config.file": "/own"}, read))
+    assert text.startswith(f"tls.config.file=/own: {reason}; make it readable")
+    pair = {"tls.server.keyPath": "/k", "tls.server.certPath": "/c"}
+    options = TlsOptions(pair, Files().read_bytes)
+    text = refusal(lambda: TlsFiles(options, read).key_pair("tls.server"))
+    assert text.startswith(f"tls.server.keyPath=/k: {reason}; it must be there")
+
+
+def test_what_is_read_is_watched_and_nothing_else(files: Files) -> None:
+    """Also when nothing but the file of settings was there."""
+    files["/own"] = b"tls.test.mode.enable=false"
+    assert ServerTls({"tls.config.file": "/own"}, files.read_bytes, now_ms).files == ("/own",)
+    client = REAL | {"tls.enable": "true"} | files.put_root("tls.client")
+    assert ClientTls(client, files.read_bytes, now_ms).files == ("/ours-root.pem",)
+    ha = files.put_pair("tls.ha", "x") | {"tls.ha.mode": "permissive"}
+    assert HaTls(ha, files.read_bytes, now_ms).files == ("/tls.ha.key", "/tls.ha.pem")
 
 
 def test_verification_needs_a_root(files: Files) -> None:
@@ -225,6 +354,43 @@ def test_the_end_of_a_certificate_is_told_in_time(files: Files) -> None:
     (ended,) = notices_of(files, timedelta(seconds=-1))
     assert ended.is_error
     assert "peers refuse it; renew it now" in ended.text
+
+
+def test_the_edges_of_a_certificates_time() -> None:
+    """To the second, as OpenSSL judges it: the last one is over, the first one has begun."""
+    certificate = self_signed(1_700_000_000_000).certificate
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+
+    def told(at: datetime) -> list[tuple[bool, str]]:
+        notices = expiry_notices([("x", certificate)], int(at.timestamp() * 1000))
+        return [(notice.is_error, notice.text.partition(") ")[2][:13]) for notice in notices]
+
+    second = timedelta(seconds=1)
+    assert begin == datetime.fromtimestamp(1_700_000_000, UTC) - timedelta(days=365)
+    assert told(begin - second) == [(True, "is valid only")]
+    assert told(begin) == []
+    assert told(end - WARN_BEFORE) == []
+    assert told(end - WARN_BEFORE + second) == [(False, "ends in 29 da")]
+    assert told(end - second) == [(False, "ends in 0 day")]
+    assert told(end) == [(True, "ended at 2033")]
+
+
+def test_every_certificate_that_ends_is_named_with_its_setting(files: Files, logged) -> None:
+    """Ours, those of its chain, the roots."""
+    options = files.put_pair("tls.server", "soon", ends=timedelta(days=5))
+    ending = files["/tls.server.pem"]
+    files.put_pair("tls.server", "old", ends=timedelta(days=-5))
+    files["/tls.server.pem"] += ending + ending
+    files["/roots"] = ending
+    options |= {"tls.server.trustCertPath": "/roots", "tls.server.need.client.auth": "require"}
+    server(files, options)
+    said = [(event["log_level"].name, formatEvent(event).split(" (")[0]) for event in logged]
+    assert said == [
+        ("error", "tls.server.certPath"),
+        ("warn", "tls.server.certPath, its chain"),
+        ("warn", "tls.server.certPath, its chain"),
+        ("warn", "tls.server.trustCertPath"),
+    ]
 
 
 def test_a_certificate_of_tomorrow() -> None:

@@ -7,7 +7,7 @@ import pytest
 from material import Files, now_ms, talk
 from twisted.internet.defer import execute
 from twisted.internet.task import Clock
-from twisted.logger import LogLevel, globalLogPublisher
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.reload import TlsReload
@@ -23,17 +23,22 @@ class WatchedFiles(Files):
     def __init__(self) -> None:
         super().__init__()
         self.times: dict[str, int] = {}
+        self.reads = 0
+
+    def read_bytes(self, path: str) -> bytes:
+        self.reads += 1
+        return super().read_bytes(path)
 
     def __setitem__(self, path: str, data: bytes) -> None:
         super().__setitem__(path, data)
         self.times[path] = self.times.get(path, 0) + 1
 
     def mtime_ms(self, path: str) -> int:
-        self.read_bytes(path)
+        super().read_bytes(path)
         return self.times[path]
 
     def size(self, path: str) -> int:
-        return len(self.read_bytes(path))
+        return len(super().read_bytes(path))
 
 
 class Place:
@@ -111,13 +116,61 @@ def test_a_broken_file_changes_nothing_and_is_told(place: Place, is_asked: bool)
     assert place.serves("new")
 
 
-def test_a_file_that_is_away_for_a_moment(place: Place) -> None:
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_one_change_is_read_once(place: Place, is_asked: bool) -> None:
+    """Not each second from then on, and not again after somebody had it read."""
+    place.files.put_pair("tls.server", "new")
+    if is_asked:
+        place.reload.reload()
+    else:
+        for _ in range(2):
+            place.clock.advance(1.0)
+    assert place.serves("new")
+    reads = place.files.reads
+    for _ in range(5):
+        place.clock.advance(1.0)
+    assert place.files.reads == reads
+
+
+def test_one_part_that_does_not_fit_keeps_no_other_back(place: Place) -> None:
+    """In whatever order they are read."""
+    files = WatchedFiles()
+    other = ServerTls(REAL | files.put_pair("tls.server", "x"), files.read_bytes, now_ms)
+    files["/tls.server.pem"] = b"oops"
+    host: Any = SimpleNamespace(clock=Clock(), disk=place.files, worker=AT_ONCE)
+    place.files.put_pair("tls.server", "new")
+    assert not TlsReload(host, [other, place.server]).reload()
+    assert place.serves("new")
+    place.files.put_pair("tls.server", "newer")
+    assert not TlsReload(host, [place.server, other]).reload()
+    assert place.serves("newer")
+
+
+def test_without_a_change_nothing_is_read(place: Place) -> None:
+    reads = place.files.reads
+    for _ in range(3):
+        place.clock.advance(1.0)
+    assert place.files.reads == reads
+
+
+@pytest.mark.parametrize("is_good", [True, False])
+def test_the_log_says_what_became_of_it(place: Place, logged: list[Any], is_good: bool) -> None:
+    """Whoever sends a SIGHUP looks there, and nowhere else."""
+    if not is_good:
+        place.files["/tls.server.pem"] = b"oops"
+    assert place.reload.reload() is is_good
+    (event,) = logged
+    said = "read again: for new connections" if is_good else "TLS stays as it was"
+    assert said in formatEvent(event)
+
+
+def test_a_file_that_is_away_for_a_moment(place: Place, logged: list[Any]) -> None:
     data = place.files.pop("/tls.server.pem")
     place.clock.advance(1.0)
     place.files["/tls.server.pem"] = data
     place.clock.advance(1.0)
     place.clock.advance(1.0)
-    assert place.errors == []
+    assert [event for event in logged if event["log_level"] >= LogLevel.warn] == []
     assert place.serves("old")
 
 

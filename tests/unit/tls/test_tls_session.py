@@ -2,19 +2,23 @@
 
 import contextlib
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from material import Files, authority, now_ms, talk
 from OpenSSL import SSL
 
-from rmq_ha.errors import TlsRefused
+from rmq_ha.errors import ConfigurationError, TlsRefused
 from rmq_ha.tls.client import ClientTls
-from rmq_ha.tls.context import client_context
+from rmq_ha.tls.context import ClientAuth, _verify, client_context, server_context
+from rmq_ha.tls.files import certificate_names, certificate_text, self_signed
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.peer import PeerCheck, has_name
 from rmq_ha.tls.server import FirstByte, ServerTls
@@ -173,6 +177,170 @@ def test_what_speaks_only_an_old_version(files: Files) -> None:
         server_of(files).session().receive_data(hello)
 
 
+def contexts() -> list[SSL.Context]:
+    """One of each end."""
+    pair = self_signed(now_ms())
+    return [server_context(pair, ClientAuth.NONE, None), client_context(pair, None)]
+
+
+def test_old_versions_are_refused_even_where_openssl_would_take_them() -> None:
+    """A build, or a system's configuration, may allow more than we do."""
+    old = SSL.Context(SSL.TLS_METHOD)
+    old.set_min_proto_version(SSL.TLS1_VERSION)
+    old.set_max_proto_version(SSL.TLS1_1_VERSION)
+    pair = self_signed(now_ms())
+    old.use_privatekey(pair.key)
+    old.use_certificate(pair.certificate)
+    server, client = contexts()
+    for context in (old, server, client):
+        context.set_cipher_list(b"ALL:@SECLEVEL=0")
+    theirs = TlsSession(old, PeerCheck(), connects=True)
+    theirs.start()
+    with pytest.raises(TlsRefused, match="only TLS versions older"):
+        TlsSession(server, PeerCheck(), connects=False).receive_data(theirs.data_to_send())
+    ours = TlsSession(client, PeerCheck(), connects=True)
+    ours.start()
+    with pytest.raises(TlsRefused, match="version"):
+        TlsSession(old, PeerCheck(), connects=False).receive_data(ours.data_to_send())
+
+
+def test_no_connection_outlives_its_certificate_in_another() -> None:
+    """No tickets and no cache, nothing that is done anew, nothing that is compressed."""
+    server, client = contexts()
+    for context in (server, client):
+        set_now = context.set_options(0)
+        for option in (SSL.OP_NO_COMPRESSION, SSL.OP_NO_RENEGOTIATION, SSL.OP_NO_TICKET):
+            assert set_now & option
+    assert server.get_session_cache_mode() == SSL.SESS_CACHE_OFF
+
+
+def test_a_chain_of_several_authorities_is_shown_as_a_whole(files: Files) -> None:
+    """Who knows the root only has to see all that lies between."""
+    between = authority("ours").create_child_ca().create_child_ca()
+    issued = between.issue_cert("localhost")
+    options = files.put_pair("tls.server", "localhost")
+    files["/tls.server.key"] = issued.private_key_pem.bytes()
+    files["/tls.server.pem"] = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
+    server = ServerTls(REAL | options, files.read_bytes, now_ms).session()
+    talk(client_of(files).session("localhost"), server)
+
+
+def test_all_that_a_file_of_roots_names_is_believed(files: Files) -> None:
+    """Two roots while one replaces the other; one below a root that others sign with, too."""
+    child = authority("theirs").create_child_ca()
+    issued = child.issue_cert("localhost")
+    options = files.put_pair("tls.server", "localhost")
+    files["/tls.server.key"] = issued.private_key_pem.bytes()
+    files["/tls.server.pem"] = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
+    server = ServerTls(REAL | options, files.read_bytes, now_ms)
+    for roots in (
+        authority("ours").cert_pem.bytes() + authority("theirs").cert_pem.bytes(),
+        child.cert_pem.bytes(),
+    ):
+        files["/ours-root.pem"] = roots
+        client = ClientTls(
+            REAL | {"tls.enable": "true", "tls.client.trustCertPath": "/ours-root.pem"},
+            files.read_bytes,
+            now_ms,
+        )
+        talk(client.session("localhost"), server.session())
+
+
+def test_the_server_hears_which_name_is_wanted(files: Files) -> None:
+    """It may have a certificate for each; an address is no name."""
+    client = client_of(files)
+    for host, is_said in (("localhost", True), ("127.0.0.1", False)):
+        session = client.session(host)
+        session.start()
+        assert (host.encode() in session.data_to_send()) is is_said
+
+
+def test_good_bye_in_the_middle_of_a_handshake_is_harmless(files: Files) -> None:
+    session = client_of(files).session("localhost")
+    session.start()
+    session.close()
+
+
+def test_in_test_mode_all_meet_the_same_certificate(files: Files) -> None:
+    """A new key for each connection would be work for whoever asks."""
+    server = ServerTls({}, files.read_bytes, now_ms)
+    shown = set()
+    for _ in range(2):
+        client = TlsSession(client_context(None, None), PeerCheck(), connects=True)
+        talk(client, server.session())
+        shown.add(client._connection.get_peer_certificate().get_serial_number())
+    assert len(shown) == 1
+
+
+class Broken:
+    """A certificate that no parser expected."""
+
+    def to_cryptography(self) -> x509.Certificate:
+        raise KeyError("no such curve")
+
+
+def test_what_a_strangers_certificate_breaks_goes_no_further() -> None:
+    check = PeerCheck(is_verified=True)
+    connection = SimpleNamespace(get_app_data=lambda: check)
+    assert not _verify(connection, Broken(), 0, 0, 1)
+    assert check.reason == "its certificate cannot be read (KeyError)"
+
+
+@pytest.mark.parametrize(
+    ("error", "depth", "reason"),
+    [
+        (10, 0, "its certificate (a.example) has expired"),
+        (10, 1, "a certificate of its chain (a.example) has expired"),
+        (79, 1, "a certificate of its chain (a.example) is not valid (OpenSSL's verification "),
+    ],
+)
+def test_whose_certificate_is_wrong_and_why(error: int, depth: int, reason: str) -> None:
+    check = PeerCheck(is_verified=True)
+    certificate = x509.load_pem_x509_certificate(
+        authority().issue_cert("a.example").cert_chain_pems[0].bytes()
+    )
+    assert not check.judge(certificate, error, depth)
+    assert check.reason.startswith(reason)
+    assert check.names == ()
+
+
+def test_without_verification_of_clients_nobody_is_known(files: Files) -> None:
+    """As in RocketMQ: the certificate is asked for and not looked at."""
+    options = files.put_pair("tls.server", "localhost") | files.put_root("tls.server")
+    options |= {"tls.server.need.client.auth": "require", "tls.server.authClient": "false"}
+    server = ServerTls(REAL | options, files.read_bytes, now_ms).session()
+    talk(client_of(files, "stranger", root="ours").session("localhost"), server)
+    assert server.check.identity == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "reason"),
+    [
+        ({"tls.server.mode": "enforcing"}, 0, "it does not speak TLS, and tls.server.mode=enf"),
+        ({"tls.server.mode": "disabled"}, 0x16, "it speaks TLS, and tls.server.mode=disabled"),
+        (REAL, 0x16, "it speaks TLS, and there is no certificate to show it"),
+    ],
+)
+def test_why_a_connection_is_closed(options: dict[str, str], first: int, reason: str) -> None:
+    rules = ServerTls(options, Files().read_bytes, now_ms)
+    assert rules.judge(first) is FirstByte.CLOSE
+    assert rules.refusal(first).startswith(reason)
+    if first:
+        with pytest.raises(ConfigurationError, match="aclRequiresTls without TLS here"):
+            rules.must_be_possible("aclRequiresTls")
+    else:
+        rules.must_be_possible("aclRequiresTls")
+
+
+def test_a_client_reads_its_root_again(files: Files) -> None:
+    client = client_of(files, root="theirs")
+    server = server_of(files)
+    files["/theirs-root.pem"] = authority("ours").cert_pem.bytes()
+    assert "another root" in refusal(client.session("localhost"), server.session())
+    client.reload()
+    talk(client.session("localhost"), server.session())
+
+
 def test_a_client_that_finds_no_tls() -> None:
     client = TlsSession(client_context(None, None), PeerCheck(), connects=True)
     client.start()
@@ -269,6 +437,54 @@ def test_a_reload_that_fails_keeps_everything(files: Files) -> None:
     talk(slave.link_session("m.example"), master.session())
 
 
+def test_settings_of_replication_are_read_again_as_a_whole(files: Files) -> None:
+    """The link speaks TLS, or another name is wanted, from the next connection on."""
+    pair = files.put_pair("tls.ha", "m.example") | files.put_root("tls.ha")
+    fixed = pair | {"tls.config.file": "/own", "tls.ha.allowedNames": "*"}
+    rules = None
+    for lines, enabled, mode in (
+        ("tls.ha.mode=enforcing\ntls.ha.enable=true\ntls.ha.masterName=a", True, "enforcing"),
+        (
+            "tls.ha.mode=enforcing\ntls.ha.enable=true\ntls.ha.masterName=m.example",
+            True,
+            "enforcing",
+        ),
+        ("tls.ha.mode=enforcing", False, "enforcing"),
+        ("tls.ha.mode=enforcing\ntls.ha.enable=true", True, "enforcing"),
+        ("", False, "disabled"),
+    ):
+        files["/own"] = lines.encode()
+        if rules is None:
+            rules = HaTls(fixed, files.read_bytes, now_ms)
+        else:
+            rules.reload()
+        assert (rules.is_enabled, rules.mode.value) == (enabled, mode)
+        if lines.endswith("Name=a"):
+            text = refusal(rules.link_session("10.0.0.1"), rules.session())
+            assert text == "its certificate is for m.example, not for a"
+        elif lines.endswith("m.example"):
+            talk(rules.link_session("10.0.0.1"), rules.session())
+
+
+def test_a_link_alone_needs_no_certificate(files: Files) -> None:
+    """Encrypted, to a master that asks for none."""
+    link = HaTls({"tls.ha.enable": "true"}, files.read_bytes, now_ms)
+    pair = files.put_pair("tls.ha", "m.example")
+    master = HaTls(pair | {"tls.ha.mode": "permissive"}, files.read_bytes, now_ms)
+    assert not master.is_enabled
+    assert link.judge(0x16) is FirstByte.CLOSE
+    shown = HaTls(pair | {"tls.ha.enable": "true"}, files.read_bytes, now_ms)
+    assert shown.judge(0x16) is FirstByte.CLOSE
+    talk(link.link_session("10.0.0.1"), master.session())
+
+
+def test_a_slave_without_a_certificate_is_refused(files: Files) -> None:
+    """Where there is a root everybody shows one."""
+    link = HaTls({"tls.ha.enable": "true"}, files.read_bytes, now_ms)
+    text = refusal(link.link_session("m.example"), ha_of(files, "m.example").session())
+    assert text == "it showed no certificate, and one is required"
+
+
 def test_names() -> None:
     issued = authority().issue_cert("*.b.example", "::1", "localhost")
     certificate = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
@@ -313,6 +529,26 @@ def test_the_names_of_a_certificate(files: Files) -> None:
     )
     assert shown_names(files, "a.example", common="admin.example") == ("a.example",)
     assert shown_names(files, common="admin.example") == ("admin.example",)
+
+
+def made_certificate(extension: bytes | None) -> x509.Certificate:
+    """With its names only in its subject, and perhaps an extension that nobody can read."""
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "worker")])
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 7, now, now)
+    if extension is not None:
+        oid = x509.ExtensionOID.SUBJECT_ALTERNATIVE_NAME
+        builder = builder.add_extension(x509.UnrecognizedExtension(oid, extension), critical=False)
+    return builder.sign(key, hashes.SHA256())
+
+
+def test_whatever_a_certificate_holds_it_is_read_or_nobody() -> None:
+    """What cannot be read could be any name, and so is none."""
+    plain, broken = made_certificate(None), made_certificate(b"garbage")
+    assert certificate_names(plain) == ("worker",)
+    assert certificate_names(broken) == ()
+    assert certificate_text(plain) == certificate_text(broken) == "CN=worker"
 
 
 def test_a_certificate_that_nobody_vouches_for_has_no_names(files: Files) -> None:

@@ -13,8 +13,15 @@ from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire import bodies, route_bodies, stat_bodies
-from rmq_ha.wire.batch import decode_batch, encode_batch
-from rmq_ha.wire.bodies import CheckClient, HeartbeatData, LockBatch, MessageQueue, TopicTable
+from rmq_ha.wire.batch import encode_batch, read_batch
+from rmq_ha.wire.bodies import (
+    MOST_ITEMS,
+    CheckClient,
+    HeartbeatData,
+    LockBatch,
+    MessageQueue,
+    TopicTable,
+)
 from rmq_ha.wire.fastjson import encode, parse
 from rmq_ha.wire.route_bodies import (
     BrokerRoute,
@@ -66,6 +73,34 @@ def test_lock_batch_b5():
     assert LockBatch.decode(text.encode()) == batch
     assert batch.encode().decode() == text
     assert bodies.decode_queues(f'{{"lockOKMQSet":[{MQ}]}}'.encode()) == [QUEUE]
+
+
+@pytest.mark.parametrize(
+    ("decode", "one", "many"),
+    [
+        (HeartbeatData.decode, '{"consumerDataSet":[%s],"producerDataSet":[{},{}]}', "groups"),
+        (HeartbeatData.decode, '{"producerDataSet":[%s],"consumerDataSet":[{},{}]}', "groups"),
+        (
+            HeartbeatData.decode,
+            '{"consumerDataSet":[{"subscriptionDataSet":[%s]},{"subscriptionDataSet":[{},{}]}]}',
+            "subscriptions",
+        ),
+        (LockBatch.decode, '{"mqSet":[{},{},%s]}', "queues"),
+    ],
+)
+def test_items_of_a_request_are_counted_before_they_are_looked_at(decode, one, many):
+    assert decode((one % ",".join(["{}"] * (MOST_ITEMS - 2))).encode())
+    count = MOST_ITEMS + 1
+    # No object can be made of a number: it is not tried.
+    text = one % ",".join(["{}"] * (MOST_ITEMS - 2) + ["{}" if many == "subscriptions" else "7"])
+    with pytest.raises(ProtocolViolation, match=f"^{count} {many}, more than the {MOST_ITEMS} "):
+        decode(text.encode())
+
+
+def test_a_queue_to_be_locked_is_no_string():
+    """It would be read once more, in the dialect, which takes a hundred times as long."""
+    with pytest.raises(ProtocolViolation, match="form"):
+        LockBatch.decode(b'{"mqSet":["{topic:\'T\'}"]}')
 
 
 def test_check_client_b6():
@@ -230,13 +265,13 @@ def test_any_body_gives_a_value_or_a_violation(body):
     )
 )
 def test_batch_round_trip(members):
-    assert decode_batch(encode_batch(members)) == members
+    assert list(read_batch(encode_batch(members))) == members
 
 
 @given(st.binary(max_size=80))
 def test_any_bytes_give_a_batch_or_a_violation(body):
     try:
-        assert decode_batch(body)
+        list(read_batch(body))
     except ProtocolViolation:
         pass
 
@@ -244,7 +279,6 @@ def test_any_bytes_give_a_batch_or_a_violation(body):
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
         bytes(21),
         struct.pack(">iiiiih", 0, 0, 0, 0, 0, 0),
         struct.pack(">iiiiih", 23, 0, 0, 0, 0, 0),
@@ -256,4 +290,4 @@ def test_any_bytes_give_a_batch_or_a_violation(body):
 )
 def test_malformed_batches_are_violations(body):
     with pytest.raises(ProtocolViolation):
-        decode_batch(body)
+        list(read_batch(body))

@@ -46,7 +46,7 @@ def test_round_trip_whatever_the_chunks(commands, data):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (struct.pack(">i", 16777213), "16777217 bytes"),
+        (struct.pack(">i", 16777213), "16777217 bytes; at most 16777216 are allowed"),
         (b"GET / HTTP/1.1\r\n", "is this remoting"),
         (struct.pack(">i", -1), "length of -1"),
         (struct.pack(">i", 0), "length of 0"),
@@ -111,3 +111,48 @@ def test_any_bytes_give_frames_or_a_violation(data):
         FrameReader().receive_data(data)
     except ProtocolViolation:
         pass
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_the_smallest_frame_is_one_however_it_comes(size):
+    """Also behind one that was waited for: what that needed is no matter of the next one."""
+    long = encode_frame(RemotingCommand(34, body=b"x" * 100))
+    small = frame(4, 0)
+    for stream, count in ((small, 1), (long + small + small, 3)):
+        reader = FrameReader()
+        found = []
+        for at in range(0, len(stream), size):
+            found += reader.receive_data(stream[at : at + size])
+        assert len(found) == count
+        assert found[-1] == (0, b"", b"")
+        assert reader.unfinished == 0
+
+
+def test_a_short_frame_behind_a_long_one_does_not_wait_for_as_much():
+    long = encode_frame(RemotingCommand(34, body=b"x" * 1000))
+    reader = FrameReader()
+    assert reader.receive_data(long[:-1]) == []
+    assert reader.unfinished == len(long) - 1
+    assert len(reader.receive_data(long[-1:] + frame(4, 0)[:2])) == 1
+    assert reader.receive_data(frame(4, 0)[2:]) == [(0, b"", b"")]
+
+
+def test_a_header_may_be_just_as_long_as_allowed():
+    whole = frame(4 + 8, 8, b"x" * 8)
+    assert FrameReader(max_header_size=8).receive_data(whole) == [(0, b"x" * 8, b"")]
+    reader = FrameReader(max_header_size=7)
+    assert reader.receive_data(whole[:6]) == []
+    assert reader.unfinished == 6
+    with pytest.raises(ProtocolViolation, match="a header of 8 bytes; maxHeaderSize allows 7"):
+        reader.receive_data(whole[6:8])
+    assert reader.unfinished == 0
+
+
+def test_the_largest_frame_that_is_encoded_is_the_largest_that_is_read():
+    """The limit counts the length word on both sides."""
+    overhead = len(encode_frame(RemotingCommand(1, body=b"x"))) - 1
+    largest = encode_frame(RemotingCommand(1, body=bytes(MAX_FRAME_SIZE - overhead)))
+    assert len(largest) == MAX_FRAME_SIZE
+    assert len(FrameReader().receive_data(largest)) == 1
+    with pytest.raises(ProtocolViolation, match="cannot be sent"):
+        encode_frame(RemotingCommand(1, body=bytes(MAX_FRAME_SIZE - overhead + 1)))

@@ -9,7 +9,7 @@ import pytest
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire import binary_header, json_header
-from rmq_ha.wire.batch import decode_batch, encode_batch
+from rmq_ha.wire.batch import encode_batch, read_batch
 from rmq_ha.wire.bodies import HeartbeatData
 from rmq_ha.wire.fastjson import parse
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
@@ -151,7 +151,7 @@ def test_route_a9_in_both_forms():
 
 def test_batch_a10():
     body = bytes.fromhex(VECTORS["batch_body_hex"])
-    members = decode_batch(body)
+    members = list(read_batch(body))
     assert members == [
         (0, b"one", "UNIQ_KEY\x01U1\x02WAIT\x01true\x02TAGS\x01TagA"),
         (0, b"two", "WAIT\x01true"),

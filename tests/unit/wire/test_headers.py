@@ -16,8 +16,8 @@ def decode(text):
 
 
 def test_absent_members_take_defaults():
-    command = decode("{}")
-    assert command == RemotingCommand(0, None, None, 0, 0, None, "JAVA", 0)
+    for text in ("{}", "{x:1}"):
+        assert decode(text) == RemotingCommand(0, None, None, 0, 0, None, "JAVA", 0)
 
 
 def test_numbers_and_booleans_in_ext_become_strings():
@@ -27,6 +27,12 @@ def test_numbers_and_booleans_in_ext_become_strings():
 
 def test_numbers_may_be_strings():
     assert decode('{"code":"105","opaque":"7"}').code == 105
+
+
+def test_numbers_may_be_as_large_as_java_has_them_and_in_either_form():
+    for form in ('{"code":%d,"opaque":%d}', "{code:%d,opaque:%d}"):
+        command = decode(form % (2**31 - 1, -(2**31)))
+        assert (command.code, command.opaque) == (2**31 - 1, -(2**31))
 
 
 @pytest.mark.parametrize(
@@ -70,6 +76,8 @@ def test_lone_surrogate_is_replaced():
         b'{"code":"x"}',
         b'{"code":2147483648}',
         b'{"opaque":-2147483649}',
+        b"{code:2147483648}",
+        b"{version:-2147483649}",
         b'{"opaque":99999999999999999999999999999999999999999999999999}',
         b'{"extFields":5}',
         b"\xff\xfe",

@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from rmq_ha.model.extension_unit import ExtensionUnit
 from rmq_ha.model.subscription import SubscriptionData
-from rmq_ha.store.format.consumequeue_ext import ExtensionUnit
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.wire.offset_bodies import (

@@ -118,9 +118,13 @@ class Log:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._below, name)
 
-    def append_group(self, messages: Any, contiguous: bool, now_ms: int) -> Any:
-        SEEN.append(("log", len(messages), contiguous))
-        return self._below.append_group(messages, contiguous, now_ms)
+    def append_group(self, messages: Any, now_ms: int) -> Any:
+        SEEN.append(("log", len(messages)))
+        return self._below.append_group(messages, now_ms)
+
+    def append_batch(self, batch: Any, now_ms: int) -> Any:
+        SEEN.append(("batch", len(batch.sizes)))
+        return self._below.append_batch(batch, now_ms)
 
     def append_raw(self, physical_offset: int, data: bytes) -> None:
         self._below.append_raw(physical_offset, data)

@@ -1,0 +1,264 @@
+"""A broker, a name server and clients in one process, on a clock that the test winds.
+
+world = ClientWorld(seed=1)
+
+async def story():
+    async with world.connect() as client: ...
+        await asyncio.sleep(7200)
+
+world.run(story())
+"""
+
+from asyncio import Runner, get_running_loop, timeout
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Self, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rmq_ha.broker.controller import BrokerController
+from rmq_ha.client.aio import Client
+from rmq_ha.client.instance import ClientInstance
+from rmq_ha.client.messages import MessageExt, decode_messages
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.model.process import Process
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.model.topic_config import TopicConfig
+from rmq_ha.testing.brokers import NamesrvNode
+from rmq_ha.testing.cluster import small_configuration
+from rmq_ha.testing.host import SimHost, World
+from rmq_ha.testing.sim_loop import SimLoop
+
+T = TypeVar("T")
+
+LIMIT_SECONDS = 21_600.0
+"""A story that takes longer waits for what does not come."""
+_WARM_UP_SECONDS = 15.0
+_PERSIST_MS = 30_000
+_FILE_SIZE = 1 << 20
+_BATCH = 1024
+_QUEUES = 2
+
+
+class ClientWorld:
+    """
+    A broker, or a pair, that serves from the start; clients as many as you like.
+
+    All of it is the product: only clock, network, disk and chance are simulated. A run depends on
+    nothing but the seed and what the test does.
+
+    :ivar world: of machines; what this class has no word for is there: `world.network.drop`.
+    :ivar namesrv_addr: of the name server.
+    """
+
+    def __init__(self, seed: int = 1, *, pair: bool = False) -> None:
+        """:param pair: a SYNC_MASTER with its slave, and not a broker alone."""
+        self.world = World(seed)
+        self._names = NamesrvNode(self.world.add("namesrv"))
+        self._names.start()
+        self.namesrv_addr = self._names.address
+        self._brokers: dict[str, Any] = {}
+        self._is_paused = False
+        self._loop = SimLoop(self.world.clock)
+        self._runner = Runner(loop_factory=lambda: self._loop)
+        self._master, self._slave = "broker-1", "broker-2" if pair else ""
+        self._role = BrokerRole.SYNC_MASTER if pair else BrokerRole.ASYNC_MASTER
+        self.start_master()
+        if pair:
+            self._start(self._slave, BrokerRole.SLAVE)
+        self.wind(_WARM_UP_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """
+        The end of the world.
+
+        :raises Exception: what a timer or a protocol raised while it was there.
+        """
+        self._runner.close()
+        self._loop.close()
+        for failure in self.world.clock.failures:
+            failure.raiseException()
+
+    # Clients
+
+    def connect(self, settings: ClientConfig | str = "") -> Client:
+        """
+        As `rmq_ha.client.aio.connect`; each client has a machine of its own.
+
+        :raises RuntimeError: it is asked for on another loop, whose time is not this world's.
+        """
+        if get_running_loop() is not self._loop:
+            raise RuntimeError("this coroutine runs on a loop of its own: use `world.run(...)`")
+        host = self._machine()
+        return Client(self._settings(settings, host), host=host.seams)
+
+    def client(self, settings: ClientConfig | str = "") -> ClientInstance:
+        """As `rmq_ha.client.connect`, for those who write Deferreds."""
+        host = self._machine()
+        return ClientInstance(host.seams, self._settings(settings, host))
+
+    def _machine(self) -> SimHost:
+        host = self.world.add(f"client-{len(self.world.hosts)}")
+        if self._is_paused:
+            self.world.network.partition(self._master, host.name)
+        return host
+
+    def _settings(self, settings: ClientConfig | str, host: SimHost) -> ClientConfig:
+        """Name servers outside are not there; offsets are kept seldom, as hours shall pass soon."""
+        if isinstance(settings, str):
+            settings = ClientConfig(persist_consumer_offset_interval=_PERSIST_MS)
+        process = Process(host.index, host.ip)
+        return replace(settings, namesrv_addr=self.namesrv_addr, process=process)
+
+    # Time
+
+    def run(self, story: Coroutine[Any, Any, T], limit: float = LIMIT_SECONDS) -> T:
+        """
+        Run a coroutine of asyncio; `asyncio.sleep` and all time-outs are of this world.
+
+        :param limit: simulated seconds; then it ends with TimeoutError.
+        """
+        return self._runner.run(_limited(story, limit))
+
+    def wait(self, later: "Deferred[T] | Coroutine[Any, Any, T]", limit: float = 3600) -> T:
+        """
+        Let time pass until a Deferred, or a coroutine that awaits Deferreds, has an outcome.
+
+        :param limit: simulated seconds.
+        :raises TimeoutError: it has none by then.
+        """
+        outcomes: list[Any] = []
+        started = later if isinstance(later, Deferred) else Deferred.fromCoroutine(later)
+        started.addBoth(outcomes.append)
+        if not self.world.clock.run_while(lambda: not outcomes, limit):
+            raise TimeoutError(f"no outcome within {limit} simulated seconds")
+        if isinstance(outcomes[0], Failure):
+            outcomes[0].raiseException()
+        found: T = outcomes[0]
+        return found
+
+    def wind(self, time: float | timedelta) -> None:
+        """
+        Let time pass; in a coroutine of asyncio `await asyncio.sleep` does that.
+
+        :param time: seconds, if it is a number.
+        """
+        seconds = time.total_seconds() if isinstance(time, timedelta) else time
+        self.world.clock.run_for(seconds)
+
+    # What is there
+
+    def new_topic(self, name: str, queues: int = _QUEUES) -> str:
+        """Create a topic; who knows of it already hears of the change in time."""
+        broker = self._brokers[self._master]
+        config = TopicConfig(name, queues, queues)
+        broker.topics.update(config)
+        broker.registration.register_topic(config)
+        return name
+
+    def messages(self, topic: str) -> list[MessageExt]:
+        """
+        All messages that a topic has, queue by queue; `%DLQ%group` is a topic, too.
+
+        Read in the store of the master, or of its slave where that is all there is.
+        """
+        broker = self._brokers.get(self._master) or self._brokers[self._slave]
+        config = broker.topics.get(topic)
+        queues = range(config.read_queue_nums if config is not None else 0)
+        return [found for queue_id in queues for found in _read(broker.store, topic, queue_id)]
+
+    def state(self) -> dict[str, str]:
+        """What each machine is, and how far its log is."""
+        found = dict.fromkeys([*self.world.hosts], "runs")
+        for name in filter(None, (self._master, self._slave)):
+            broker = self._brokers.get(name)
+            if broker is None:
+                found[name] = "killed"
+                continue
+            role = broker.configuration.store.broker_role.name
+            found[name] = f"{role}, log to {broker.store.log.max_offset}"
+        if self._is_paused:
+            found[self._master] += ", paused"
+        return found
+
+    # Faults
+
+    def kill_master(self) -> None:
+        """Its process ends without a word; what it wrote is on its disk."""
+        self.resume()
+        if self._brokers.pop(self._master, None) is not None:
+            self.world.hosts[self._master].crash()
+
+    def start_master(self) -> None:
+        """The master that was killed comes back; it serves a moment later."""
+        self._start(self._master, self._role)
+
+    def pause(self) -> None:
+        """Nothing reaches the master and nothing leaves it; its connections stay."""
+        self._is_paused = True
+        for name in self.world.hosts:
+            if name != self._master:
+                self.world.network.partition(self._master, name)
+
+    def resume(self) -> None:
+        """A master that was paused goes on; what TCP kept arrives."""
+        if self._is_paused:
+            self._is_paused = False
+            self.world.network.heal()
+
+    def fail_over(self) -> None:
+        """
+        The slave takes the place of the master, which is killed if it runs; a moment later it
+        serves.
+
+        :raises RuntimeError: there is no slave.
+        """
+        if self._slave not in self._brokers:
+            raise RuntimeError("there is no slave: this world needs pair=True")
+        self.kill_master()
+        del self._brokers[self._slave]
+        self.world.hosts[self._slave].crash()
+        self._master, self._slave = self._slave, self._master
+        self._role = BrokerRole.ASYNC_MASTER
+        self.start_master()
+
+    def rejoin(self) -> None:
+        """Whoever was killed comes back as the slave of the present master."""
+        self._start(self._slave, BrokerRole.SLAVE)
+
+    def _start(self, name: str, role: BrokerRole) -> None:
+        host = self.world.hosts.get(name) or self.world.add(name)
+        if not host.is_running:
+            host.restart()
+        broker_id = int(role is BrokerRole.SLAVE)
+        configuration = small_configuration(
+            host.ip, role, FlushDiskType.ASYNC_FLUSH, broker_id, _FILE_SIZE
+        )
+        configuration.broker.namesrv_addr = self.namesrv_addr
+        configuration.broker.default_topic_queue_nums = _QUEUES
+        broker = self._brokers[name] = BrokerController(host.seams, configuration)
+        broker.start().addErrback(lambda why: self.world.clock.fail(f"{name} does not start", why))
+
+
+async def _limited(story: Coroutine[Any, Any, T], limit: float) -> T:
+    async with timeout(limit):
+        return await story
+
+
+def _read(store: Any, topic: str, queue_id: int) -> Iterator[MessageExt]:
+    offset, end = (
+        store.min_offset_in_queue(topic, queue_id),
+        store.max_offset_in_queue(topic, queue_id),
+    )
+    while offset < end:
+        found = store.get_message("", topic, queue_id, offset, _BATCH, None)
+        yield from decode_messages(b"".join(found.messages))
+        offset = max(offset + 1, found.next_begin_offset)
