@@ -17,9 +17,9 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config import properties
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.dledger_settings import parse_ids, parse_peers
 from rmq_ha.config.load import load_broker, load_namesrv
 from rmq_ha.config.surroundings import Surroundings
-from rmq_ha.dledger.settings import parse_ids, parse_peers
 from rmq_ha.errors import ConfigurationError, ProtocolViolation
 from rmq_ha.model.message import Address
 from rmq_ha.model.networks import Networks

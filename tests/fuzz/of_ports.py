@@ -19,6 +19,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codec import encode_body
 from rmq_ha.dledger.codes import PushType, RequestCode
 from rmq_ha.dledger.members import Members
@@ -33,7 +34,6 @@ from rmq_ha.dledger.messages import (
     VoteRequest,
 )
 from rmq_ha.dledger.protocol import PeerRequests
-from rmq_ha.dledger.settings import DLedgerSettings
 from rmq_ha.dledger.values import Entry
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.networks import Networks

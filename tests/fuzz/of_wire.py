@@ -7,9 +7,11 @@ from typing import Any
 
 from target import target
 
+from rmq_ha.client.brokers import replication_of
 from rmq_ha.client.messages import decode_messages, decode_pulled
 from rmq_ha.client.offsets import decode_offsets
 from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.controller import codec, events, messages
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.messages import (
     AppendEntryRequest,
@@ -36,7 +38,7 @@ from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire import bodies
-from rmq_ha.wire.batch import decode_batch, encode_batch
+from rmq_ha.wire.batch import encode_batch, read_batch
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
 from rmq_ha.wire.json_header import decode_plain_header
@@ -47,7 +49,7 @@ from rmq_ha.wire.send_header import (
     decode_fast_v2,
     decode_send_header,
 )
-from rmq_ha.wire.stat_bodies import decode_connections
+from rmq_ha.wire.stat_bodies import REPLICATION_KEY, decode_connections
 
 V1 = {
     "producerGroup": "p", "topic": "TopicA", "defaultTopic": "TBW102",
@@ -195,6 +197,11 @@ body("offsets", '{"offsetTable":{"TopicA@G1":{0:1,1:"2"}}}', bodies.decode_offse
 body("delays", '{"offsetTable":{3:12}}', bodies.decode_delay_offsets)
 body("kv", '{"table":{"a":"b"}}', bodies.decode_kv_table)
 body(
+    "replication",
+    '{"role":"SLAVE","master":{"address":"a:1"}}',
+    lambda data: replication_of({REPLICATION_KEY: data.decode("utf-8", "replace")}),
+)
+body(
     "strings", '{"topicList":["a","b"]}', lambda data: bodies.decode_string_list(data, "topicList")
 )
 body("queues", json.dumps({"lockOKMQSet": [QUEUE]}), bodies.decode_queues)
@@ -223,7 +230,11 @@ body(
     '"cluster":"c"}},"clusterAddrTable":{"c":["b"]}}',
     ClusterInfo.decode,
 )
-body("batch", encode_batch([(0, b"one", "TAGS\x01a"), (1, b"", "")]), decode_batch)
+body(
+    "batch",
+    encode_batch([(0, b"one", "TAGS\x01a"), (1, b"", "")]),
+    lambda data: list(read_batch(data)),
+)
 
 ENTRY = Entry(3, 2, 96, b"record of a message")
 WHO: dict[str, Any] = {
@@ -278,3 +289,58 @@ def read_pulled(data: bytes) -> None:
     """What our consumers are given."""
     decode_pulled(data, "b", 1 << 20)
     decode_messages(data, "b")
+
+
+CONTROLLER_EXT = {
+    "clusterName": "c", "brokerName": "b", "brokerAddr": "127.0.0.1:1", "brokerId": "1",
+    "brokerAddress": "127.0.0.1:1", "masterBrokerId": "1", "masterEpoch": "1", "epoch": "-1",
+    "appliedBrokerId": "1", "registerCheckCode": "127.0.0.1:1;1", "designateElect": "TRUE",
+    "group": "g", "isCleanLivingBroker": "no",
+}  # fmt: skip
+
+
+@target(
+    "controller.headers",
+    [json.dumps(CONTROLLER_EXT).encode(), b'{"brokerName":"b","brokerId":"x"}'],
+    (ProtocolViolation, RequestRejected),
+)
+def read_controller_headers(data: bytes) -> None:
+    try:
+        ext = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ProtocolViolation("no ext fields") from None
+    if not isinstance(ext, dict) or not all(isinstance(item, str) for item in ext.values()):
+        raise ProtocolViolation("no ext fields")
+    for kind in messages.Header.__subclasses__():
+        codec.encode_header(codec.decode_header(kind, ext))
+
+
+_SET = messages.SyncStateSet((1, 2), 3)
+_ELECTED = messages.ElectedBody((1,), {1: "127.0.0.1:1"}, "b", "c")
+_REPLICA = messages.Replica("b", 1, "127.0.0.1:1", True)
+_INFO = messages.ReplicasInfo(1, 2, (_REPLICA,), (), 1, "127.0.0.1:1")
+for _name, _read, _seed in (
+    ("set", codec.decode_set, codec.encode_set(_SET)),
+    ("elected", codec.decode_elected, codec.encode_elected(_ELECTED)),
+    ("names", codec.decode_names, codec.encode_names(["b", "c"])),
+    ("replicas", codec.decode_replicas, codec.encode_replicas({"b": _INFO})),
+):
+    target(f"controller.{_name}", [_seed])(_read)
+
+
+@target(
+    "controller.event",
+    [
+        events.encode_event(event)
+        for event in (
+            events.SyncStateSetAltered("b", (1, 2)),
+            events.BrokerIdApplied("c", "b", 1, "127.0.0.1:1", "127.0.0.1:1;1"),
+            events.MasterElected("b", None, 7),
+            events.BrokerDataCleaned("b", (1,)),
+            events.AddressUpdated("b", 1, "127.0.0.1:2"),
+        )
+    ],
+    (CorruptRecord,),
+)
+def read_controller_event(data: bytes) -> None:
+    events.decode_event(data)

@@ -26,6 +26,8 @@ WORDS = (*NAMED, "decode", "parse", *TAKES_APART, *READS)
 #: Packages, and functions, that need no target; and why.
 ELSEWHERE = {
     "rmq_ha.spark": "reads copies of stores, in processes of its own: tests/unit/spark",
+    "rmq_ha.offline": "reads copies of stores: tests/unit/spark",
+    "rmq_ha.offsets": "reads what its own commands kept, and stores: tests/unit/offsets",
     "rmq_ha.testing": "not part of a server",
     "rmq_ha.app.demo_parts": "asks the brokers that the demo started itself",
     "rmq_ha.persisted:PersistedTable.decode": "says what a table's has to do",

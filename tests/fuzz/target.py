@@ -55,6 +55,6 @@ def target(
 
 def all_targets() -> dict[str, Target]:
     """By name; what stands in the modules beside this one, which take a second to import."""
-    for module in ("of_wire", "of_store", "of_files", "of_links", "of_ports"):
+    for module in ("of_wire", "of_store", "of_files", "of_links", "of_ports", "of_doctor"):
         import_module(module)
     return TARGETS

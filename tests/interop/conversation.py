@@ -48,15 +48,16 @@ def compiled_java(name: str, folder: Path) -> list[str]:
     return ["java", "-Xmx256m", *settings, "-cp", class_path, name]
 
 
-def compiled_go(folder: Path) -> list[str]:
+def compiled_go(folder: Path, package: str = ".") -> list[str]:
     """
-    Compile the program of `tests/interop/go` with the stock Go client.
+    Compile a program of `tests/interop/go` with the stock Go client.
 
+    :param package: its folder there.
     :returns: the command that runs it.
     """
     program = folder / "features"
     subprocess.run(
-        ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(program), "."],
+        ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(program), package],
         cwd=HERE / "go",
         env={**os.environ, "CGO_ENABLED": "0"},
         check=True,

@@ -14,7 +14,6 @@ from rmq_ha.wire import fastjson
 MIXES = [
     ("java-slave-of-our-master", False, True),
     ("our-slave-of-java-master", True, False),
-    ("our-slave-of-our-master", False, False),
 ]
 FILE_SIZE = 1 << 20
 # A Java slave reports first this long after connecting; a slave whose master was gone at the last

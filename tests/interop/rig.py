@@ -251,14 +251,19 @@ class Rig:
             )
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
-    def mqadmin(self, *arguments: Any, check: bool = True) -> str:
-        """Run the Java admin tool; what it printed."""
+    def mqadmin(self, *arguments: Any, check: bool = True, home: Path | None = None) -> str:
+        """
+        Run the Java admin tool; what it printed.
+
+        :param home: has the keys that it signs with in `conf/tools.yml`.
+        """
         done = subprocess.run(
             [str(PEER), "mqadmin", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=180,  # a JVM on a busy machine
             check=False,
+            env={**os.environ, "ROCKETMQ_HOME": str(home)} if home else None,
         )
         if check and done.returncode != 0:
             raise AssertionError(f"mqadmin {arguments}: {done.stdout}\n{done.stderr}")

@@ -1,7 +1,8 @@
 """
 Mixed DLedger groups under load of a Java producer: leaders and followers die, stop and come back.
 
-RMQ_HA_DLEDGER_KILLS=50 makes the long part: that many leader changes to each side in each group.
+RMQ_HA_DLEDGER_KILLS=50 makes the long part: that many leader changes to each side in each group,
+also in one with two members of ours.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ SIDES = {True: "Java", False: "ours"}
 ADMIN = "from rmq_ha.admin.main import main; main()"
 MIXES = [
     pytest.param((True, True, False), id="2-java-1-ours"),
-    pytest.param((True, False, False), id="1-java-2-ours"),
+    pytest.param(
+        (True, False, False),
+        id="1-java-2-ours",
+        marks=pytest.mark.skipif(not ROUNDS, reason="takes minutes: set RMQ_HA_DLEDGER_KILLS=50"),
+    ),
 ]
 
 
@@ -177,16 +182,12 @@ def test_members_fall_and_rise_under_load(rig: Rig, tmp_path: Path, java: tuple[
         load.wait_progress(group, 100)
         if ROUNDS:
             ordeal.endure(ROUNDS)
-        elif sum(java) == 2:
+        else:
             ordeal.hand_over(java=False)
             ordeal.kill_leader()
             ordeal.pause_follower()
-        else:
-            ordeal.hand_over(java=True)
-            ordeal.kill_follower()
-            ordeal.pause_leader()
         ordeal.verify()
-    if sum(java) == 1 or ROUNDS:
+    if ROUNDS:
         ordeal.change_hands()
         with GroupLoad(group, tmp_path / "java", earlier=load.stored) as more:
             after = Ordeal(group, more)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
+import shutil
 from typing import Any
 
 import pytest
-from rig import PEER, Rig
+from rig import REPO, Rig
 from wire import Wire, log_end
 
-FIXTURES = PEER.parents[1] / "fixtures" / "store"
+FIXTURES = REPO / "tests" / "fixtures" / "store"
 STORES = [("clean", "clean.expected"), ("killed", "killed.recovered"), ("torn", "torn.recovered")]
 
 
@@ -22,15 +22,13 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-@pytest.mark.skipif(not FIXTURES.exists(), reason=f"no fixtures at {FIXTURES}")
 @pytest.mark.parametrize(("name", "expectation"), STORES)
 def test_every_message_of_a_java_store(rig: Rig, name: str, expectation: str) -> None:
     """By queue, by id and by key, bit for bit; nothing more and nothing less."""
     expected = json.loads((FIXTURES / f"{expectation}.json").read_text())
     directory = rig.directory / "b"
     directory.mkdir()
-    with tarfile.open(FIXTURES / f"{name}.tar.gz") as archive:
-        archive.extractall(directory, filter="data")
+    shutil.unpack_archive(FIXTURES / f"{name}.tar.gz", directory)
     (directory / name).rename(directory / "store")
     settings: dict[str, Any] = {**expected["settings"], "haMasterAddress": "127.0.0.1:9"}
     broker = rig.broker("slave.conf", "b", **settings)

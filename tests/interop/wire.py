@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.store.format.commitlog import Record, decode_records
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
@@ -32,10 +33,17 @@ class Refused(Exception):
 
 
 class Wire:
-    """One connection; a request at a time, or several in one write."""
+    """
+    One connection; a request at a time, or several in one write.
 
-    def __init__(self, address: str, timeout: float = 10) -> None:
+    :param credentials: what every request is signed with; None: it is not.
+    """
+
+    def __init__(
+        self, address: str, timeout: float = 10, credentials: Credentials | None = None
+    ) -> None:
         host, _, port = address.rpartition(":")
+        self._credentials = credentials
         self._socket = socket.create_connection((host, int(port)), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader()
@@ -56,7 +64,10 @@ class Wire:
         for request in requests:
             self._opaque += 1
             request.opaque = self._opaque
-        self._socket.sendall(b"".join(map(encode_frame, requests)))
+        signed = (
+            [sign(item, self._credentials) for item in requests] if self._credentials else requests
+        )
+        self._socket.sendall(b"".join(map(encode_frame, signed)))
         answers: dict[int, RemotingCommand] = {}
         while len(answers) < len(requests):
             data = self._socket.recv(1 << 18)

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from live_ports import free_ports
+from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_ha.host.blocking import BlockingCalls
 
@@ -63,6 +65,23 @@ class LoneBroker:
             time.sleep(0.05)
         ready = next(line for line in self.output.read_text().splitlines() if "READY {" in line)
         self.ready: dict[str, Any] = json.loads(ready[ready.index("{") :])
+
+    def metric(self, name: str) -> dict[str, float]:
+        """By the value of the label `reason`, or by nothing."""
+        url = f"http://127.0.0.1:{self.metrics}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as response:
+            text = response.read().decode()
+        return {
+            sample.labels.get("reason", ""): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name
+        }
+
+    def memory(self) -> float:
+        """Of its process, MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
     def end(self) -> int:
         """A clean stop; its exit code."""

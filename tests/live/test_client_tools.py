@@ -279,6 +279,45 @@ def test_routes_and_exit_codes(admin: Admin, namesrv: str) -> None:
     assert "--namesrv" in error
 
 
+def test_daily_commands(admin: Admin) -> None:
+    """Each as it is typed: brokers, settings, topics, groups, clients, dead letters, the pair."""
+    (row,) = admin.json("broker", "list")[0]["rows"]
+    assert (row["broker"], row["id"], row["role"]) == ("broker-a", 0, "ASYNC_MASTER")
+    assert admin.json("broker", "status", row["address"])[0]["brokerVersionDesc"] == "V4_9_7"
+    key = "fileReservedTime"
+    assert admin.json("broker", "config", "get", "broker-a", key)[0][key] == "72"
+    _, error = admin("broker", "config", "set", "broker-a", f"{key}=48", expect=2)
+    assert "--yes" in error
+    assert admin.json("broker", "config", "set", "broker-a", f"{key}=48", "-y")[-1]["done"]
+    assert admin.json("broker", "config", "get", row["address"], key)[0][key] == "48"
+    admin("broker", "config", "get", "broker-a", "nothing", expect=3)
+    admin("topic", "create", "Daily", "--queues", 2)
+    admin("topic", "create", "Daily", expect=1)
+    admin("topic", "update", "Daily", "--write-queues", 3, "--read-queues", 3, "--yes")
+    admin("topic", "update", "Daily9", "--perm", "R", "--yes", expect=3)
+    admin("produce", "Daily", "x", "--count", 4, "-q")
+    assert "Daily" in {row["topic"] for row in admin.json("topic", "list", "C")[0]["rows"]}
+    assert admin.json("topic", "status", "Daily")[0]["messages"] == 4
+    admin("consume", "Daily", "-g", "daily", "--count", 1)
+    assert "daily" in {row["group"] for row in admin.json("group", "list")[0]["rows"]}
+    assert admin.json("group", "show", "daily")[0]["members"] == []
+    assert "daily" in admin("group", "show", "daily")[0]
+    assert "clients" in admin("connections", "-g", "daily")[0]
+    admin("group", "create", "daily", expect=1)
+    admin("group", "update", "daily", "--retries", 5, "--no-broadcast", "--yes")
+    settings = admin.json("group", "show", "daily")[0]["settings"][row["address"]]
+    assert (settings["retryMaxTimes"], settings["consumeBroadcastEnable"]) == (5, False)
+    admin("group", "delete", "daily", "--keep-offsets", "--dry-run")
+    admin("group", "delete", "daily", "--yes")
+    admin("group", "show", "daily", expect=3)
+    assert admin.json("dlq", "list", "--fail-above", 0)[0]["messages"] == 0
+    admin("dlq", "show", "daily", expect=3)
+    admin("dlq", "resend", "daily", "--yes", expect=3)
+    assert admin.json("ha", "status")[0]["problems"] is None
+    admin("topic", "delete", "Daily", "--yes")
+    admin("topic", "status", "Daily", expect=3)
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples(namesrv: str, example: str) -> None:
     """Each does what it says, in less than 40 lines."""

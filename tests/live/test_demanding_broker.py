@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +9,7 @@ from random import Random
 
 import pytest
 import trustme
-from live_ports import free_ports
-from prometheus_client.parser import text_string_to_metric_families
+from lone_broker import LoneBroker
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import MQClientError
@@ -29,7 +23,6 @@ from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
 BASES = range(25320, 25400, 4)
-TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
 USER = Credentials("useruser", "usersecret")
 ACCOUNTS = f"""
 accounts:
@@ -38,12 +31,10 @@ accounts:
 """
 
 
-class Broker:
+class Broker(LoneBroker):
     """A master that signs for itself, with its name server; everything demanded, plain allowed."""
 
     def __init__(self, directory: Path) -> None:
-        base, spare = free_ports(2, BASES)
-        self.port, self.namesrv, self.metrics = base + 2, base + 1, spare
         self.directory = directory
         root = trustme.CA()
         root.cert_pem.write_to_path(str(directory / "root.pem"))
@@ -57,24 +48,14 @@ class Broker:
             f"tls.{side}.trustCertPath={directory}/root.pem\n"
             for side in ("server", "client")
         )
-        (directory / "p").write_text(
-            "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerName=broker-a\n"
-            f"storePathRootDir=store\nlistenPort={self.port}\nembeddedNamesrvPort={self.namesrv}\n"
-            f"metricsPort={self.metrics}\naclEnable=true\naclRequiresTls=true\n"
-            "aclRequiresSignedTime=true\naclAccessKey=adminadmin\naclSecretKey=adminsecret\n"
+        super().__init__(
+            directory,
+            BASES,
+            "aclEnable=true\naclRequiresTls=true\naclRequiresSignedTime=true\n"
+            "aclAccessKey=adminadmin\naclSecretKey=adminsecret\n"
             "useTLS=true\ntls.test.mode.enable=false\ntls.server.mode=permissive\n"
-            f"tls.server.need.client.auth=optional\n{tls}"
+            f"tls.server.need.client.auth=optional\n{tls}",
         )
-        self.output = directory / "output.log"
-        with self.output.open("wb") as sink:
-            self.process = subprocess.Popen(
-                [*TWISTD, "--config", "p"], cwd=directory, stdout=sink, stderr=sink
-            )
-        deadline = time.monotonic() + 60
-        while "READY {" not in self.output.read_text():
-            assert self.process.poll() is None, self.output.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
     def keys(self, name: str = "") -> dict[str, str]:
         """The `tls.*` keys of a client, with a certificate or without."""
@@ -91,17 +72,6 @@ class Broker:
             answer = calls.invoke(f"127.0.0.1:{self.port}", request, 10_000)
         return answer.code, answer.remark or ""
 
-    def refused(self) -> dict[str, float]:
-        url = f"http://127.0.0.1:{self.metrics}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as response:
-            text = response.read().decode()
-        return {
-            sample.labels["reason"]: sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == "rmqha_acl_refused_total" and sample.value
-        }
-
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
@@ -109,12 +79,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     try:
         yield running
     finally:
-        running.process.send_signal(signal.SIGTERM)
-        try:
-            running.process.wait(30)
-        except subprocess.TimeoutExpired:
-            running.process.kill()
-            running.process.wait()
+        running.end()
 
 
 def test_who_meets_a_broker_that_trusts_nobody(broker: Broker) -> None:
@@ -135,7 +100,8 @@ def test_who_meets_a_broker_that_trusts_nobody(broker: Broker) -> None:
     assert broker.ask(delete, tls=True, name="ops")[0] == 0
     code, remark = broker.ask(signer.sign(message), tls=True, name="ops")
     assert (code, "use one account for both" in remark) == (1, True), remark
-    assert broker.refused() == {
+    refused = broker.metric("rmqha_acl_refused_total")
+    assert {reason: count for reason, count in refused.items() if count} == {
         "aclRequiresTls": 1,
         "replay": 1,
         "aclRequiresSignedTime": 1,

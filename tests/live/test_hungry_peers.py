@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from bombs import header_bomb, registration_bomb
 from lone_broker import LoneBroker
 
 from rmq_ha.client.requests import send_request
@@ -30,11 +30,6 @@ class Broker(LoneBroker):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, BASES, "mappedFileSizeCommitLog=1048576\n")
-
-    def memory(self) -> float:
-        """Of its process, MiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
     def sends(self) -> float:
         """An honest message is stored; seconds."""
@@ -61,25 +56,9 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         running.end()
 
 
-def header_bomb() -> bytes:
-    """1.5 KB that become 10^9 values, whatever the request."""
-    lists = ",".join(
-        f'"a{level}":[{",".join([f"""{{"$ref":"$.a{level - 1}"}}"""] * 10)}]'
-        for level in range(1, 10)
-    )
-    header = f'{{"code":28,"a0":[0],{lists},"extFields":{{"k":{{"$ref":"$.a9"}}}}}}'.encode()
-    return struct.pack(">ii", 4 + len(header), len(header)) + header
-
-
 def test_documents_that_grow_are_refused_at_once(broker: Broker) -> None:
     """A header took 55 s and 2.2 GiB, and 115 KiB for the name server 8.6 s."""
-    registration = zlib.compress(
-        struct.pack(">i2si", 2, b"{}", 2_000_000)
-        + b"".join(struct.pack(">i", 21) + b"%07d 8 8 6 SINGLE" % n for n in range(200_000))
-    )
-    fields = {"brokerName": "x", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
-    fields |= {"haServerAddr": "", "compressed": "true"}
-    register = encode_frame(RemotingCommand(103, fields, registration))
+    register = registration_bomb()
     strangers = []
     for port, data in (
         (broker.port, header_bomb()),

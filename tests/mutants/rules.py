@@ -73,6 +73,11 @@ class Module:
                 fault = fault._replace(change=f"{fault.change} ({found[fault.name]})")
             self.faults.append(fault)
 
+    @property
+    def dotted(self) -> str:
+        """As it is imported."""
+        return ".".join(self.path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
     def compile(self, fault: Fault) -> CodeType:
         """The module with this fault."""
         slot = getattr(fault.parent, fault.field)

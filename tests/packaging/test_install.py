@@ -1,6 +1,7 @@
 """The package as users get it: wheel, sdist, editable; and a plugin that lives outside of it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,8 @@ print(build_sdist(sys.argv[2]))
 
 
 def run(*command: object, **given: object) -> "subprocess.CompletedProcess[str]":
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    of_this_pytest = ("PYTHONPATH", "PYTEST_ADDOPTS")
+    environ = {key: value for key, value in os.environ.items() if key not in of_this_pytest}
     return subprocess.run(
         [str(part) for part in command],
         capture_output=True,
@@ -162,6 +164,32 @@ def test_a_wheel_brings_what_spark_looks_for(wheel_environment: Environment) -> 
     done = run(wheel_environment.directory / "bin" / "rmqha-spark", "--help")
     assert (done.returncode, "verify-offsets" in done.stdout) == (0, True), done.stderr
     assert "twisted/__init__.py" not in names
+
+
+def test_a_wheel_brings_its_pytest_plugin(wheel_environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("async def test_it(rmqha_world): rmqha_world.wind(1)\n")
+    arguments = ("-q", "-p", "no:asyncio", "-p", "no:cacheprovider")
+    done = run(wheel_environment.python, "-m", "pytest", *arguments, tmp_path, cwd=tmp_path)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_type_checker_knows_the_client_of_a_wheel(
+    wheel_environment: Environment, tmp_path: Path
+) -> None:
+    """Without `py.typed` all of it would be Any; each mistake that is marked is found, no other."""
+    pytest.importorskip("mypy", reason="pip install 'rmq-ha[dev]'")
+    program = Path(__file__).parent / "typed" / "user_program.py"
+    lines = program.read_text().splitlines()
+    marks = [(number, re.search("# wrong: (.*)", line)) for number, line in enumerate(lines, 1)]
+    wrong = {(number, found[1]) for number, found in marks if found is not None}
+    options = ("--strict", "--config-file=", "--no-error-summary", f"--cache-dir={tmp_path}")
+    done = run(
+        *(sys.executable, "-m", "mypy", *options),
+        *("--python-executable", wheel_environment.python, program),
+        cwd=tmp_path,
+    )
+    errors = re.findall(r":(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.MULTILINE)
+    assert {(int(number), code) for number, code in errors} == wrong, done.stdout + done.stderr
 
 
 def test_an_sdist_works(built: tuple[Path, Path], tmp_path: Path) -> None:

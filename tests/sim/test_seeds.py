@@ -38,6 +38,17 @@ def test_seeds(kind):
         assert puts > 50 * len(seeds)
 
 
+@pytest.mark.parametrize("seed", [65876])
+def test_seeds_that_the_judge_was_wrong_about(seed):
+    """
+    65876: a spoilt bit makes `ToticA` of a topic, which no checksum shows; the number that its
+    message had in `TopicA` is given again.
+    """
+    (result,) = run_seeds(range(seed, seed + 1), 1, PAIR)
+    assert result.ok, result.report()
+    assert any(hazard.kind == "damage" for hazard in result.hazards)
+
+
 @pytest.mark.parametrize("kind", [PAIR, CLUSTER])
 def test_determinism(kind):
     """Equal seeds give equal digests, whatever the order of sets and hashes in the process."""

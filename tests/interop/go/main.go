@@ -20,8 +20,10 @@ import (
 )
 
 var (
-	namesrv string
-	out     sync.Mutex
+	namesrv   string
+	producers primitive.Credentials // of an account that sends
+	consumers primitive.Credentials // of one that receives
+	out       sync.Mutex
 )
 
 type event map[string]any
@@ -46,6 +48,10 @@ func resolver() primitive.NsResolver {
 
 func main() {
 	namesrv = os.Args[1]
+	if len(os.Args) > 2 {
+		producers = primitive.Credentials{AccessKey: os.Args[2], SecretKey: os.Args[3]}
+		consumers = primitive.Credentials{AccessKey: os.Args[4], SecretKey: os.Args[5]}
+	}
 	rlog.SetLogLevel("error")
 	all := consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
 	fine := func() consumer.ConsumeResult { return consumer.ConsumeSuccess }
@@ -63,10 +69,10 @@ func main() {
 	subscribe("trace", "g-trace", "RMQ_SYS_TRACE_TOPIC", all, fine)
 	plain := newProducer("p-plain")
 	sharded := newProducer("p-sharded", producer.WithQueueSelector(producer.NewHashQueueSelector()))
-	traced := newProducer("p-traced", producer.WithTrace(&primitive.TraceConfig{Access: primitive.Local, Resolver: resolver()}))
+	traced := newProducer("p-traced", producer.WithTrace(&primitive.TraceConfig{Access: primitive.Local, Resolver: resolver(), Credentials: producers}))
 	replier(newProducer("p-replies"))
 	transactions, err := rocketmq.NewTransactionProducer(decisions{}, producer.WithNsResolver(resolver()), producer.WithGroupName("p-transactions"),
-		producer.WithInstanceName("p-transactions"))
+		producer.WithInstanceName("p-transactions"), producer.WithCredentials(producers))
 	must(err)
 	must(transactions.Start())
 	tell(event{"event": "ready"})
@@ -94,7 +100,7 @@ func main() {
 
 func newProducer(group string, more ...producer.Option) rocketmq.Producer {
 	made, err := rocketmq.NewProducer(append(more, producer.WithNsResolver(resolver()), producer.WithGroupName(group),
-		producer.WithInstanceName(group))...)
+		producer.WithInstanceName(group), producer.WithCredentials(producers))...)
 	must(err)
 	must(made.Start())
 	return made
@@ -102,7 +108,8 @@ func newProducer(group string, more ...producer.Option) rocketmq.Producer {
 
 func subscribe(name, group, topic string, selector consumer.MessageSelector, verdict func() consumer.ConsumeResult, more ...consumer.Option) {
 	made, err := rocketmq.NewPushConsumer(append(more, consumer.WithGroupName(group), consumer.WithNsResolver(resolver()),
-		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithInstance("c-"+name))...)
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithInstance("c-"+name),
+		consumer.WithCredentials(consumers))...)
 	must(err)
 	must(made.Subscribe(topic, selector, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, m := range messages {
@@ -119,7 +126,8 @@ func subscribe(name, group, topic string, selector consumer.MessageSelector, ver
 
 func replier(p rocketmq.Producer) {
 	made, err := rocketmq.NewPushConsumer(consumer.WithGroupName("g-requests"), consumer.WithNsResolver(resolver()),
-		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithInstance("c-requests"))
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithInstance("c-requests"),
+		consumer.WithCredentials(consumers))
 	must(err)
 	all := consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
 	must(made.Subscribe("requests", all, func(ctx context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {

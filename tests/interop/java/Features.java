@@ -4,12 +4,15 @@ import java.util.List;
 import java.util.Scanner;
 import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -21,8 +24,11 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
+ * Arguments: name server; then, where there is access control, access key and secret of the producers, and of the consumers.
+ *
  * Every feature of the stock client at once, told what to do on stdin, one JSON line per event on stdout.
  *
  * send PHASE N MS  of each feature N messages, each until it is SEND_OK, a pause after each of the N; other orders are heard meanwhile
@@ -34,11 +40,17 @@ import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
  */
 public final class Features {
     private static String namesrv;
+    private static RPCHook producers;
+    private static RPCHook consumers;
     private static final List<DefaultMQPushConsumer> CONSUMERS = new ArrayList<>();
     private static final AtomicInteger INSTANCES = new AtomicInteger();
 
     public static void main(String[] args) throws Exception {
         namesrv = args[0];
+        if (args.length > 1) {
+            producers = new AclClientRPCHook(new SessionCredentials(args[1], args[2]));
+            consumers = new AclClientRPCHook(new SessionCredentials(args[3], args[4]));
+        }
         subscribe("transaction", "g-transaction", "transaction", null, Features::fine);
         orderly();
         subscribe("delayed", "g-delayed", "delayed", null, Features::fine);
@@ -50,11 +62,11 @@ public final class Features {
         subscribe("dead", "g-dead", "%DLQ%g-retry", null, Features::fine);
         subscribe("reset", "g-reset", "reset", null, Features::fine);
         subscribe("trace", "g-trace", "RMQ_SYS_TRACE_TOPIC", null, Features::fine);
-        DefaultMQProducer replies = producer(new DefaultMQProducer("p-replies"));
+        DefaultMQProducer replies = producer(new DefaultMQProducer("p-replies", producers));
         replier(replies);
-        DefaultMQProducer plain = producer(new DefaultMQProducer("p-plain"));
-        DefaultMQProducer traced = producer(new DefaultMQProducer("p-traced", true));
-        TransactionMQProducer transactions = new TransactionMQProducer("p-transactions");
+        DefaultMQProducer plain = producer(new DefaultMQProducer("p-plain", producers));
+        DefaultMQProducer traced = producer(new DefaultMQProducer("p-traced", producers, true, null));
+        TransactionMQProducer transactions = new TransactionMQProducer("p-transactions", producers);
         transactions.setTransactionListener(new Decisions());
         producer(transactions);
         System.out.println("{\"event\":\"ready\"}");
@@ -106,7 +118,7 @@ public final class Features {
     }
 
     private static DefaultMQPushConsumer consumer(String group) {
-        DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer made = new DefaultMQPushConsumer(group, consumers, new AllocateMessageQueueAveragely());
         made.setNamesrvAddr(namesrv);
         made.setInstanceName("i" + INSTANCES.incrementAndGet());
         made.setPollNameServerInterval(1000);

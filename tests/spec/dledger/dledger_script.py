@@ -31,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
 from rmq_ha.dledger import messages
 from rmq_ha.dledger.actions import (
     Answer,
@@ -45,7 +46,6 @@ from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import PushType, RequestCode, VoteResult
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.node import Node
-from rmq_ha.dledger.settings import DLedgerSettings, parse_peers
 from rmq_ha.dledger.values import Entry, TermVote
 from rmq_ha.testing.host import World
 

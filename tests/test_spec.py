@@ -1,0 +1,81 @@
+"""
+Pointers lead somewhere: into the specifications (`Spec: store.md, section 12.4`), and of documents
+to tests.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+SPEC = REPO / "docs" / "spec"
+_POINTER = re.compile(r'Spec: (.+?)(?:\n\s*\n|"""|\Z)', re.DOTALL)
+_NUMBER = r"\d+(?:\.\d+)*"
+_REFERENCE = re.compile(
+    rf"(\w+)\.md((?:(?:,|\s+and|\s+to)*\s+(?:(?:section|chapter)s?\s+)?{_NUMBER})*)"
+)
+_BEGINS = re.compile(rf"^#+ ({_NUMBER})|^(?:\| )?(\d+\.\d+) ", re.MULTILINE)
+SECTIONS = {
+    path.stem: {heading or row for heading, row in _BEGINS.findall(path.read_text())}
+    for path in SPEC.glob("*.md")
+}
+"""Numbers of headings, and of paragraphs and rows of tables that have one."""
+
+
+def dangling(source: str) -> Iterator[str]:
+    """What the pointers of a file name and no specification has."""
+    for (pointer,) in map(re.Match.groups, _POINTER.finditer(source)):
+        references = _REFERENCE.findall(pointer)
+        if not references:
+            yield pointer
+        for name, numbers in references:
+            known = SECTIONS.get(name)
+            if known is None:
+                yield f"{name}.md"
+                continue
+            for number in re.findall(_NUMBER, numbers):
+                if number not in known:
+                    yield f"{name}.md, {number}"
+
+
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def test_every_test_that_a_document_names_is_there() -> None:
+    named = {
+        match for path in (REPO / "docs").glob("*.md") for match in _TEST.findall(path.read_text())
+    }
+    assert len(named) > 30
+    missing = {
+        (path, name)
+        for path, name in named
+        if not re.search(rf"^ *(async )?def {name}\(", (REPO / path).read_text(), re.MULTILINE)
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize("folder", ["rmq_ha", "twisted", "tests", "bench", "examples", "spark"])
+def test_every_pointer_into_a_specification_resolves(folder: str) -> None:
+    found = {
+        str(path.relative_to(REPO)): missing
+        for path in sorted((REPO / folder).rglob("*.py"))
+        if path != Path(__file__) and (missing := list(dangling(path.read_text())))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ('"""Spec: store.md, sections 2.1 to 2.4, 3.1 and 12; ha.md, chapter 3."""', []),
+        ('"""Spec: store.md.\n\nMore of 99.1."""', []),
+        ('"""Spec: remoting.md, section 1.2 and\nchapter 99."""', ["remoting.md, 99"]),
+        ('"""Spec: nowhere.md, section 1."""', ["nowhere.md"]),
+        ('"""Spec: section 7.3."""', ["section 7.3."]),
+    ],
+)
+def test_a_pointer_that_leads_nowhere_is_found(source: str, missing: list[str]) -> None:
+    """A check that never fails is none."""
+    assert list(dangling(source)) == missing
