@@ -1,1 +1,3 @@
-"""rmq-ha: rmq_ha."""
+"""rmq-ha: a broker, a name server and a client that speak RocketMQ 4.9."""
+
+__version__ = "0.1.0"
