@@ -35,18 +35,6 @@ def decode_header(kind: type[H], ext: Mapping[str, str] | None) -> H:
         ) from None
 
 
-def encode_header(header: Header) -> dict[str, str]:
-    """The ext fields, absent ones left out."""
-    found: dict[str, str] = {}
-    for item in msgspec.structs.fields(header):
-        value = getattr(header, item.name)
-        if isinstance(value, bool):
-            found[item.encode_name] = "true" if value else "false"
-        elif value is not None:
-            found[item.encode_name] = str(value)
-    return found
-
-
 def _as_java(kind: type[Header], ext: Mapping[str, str]) -> Mapping[str, str]:
     """Java reads every boolean but `true` as false."""
     booleans = [item.encode_name for item in msgspec.structs.fields(kind) if item.type is bool]

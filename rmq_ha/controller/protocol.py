@@ -15,7 +15,6 @@ from rmq_ha.controller.codec import (
     decode_header,
     decode_names,
     decode_set,
-    encode_header,
     encode_properties,
 )
 from rmq_ha.controller.codes import RequestCode, ResponseCode
@@ -40,6 +39,7 @@ from rmq_ha.remoting.dispatcher import Answer, Handler
 from rmq_ha.seams import Host
 from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.ext_fields import ext_fields
 
 _MOST_WAITING = 1024
 
@@ -214,7 +214,7 @@ class ControllerRequests:
             is_leader=leader == settings.self_id,
             peers="".join(f"{peer}:{address};" for peer, address in settings.peers.items()),
         )
-        return request.response(ResponseCode.SUCCESS, None, encode_header(header))
+        return request.response(ResponseCode.SUCCESS, None, ext_fields(header))
 
     def config(self, _: Channel, request: RemotingCommand) -> Answer:
         """1010."""
@@ -242,7 +242,7 @@ class ControllerRequests:
 
 
 def _response(decision: Decision, request: RemotingCommand) -> RemotingCommand:
-    ext = None if decision.header is None else encode_header(decision.header)
+    ext = None if decision.header is None else ext_fields(decision.header)
     return request.response(decision.code, decision.remark, ext, decision.body)
 
 

@@ -14,7 +14,6 @@ from twisted.python.failure import Failure
 from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.controller.broker_sets import BrokerSets
-from rmq_ha.controller.codec import encode_header
 from rmq_ha.controller.codes import RequestCode
 from rmq_ha.controller.events import Event, MasterElected, decode_event
 from rmq_ha.controller.group import ControllerGroup
@@ -34,6 +33,7 @@ from rmq_ha.timing.timer import next_turn
 from rmq_ha.tls.reload import TlsReload
 from rmq_ha.tls.server import ServerTls
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.ext_fields import ext_fields
 
 _SCAN_FIRST_S = 2.0
 _KNOCK_S = 1.0
@@ -195,7 +195,7 @@ class ControllerService:
         """1008; who does not get it asks within 5 s (1004)."""
         command = RemotingCommand(
             int(RequestCode.NOTIFY_BROKER_ROLE_CHANGED),
-            encode_header(notice.header),
+            ext_fields(notice.header),
             notice.body,
         )
         sent = self._client.oneway(notice.address, command)

@@ -14,6 +14,7 @@ from msgspec import Meta, field
 from rmq_ha.errors import RequestRejected
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import VERSION, RemotingCommand
+from rmq_ha.wire.ext_fields import ext_fields
 from rmq_ha.wire.text import quote, to_bytes
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -113,15 +114,7 @@ def decode_send_header(command: RemotingCommand) -> SendHeader:
 
 def encode_send_header(header: SendHeader, *, v1: bool = False) -> dict[str, str]:
     """The ext fields of a send request, absent ones left out."""
-    form = SendHeaderV1 if v1 else SendHeader
-    ext: dict[str, str] = {}
-    for item in msgspec.structs.fields(form):
-        value = getattr(header, item.name)
-        if isinstance(value, bool):
-            ext[item.encode_name] = "true" if value else "false"
-        elif value is not None:
-            ext[item.encode_name] = str(value)
-    return ext
+    return ext_fields(header, SendHeaderV1 if v1 else SendHeader)
 
 
 def encode_send_response(

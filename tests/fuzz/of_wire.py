@@ -40,6 +40,7 @@ from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire import bodies
 from rmq_ha.wire.batch import encode_batch, read_batch
 from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.ext_fields import ext_fields
 from rmq_ha.wire.frame import JSON, ROCKETMQ, FrameReader, decode_frame, encode_frame
 from rmq_ha.wire.json_header import decode_plain_header
 from rmq_ha.wire.route_bodies import ClusterInfo, RegisterBrokerBody, TopicRoute
@@ -312,7 +313,7 @@ def read_controller_headers(data: bytes) -> None:
     if not isinstance(ext, dict) or not all(isinstance(item, str) for item in ext.values()):
         raise ProtocolViolation("no ext fields")
     for kind in messages.Header.__subclasses__():
-        codec.encode_header(codec.decode_header(kind, ext))
+        ext_fields(codec.decode_header(kind, ext))
 
 
 _SET = messages.SyncStateSet((1, 2), 3)

@@ -15,7 +15,6 @@ from rmq_ha.controller.codec import (
     decode_replicas,
     decode_set,
     encode_elected,
-    encode_header,
     encode_names,
     encode_properties,
     encode_replicas,
@@ -43,6 +42,7 @@ from rmq_ha.controller.messages import (
     RegisterBrokerResponse,
 )
 from rmq_ha.errors import ProtocolViolation, RequestRejected
+from rmq_ha.wire.ext_fields import ext_fields
 from rmq_ha.wire.frame import FrameReader, decode_frame
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "controller"
@@ -89,9 +89,9 @@ def test_what_java_wrote_is_read_and_written_again(
     kind, body = (given, given_body) if answers else (asked, asked_body)
     header = decode_header(kind, command.ext)
     if answers and command.code and not command.ext:
-        assert encode_header(header) == encode_header(kind())  # type: ignore[call-arg]
+        assert ext_fields(header) == ext_fields(kind())  # type: ignore[call-arg]
     else:
-        assert encode_header(header) == (command.ext or {})
+        assert ext_fields(header) == (command.ext or {})
     if command.body is None:
         return
     assert body is not None

@@ -576,14 +576,8 @@ def test_checksums_that_fit_stay_as_they_are_after_javas_turn(
     assert bodies(found) == list(range(count))
 
 
-def test_entries_larger_than_a_read_are_found_whole(
-    start: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also those over the end of one; a file of a GiB is not read at once."""
-    ledger = start(4 << 20)
-    sizes = [700_000, 700_000, 1_500_000, 700_000]
-    ledger.append(1, [bytes(size) for size in sizes])
-    ledger.sync(thorough=True)
+def sizes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much each read of a row asks for, from now on."""
     asked: list[int] = []
     read = DirtyRow.read
 
@@ -592,6 +586,18 @@ def test_entries_larger_than_a_read_are_found_whole(
         return read(row, position, size)
 
     monkeypatch.setattr(DirtyRow, "read", noted)
+    return asked
+
+
+def test_entries_larger_than_a_read_are_found_whole(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those over the end of one; a file of a GiB is not read at once."""
+    ledger = start(4 << 20)
+    sizes = [700_000, 700_000, 1_500_000, 700_000]
+    ledger.append(1, [bytes(size) for size in sizes])
+    ledger.sync(thorough=True)
+    asked = sizes_read(monkeypatch)
     found = start(4 << 20)
     assert (found.end_index, found.end_pos) == (3, sum(sizes) + 4 * 48)
     assert max(asked) <= 1_500_048
@@ -992,14 +998,7 @@ def test_a_file_begun_far_behind_its_start_is_found_again_in_pieces(
     ledger = start(4 << 20)
     ledger.truncate_to(Entry(50, 3, (8 << 20) + (5 << 19), b"x"))
     ledger.sync(thorough=True)
-    asked: list[int] = []
-    read = DirtyRow.read
-
-    def noted(row: DirtyRow, position: int, size: int) -> bytes:
-        asked.append(size)
-        return read(row, position, size)
-
-    monkeypatch.setattr(DirtyRow, "read", noted)
+    asked = sizes_read(monkeypatch)
     found = start(4 << 20)
     assert (found.begin_index, found.begin_pos, found.end_index) == (50, (8 << 20) + (5 << 19), 50)
     assert max(asked) <= 1 << 20

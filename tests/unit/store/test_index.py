@@ -592,9 +592,8 @@ def test_sync_makes_safe_what_was_put() -> None:
     assert all(find(after, f"u{i}") == [100 * i] for i in range(30))
 
 
-def test_only_what_is_written_or_waits_for_the_worker_stays_open() -> None:
-    """Searches close old files again, but none under the worker, which would open it anew."""
-    disk = a_disk()
+def opened_files(disk: SimDisk) -> list[SimFile]:
+    """What is opened from now on, in that order."""
     files: list[SimFile] = []
     plain_open = disk.open
 
@@ -603,6 +602,13 @@ def test_only_what_is_written_or_waits_for_the_worker_stays_open() -> None:
         return files[-1]
 
     disk.open = opened  # type: ignore[method-assign]
+    return files
+
+
+def test_only_what_is_written_or_waits_for_the_worker_stays_open() -> None:
+    """Searches close old files again, but none under the worker, which would open it anew."""
+    disk = a_disk()
+    files = opened_files(disk)
     index = an_index(disk)
     count = 0
     for _ in range(12):
@@ -622,14 +628,7 @@ def test_only_what_is_written_or_waits_for_the_worker_stays_open() -> None:
 def test_a_file_that_became_old_unsearched_is_closed() -> None:
     """With the next file that is full; that one waits for the worker."""
     disk = a_disk()
-    files: list[SimFile] = []
-    plain_open = disk.open
-
-    def opened(path: str, size: int) -> SimFile:
-        files.append(plain_open(path, size))
-        return files[-1]
-
-    disk.open = opened  # type: ignore[method-assign]
+    files = opened_files(disk)
     index = an_index(disk)
     for i in range(200):
         index.put_requests([request(100 * i, f"u{i}")])
