@@ -62,6 +62,7 @@ LAYERS = {
     "rmq_ha.client": 4,
     "rmq_ha.client.batches": 2,
     "rmq_ha.client.broker_choice": 2,
+    "rmq_ha.client.compression": 2,
     "rmq_ha.client.consume_stats": 2,
     "rmq_ha.client.consumer_settings": 2,
     "rmq_ha.client.delay_levels": 2,

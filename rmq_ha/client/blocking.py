@@ -85,7 +85,7 @@ class BlockingClient:
         if isinstance(settings, str):
             settings = ClientConfig(namesrv_addr=settings)
         self.settings = settings
-        self.producer = producer or ProducerConfig()
+        self.producer = (producer or ProducerConfig()).checked()
         process = settings.process or this_process()
         known = settings.namesrv_addr or process.environ.get("NAMESRV_ADDR", "")
         self._name_servers = name_servers(known)

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from rmq_ha.client.process_queue import FlowLimits
+from rmq_ha.client.settings import check_ranges
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.broker_identity import MASTER_ID
 
@@ -239,15 +240,3 @@ class LitePullConsumerConfig(PullConsumerConfig):
         check_ranges(self, ranges)
         self.beginning.time_ms(0)
         return self
-
-
-def check_ranges(config: ConsumerConfig, ranges: dict[str, tuple[int, int]]) -> None:
-    """
-    Every number lies between two others.
-
-    :raises ConfigurationError: one does not.
-    """
-    for name, (least, most) in ranges.items():
-        value = getattr(config, name)
-        if not least <= value <= most:
-            raise ConfigurationError(f"{name} must be from {least} to {most}, not {value}")

@@ -3,16 +3,16 @@
 Spec: remoting.md, chapter 5 and section 4.2.
 """
 
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple
 
+from rmq_ha.client.compression import UndecodableBody, inflate
 from rmq_ha.client.delay_levels import delay_level
-from rmq_ha.client.errors import IllegalMessage, MQClientError
-from rmq_ha.model.flags import COMPRESSED, COMPRESSION_MASK
+from rmq_ha.client.errors import IllegalMessage
+from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address, offset_msg_id
 from rmq_ha.model.properties import (
     DELAY,
@@ -42,14 +42,9 @@ __all__ = [
 ]
 
 KEY_SEPARATOR = " "
-MAX_INFLATED = 64 << 20
+_LEAST_FLAG, _MOST_FLAG = -(1 << 31), (1 << 31) - 1
 INFLATED_AT_ONCE = 16 << 20
 """Bytes of decompressed bodies after which no further message of an answer is decompressed."""
-_ZLIB_TYPES = (0, 0x300)
-
-
-class UndecodableBody(MQClientError):
-    """A compressed body that cannot be decompressed: damaged, too large, or of another kind."""
 
 
 class Message:
@@ -83,8 +78,13 @@ class Message:
         :param delay_time_level: 1 to 18 (1s 5s 10s 30s 1m ... 2h by default); 0: at once.
         :param delay: the same by its time: `timedelta(hours=2)`.
         :param wait_store_msg_ok: the broker answers when flush and replica are done too.
-        :raises IllegalMessage: no level has that delay; keys or properties are no texts.
+        :raises IllegalMessage: no level has that delay; topic, tags, keys or properties are no
+            texts; the flag is no number of 32 bits.
         """
+        if not (isinstance(topic, str) and isinstance(tags, str)):
+            raise IllegalMessage(f"topic and tags are texts, not {topic!r} and {tags!r}")
+        if type(flag) is not int or not _LEAST_FLAG <= flag <= _MOST_FLAG:
+            raise IllegalMessage(f"flag={flag!r}: it is a whole number of 32 bits")
         self.topic = topic
         self.body = body
         self.flag = flag
@@ -343,24 +343,3 @@ def message_of(record: Record, broker_name: str = "", *, inflates: bool = True) 
         record.prepared_transaction_offset,
         unique if properties.get(TRAN_MSG) == "true" else None,
     )
-
-
-def inflate(body: bytes, sys_flag: int) -> bytes:
-    """
-    Decompress a body.
-
-    :raises UndecodableBody: it is damaged, would be larger than 64 MiB, or is not zlib's.
-    """
-    kind = sys_flag & COMPRESSION_MASK
-    if kind not in _ZLIB_TYPES:
-        raise UndecodableBody(
-            f"a body is compressed in the way {kind >> 8} (1 LZ4, 2 ZSTD), not with zlib"
-        )
-    stream = zlib.decompressobj()
-    try:
-        data = stream.decompress(body, MAX_INFLATED)
-    except zlib.error as error:
-        raise UndecodableBody(f"a compressed body is damaged: {error}") from None
-    if not stream.eof:
-        raise UndecodableBody("a compressed body is cut short, or larger than 64 MiB")
-    return data

@@ -61,8 +61,9 @@ class Producer:
         """
         :param instance: may be shared; it starts with the first part and stops with the last.
         :raises IllegalMessage: the group's name breaks a rule.
+        :raises ConfigurationError: a setting does not fit.
         """
-        self.config = config = config or ProducerConfig()
+        self.config = config = (config or ProducerConfig()).checked()
         fault = group_fault(config.producer_group)
         if fault is not None:
             raise IllegalMessage(fault)

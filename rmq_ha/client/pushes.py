@@ -9,7 +9,8 @@ from typing import Any
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
-from rmq_ha.client.messages import MessageExt, decode_messages, inflate
+from rmq_ha.client.compression import inflate
+from rmq_ha.client.messages import MessageExt, decode_messages
 from rmq_ha.client.parts import CheckHeader, ConsumerPart, ProducerPart
 from rmq_ha.errors import RequestRejected, RmqHaError
 from rmq_ha.model.flags import COMPRESSED

@@ -142,7 +142,9 @@ def properties_text(properties: Mapping[str, str]) -> str:
     names = tuple(properties)
     layout, pick = _layout(names)
     try:
-        text = "" if pick is None else layout % pick(properties)
+        picked = "" if pick is None else pick(properties)
+        "".join(picked)  # a format would take numbers, too
+        text = layout % picked if picked else ""
     except TypeError:
         raise IllegalMessage("names and values of properties are texts") from None
     count = len(names)

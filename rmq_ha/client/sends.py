@@ -3,7 +3,6 @@
 Spec: remoting.md, sections 4.1, 4.2 and 11.1.
 """
 
-import zlib
 from collections.abc import Hashable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from rmq_ha.client.routes import PublishInfo
 from rmq_ha.client.send_frames import Destination, Outgoing, properties_text
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.errors import RemotingError, RemotingTimeout, RmqHaError
-from rmq_ha.model.flags import COMPRESSED, COMPRESSION_ZLIB, TRANSACTION_PREPARED
+from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
 from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
 from rmq_ha.wire.bodies import MessageQueue
@@ -235,8 +234,8 @@ def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing
     """
     properties, body, sys_flag = message.properties, message.body, 0
     if len(body) >= config.compress_msg_body_over_howmuch:
-        body = zlib.compress(body, config.compress_level)
-        sys_flag = COMPRESSED | COMPRESSION_ZLIB
+        sys_flag, deflate = config.compression
+        body = deflate(body)
     if properties.get(TRAN_MSG, "").lower() == "true":
         sys_flag |= TRANSACTION_PREPARED
     text = properties_text(properties)

@@ -3,10 +3,12 @@
 Spec: remoting.md, sections 11.1, 11.2 and 11.6.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from rmq_ha.client.compression import Compression, compression_of
 from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import ConfigurationError
@@ -14,6 +16,7 @@ from rmq_ha.model.process import Process
 from rmq_ha.model.topics import DEFAULT_TOPIC
 
 DEFAULT_NAMESRV_PORT = 9876
+_NO_HOST = re.compile(r"[\s,/]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +110,9 @@ class ProducerConfig:
     :ivar retry_chosen_queue: also go on with a send whose queue or selector is given; there is
         one attempt a round. Await each send before the next of its key then, or order is lost.
     :ivar compress_msg_body_over_howmuch: bodies of at least so many bytes are compressed.
-    :ivar compress_level: zlib's, 0 to 9.
+    :ivar compress_type: ZLIB, which every consumer reads; LZ4 or ZSTD, which those of Java
+        4.9.7 and 5.x and ours do (`rmq-ha[compression]`).
+    :ivar compress_level: zlib's, 0 to 9; ZSTD's, 1 to 22; LZ4 has none.
     :ivar retry_times_when_send_failed: after the first attempt.
     :ivar retry_another_broker_when_not_store_ok: also when a message is stored, but not safely.
     :ivar max_message_size: bytes of a body; larger ones are not sent.
@@ -129,6 +134,7 @@ class ProducerConfig:
     retry_backoff_max_ms: int = 1_000
     retry_chosen_queue: bool = False
     compress_msg_body_over_howmuch: int = 4096
+    compress_type: str = "ZLIB"
     compress_level: int = 5
     retry_times_when_send_failed: int = 2
     retry_another_broker_when_not_store_ok: bool = False
@@ -139,6 +145,55 @@ class ProducerConfig:
     max_in_flight_bytes: int = 64 << 20
     max_waiting: int = 65_536
     stop_timeout: int = 5_000
+
+    @property
+    def compression(self) -> Compression:
+        """
+        How bodies are compressed.
+
+        :raises ConfigurationError: there is no such way, or no such level.
+        """
+        return compression_of(self.compress_type, self.compress_level)
+
+    def checked(self) -> "ProducerConfig":
+        """
+        Itself, if its numbers make sense.
+
+        :raises ConfigurationError: one does not, or a library for `compress_type` is missing.
+        """
+        check_ranges(self, _PRODUCER_RANGES)
+        self.compression  # noqa: B018 (it says what does not fit)
+        return self
+
+
+_MOST = 1 << 31
+_PRODUCER_RANGES = {
+    "default_topic_queue_nums": (1, 65535),
+    "send_msg_timeout": (1, _MOST),
+    "delivery_timeout_ms": (0, _MOST),
+    "retry_backoff_ms": (0, _MOST),
+    "retry_backoff_max_ms": (0, _MOST),
+    "compress_msg_body_over_howmuch": (0, _MOST),
+    "retry_times_when_send_failed": (0, 65535),
+    "max_message_size": (1, _MOST),
+    "max_batch_size": (1, _MOST),
+    "max_in_flight": (1, _MOST),
+    "max_in_flight_bytes": (1, _MOST),
+    "max_waiting": (0, _MOST),
+    "stop_timeout": (0, _MOST),
+}
+
+
+def check_ranges(config: object, ranges: Mapping[str, tuple[int, int]]) -> None:
+    """
+    Every number lies between two others.
+
+    :raises ConfigurationError: one does not, or is no number.
+    """
+    for name, (least, most) in ranges.items():
+        value = getattr(config, name)
+        if not isinstance(value, int | float) or not least <= value <= most:
+            raise ConfigurationError(f"{name} must be from {least} to {most}, not {value!r}")
 
 
 def name_servers(text: str) -> list[str]:
@@ -155,8 +210,11 @@ def name_servers(text: str) -> list[str]:
         host, separator, port = address.rpartition(":")
         if not separator:
             host, port = address, str(DEFAULT_NAMESRV_PORT)
-        if not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-            raise ConfigurationError(f"namesrv_addr: {piece!r} is not host:port")
+        is_port = port.isascii() and port.isdecimal() and 0 < int(port) < 65536
+        if not host or not is_port or _NO_HOST.search(host):
+            raise ConfigurationError(
+                f"namesrv_addr: {piece!r} is not host:port; between two of them is a semicolon"
+            )
         if f"{host}:{port}" not in found:
             found.append(f"{host}:{port}")
     if not found:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_ha.client.messages import UndecodableBody, inflate
+from rmq_ha.client.compression import UndecodableBody, inflate
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
