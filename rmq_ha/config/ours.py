@@ -74,7 +74,8 @@ class RmqHaConfig:
         True,
         "a master whose commit log is damaged with whole messages behind the damage does not "
         "start; false, for one start: it is cut there, and the rest is set aside below "
-        "storePathRootDir/setaside. A slave does so by itself, and fetches it anew",
+        "storePathRootDir/setaside. A slave does so by itself, and fetches it anew; it does not "
+        "start as a master before it has",
     )
     start_without_commit_log: bool = key(
         "startWithoutCommitLog",

@@ -102,17 +102,20 @@ class Checkpoint:
         """Put on the disk how far the commit log is; no more of the others. For the worker."""
         self.write(self.written._replace(physic_msg_timestamp=physic, flushed_offset=flushed))
 
-    def give_up(self, end: int) -> None:
+    def give_up(self, end: int, newest: int) -> None:
         """
         The log is about to be cut there: no flush vouches for what lies behind any more.
 
-        On the disk before the cut, or the next crash would take the cut for damage. Blocks.
+        Neither does a time: what a slave fetches in its place is as old as what was there. On the
+        disk before the cut, or the next crash would take the cut for damage. Blocks.
 
+        :param newest: when the last record before that was stored, ms.
         :raises OSError: the disk refuses.
         """
-        self.flushed = min(self.flushed, end)
-        if self.written.flushed_offset > end:
-            self.write_flushed(self.written.physic_msg_timestamp, end)
+        most = CheckpointTimes(newest, newest, newest, end)
+        self.set(self.times.at_most(most))
+        if self.written != self.written.at_most(most):
+            self.write(self.written.at_most(most))
 
     def close(self) -> None:
         """Close the file."""

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from rmq_ha.errors import StoreError
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, BLANK_SIZE, record_size_at
+from rmq_ha.store.owed import Owed, OwedLog
 from rmq_ha.store.setaside import Keeper, TailAside
 
 _MAGIC_AT = 4
@@ -66,6 +67,23 @@ class DamagedLog:
         self._is_slave = is_slave
         self._may_cut = may_cut
 
+    def settle_owed(self, end: int, owed_log: OwedLog) -> None:
+        """
+        What this store gave up as a slave, before the log is cut: has it come back?
+
+        :param end: physical offset behind the last record that could be read.
+        :raises StoreError: a master would lead without it, and nobody has said that it may.
+        :raises OSError: the disk refuses.
+        """
+        for owed in list(owed_log.open()):
+            if self._is_short(end, owed.end):
+                if self._is_slave:
+                    continue
+                if not self._may_cut:
+                    raise StoreError(self._debt(end, owed))
+                self.log.warn("{debt}", debt=self._debt(end, owed))
+            owed_log.close(owed)
+
     def settle(self, end: int, newest: int, promise: Promise, now_ms: int) -> TailAside | None:
         """
         Before the log is cut.
@@ -85,7 +103,9 @@ class DamagedLog:
             return None
         why = self._reason(end, behind, promise, is_damage)
         try:
-            aside = self._keeper.keep("damaged", end, stop, why, now_ms)
+            aside = self._keeper.keep(
+                "damaged", end, stop, why, now_ms, is_owed=is_damage and self._is_slave
+            )
         except OSError as error:
             if is_damage:
                 raise
@@ -165,6 +185,15 @@ class DamagedLog:
             "from a copy, or make a slave that has them the master. To do without them, start "
             f"once with keepDamagedLog=false: the log then ends at {end}, and what lies behind is "
             "set aside"
+        )
+
+    def _debt(self, end: int, owed: Owed) -> str:
+        return (
+            f"the commit log ends at {end}, and went on to {owed.end}: as a slave this store set "
+            f"aside what was behind damage, as {owed.path} says, and stopped before its master had "
+            "given it all anew. Start it as a slave of one that has it, or make that one the "
+            f"master. To do without, start once with keepDamagedLog=false: the log then ends at "
+            f"{end}, and what was set aside stays there"
         )
 
     def _reason(self, end: int, behind: Behind, promise: Promise, is_damage: bool) -> str:

@@ -24,6 +24,7 @@ from rmq_ha.store.damage import DamagedLog, Promise
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.index import IndexService
+from rmq_ha.store.owed import OwedLog
 from rmq_ha.store.presence import AbsentLog, tell_lost_files
 from rmq_ha.store.puts import MaybeLater
 from rmq_ha.store.queue_ends import FILE_NAME, QueueEnd, QueueEnds, read_ends
@@ -307,7 +308,7 @@ class ClassicParts:
             records=found.records,
         )
         self._settle(found, self._promise(ends, last_exit_ok))
-        store.checkpoint.give_up(found.end)
+        store.checkpoint.give_up(found.end, found.last_store_timestamp)
         recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
         if queues.max_physical_offset >= found.end:
@@ -366,6 +367,7 @@ class ClassicParts:
             is_slave=store.configuration.store.broker_role is BrokerRole.SLAVE,
             may_cut=not store.configuration.ours.keep_damaged_log,
         )
+        damaged.settle_owed(found.end, OwedLog(store.host.disk, store.root))
         newest = found.last_store_timestamp
         aside = damaged.settle(found.end, newest, promise, store.host.now_ms())
         if aside is not None:

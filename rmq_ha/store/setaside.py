@@ -18,6 +18,7 @@ from rmq_ha.store.search import whole_records
 from rmq_ha.wire import fastjson
 
 FOLDER = "setaside"
+ABOUT = "about.json"
 _CHUNK = 1 << 20
 
 
@@ -53,7 +54,8 @@ class Keeper:
     Copies stretches of a log aside. Blocks: for the worker, or for a start.
 
     A file `about.json` says what it is: `from`, `to`, `messages` (whole ones), `topics` (messages
-    of each), `why`, `time` (ms). It is written last: a folder without it is not complete.
+    of each), `why`, `time` (ms), `owed` (see `store/owed.py`). It is written last: a folder
+    without it is not complete.
 
     :param root: the store's root directory.
     """
@@ -63,7 +65,9 @@ class Keeper:
         self._root = root
         self._log = log
 
-    def keep(self, kind: str, start: int, end: int, why: str, now_ms: int) -> TailAside:
+    def keep(
+        self, kind: str, start: int, end: int, why: str, now_ms: int, *, is_owed: bool = False
+    ) -> TailAside:
         """
         Bring what lies between two physical offsets to the disk once more.
 
@@ -71,12 +75,13 @@ class Keeper:
         attempt would take the room that an operator makes.
 
         :param kind: the first word of the folder's name.
+        :param is_owed: nobody may lead with this log before it has these bytes again.
         :raises OSError: the disk refuses, or is full.
         :raises StoreError: a file is missing.
         """
         folder = folder_for(self._disk, self._root, f"{kind}-{start}-{end}", now_ms)
         try:
-            return self._keep_in(folder, start, end, why, now_ms)
+            return self._keep_in(folder, start, end, why, now_ms, is_owed)
         except (OSError, StoreError):
             self.discard(folder)
             raise
@@ -86,7 +91,9 @@ class Keeper:
         with suppress(OSError):
             self._disk.remove_tree(folder)
 
-    def _keep_in(self, folder: str, start: int, end: int, why: str, now_ms: int) -> TailAside:
+    def _keep_in(
+        self, folder: str, start: int, end: int, why: str, now_ms: int, is_owed: bool
+    ) -> TailAside:
         row = self._log.row
         topics: Counter[str] = Counter()
         for file_start in list(row.starts):  # the cleaner may shorten the row meanwhile
@@ -102,8 +109,9 @@ class Keeper:
             "topics": dict(sorted(topics.items())),
             "why": why,
             "time": now_ms,
+            "owed": is_owed,
         }
-        self._disk.replace(f"{folder}/about.json", fastjson.pretty(about))
+        self._disk.replace(f"{folder}/{ABOUT}", fastjson.pretty(about))
         return TailAside(folder, start, end, topics.total())
 
     def records(self, begin: int, end: int) -> Iterator[list[DispatchRequest]]:

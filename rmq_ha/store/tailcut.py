@@ -14,6 +14,7 @@ from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.owed import OwedLog
 from rmq_ha.store.parts import ClassicParts, Surroundings
 from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.store.schedule import ScheduleMessageService
@@ -131,7 +132,8 @@ class TailCut:
         """
         Have the checkpoint vouch for nothing in the files that are cut; in the worker.
 
-        Neither may it vouch, by its time alone, for what will be written there instead.
+        Neither may it vouch, by its time alone, for what will be written there instead. What a
+        damaged log gave up behind that place, nobody will give anew: the master has another one.
         """
         row = self._log.row
         recovery = LogRecovery(self._log, True)
@@ -139,11 +141,9 @@ class TailCut:
             recovery.begun_at(start) for start in list(row.starts) if start + row.file_size >= end
         ]
         most = max(0, min(firsts) - 1)
-        physic, logics, index, flushed = self._store.checkpoint.times
-        times = CheckpointTimes(
-            min(physic, most), min(logics, most), min(index, most), min(flushed, end)
-        )
+        times = self._store.checkpoint.times.at_most(CheckpointTimes(most, most, most, end))
         self._store.checkpoint.write(times)
+        OwedLog(self._store.host.disk, self._store.root).give_up(end)
         return times
 
     def _forget(self, end: int) -> list[str]:

@@ -145,7 +145,7 @@ def _never_wait_for_disk(patches: Patches) -> None:
 
 
 def _wipe_behind_damage(patches: Patches) -> None:
-    patches.put(DamagedLog, "settle", lambda self, end, promise, now_ms: None)
+    patches.put(DamagedLog, "settle", lambda self, end, newest, promise, now_ms: None)
 
 
 # Queues

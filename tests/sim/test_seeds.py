@@ -49,6 +49,14 @@ def test_seeds_that_the_judge_was_wrong_about(seed):
     assert any(hazard.kind == "damage" for hazard in result.hazards)
 
 
+@pytest.mark.parametrize("seed", [87347])
+def test_seeds_that_found_a_fault(seed):
+    """87347: a slave sets its log aside behind damage, and is made the master 0.6 s later."""
+    (result,) = run_seeds(range(seed, seed + 1), 1, PAIR)
+    assert result.ok, result.report()
+    assert any(hazard.kind == "damage" for hazard in result.hazards)
+
+
 @pytest.mark.parametrize("kind", [PAIR, CLUSTER])
 def test_determinism(kind):
     """Equal seeds give equal digests, whatever the order of sets and hashes in the process."""

@@ -50,6 +50,10 @@ class CheckpointTimes(NamedTuple):
         """The same when the index has to be complete, too."""
         return min(self.min_timestamp, self.index_msg_timestamp)
 
+    def at_most(self, most: "CheckpointTimes") -> "CheckpointTimes":
+        """Of each number the lower one."""
+        return CheckpointTimes(*map(min, self, most))
+
     def encode(self) -> bytes:
         """The first bytes of the file; the rest stays zero."""
         physic, logics, index, flushed = self

@@ -199,13 +199,137 @@ def master_of(machine):
 def slave_up_to(machine, master, end):
     """A slave that was sent the master's log as far as this, and has flushed it."""
     slave = machine.open(**SLAVE)
+    feed(machine, slave, master, end)
+    machine.clock.pump([1] * 13)
+    assert slave.checkpoint.written.flushed_offset == end
+    return slave
+
+
+def feed(machine, slave, master, end):
+    """What its master sends, up to there."""
     while slave.log.max_offset < end:
         at = slave.log.max_offset
         slave.log.append_raw(at, master.log.read(at, end - at))
         machine.turn()
-    machine.clock.pump([1] * 13)
-    assert slave.checkpoint.written.flushed_offset == end
-    return slave
+
+
+def slave_with_damage(machine, master, appended):
+    """One whose damaged 20th of 50 messages made it set all from there on aside."""
+    slave = slave_up_to(machine, master, appended[-1].next_offset)
+    machine.stop(slave)
+    damage(machine, *DAMAGES["the magic"](appended[20]))
+    return machine.open(**SLAVE, verify_log_at_start=True)
+
+
+def test_a_slave_that_is_owed_messages_does_not_become_the_master(machine, message):
+    """It says what it lacks and changes nothing; told to, it starts, and is asked no more."""
+    master = master_of(machine)
+    appended = fill(machine, master, 50, message)
+    slave = slave_with_damage(machine, master, appended)
+    (folder,) = folders(machine)
+    feed(machine, slave, master, appended[48].next_offset)
+    for stop in (machine.stop, machine.crash):
+        stop(slave)
+        before = image(machine)
+        with pytest.raises(StoreError) as caught:
+            machine.open(**SMALL)
+        text = str(caught.value)
+        ends = f"ends at {appended[49].physical_offset}, and went on to {appended[49].next_offset}"
+        assert ends in text
+        assert f"/setaside/{folder}/about.json" in text
+        assert "keepDamagedLog=false" in text
+        assert image(machine) == before
+        slave = machine.open(**SLAVE)
+    assert folders(machine) == [folder]
+    machine.stop(slave)
+    promoted = machine.open(**SMALL, keep_damaged_log=False)
+    check(promoted, appended, 49)
+    machine.stop(promoted)
+    check(machine.open(**SMALL), appended, 49)
+    assert folders(machine) == [folder]
+    master.close()
+
+
+@pytest.mark.parametrize("settings", [SMALL, SLAVE])
+def test_a_slave_that_has_fetched_all_anew_owes_nothing(machine, message, settings):
+    """The first start that sees it, as whatever, notes it; what is lost later is another matter."""
+    master = master_of(machine)
+    appended = fill(machine, master, 50, message)
+    slave = slave_with_damage(machine, master, appended)
+    feed(machine, slave, master, appended[-1].next_offset)
+    machine.stop(slave)
+    again = machine.open(**settings)
+    assert again.max_offset_in_queue("TopicA", 0) == 50
+    (folder,) = folders(machine)
+    about = json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))
+    assert about["owed"] is False
+    assert about["messages"] == 29
+    assert about["to"] == appended[-1].next_offset
+    master.close()
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_master_with_another_log_owes_nothing_behind_their_common_end(
+    machine, message, is_behind
+):
+    """What the new master has not, it will not give; what lies before the cut, it still owes."""
+    master = master_of(machine)
+    appended = fill(machine, master, 50, message)
+    slave = slave_with_damage(machine, master, appended)
+    if is_behind:
+        more = fill(machine, master, 2, message, 50)
+        feed(machine, slave, master, more[-1].next_offset)
+        cut = appended[49].next_offset
+    else:
+        feed(machine, slave, master, appended[40].next_offset)
+        cut = appended[30].physical_offset
+    machine.finish(slave.set_tail_aside(cut, "the master has another"))
+    machine.stop(slave)
+    promoted = machine.open(**SMALL)
+    assert promoted.log.max_offset == cut
+    owed = [
+        json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))["owed"]
+        for folder in folders(machine)
+    ]
+    assert owed == [False, False]
+    master.close()
+
+
+def test_what_was_fetched_anew_is_vouched_for_by_no_time(machine, message):
+    """It is as old as what was set aside, and lost power takes it as any other: no hole is left."""
+    master = master_of(machine)
+    machine.stores.remove(master)
+    appended = []
+    for number in range(50):
+        appended += fill(machine, master, 1, message, number)
+        machine.now_ms += 5000
+    slave = slave_with_damage(machine, master, appended)
+    check(slave, appended, 20)
+    feed(machine, slave, master, appended[-1].next_offset)
+    slave.log.row.file(2 * 16384).sync()  # the system's own choice
+    machine.stores.clear()  # what they vouch for is looked at below
+    machine.lose_power(slave)
+    slave = machine.open(**SLAVE)
+    there = slave.max_offset_in_queue("TopicA", 0)
+    assert 20 <= there < 50
+    check(slave, appended, there)
+    machine.crash(slave)
+
+
+@pytest.mark.parametrize("content", [None, b"[1]", b'{"owed":true}', b"{"])
+def test_a_folder_that_an_operator_has_had_in_hand_stops_no_start(machine, message, content):
+    """Without its mark, or without a legible one, nothing is owed."""
+    master = master_of(machine)
+    appended = fill(machine, master, 50, message)
+    machine.stop(slave_with_damage(machine, master, appended))
+    (folder,) = folders(machine)
+    path = f"{machine.root}/setaside/{folder}/about.json"
+    if content is None:
+        machine.disk.remove(path)
+    else:
+        machine.disk.replace(path, content)
+    check(machine.open(**SMALL), appended, 20)
+    master.close()
 
 
 @pytest.mark.parametrize("cut", [1, 7, 8, 36, 300, 12000])
