@@ -46,6 +46,7 @@ from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.client.transactions import TransactionListener, TransactionSendResult
 from rmq_ha.host.loop import LoopReactor
 from rmq_ha.host.real import make_host
+from rmq_ha.host.std_logging import begin_logging
 from rmq_ha.model.subscription import SUB_ALL
 from rmq_ha.seams import Host
 from rmq_ha.wire.bodies import MessageQueue
@@ -81,6 +82,8 @@ class Client:
         if isinstance(settings, str):
             settings = ClientConfig(namesrv_addr=settings)
         self.loop: AbstractEventLoop = get_running_loop()
+        if host is None:
+            begin_logging()
         self._reactor = LoopReactor(self.loop) if host is None else None
         self._futures = Futures(self.loop)
         self._parts: list[Producer | PushConsumer | LitePullConsumer | PullConsumer] = []

@@ -5,6 +5,7 @@ from typing import Any
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.settings import ClientConfig
 from rmq_ha.host.real import make_host
+from rmq_ha.host.std_logging import begin_logging
 
 
 def connect(reactor: Any, settings: ClientConfig | str = "") -> ClientInstance:
@@ -18,4 +19,5 @@ def connect(reactor: Any, settings: ClientConfig | str = "") -> ClientInstance:
     """
     if isinstance(settings, str):
         settings = ClientConfig(namesrv_addr=settings)
+    reactor.callWhenRunning(begin_logging)  # twistd, or the application, has begun by then
     return ClientInstance(make_host(reactor), settings)

@@ -14,8 +14,10 @@ from rmq_ha.client.consume_service import (
     CALLS_PER_TURN,
     Caller,
     ConsumeParts,
+    Fate,
     ListenerCall,
     directly_result,
+    fate_of,
 )
 from rmq_ha.client.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from rmq_ha.client.messages import MessageExt
@@ -44,7 +46,7 @@ class ConsumeConcurrently:
         self._config = parts.config
         self._clock = parts.instance.host.clock
         self._steady_ms = parts.instance.host.steady_ms
-        self._caller = Caller(parts, SUCCESS, LATER)
+        self._caller = Caller(parts, SUCCESS, LATER, self._fate)
         self._waiting: deque[tuple[ProcessQueue, MessageQueue, list[MessageExt]]] = deque()
         self._again: set[IDelayedCall] = set()
         self._turn: IDelayedCall | None = None
@@ -156,6 +158,14 @@ class ConsumeConcurrently:
             back = Deferred.fromCoroutine(self._give_back(call, failed))
             back.addErrback(lambda failure: self.log.failure("giving back failed", failure))
             back.addBoth(lambda _: self._over(call))
+
+    def _fate(self, call: ListenerCall) -> Fate:
+        if not self._config.is_clustering:
+            return Fate("it is dropped, as groups that broadcast know no retries")
+        times = call.messages[0].reconsume_times if call.messages else 0
+        if call.context.delay_level_when_next_consume < 0:
+            return fate_of(times, 0, self._parts.group)
+        return fate_of(times, self._parts.send_back.max_reconsume_times, self._parts.group)
 
     def _over(self, call: ListenerCall) -> None:
         self._caller.over(call)

@@ -15,10 +15,12 @@ from rmq_ha.client.consume_service import (
     CALLS_PER_TURN,
     Caller,
     ConsumeParts,
+    Fate,
     ListenerCall,
     directly_result,
+    fate_of,
 )
-from rmq_ha.client.listening import ConsumeOrderlyContext, ConsumeOrderlyStatus
+from rmq_ha.client.listening import MAX_INT, ConsumeOrderlyContext, ConsumeOrderlyStatus
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.process_queue import ProcessQueue
 from rmq_ha.client.queue_calls import QueueCalls
@@ -74,7 +76,7 @@ class ConsumeOrderly:
         self._calls = calls
         self._clock = parts.instance.host.clock
         self._steady_ms = parts.instance.host.steady_ms
-        self._caller = Caller(parts, SUCCESS, SUSPEND)
+        self._caller = Caller(parts, SUCCESS, SUSPEND, self._fate)
         self._lanes: dict[ProcessQueue, _Lane] = {}
         self._ready: deque[_Lane] = deque()
         self._queues: Mapping[MessageQueue, ProcessQueue] = {}
@@ -250,6 +252,13 @@ class ConsumeOrderly:
             again = Deferred.fromCoroutine(self._suspend(call))
             again.addErrback(self._suspend_failed)
             again.addCallback(lambda rest: self._over(lane, call, rest))
+
+    def _fate(self, call: ListenerCall) -> Fate:
+        times = call.messages[0].reconsume_times if call.messages else 0
+        most = self._parts.send_back.max_reconsume_times
+        if most >= MAX_INT:
+            return Fate("its queue waits for it, and it comes again")
+        return fate_of(times, most, self._parts.group)
 
     def _suspend_failed(self, failure: Any) -> float:
         self.log.failure("suspending a queue failed", failure)

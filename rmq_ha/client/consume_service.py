@@ -5,7 +5,7 @@ Spec: remoting.md, section 11.5.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
@@ -22,7 +22,7 @@ from rmq_ha.client.offsets import OffsetStore
 from rmq_ha.client.process_queue import ProcessQueue
 from rmq_ha.client.send_back import SendBack
 from rmq_ha.model.properties import RETRY_TOPIC
-from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX
 from rmq_ha.wire.bodies import MessageQueue
 
 CALLS_PER_TURN = 64
@@ -112,6 +112,30 @@ class ListenerCall:
         self.hook_context: ConsumeMessageContext | None = None
 
 
+class Fate(NamedTuple):
+    """
+    What becomes of a message that was not consumed.
+
+    :ivar is_last: its group does not see it again.
+    """
+
+    text: str
+    is_last: bool = False
+
+
+def fate_of(times: int, most: int, group: str) -> Fate:
+    """
+    Of a message that is tried again, or not.
+
+    :param times: how often it was tried before.
+    :param most: how often it is tried again.
+    """
+    if times < most:
+        return Fate(f"it will come again (attempt {times + 1} of {most + 1})")
+    tried = f"that was attempt {times + 1} of {most + 1}, and "
+    return Fate(f"{tried if most else ''}it goes to {DLQ_PREFIX}{group}", is_last=True)
+
+
 class Caller:
     """
     Calls the listener and keeps the books: what runs, statistics, hooks.
@@ -122,15 +146,23 @@ class Caller:
 
     log = Logger()
 
-    def __init__(self, parts: ConsumeParts, success: Any, later: Any) -> None:
+    def __init__(
+        self,
+        parts: ConsumeParts,
+        success: Any,
+        later: Any,
+        fate: "Callable[[ListenerCall], Fate]",
+    ) -> None:
         """
         :param success: what None from a listener means.
         :param later: what an exception in it means.
+        :param fate: what becomes of messages that are not consumed now.
         """
         self.running: dict[ListenerCall, None] = {}
         self._parts = parts
         self._success = success
         self._later = later
+        self._fate = fate
         self._steady_ms = parts.instance.host.steady_ms
         self._namespace = parts.instance.settings.namespace
         self._retry_topic = RETRY_PREFIX + parts.group
@@ -233,6 +265,7 @@ class Caller:
         topic = call.queue.topic
         if status is self._later:
             self._parts.stats.failed(topic, len(call.messages), now)
+            self._tell_the_end(call, outcome)
         else:
             took = now - call.started_ms
             self._parts.stats.consumed(topic, len(call.messages), took, now)
@@ -266,21 +299,31 @@ class Caller:
                 self.log.warn("the listener was cancelled with {id} of {q}", id=first, q=call.queue)
             else:
                 self.log.failure(
-                    "the listener failed with {id} of {queue}: it will come again",
+                    "the listener failed with {id} of {queue}: {fate}",
                     outcome,
                     id=first,
                     queue=call.queue,
+                    fate=self._fate(call).text,
                 )
         else:
             self.log.error(
-                "the listener answered {outcome!r} for {id} of {queue}, not a {kind}: it will come"
-                " again",
+                "the listener answered {outcome!r} for {id} of {queue}, not a {kind}: {fate}",
                 outcome=outcome,
                 id=first,
                 queue=call.queue,
                 kind=type(self._success).__name__,
+                fate=self._fate(call).text,
             )
         return self._later
+
+    def _tell_the_end(self, call: ListenerCall, outcome: Any) -> None:
+        """A listener that asks for another try does not know that there is none."""
+        if not isinstance(outcome, type(self._success)):
+            return  # said already
+        fate = self._fate(call)
+        if fate.is_last:
+            first = call.messages[0].msg_id if call.messages else ""
+            self.log.warn("{id} of {queue}: {fate}", id=first, queue=call.queue, fate=fate.text)
 
     def _make_visible(self, message: MessageExt) -> None:
         """A retried message shows its first topic; the namespace is nobody's business."""
