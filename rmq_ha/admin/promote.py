@@ -13,6 +13,7 @@ from rmq_ha.admin.session import NO_ANSWER, Session, run
 from rmq_ha.host.surroundings import real_surroundings
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.store.owed import OwedLog
 
 _COLUMNS = ("topic", "queue", "group", "here", "there", "lacks")
 _ROLES = (BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER)
@@ -73,6 +74,7 @@ async def _promote(change: RoleChange, role: BrokerRole) -> int | None:
         change.warn(f"{known.problem}. No client finds a master that is in no name server")
     await _look_at_old_master(change, own, known)
     await _look_at_other_slaves(change, own, known)
+    _look_at_debts(change, own)
     change.plan(changes)
     if not own.is_master or changes:
         if not change.is_wanted(f"Make {file.address} the master?"):
@@ -166,6 +168,33 @@ async def _look_at_other_slaves(change: RoleChange, own: Member, known: Register
             change.warn(
                 f"the slave {address} (brokerId {number}) has more: its log ends at {other.end}."
                 " Promote that one"
+            )
+
+
+def _look_at_debts(change: RoleChange, own: Member) -> None:
+    """
+    Its log was damaged: has it fetched anew what it set aside then?
+
+    :raises ChangeRefused: it has not, and would not start as a master.
+    """
+    if own.role is None or own.is_master:
+        return
+    for owed in OwedLog(change.session.host.disk, own.root).open():
+        if owed.end <= own.end:
+            continue
+        text = (
+            f"this slave's log was damaged, and ends at {own.end}: it has not fetched anew all up"
+            f" to {owed.end}, as {owed.path} says. Start the old master again, if it still has its"
+            " disk"
+        )
+        if not change.file.configuration.ours.keep_damaged_log:
+            change.warn(f"{text}; keepDamagedLog=false does without: take it out again afterwards")
+        elif change.how.dry_run:
+            change.warn(text)
+        else:
+            raise ChangeRefused(
+                f"{text}. To do without, add keepDamagedLog=false to {change.file.path}, and run"
+                " this again"
             )
 
 

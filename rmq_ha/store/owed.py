@@ -70,8 +70,7 @@ class OwedLog:
         except OSError as error:
             self.log.warn("cannot note in {path}: {error}", path=owed.path, error=error)
 
-    def give_up(self, end: int) -> None:
-        """The log is cut there, as its master has another one: nobody will give what lay behind."""
+    def give_up(self) -> None:
+        """The log is cut, as its master has another one: it is there, or nobody will give it."""
         for owed in list(self.open()):
-            if owed.end > end:
-                self.close(owed)
+            self.close(owed)

@@ -143,7 +143,7 @@ class TailCut:
         most = max(0, min(firsts) - 1)
         times = self._store.checkpoint.times.at_most(CheckpointTimes(most, most, most, end))
         self._store.checkpoint.write(times)
-        OwedLog(self._store.host.disk, self._store.root).give_up(end)
+        OwedLog(self._store.host.disk, self._store.root).give_up()
         return times
 
     def _forget(self, end: int) -> list[str]:

@@ -258,6 +258,33 @@ def test_a_log_that_got_shorter_is_noticed(pair: Pair) -> None:
     assert "before the restart and ends at 0 now" in error
 
 
+def test_a_slave_that_is_owed_messages_is_not_promoted(pair: Pair) -> None:
+    """It would not start as a master; who can do without says so in the file."""
+    pair.send("a", 3)
+    pair.cluster.run(15)
+    store = pair.cluster.brokers["b"].store
+    for name, end in (("fetched", store.log.max_offset), ("lacks", store.log.max_offset + 1000)):
+        about = {"to": end, "owed": True}
+        path = f"{store.root}/setaside/damaged-{name}/about.json"
+        pair.cluster.hosts["b"].disk.replace(path, json.dumps(about).encode())
+    pair.crash("a")
+    code, _, err = pair.run("promote", "b")
+    assert code == FAILED
+    assert f"{end}, as {path} says" in err
+    assert "keepDamagedLog=false" in err
+    assert pair.settings("b")["brokerRole"] == "SLAVE"
+    code, report, _ = pair.run("promote", "b", dry_run=True)
+    assert (code, [f"{end}, as {path} says" in text for text in report["warnings"][-1:]]) == (
+        0,
+        [True],
+    )
+    pair.append("b", "keepDamagedLog=false\n")
+    pair.cluster.brokers["b"].configuration.ours.keep_damaged_log = False
+    code, report, _ = pair.run("promote", "b")
+    assert (code, report["done"]) == (0, True)
+    assert "take it out again" in report["warnings"][-1]
+
+
 def test_a_new_master_that_is_silent_is_not_followed(pair: Pair) -> None:
     """It died as well, and the name server does not know yet."""
     pair.crash("a")

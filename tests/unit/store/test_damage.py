@@ -272,7 +272,7 @@ def test_a_slave_that_has_fetched_all_anew_owes_nothing(machine, message, settin
 def test_a_master_with_another_log_owes_nothing_behind_their_common_end(
     machine, message, is_behind
 ):
-    """What the new master has not, it will not give; what lies before the cut, it still owes."""
+    """What the new master has not, it will not give; what lies before the cut is there."""
     master = master_of(machine)
     appended = fill(machine, master, 50, message)
     slave = slave_with_damage(machine, master, appended)
