@@ -1,6 +1,6 @@
 """
 Pointers lead somewhere: into the specifications (`Spec: store.md, section 12.4`), and of documents
-to tests.
+to tests and files.
 """
 
 import re
@@ -54,6 +54,18 @@ def test_every_test_that_a_document_names_is_there() -> None:
         if not re.search(rf"^ *(async )?def {name}\(", (REPO / path).read_text(), re.MULTILINE)
     }
     assert not missing
+
+
+_PLACE = re.compile(r"`((?:rmq_ha|tests|bench|conf|examples)/[\w/.-]*)`")
+
+
+def test_every_file_that_a_document_names_is_there() -> None:
+    documents = [*REPO.glob("*.md"), *(REPO / "docs").glob("*.md")]
+    named = {(path.name, place) for path in documents for place in _PLACE.findall(path.read_text())}
+    assert len(named) > 100
+    # What `bench/` writes is not in the repository.
+    there = {place for _, place in named if (REPO / place).exists() or "/results/" in place}
+    assert not {(name, place) for name, place in named if place not in there}
 
 
 @pytest.mark.parametrize("folder", ["rmq_ha", "twisted", "tests", "bench", "examples", "spark"])

@@ -148,7 +148,7 @@ class _Member(ABC, Generic[Inner]):
 
 class BlockingConsumer(_Member[PushConsumer]):
     """
-    A member of a group whose messages are taken by threads of yours, one by one.
+    A member of a group whose messages are taken by threads of yours, one by one::
 
         with BlockingConsumer("payments", "a:9876;b:9876") as consumer:
             consumer.subscribe("Orders", "paid")
@@ -277,7 +277,7 @@ class BlockingConsumer(_Member[PushConsumer]):
 
 class BlockingPullConsumer(_Member[LitePullConsumer]):
     """
-    A member of a group, or a reader of queues that it was given, that asks for messages.
+    A member of a group, or a reader of queues that it was given, that asks for messages::
 
         with BlockingPullConsumer("reports", "a:9876") as consumer:
             consumer.subscribe("Orders")
