@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from rmq_ha.client.blocking import BlockingClient as BlockingClient
     from rmq_ha.client.blocking_consumers import BlockingConsumer as BlockingConsumer
     from rmq_ha.client.blocking_consumers import BlockingPullConsumer as BlockingPullConsumer
+    from rmq_ha.client.blocking_transactions import (
+        BlockingTransactionListener as BlockingTransactionListener,
+    )
+    from rmq_ha.client.blocking_transactions import (
+        BlockingTransactionProducer as BlockingTransactionProducer,
+    )
     from rmq_ha.client.connecting import connect as connect
     from rmq_ha.client.consume_service import ConsumeHook as ConsumeHook
     from rmq_ha.client.consume_service import ConsumeMessageContext as ConsumeMessageContext
@@ -100,6 +106,8 @@ else:
     _NAMES = {
         "rmq_ha.client.blocking": "BlockingClient",
         "rmq_ha.client.blocking_consumers": "BlockingConsumer BlockingPullConsumer",
+        "rmq_ha.client.blocking_transactions": "BlockingTransactionListener"
+        " BlockingTransactionProducer",
         "rmq_ha.client.connecting": "connect",
         "rmq_ha.client.consume_service": "ConsumeHook ConsumeMessageContext",
         "rmq_ha.client.consume_tracing": "ConsumeTracer",

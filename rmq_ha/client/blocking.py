@@ -47,16 +47,29 @@ from rmq_ha.wire.route_bodies import ClusterInfo, TopicRoute
 if TYPE_CHECKING:
     from rmq_ha.client.blocking_consumers import BlockingConsumer as BlockingConsumer
     from rmq_ha.client.blocking_consumers import BlockingPullConsumer as BlockingPullConsumer
+    from rmq_ha.client.blocking_transactions import (
+        BlockingTransactionListener as BlockingTransactionListener,
+    )
+    from rmq_ha.client.blocking_transactions import (
+        BlockingTransactionProducer as BlockingTransactionProducer,
+    )
 else:
 
     def __getattr__(name):
         """Members of groups have a loop, and so Twisted: imported when they are asked for."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("rmq_ha.client.blocking_consumers"), name)
+        home = "blocking_transactions" if "Transaction" in name else "blocking_consumers"
+        return getattr(import_module(f"rmq_ha.client.{home}"), name)
 
 
-__all__ = ["BlockingClient", "BlockingConsumer", "BlockingPullConsumer"]
+__all__ = [
+    "BlockingClient",
+    "BlockingConsumer",
+    "BlockingPullConsumer",
+    "BlockingTransactionListener",
+    "BlockingTransactionProducer",
+]
 
 T = TypeVar("T")
 READER_GROUP = "TOOLS_CONSUMER"

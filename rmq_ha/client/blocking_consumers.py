@@ -4,22 +4,23 @@ What they do is the work of the client on asyncio, in one thread of ours; what t
 whatever threads the application has.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from asyncio import timeout
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from twisted.logger import Logger
 
 from rmq_ha.client.aio import Client, LitePullConsumer, PushConsumer
+from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
 from rmq_ha.client.errors import ForkedClient, MQClientError, NotStarted
 from rmq_ha.client.hand_over import HandOver
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.settings import ClientConfig
 from rmq_ha.client.subscriptions import MessageSelector
-from rmq_ha.host.loop_thread import LoopThread, ThreadStopped, new_lock
+from rmq_ha.host.loop_thread import ThreadStopped
 from rmq_ha.model.subscription import SUB_ALL
 from rmq_ha.wire.bodies import MessageQueue
 
@@ -27,65 +28,19 @@ T = TypeVar("T")
 Inner = TypeVar("Inner", PushConsumer, LitePullConsumer)
 
 
-class _Member(ABC, Generic[Inner]):
+class _Member(BlockingPart, Generic[Inner]):
     """
-    What begins with `start`, or a `with`: not before, so it may be made before a fork.
+    A consumer in the thread; `stop` ends its loops, keeps its offsets, and what is in hand comes
+    again.
 
     :ivar consumer_group: as given.
     """
 
     def __init__(self, consumer_group: str, settings: ClientConfig | str) -> None:
+        super().__init__(consumer_group, settings)
         self.consumer_group = consumer_group
-        self._settings = settings
         self._subscriptions: dict[str, str | MessageSelector | None] = {}
-        self._thread: LoopThread | None = None
-        self._client: Client | None = None
         self._consumer: Inner | None = None
-        self._was_stopped = False
-        self._lock = new_lock()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """
-        Join the group and begin; harmless when it is done already.
-
-        :raises ConfigurationError: there is no name server, or a setting makes no sense.
-        """
-        with self._lock:
-            if self._thread is not None:
-                return
-            thread = LoopThread(f"rmq-ha-{self.consumer_group}")
-            try:
-                thread.run(self._begin())
-            except BaseException:
-                thread.stop()
-                raise
-            self._thread = thread
-            self._was_stopped = False
-
-    def stop(self) -> None:
-        """
-        Leave: loops end, offsets are kept, what is in hand comes again.
-
-        Of any thread; twice is harmless. In a forked process it leaves its parent's alone.
-        """
-        with self._lock:
-            thread, self._thread = self._thread, None
-            self._was_stopped = thread is not None or self._was_stopped
-        if thread is None or not thread.is_ours:
-            return
-        try:
-            thread.run(self._end())
-        except ThreadStopped:
-            pass
-        finally:
-            thread.stop()
 
     def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
         """Consume a topic too, or another choice of it; before or after `start`."""
@@ -104,39 +59,14 @@ class _Member(ABC, Generic[Inner]):
         return self._ask(lambda consumer: consumer.assignment())
 
     @abstractmethod
-    def _make(self, client: Client) -> Inner:
+    def _consumer_of(self, client: Client) -> Inner:
         """Inside the thread's loop; not started."""
 
-    async def _begin(self) -> None:
-        client = self._client = Client(self._settings)
-        try:
-            await client.start()
-            self._consumer = self._make(client)
-            for topic, expression in self._subscriptions.items():
-                self._consumer.subscribe(topic, expression)
-            await self._consumer.start()
-        except BaseException:
-            await client.stop()
-            raise
-
-    async def _end(self) -> None:
-        if self._client is not None:
-            await self._client.stop()
-
-    def _run(self, steps: Coroutine[Any, Any, T]) -> T:
-        thread = self._thread
-        try:
-            if thread is None:
-                raise NotStarted(f"{self.consumer_group}: call `start()` first, or use `with`")
-            if not thread.is_ours:
-                raise ForkedClient(
-                    f"{self.consumer_group} was started before this process was forked: start a"
-                    " consumer in each process"
-                )
-        except NotStarted:
-            steps.close()
-            raise
-        return thread.run(steps)
+    async def _make(self, client: Client) -> None:
+        self._consumer = self._consumer_of(client)
+        for topic, expression in self._subscriptions.items():
+            self._consumer.subscribe(topic, expression)
+        await self._consumer.start()
 
     def _ask(self, question: Callable[[Inner], T]) -> T:
         return self._run(self._answer(question))
@@ -236,7 +166,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         """The reverse."""
         self._ask(lambda consumer: consumer.resume())
 
-    def _make(self, client: Client) -> PushConsumer:
+    def _consumer_of(self, client: Client) -> PushConsumer:
         consumer = client.push_consumer(self.consumer_group, self._config)
         hand = self._hand = HandOver(client.loop, orderly=self._orderly)
         if self._orderly:
@@ -300,7 +230,7 @@ class BlockingPullConsumer(_Member[LitePullConsumer]):
         self._config = config
         self._assigned: list[MessageQueue] = []
 
-    def _make(self, client: Client) -> LitePullConsumer:
+    def _consumer_of(self, client: Client) -> LitePullConsumer:
         consumer = client.lite_pull_consumer(self.consumer_group, self._config)
         if self._assigned:
             consumer.assign(self._assigned)

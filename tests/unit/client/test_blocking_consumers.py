@@ -209,7 +209,7 @@ def test_a_fork_has_to_start_its_own_and_leaves_its_parent_s_alone(bench: Bench)
         if child == 0:
             code = 1
             try:
-                with pytest.raises(ForkedClient, match="start a consumer in each process"):
+                with pytest.raises(ForkedClient, match="start one in each process"):
                     consumer.poll()
                 consumer.stop()
                 later.start()

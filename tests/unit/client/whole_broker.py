@@ -59,6 +59,8 @@ class Bench:
         configuration.store.store_path_root_dir = str(directory)
         configuration.store.store_path_commit_log = str(directory / "commitlog")
         configuration.store.ha_listen_port = self.base + 3
+        configuration.broker.transaction_time_out = 50
+        configuration.broker.transaction_check_interval = 200
         broker = BrokerController(host, configuration)
         await futures.of(broker.start())
 

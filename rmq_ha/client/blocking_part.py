@@ -1,0 +1,103 @@
+"""What a client for programs without a loop stands on: one thread of ours with a loop in it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from typing import Any, Self, TypeVar
+
+from rmq_ha.client.aio import Client
+from rmq_ha.client.errors import ForkedClient, NotStarted
+from rmq_ha.client.settings import ClientConfig
+from rmq_ha.host.loop_thread import LoopThread, ThreadStopped, new_lock
+
+T = TypeVar("T")
+
+
+class BlockingPart(ABC):
+    """
+    What begins with `start`, or a `with`: not before, so it may be made before a fork.
+
+    :ivar group: as given; it is what errors call it by.
+    """
+
+    def __init__(self, group: str, settings: ClientConfig | str) -> None:
+        self.group = group
+        self._settings = settings
+        self._thread: LoopThread | None = None
+        self._client: Client | None = None
+        self._was_stopped = False
+        self._lock = new_lock()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """
+        Join the group and begin; harmless when it is done already.
+
+        :raises ConfigurationError: there is no name server, or a setting makes no sense.
+        """
+        with self._lock:
+            if self._thread is not None:
+                return
+            thread = LoopThread(f"rmq-ha-{self.group}")
+            try:
+                thread.run(self._begin())
+            except BaseException:
+                thread.stop()
+                raise
+            self._thread = thread
+            self._was_stopped = False
+
+    def stop(self) -> None:
+        """
+        Leave in an orderly way.
+
+        Of any thread; twice is harmless. In a forked process it leaves its parent's alone.
+        """
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._was_stopped = thread is not None or self._was_stopped
+        if thread is None or not thread.is_ours:
+            return
+        try:
+            thread.run(self._end())
+        except ThreadStopped:
+            pass
+        finally:
+            thread.stop()
+
+    @abstractmethod
+    async def _make(self, client: Client) -> None:
+        """Inside the thread's loop: make what is to run on the client, and start it."""
+
+    async def _begin(self) -> None:
+        client = self._client = Client(self._settings)
+        try:
+            await client.start()
+            await self._make(client)
+        except BaseException:
+            await client.stop()
+            raise
+
+    async def _end(self) -> None:
+        if self._client is not None:
+            await self._client.stop()
+
+    def _run(self, steps: Coroutine[Any, Any, T]) -> T:
+        thread = self._thread
+        try:
+            if thread is None:
+                raise NotStarted(f"{self.group}: call `start()` first, or use `with`")
+            if not thread.is_ours:
+                raise ForkedClient(
+                    f"{self.group} was started before this process was forked: start one in each"
+                    " process"
+                )
+        except NotStarted:
+            steps.close()
+            raise
+        return thread.run(steps)

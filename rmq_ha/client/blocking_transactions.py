@@ -1,0 +1,182 @@
+"""Transactions for programs without a loop: Django, Celery, scripts, threads.
+
+with BlockingTransactionProducer(listener, "a:9876;b:9876") as producer:
+    producer.send_in_transaction(Message("Orders", body), order)
+"""
+
+from asyncio import FIRST_COMPLETED, AbstractEventLoop, Future, ensure_future, to_thread, wait
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from rmq_ha.client.aio import Client, TransactionProducer
+from rmq_ha.client.blocking_part import BlockingPart
+from rmq_ha.client.errors import NotStarted
+from rmq_ha.client.hooks import SendHook
+from rmq_ha.client.messages import Message, MessageExt, MessageQueue, SendResult
+from rmq_ha.client.queue_choice import Selector
+from rmq_ha.client.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.transactions import LocalTransactionState, TransactionSendResult
+from rmq_ha.host.loop_thread import ThreadStopped
+
+
+class BlockingTransactionListener(Protocol):
+    """The sender's own work, in plain functions that may take their time."""
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        """
+        The half message is stored: do the work. In the thread that sends.
+
+        :returns: UNKNOW, or an exception: the broker will ask.
+        """
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        """
+        The broker asks, because it was not told or the answer was lost. In a thread of ours.
+
+        :returns: UNKNOW, or an exception: it will ask again.
+        """
+
+
+class _Work:
+    """One transaction: the loop says when it begins, the sending thread how it ended."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self.begun: Future[None] = loop.create_future()
+        self.state: Future[LocalTransactionState] = loop.create_future()
+        self.sending: Future[TransactionSendResult] = loop.create_future()
+
+
+class _Listener:
+    """What the client in the thread's loop has for a listener."""
+
+    def __init__(self, inner: BlockingTransactionListener) -> None:
+        self._inner = inner
+
+    async def execute_local_transaction(
+        self, message: Message, work: _Work
+    ) -> LocalTransactionState:
+        work.begun.set_result(None)
+        return await work.state
+
+    async def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        return await to_thread(self._inner.check_local_transaction, message)
+
+
+class BlockingTransactionProducer(BlockingPart):
+    """
+    A producer of messages in transactions, for any number of threads.
+
+    The sender's own work is done in the thread that calls `send_in_transaction`, so that it finds
+    its database connection there; a broker's question is answered in another one.
+    """
+
+    def __init__(
+        self,
+        listener: BlockingTransactionListener,
+        settings: ClientConfig | str = "",
+        config: ProducerConfig | None = None,
+        *,
+        hooks: Sequence[SendHook] = (),
+    ) -> None:
+        """
+        :param settings: or only the name servers, `host:port`, `;` between them.
+        :param hooks: see every attempt to send, in the thread of ours.
+        """
+        self._config = (config or ProducerConfig()).checked()
+        super().__init__(self._config.producer_group, settings)
+        self._listener = listener
+        self._hooks = hooks
+        self._producer: TransactionProducer | None = None
+
+    def send_in_transaction(
+        self, message: Message, arg: Any = None, *, timeout_ms: float | None = None
+    ) -> TransactionSendResult:
+        """
+        Send a half message, do the listener's work here, and tell the broker how that ended.
+
+        :param arg: handed to `execute_local_transaction`.
+        :param timeout_ms: for the half message.
+        :returns: with the exception of the work, if it raised one: then the broker will ask.
+        :raises MQClientError: there is no half message; the work was not begun.
+        """
+        work = self._run(self._half(message, timeout_ms))
+        state: LocalTransactionState | BaseException = LocalTransactionState.UNKNOW
+        try:
+            if work.begun.done():
+                state = self._listener.execute_local_transaction(message, arg)
+        except Exception as error:
+            state = error
+        finally:
+            result = self._tell(work, state)
+        return result
+
+    def _tell(
+        self, work: _Work, state: LocalTransactionState | BaseException
+    ) -> TransactionSendResult:
+        try:
+            return self._run(self._decide(work, state))
+        except (NotStarted, ThreadStopped) as error:
+            raise NotStarted(
+                f"{self.group} was stopped before the broker was told how the transaction ended:"
+                " it will ask a producer of this group"
+            ) from error
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Send a message that belongs to no transaction, and wait until it is stored."""
+        return self._run(self._send(message, queue, selector, arg, timeout_ms))
+
+    async def _make(self, client: Client) -> None:
+        self._producer = await client.transaction_producer(
+            _Listener(self._listener), self._config, hooks=self._hooks
+        )
+
+    async def _half(self, message: Message, timeout_ms: float | None) -> _Work:
+        """Until the work is to begin, or there is nothing to do."""
+        assert self._client is not None
+        assert self._producer is not None
+        work = _Work(self._client.loop)
+        work.sending = ensure_future(
+            self._producer.send_in_transaction(message, work, timeout_ms=timeout_ms)
+        )
+        work.sending.add_done_callback(_seen)
+        waited: list[Future[Any]] = [work.sending, work.begun]
+        await wait(waited, return_when=FIRST_COMPLETED)
+        if not work.begun.done():
+            work.sending.result()
+        return work
+
+    async def _decide(
+        self, work: _Work, state: LocalTransactionState | BaseException
+    ) -> TransactionSendResult:
+        if isinstance(state, BaseException):
+            work.state.set_exception(state)
+        elif work.begun.done():
+            work.state.set_result(state)
+        return await work.sending
+
+    async def _send(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: Any,
+        timeout_ms: float | None,
+    ) -> SendResult:
+        assert self._producer is not None
+        return await self._producer.send(
+            message, queue=queue, selector=selector, arg=arg, timeout_ms=timeout_ms
+        )
+
+
+def _seen(sending: "Future[TransactionSendResult]") -> None:
+    """The thread that waited for it is told; when it was stopped, nobody is."""
+    if not sending.cancelled():
+        sending.exception()
