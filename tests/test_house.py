@@ -78,6 +78,7 @@ LAYERS = {
     "rmq_ha.client.resting": 2,
     "rmq_ha.client.routes": 2,
     "rmq_ha.client.send_frames": 2,
+    "rmq_ha.client.serializers": 2,
     "rmq_ha.client.settings": 2,
     "rmq_ha.client.signing": 2,
     "rmq_ha.client.subscriptions": 2,

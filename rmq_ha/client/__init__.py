@@ -87,6 +87,12 @@ if TYPE_CHECKING:
     from rmq_ha.client.rebalance.strategies import AllocateByConfig as AllocateByConfig
     from rmq_ha.client.rebalance.strategies import AllocateStrategy as AllocateStrategy
     from rmq_ha.client.request_reply import create_reply_message as create_reply_message
+    from rmq_ha.client.serializers import AvroSerializer as AvroSerializer
+    from rmq_ha.client.serializers import BytesSerializer as BytesSerializer
+    from rmq_ha.client.serializers import JsonSerializer as JsonSerializer
+    from rmq_ha.client.serializers import ProtobufSerializer as ProtobufSerializer
+    from rmq_ha.client.serializers import Serializer as Serializer
+    from rmq_ha.client.serializers import TextSerializer as TextSerializer
     from rmq_ha.client.settings import ClientConfig as ClientConfig
     from rmq_ha.client.settings import ProducerConfig as ProducerConfig
     from rmq_ha.client.signing import Credentials as Credentials
@@ -134,6 +140,8 @@ else:
         "rmq_ha.client.rebalance.strategies": "AllocateAveragely AllocateAveragelyByCircle"
         " AllocateByConfig AllocateStrategy",
         "rmq_ha.client.request_reply": "create_reply_message",
+        "rmq_ha.client.serializers": "AvroSerializer BytesSerializer JsonSerializer"
+        " ProtobufSerializer Serializer TextSerializer",
         "rmq_ha.client.settings": "ClientConfig ProducerConfig",
         "rmq_ha.client.signing": "Credentials",
         "rmq_ha.client.subscriptions": "MessageSelector",

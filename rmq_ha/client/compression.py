@@ -38,7 +38,7 @@ Deflate = Callable[[bytes], bytes]
 
 
 class UndecodableBody(MQClientError):
-    """A compressed body that cannot be decompressed: damaged, too large, or of another kind."""
+    """A body that cannot be decompressed, or read as what it should be."""
 
 
 class Compression(NamedTuple):
