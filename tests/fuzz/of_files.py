@@ -10,6 +10,8 @@ from twisted.internet.task import Clock
 
 from rmq_ha.acl.reading import read_file
 from rmq_ha.acl.rules import Rules
+from rmq_ha.autoswitch.epochs import decode_epochs, encode_epochs
+from rmq_ha.autoswitch.identity import decode_identity
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
@@ -166,3 +168,13 @@ table(
 )
 table("kv", b'{"configTable":{"n":{"k":"v"}}}',
       lambda disk, worker, _: KVConfigManager(disk, worker, "/t"))  # fmt: skip
+
+
+@target("file.epochs", [b"2\n1435550930\n1-0\n2-2268\n", b"1\n0\n1-0\n"])
+def read_epoch_file(data: bytes) -> None:
+    assert decode_epochs(encode_epochs(decode_epochs(data))) == decode_epochs(data)
+
+
+@target("file.identity", [b"Peer5Cluster#broker-c#2", b"C#b#1#127.0.0.1:1;2"])
+def read_identity(data: bytes) -> None:
+    decode_identity(data)

@@ -1,0 +1,256 @@
+"""Who wrote which part of the log. Spec: controller.md, sections 4.1 and 7.5."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rmq_ha.autoswitch.epochs import OPEN_END, Epoch, Epochs, decode_epochs, encode_epochs
+from rmq_ha.autoswitch.files import EpochFile, IdentityFiles
+from rmq_ha.autoswitch.identity import Identity, decode_identity, encode_identity
+from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
+from rmq_ha.testing.disk import SimDisk
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "autoswitch"
+FILES = json.loads((VECTORS / "files.json").read_text())
+PATH = "/store/epochFileCheckpoint"
+WHO = "/store/brokerIdentity"
+
+
+def epochs(*entries: tuple[int, int]) -> Epochs:
+    return Epochs(Epoch(*entry) for entry in entries)
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    made = SimDisk(Random(1), lambda: 0)
+    made.make_dirs("/store")
+    return made
+
+
+# ------------------------------------------------------------ what Java wrote
+
+
+@pytest.mark.parametrize("case", FILES, ids=lambda case: f"{case['file']} {case['when']}")
+def test_javas_files_are_read_and_written_again(case: dict[str, str]) -> None:
+    data = bytes.fromhex(case["hex"])
+    if case["file"] == "epochFileCheckpoint":
+        assert encode_epochs(decode_epochs(data)) == data
+    else:
+        assert encode_identity(decode_identity(data)) == data
+
+
+def test_what_stands_in_javas_file() -> None:
+    data = b"5\n655688658\n1-0\n2-2268\n3-3395\n5-3632\n6-3860\n"
+    assert decode_epochs(data) == epochs((1, 0), (2, 2268), (3, 3395), (5, 3632), (6, 3860))
+    assert decode_identity(b"Peer5Cluster#broker-c#2") == Identity("Peer5Cluster", "broker-c", 2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"1\n1725254278\n1-1\n",
+        b"2\n1725254278\n1-0\n",
+        b"1\n1725254279\n1-0\n",
+        b"1\n17252542",
+        b"1\n0\n-1-0\n",
+        b"2\n0\n2-0\n1-5\n",
+        b"2\n0\n1-5\n2-5\n",
+        b"x\n0\n",
+        b"1\n0\n1-99999999999999999999\n",
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_epoch_file_is_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolViolation):
+        decode_epochs(data)
+
+
+def test_a_checksum_of_zero_is_not_checked() -> None:
+    assert decode_epochs(b"1\n0\n1-0\n") == epochs((1, 0))
+
+
+# ------------------------------------------------------------ the list
+
+
+def test_hazard_3_an_empty_epoch_makes_room_for_the_next() -> None:
+    """Java's list refuses 10 here, and works on under the number of another election."""
+    led = epochs((1, 0), (5, 1120), (9, 2486)).appended(10, 2486)
+    assert led == epochs((1, 0), (5, 1120), (10, 2486))
+
+
+def test_an_older_epoch_is_refused() -> None:
+    for epoch in (4, 5):
+        with pytest.raises(ProtocolViolation):
+            epochs((1, 0), (5, 1120)).appended(epoch, 2000)
+
+
+def test_hazard_24_who_has_newer_epochs_does_not_lead_an_older_one() -> None:
+    with pytest.raises(ProtocolViolation):
+        epochs((1, 0), (5, 1120)).led(4, 2000)
+
+
+def test_a_master_that_restarts_owns_its_epoch_from_its_new_end_on() -> None:
+    """What the crash took from its log a slave may have: the two entries must not look alike."""
+    again = epochs((1, 0), (5, 1120)).led(5, 1500)
+    assert again == epochs((1, 0), (5, 1500))
+    slave = epochs((1, 0), (5, 1120))
+    assert slave.consistent_point(2000, again, 1500) == 1120
+
+
+def test_a_cut_log_keeps_the_epochs_of_what_is_left() -> None:
+    known = epochs((1, 0), (5, 1120), (9, 2486))
+    assert known.cut(2486) == epochs((1, 0), (5, 1120))
+    assert known.cut(2487) == known
+    assert known.cut(0) == Epochs()
+
+
+def test_hazard_31_epochs_of_deleted_files_are_forgotten() -> None:
+    known = epochs((1, 0), (5, 1120), (9, 2486))
+    assert known.above(1119) == known
+    assert known.above(1120) == epochs((5, 1120), (9, 2486))
+    assert known.above(9000) == epochs((9, 2486))
+
+
+def test_which_epoch_a_byte_is_of() -> None:
+    known = epochs((2, 100), (5, 200))
+    assert known.at(99) is None
+    assert known.at(100) == (Epoch(2, 100), 200)
+    assert known.at(199) == (Epoch(2, 100), 200)
+    assert known.at(200) == (Epoch(5, 200), OPEN_END)
+
+
+# ------------------------------------------------------------ where two logs part
+
+
+def test_the_recorded_return_of_a_diverged_master() -> None:
+    """Spec: controller.md, section 15.3."""
+    assert epochs((1, 0)).consistent_point(0x6FD, epochs((1, 0), (5, 0x460)), 0x9B6) == 0x460
+
+
+@pytest.mark.parametrize(
+    ("ours", "end", "theirs", "their_end", "point"),
+    [
+        ([(1, 0)], 500, [(1, 0)], 800, 500),
+        ([(1, 0)], 800, [(1, 0)], 500, 500),
+        ([(1, 0), (2, 300)], 800, [(1, 0), (3, 400)], 900, 300),
+        ([(1, 0), (2, 400)], 800, [(1, 0), (3, 300)], 900, 300),
+        ([(1, 0), (2, 300)], 800, [(1, 0), (2, 400)], 900, 300),
+        ([(2, 300)], 800, [(1, 0)], 900, None),
+        ([], 800, [(1, 0)], 900, None),
+        ([(1, 0)], 800, [], 0, None),
+    ],
+)
+def test_the_consistent_point(
+    ours: list[tuple[int, int]],
+    end: int,
+    theirs: list[tuple[int, int]],
+    their_end: int,
+    point: int | None,
+) -> None:
+    assert epochs(*ours).consistent_point(end, epochs(*theirs), their_end) == point
+
+
+def test_the_consistent_point_never_lies_behind_what_is_equal() -> None:
+    """Histories of three brokers from a seed: what is below the point is byte for byte the same."""
+    for seed in range(300):
+        random = Random(seed)
+        logs = [bytearray(), bytearray(), bytearray()]
+        lists = [Epochs(), Epochs(), Epochs()]
+        for epoch in range(1, random.randrange(2, 12)):
+            leader = random.randrange(3)
+            lists[leader] = lists[leader].led(epoch, len(logs[leader]))
+            logs[leader] += bytes([epoch]) * random.randrange(5)
+            for slave in {0, 1, 2} - {leader}:
+                if random.random() < 0.5:
+                    continue
+                point = lists[slave].consistent_point(
+                    len(logs[slave]), lists[leader], len(logs[leader])
+                )
+                if point is None:
+                    if lists[slave].entries:
+                        continue  # hazard 14: both were first to lead, on empty disks
+                    point = 0
+                assert logs[slave][:point] == logs[leader][:point], seed
+                wanted = random.randint(point, len(logs[leader]))
+                logs[slave] = logs[leader][:wanted]
+                lists[slave] = lists[leader].cut(wanted) if wanted else Epochs()
+
+
+# ------------------------------------------------------------ files
+
+
+def test_hazard_13_a_crash_leaves_the_old_epochs_or_the_new(disk: SimDisk) -> None:
+    file = EpochFile(disk, PATH)  # type: ignore[arg-type]
+    file.load()
+    assert file.epochs == Epochs()
+    file.write(epochs((1, 0)))
+    file.write(epochs((1, 0), (2, 50)))
+    after = EpochFile(disk.crash(), PATH)  # type: ignore[arg-type]
+    after.load()
+    assert after.epochs == epochs((1, 0), (2, 50))
+
+
+def test_javas_torn_epoch_file_has_a_backup(disk: SimDisk) -> None:
+    file = EpochFile(disk, PATH)  # type: ignore[arg-type]
+    file.write(epochs((1, 0)))
+    file.write(epochs((1, 0), (2, 50)))
+    disk.replace(PATH, b"2\n14355")
+    again = EpochFile(disk, PATH)  # type: ignore[arg-type]
+    again.load()
+    assert again.epochs == epochs((1, 0))
+    again.write(epochs((1, 0), (3, 60)))
+    assert decode_epochs(disk.read_bytes(PATH + ".bak")) == epochs((1, 0)), "damage is no backup"
+
+
+def test_hazard_13_damaged_epochs_are_not_no_epochs(disk: SimDisk) -> None:
+    disk.replace(PATH, b"2\n14355")
+    with pytest.raises(StoreError, match="damaged"):
+        EpochFile(disk, PATH).load()  # type: ignore[arg-type]
+
+
+def test_an_id_is_kept_over_a_crash_between_any_two_steps(disk: SimDisk) -> None:
+    asked = Identity("C", "b", 2, "127.0.0.1:10911;1795333033992")
+    files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
+    files.load("C", "b")
+    assert (files.identity, files.application) == (None, None)
+    files.apply(asked)
+    disk = disk.crash()
+    files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
+    files.load("C", "b")
+    assert (files.identity, files.application) == (None, asked)
+    assert disk.read_bytes(WHO + "-temp") == b"C#b#2#127.0.0.1:10911;1795333033992"
+    files.accept(asked._replace(check_code=None))
+    disk = disk.crash()
+    files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
+    files.load("C", "b")
+    assert (files.identity, files.application) == (Identity("C", "b", 2), None)
+    assert disk.read_bytes(WHO) == b"C#b#2"
+
+
+def test_the_identity_of_another_broker_is_refused(disk: SimDisk) -> None:
+    disk.replace(WHO, b"C#other#1")
+    with pytest.raises(StoreError, match="C#other"):
+        IdentityFiles(disk, WHO).load("C", "b")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("data", [b"C#b", b"C#b#0", b"C#b#x", b"C##1", b"C#b#1#c#d", b"\xff#b#1"])
+def test_a_damaged_identity_is_refused(disk: SimDisk, data: bytes) -> None:
+    disk.replace(WHO, data)
+    with pytest.raises(StoreError, match="applies for a new id"):
+        IdentityFiles(disk, WHO).load("C", "b")  # type: ignore[arg-type]
+
+
+def test_javas_torn_application_is_none(disk: SimDisk) -> None:
+    disk.replace(WHO + "-temp", b"C#b#2")
+    files = IdentityFiles(disk, WHO)  # type: ignore[arg-type]
+    files.load("C", "b")
+    assert files.application is None
+
+
+def test_a_name_that_cannot_be_told_apart_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'b#1'"):
+        encode_identity(Identity("C", "b#1", 1))
