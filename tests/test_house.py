@@ -344,6 +344,8 @@ def test_implementers_implement(path: Path) -> None:
         pytest.importorskip("pyspark", reason="pip install 'rmq-ha[spark]'")
     elif any(is_below(name, ["numpy"]) for _, name in imports(parsed(path))):
         pytest.importorskip("numpy", reason="pip install 'rmq-ha[spark]'")
+    elif any(is_below(name, ["opentelemetry"]) for _, name in imports(parsed(path))):
+        pytest.importorskip("opentelemetry", reason="pip install 'rmq-ha[otel]'")
     module = importlib.import_module(module_of(path))
     for _, found in inspect.getmembers(module, inspect.isclass):
         if found.__module__ == module.__name__:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from rmq_ha.client.errors import SendFailed as SendFailed
     from rmq_ha.client.errors import SendTimeout as SendTimeout
     from rmq_ha.client.errors import TooManyInFlight as TooManyInFlight
+    from rmq_ha.client.hooks import Delivery as Delivery
+    from rmq_ha.client.hooks import DeliveryHook as DeliveryHook
     from rmq_ha.client.hooks import SendContext as SendContext
     from rmq_ha.client.hooks import SendHook as SendHook
     from rmq_ha.client.instance import ClientInstance as ClientInstance
@@ -122,7 +124,7 @@ else:
         "rmq_ha.client.errors": "BatchFailed BrokerRefused ForkedClient IllegalMessage"
         " MQClientError NoMaster NoNameServer NoRoute NotStarted RequestTimeout SendFailed"
         " SendTimeout TooManyInFlight",
-        "rmq_ha.client.hooks": "SendContext SendHook",
+        "rmq_ha.client.hooks": "Delivery DeliveryHook SendContext SendHook",
         "rmq_ha.client.instance": "ClientInstance",
         "rmq_ha.client.listening": "ConcurrentListener ConsumeConcurrentlyContext"
         " ConsumeConcurrentlyStatus ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener",

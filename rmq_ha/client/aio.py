@@ -33,7 +33,7 @@ from rmq_ha.client.consumer_settings import (
 )
 from rmq_ha.client.errors import NotStarted
 from rmq_ha.client.hand_over import HandOver, Messages
-from rmq_ha.client.hooks import SendHook
+from rmq_ha.client.hooks import DeliveryHook, SendHook
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.listening import ConcurrentListener, Listener, OrderlyListener
 from rmq_ha.client.messages import Message, MessageExt, SendResult
@@ -115,12 +115,12 @@ class Client:
             self._close()
 
     async def producer(
-        self, config: ProducerConfig | None = None, *, hooks: Sequence[SendHook] = ()
+        self, config: ProducerConfig | None = None, *, hooks: Sequence[SendHook | DeliveryHook] = ()
     ) -> "Producer":
         """
         A started producer.
 
-        :param hooks: see every attempt to send.
+        :param hooks: see attempts to send, or deliveries: by their methods.
         """
         made = producer.Producer(self.instance, config, hooks)
         return await self._started(Producer(self, made))
@@ -130,7 +130,7 @@ class Client:
         listener: TransactionListener,
         config: ProducerConfig | None = None,
         *,
-        hooks: Sequence[SendHook] = (),
+        hooks: Sequence[SendHook | DeliveryHook] = (),
     ) -> "TransactionProducer":
         """
         A started producer of messages in transactions.

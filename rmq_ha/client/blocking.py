@@ -7,6 +7,7 @@ pickled too; what arrives is a new client with the same settings.
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from logging import getLogger
 from math import inf
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ from rmq_ha.client.asking import Ask, Asking, expect
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import MQClientError, NoNameServer
 from rmq_ha.client.groups import GroupLag, Reset, consume_stats, reset_offset
+from rmq_ha.client.hooks import Deliveries, DeliveryHook
 from rmq_ha.client.lookups import (
     KeyQuery,
     PlaceId,
@@ -34,7 +36,7 @@ from rmq_ha.client.namespaces import unwrap, wrap
 from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.routes import publish_info, subscribe_queues
 from rmq_ha.client.sending import Sending
-from rmq_ha.client.settings import ClientConfig, ProducerConfig, name_servers
+from rmq_ha.client.settings import ClientConfig, ProducerConfig, client_id, name_servers
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingError
 from rmq_ha.host.blocking import BlockingCalls, now_ms, seconds, sleep
@@ -89,10 +91,15 @@ class BlockingClient:
     """
 
     def __init__(
-        self, settings: ClientConfig | str = "", producer: ProducerConfig | None = None
+        self,
+        settings: ClientConfig | str = "",
+        producer: ProducerConfig | None = None,
+        *,
+        hooks: Sequence[DeliveryHook] = (),
     ) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
+        :param hooks: see deliveries; what is pickled has none.
         :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
         """
         if isinstance(settings, str):
@@ -108,6 +115,13 @@ class BlockingClient:
             tls_demanded_by=settings.tls_demanded_by(),
             connect_timeout_ms=settings.connect_timeout_millis,
             sign=self._sign if settings.credentials else None,
+        )
+        self._deliveries = Deliveries(
+            hooks,
+            wrap(settings.namespace, self.producer.producer_group),
+            client_id(settings, process, now_ms()),
+            seconds,
+            lambda: getLogger(__name__).exception("a hook after a delivery"),
         )
         self._begin()
 
@@ -142,12 +156,18 @@ class BlockingClient:
         :raises IllegalMessage: it breaks a rule of RocketMQ; no broker was asked.
         :raises SendFailed: it is not stored for certain.
         """
-        return self.run(self._sender().send(message, queue, selector, arg))
+        return self._watched(
+            (message,), lambda: self.run(self._sender().send(message, queue, selector, arg))
+        )
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send, and do not ask what became of it; raises as `send`."""
-        address, command = self.run(self._sender().oneway(message, queue))
-        self._calls.oneway(address, command)
+
+        def go() -> None:
+            address, command = self.run(self._sender().oneway(message, queue))
+            self._calls.oneway(address, command)
+
+        self._watched((message,), go)
 
     def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
@@ -158,7 +178,7 @@ class BlockingClient:
         :returns: one result for each request.
         :raises BatchFailed: some requests went through, one did not; else as `send`.
         """
-        return self.run(self._sender().send_batch(messages, queue))
+        return self._watched(messages, lambda: self.run(self._sender().send_batch(messages, queue)))
 
     # Queues and offsets
 
@@ -365,6 +385,22 @@ class BlockingClient:
         if self._pid != process_id():
             self._begin()
         return self._sending
+
+    def _watched(self, messages: Sequence[Message], go: Callable[[], T]) -> T:
+        """With hooks that see deliveries."""
+        if not self._deliveries.hooks:
+            return go()
+        begun = self._deliveries.begin(messages)
+        try:
+            outcome = go()
+        except BaseException as error:
+            self._deliveries.end(begun, (), error)
+            raise
+        results: Any = outcome
+        if not isinstance(results, list):
+            results = () if results is None else (results,)
+        self._deliveries.end(begun, results)
+        return outcome
 
     def _sign(self, command: RemotingCommand, address: str) -> RemotingCommand:
         self._sender()  # a forked process has numbers of its own

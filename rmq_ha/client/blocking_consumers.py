@@ -6,7 +6,7 @@ whatever threads the application has.
 
 from abc import abstractmethod
 from asyncio import timeout
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from rmq_ha.client.aio import Client, LitePullConsumer, PushConsumer
 from rmq_ha.client.blocking_part import BlockingPart
+from rmq_ha.client.consume_service import ConsumeHook
 from rmq_ha.client.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
 from rmq_ha.client.errors import ForkedClient, MQClientError, NotStarted
 from rmq_ha.client.hand_over import HandOver
@@ -99,14 +100,18 @@ class BlockingConsumer(_Member[PushConsumer]):
         config: PushConsumerConfig | None = None,
         *,
         orderly: bool = False,
+        hooks: Sequence[ConsumeHook] = (),
     ) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.
         :param orderly: the messages of each queue one after the other, in whatever threads.
+        :param hooks: see each message from when it could be taken until it is answered, in our
+            thread.
         """
         super().__init__(consumer_group, settings)
         self._config = config
         self._orderly = orderly
+        self._hooks = hooks
         self._hand: HandOver | None = None
 
     def __iter__(self) -> Iterator[MessageExt]:
@@ -167,7 +172,7 @@ class BlockingConsumer(_Member[PushConsumer]):
         self._ask(lambda consumer: consumer.resume())
 
     def _consumer_of(self, client: Client) -> PushConsumer:
-        consumer = client.push_consumer(self.consumer_group, self._config)
+        consumer = client.push_consumer(self.consumer_group, self._config, hooks=self._hooks)
         hand = self._hand = HandOver(client.loop, orderly=self._orderly)
         if self._orderly:
             consumer.register_message_listener(hand.listen, orderly=True)

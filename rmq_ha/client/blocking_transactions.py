@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rmq_ha.client.aio import Client, TransactionProducer
 from rmq_ha.client.blocking_part import BlockingPart
 from rmq_ha.client.errors import NotStarted
-from rmq_ha.client.hooks import SendHook
+from rmq_ha.client.hooks import DeliveryHook, SendHook
 from rmq_ha.client.messages import Message, MessageExt, MessageQueue, SendResult
 from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
@@ -76,7 +76,7 @@ class BlockingTransactionProducer(BlockingPart):
         settings: ClientConfig | str = "",
         config: ProducerConfig | None = None,
         *,
-        hooks: Sequence[SendHook] = (),
+        hooks: Sequence[SendHook | DeliveryHook] = (),
     ) -> None:
         """
         :param settings: or only the name servers, `host:port`, `;` between them.

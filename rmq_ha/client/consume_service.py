@@ -4,6 +4,7 @@ Spec: remoting.md, section 11.5.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -37,6 +38,7 @@ class ConsumeMessageContext:
     :ivar status: what it answered, by name; `EXCEPTION`, `TIMEOUT`; empty before the call.
     :ivar success: all is consumed.
     :ivar properties: the hook's own, from before to after.
+    :ivar elapsed_ms: how long the listener had it.
     """
 
     consumer_group: str
@@ -46,13 +48,14 @@ class ConsumeMessageContext:
     status: str = ""
     success: bool = False
     properties: dict[str, Any] = field(default_factory=dict)
+    elapsed_ms: float = 0.0
 
 
 class ConsumeHook(Protocol):
     """Around every call of a listener (ConsumeMessageHook); what it raises is logged."""
 
     def before_consume(self, context: ConsumeMessageContext) -> None:
-        """The listener is about to be called."""
+        """The listener is about to be called; in the context that it is called in."""
 
     def after_consume(self, context: ConsumeMessageContext) -> None:
         """It has answered."""
@@ -178,11 +181,11 @@ class Caller:
         call.process_queue.last_consume_ms = call.started_ms
         for message in call.messages:
             self._make_visible(message)
-        if self._parts.hooks:
-            self._before(call)
         try:
-            outcome = self._parts.listener(call.messages, call.context)
-            later = None if outcome is None else as_deferred(outcome)
+            if self._parts.hooks:
+                outcome, later = copy_context().run(self._listen_seen, call)
+            else:
+                outcome, later = self._listen(call)
         except Exception:
             outcome, later = Failure(), None  # type: ignore[no-untyped-call]
         if later is None:
@@ -270,6 +273,7 @@ class Caller:
             took = now - call.started_ms
             self._parts.stats.consumed(topic, len(call.messages), took, now)
         if call.hook_context is not None:
+            call.hook_context.elapsed_ms = now - call.started_ms
             self._after(call.hook_context, outcome, status)
         try:
             answered(call, status)
@@ -333,6 +337,15 @@ class Caller:
         if self._namespace:
             topic = unwrap(self._namespace, topic)
         message.topic = topic
+
+    def _listen(self, call: ListenerCall) -> "tuple[Any, Deferred[Any] | None]":
+        outcome = self._parts.listener(call.messages, call.context)
+        return outcome, None if outcome is None else as_deferred(outcome)
+
+    def _listen_seen(self, call: ListenerCall) -> "tuple[Any, Deferred[Any] | None]":
+        """What hooks make current is so for this call alone."""
+        self._before(call)
+        return self._listen(call)
 
     def _before(self, call: ListenerCall) -> None:
         parts = self._parts

@@ -9,6 +9,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rmq_ha.client.batches import BatchPart, check_batch, split
 from rmq_ha.client.errors import (
@@ -17,7 +18,7 @@ from rmq_ha.client.errors import (
     MQClientError,
     NotStarted,
 )
-from rmq_ha.client.hooks import SendHook
+from rmq_ha.client.hooks import Deliveries, DeliveryHook, SendHook
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import Message, MessageExt, MessageQueue, SendResult
 from rmq_ha.client.namespaces import wrap
@@ -56,10 +57,11 @@ class Producer:
         self,
         instance: ClientInstance,
         config: ProducerConfig | None = None,
-        hooks: Sequence[SendHook] = (),
+        hooks: Sequence[SendHook | DeliveryHook] = (),
     ) -> None:
         """
         :param instance: may be shared; it starts with the first part and stops with the last.
+        :param hooks: see attempts to send, or deliveries, or both: by their methods.
         :raises IllegalMessage: the group's name breaks a rule.
         :raises ConfigurationError: a setting does not fit.
         """
@@ -78,7 +80,15 @@ class Producer:
             host.random.getrandbits(32),
         )
         self._topics = PublishTopics(instance, config)
-        attempts = Attempts(instance, config, self.group, hooks, self._topics.look_again)
+        self._deliveries = Deliveries(
+            hooks,
+            self.group,
+            instance.client_id,
+            host.clock.seconds,
+            lambda: self.log.failure("a hook after a delivery"),
+        )
+        of_attempts: list[Any] = [hook for hook in hooks if hasattr(hook, "before_send")]
+        attempts = Attempts(instance, config, self.group, of_attempts, self._topics.look_again)
         self._requests = Requests(host.clock, host.random, instance.client_id)
         self._sender = Sender(host.clock, host.random, self._topics, attempts, config)
         self._state = "new"
@@ -157,12 +167,11 @@ class Producer:
         :returns: fails with `IllegalMessage`, `NotStarted`, `NoRoute`, `BrokerRefused` (one
             attempt), `SendFailed` (several), `SendTimeout` or `TooManyInFlight`.
         """
-        try:
-            send = self._make(message, timeout_ms)
-            self._direct(send, queue, selector, arg)
-        except MQClientError as error:
-            return fail(error)
-        return self._sender.admit(send)
+        if self._deliveries.hooks:
+            return self._watched(
+                (message,), lambda: self._send(message, queue, selector, arg, timeout_ms)
+            )
+        return self._send(message, queue, selector, arg, timeout_ms)
 
     def send_oneway(
         self,
@@ -178,13 +187,11 @@ class Producer:
         :returns: fires when it is handed to a connection; fails as `send`, but for what a broker
             would say.
         """
-        try:
-            send = self._make(message, None)
-            self._direct(send, queue, selector, arg)
-        except MQClientError as error:
-            return fail(error)
-        send.oneway = True
-        return self._sender.admit(send)
+        if self._deliveries.hooks:
+            return self._watched(
+                (message,), lambda: self._send(message, queue, selector, arg, None, oneway=True)
+            )
+        return self._send(message, queue, selector, arg, None, oneway=True)
 
     def send_batch(
         self,
@@ -200,11 +207,9 @@ class Producer:
         :returns: fires with one result for each request. Fails as `send`; when requests before
             the one that failed were stored, with `BatchFailed`.
         """
-        try:
-            parts = self._split(messages)
-        except MQClientError as error:
-            return fail(error)
-        return Deferred.fromCoroutine(self._send_parts(messages, parts, queue, timeout_ms))
+        if self._deliveries.hooks:
+            return self._watched(messages, lambda: self._send_all(messages, queue, timeout_ms))
+        return self._send_all(messages, queue, timeout_ms)
 
     def request(
         self, message: Message, timeout_ms: float, *, queue: MessageQueue | None = None
@@ -253,6 +258,53 @@ class Producer:
         return self._requests.resolve(message, correlation_id)
 
     # Making a send
+
+    def _send(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: Any,
+        timeout_ms: float | None,
+        *,
+        oneway: bool = False,
+    ) -> "Deferred[Any]":
+        try:
+            send = self._make(message, timeout_ms)
+            self._direct(send, queue, selector, arg)
+        except MQClientError as error:
+            return fail(error)
+        send.oneway = oneway
+        return self._sender.admit(send)
+
+    def _send_all(
+        self, messages: Sequence[Message], queue: MessageQueue | None, timeout_ms: float | None
+    ) -> "Deferred[list[SendResult]]":
+        try:
+            parts = self._split(messages)
+        except MQClientError as error:
+            return fail(error)
+        return Deferred.fromCoroutine(self._send_parts(messages, parts, queue, timeout_ms))
+
+    def _watched(
+        self, messages: Sequence[Message], send: "Callable[[], Deferred[Any]]"
+    ) -> "Deferred[Any]":
+        """With hooks that see deliveries."""
+        try:
+            begun = self._deliveries.begin(messages)
+        except Exception as error:
+            return fail(error)
+
+        def over(outcome: Any) -> Any:
+            if isinstance(outcome, Failure):
+                self._deliveries.end(begun, (), outcome.value)
+            elif isinstance(outcome, list):
+                self._deliveries.end(begun, outcome)
+            else:
+                self._deliveries.end(begun, () if outcome is None else (outcome,))
+            return outcome
+
+        return send().addBoth(over)
 
     def _make(self, message: Message, timeout_ms: float | None) -> Send:
         check_message(message, self.config)

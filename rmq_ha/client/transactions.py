@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, fail, maybeDeferred
 from twisted.python.failure import Failure
 
 from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.hooks import SendHook
+from rmq_ha.client.hooks import DeliveryHook, SendHook
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import Message, MessageExt, SendResult, SendStatus
 from rmq_ha.client.parts import CheckHeader
@@ -83,7 +83,7 @@ class TransactionProducer(Producer):
         instance: ClientInstance,
         listener: TransactionListener,
         config: ProducerConfig | None = None,
-        hooks: Sequence[SendHook] = (),
+        hooks: Sequence[SendHook | DeliveryHook] = (),
     ) -> None:
         super().__init__(instance, config, hooks)
         self._listener = listener

@@ -1,6 +1,7 @@
 """Members of groups for threads, over a whole broker in this process."""
 
 import os
+import pickle
 from asyncio import get_running_loop
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,18 +9,24 @@ from threading import Barrier, Event, get_ident
 from threading import enumerate as enumerate_threads
 
 import pytest
+from prometheus_client import CollectorRegistry
 from whole_broker import FIRST, Bench
 
 from rmq_ha.client import (
+    BlockingClient,
     BlockingConsumer,
     BlockingPullConsumer,
     ForkedClient,
+    IllegalMessage,
     LitePullConsumerConfig,
+    Message,
     MessageExt,
     MQClientError,
     NotStarted,
+    PushConsumerConfig,
     blocking,
 )
+from rmq_ha.client.prometheus import PrometheusMetrics
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.host.loop_thread import LoopThread, ThreadStopped
 
@@ -246,3 +253,28 @@ def test_who_waits_in_a_thread_that_stops_is_told() -> None:
             waiting.result(LIMIT_S)
     with pytest.raises(ThreadStopped):
         thread.run(for_ever())
+
+
+def test_hooks_see_what_blocking_clients_do(bench: Bench) -> None:
+    """Sends with their outcome, and messages until they are answered."""
+    topic, registry = bench.topic(), CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    with BlockingClient(bench.namesrv_addr, hooks=[metrics]) as client:
+        client.send(Message(topic, b"0"))
+        client.send_batch([Message(topic, b"1"), Message(topic, b"2")])
+        client.send_oneway(Message(topic, b"3"))
+        with pytest.raises(IllegalMessage):
+            client.send(Message(topic, b""))
+        assert pickle.loads(pickle.dumps(client)).settings == client.settings
+    made = PushConsumerConfig(consume_from_where=FIRST)
+    consumer = BlockingConsumer(f"g-{topic}", bench.namesrv_addr, made, hooks=[metrics])
+    consumer.subscribe(topic)
+    with consumer:
+        for _ in range(4):
+            consumer.ack(take(consumer))
+    names = {"topic": topic}
+    sent, consumed = "rmqha_client_sent_messages_total", "rmqha_client_consumed_messages_total"
+    assert registry.get_sample_value(sent, {**names, "outcome": "SEND_OK"}) == 4
+    assert registry.get_sample_value(sent, {**names, "outcome": "IllegalMessage"}) == 1
+    labels = {**names, "group": f"g-{topic}", "outcome": "CONSUME_SUCCESS"}
+    assert registry.get_sample_value(consumed, labels) == 4
