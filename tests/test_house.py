@@ -59,6 +59,7 @@ LAYERS = {
     "rmq_ha.host": 3,
     "rmq_ha.remoting": 3,
     "rmq_ha.tls": 3,
+    "rmq_ha.tls.std_session": 2,
     "rmq_ha.plugins": 3,
     "rmq_ha.broker": 4,
     "rmq_ha.namesrv": 4,

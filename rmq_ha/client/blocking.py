@@ -113,6 +113,7 @@ class BlockingClient:
             use_tls=settings.use_tls,
             tls=settings.tls_options(),
             tls_demanded_by=settings.tls_demanded_by(),
+            ssl_context=settings.context(),
             connect_timeout_ms=settings.connect_timeout_millis,
             sign=self._sign if settings.credentials else None,
         )

@@ -21,10 +21,11 @@ from rmq_ha.client.settings import ClientConfig, client_id, name_servers
 from rmq_ha.client.signing import Calls, SigningCalls
 from rmq_ha.host.process import this_process
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.remoting.client import ConnectingTls, RemotingClient
 from rmq_ha.seams import Host
 from rmq_ha.timing.periodic import Periodic
 from rmq_ha.tls.client import ClientTls
+from rmq_ha.tls.std_session import ContextTls
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import TopicRoute
 
@@ -307,13 +308,17 @@ class ClientInstance:
     def _make_remoting(self) -> OwnConnections:
         settings = self.settings
         host = self.host
-        tls = ClientTls(
-            settings.tls_options(),
-            host.disk.read_bytes,
-            host.now_ms,
-            enabled=settings.use_tls,
-            demanded_by=settings.tls_demanded_by(),
-        )
+        tls: ConnectingTls
+        if (context := settings.context()) is not None:
+            tls = ContextTls(context)
+        else:
+            tls = ClientTls(
+                settings.tls_options(),
+                host.disk.read_bytes,
+                host.now_ms,
+                enabled=settings.use_tls,
+                demanded_by=settings.tls_demanded_by(),
+            )
         remoting = RemotingClient(host, settings.remoting(), tls)
         pushes = Pushes(
             self.producers, self.consumers, self.host.now_ms, self._sign, self._about_client

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from ssl import SSLContext
 
 from rmq_ha.client.compression import Compression, compression_of
 from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes
@@ -14,6 +15,7 @@ from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.process import Process
 from rmq_ha.model.topics import DEFAULT_TOPIC
+from rmq_ha.tls.std_session import check_context
 
 DEFAULT_NAMESRV_PORT = 9876
 _NO_HOST = re.compile(r"[\s,/]")
@@ -38,6 +40,8 @@ class ClientConfig:
     :ivar tls: RocketMQ's `tls.*` keys. With `tls.client.trustCertPath` servers have to prove that
         they are whom we connect to; without it a warning says that nobody checks. Unlike in
         RocketMQ `tls.test.mode.enable` is false, or these keys would have no effect.
+    :ivar ssl_context: instead of `use_tls` and `tls`: connect with TLS by these rules. It cannot be
+        pickled.
     :ivar vip_channel_enabled: send to the brokers' port minus 2.
     :ivar poll_name_server_interval: ms between two looks at the routes.
     :ivar heartbeat_broker_interval: ms.
@@ -60,6 +64,7 @@ class ClientConfig:
     sign_only_over_tls: bool = False
     use_tls: bool = False
     tls: Mapping[str, str] = field(default_factory=dict, repr=False)  # a password may be in it
+    ssl_context: SSLContext | None = field(default=None, repr=False)
     vip_channel_enabled: bool = False
     poll_name_server_interval: int = 30_000
     heartbeat_broker_interval: int = 30_000
@@ -81,6 +86,25 @@ class ClientConfig:
         return RequestSigner(
             self.credentials, SignedTimes(now_ms, random) if self.sign_time else None
         )
+
+    def context(self) -> SSLContext | None:
+        """
+        The application's own rules for TLS, if it has some.
+
+        :raises ConfigurationError: there are others beside it, or it proves less than is wanted.
+        """
+        context = self.ssl_context
+        if context is None:
+            return None
+        if self.tls or self.use_tls:
+            raise ConfigurationError("either ssl_context, or use_tls and tls: not both")
+        if not isinstance(context, SSLContext):
+            raise ConfigurationError(
+                f"ssl_context is an ssl.SSLContext, not {type(context).__name__}:"
+                " ssl.create_default_context(cafile=...) makes one"
+            )
+        check_context(context, self.tls_demanded_by())
+        return context
 
     def tls_demanded_by(self) -> str:
         """The setting that wants servers to prove who they are; empty: none does."""

@@ -51,14 +51,20 @@ class BlockingCalls:
         use_tls: bool = False,
         tls: Mapping[str, str] | None = None,
         tls_demanded_by: str = "",
+        ssl_context: ssl.SSLContext | None = None,
         connect_timeout_ms: int = 3_000,
         sign: Callable[[RemotingCommand, str], RemotingCommand] | None = None,
     ) -> None:
         """
+        :param ssl_context: instead of `use_tls` and `tls`.
         :param tls_demanded_by: see `rmq_ha.tls.client.ClientTls`.
         :raises ConfigurationError: a `tls.*` key or a file that it names does not fit.
         """
-        self._tls = _context(tls or {}, use_tls, tls_demanded_by)
+        self._tls: _Tls | None
+        if ssl_context is not None:
+            self._tls = _Tls(ssl_context, True)
+        else:
+            self._tls = _context(tls or {}, use_tls, tls_demanded_by)
         self._connect_timeout = connect_timeout_ms / 1000
         self._sign = sign
         self._closed = False

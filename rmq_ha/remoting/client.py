@@ -19,9 +19,9 @@ from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import Handler, RequestDispatcher
 from rmq_ha.remoting.protocol import RemotingProtocol
 from rmq_ha.seams import Host
+from rmq_ha.tls.any_session import AnySession
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.ends import connect_tls
-from rmq_ha.tls.session import TlsSession
 from rmq_ha.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand
 
 CLOSE_SECONDS = 1.0
@@ -34,7 +34,7 @@ class ConnectingTls(Protocol):
     def enabled(self) -> bool:
         """They are."""
 
-    def session(self, host: str) -> TlsSession:
+    def session(self, host: str) -> AnySession:
         """For a connection to this host."""
 
 

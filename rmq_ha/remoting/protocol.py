@@ -6,7 +6,7 @@ Spec: remoting.md, sections 1.2, 1.6, 1.10 and 1.11.
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
@@ -22,10 +22,13 @@ from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.timing.timer import LastTurn
+from rmq_ha.tls.first_byte import FirstByte
 from rmq_ha.tls.refusals import Refusals
-from rmq_ha.tls.server import FirstByte, ServerTls
 from rmq_ha.tls.transport import TlsTransport
 from rmq_ha.wire.frame import Frame, FrameReader, decode_frame
+
+if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
+    from rmq_ha.tls.server import ServerTls
 
 _IDLE_SLACK = 0.001
 _CHUNK = 131072
@@ -318,7 +321,7 @@ class ServerProtocol(RemotingProtocol):
         dispatcher: RequestDispatcher,
         idle: float,
         connected: "dict[ServerProtocol, None]",
-        tls: ServerTls | None = None,
+        tls: "ServerTls | None" = None,
         refusals: Refusals | None = None,
         frames: UnfinishedFrames | None = None,
         turns: Turns | None = None,
@@ -372,7 +375,7 @@ class ServerProtocol(RemotingProtocol):
         else:
             self._violated(TlsRefused(self._rules.refusal(data[0])))
 
-    def _start_tls(self, rules: ServerTls) -> TlsTransport:
+    def _start_tls(self, rules: "ServerTls") -> TlsTransport:
         tls = self._tls = TlsTransport(
             self.transport,
             rules.session(),

@@ -1,7 +1,7 @@
 """Connections that become a protocol's only after the TLS handshake: a stranger meets none."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import (
@@ -16,10 +16,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.timing.timer import LastTurn, rearm
+from rmq_ha.tls.any_session import AnySession
+from rmq_ha.tls.first_byte import FirstByte
 from rmq_ha.tls.refusals import Refusals
-from rmq_ha.tls.server import FirstByte, ServerTls
-from rmq_ha.tls.session import TlsSession
 from rmq_ha.tls.transport import TlsTransport
+
+if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
+    from rmq_ha.tls.server import ServerTls
 
 Build = Callable[[], IProtocol]
 
@@ -44,7 +47,7 @@ class _End(Protocol):
         else:
             self._gave_up(reason)
 
-    def _start(self, session: TlsSession) -> TlsTransport:
+    def _start(self, session: AnySession) -> TlsTransport:
         tls = self._tls = TlsTransport(
             self.transport,
             session,
@@ -85,7 +88,7 @@ class TlsCall(_End):
     :ivar opened: fires with the inner protocol, connected; fails with `TlsRefused`.
     """
 
-    def __init__(self, clock: IReactorTime, build: Build, session: TlsSession) -> None:
+    def __init__(self, clock: IReactorTime, build: Build, session: AnySession) -> None:
         super().__init__(clock, build)
         self._session = session
         self.opened: Deferred[IProtocol] = Deferred(lambda _: self.transport.abortConnection())
@@ -115,7 +118,7 @@ class _CallFactory(Factory):
 
 
 def connect_tls(
-    endpoint: IStreamClientEndpoint, clock: IReactorTime, build: Build, session: TlsSession
+    endpoint: IStreamClientEndpoint, clock: IReactorTime, build: Build, session: AnySession
 ) -> "Deferred[IProtocol]":
     """
     Connect, and go on when the other end is the right one.
@@ -142,7 +145,7 @@ class TlsDoor(_End):
         self,
         clock: IReactorTime,
         build: Build,
-        tls: ServerTls,
+        tls: "ServerTls",
         refusals: Refusals,
         patience: float,
         pending: "dict[Any, None]",

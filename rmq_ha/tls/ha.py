@@ -9,7 +9,7 @@ from OpenSSL import SSL
 
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.networks import EVERYBODY
-from rmq_ha.tls.client import client_session
+from rmq_ha.tls.client_material import client_session
 from rmq_ha.tls.context import ClientAuth, client_context, server_context
 from rmq_ha.tls.files import TlsFiles
 from rmq_ha.tls.notices import tell_expiry

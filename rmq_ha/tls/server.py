@@ -16,6 +16,7 @@ from twisted.logger import Logger
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.tls.context import ClientAuth, server_context
 from rmq_ha.tls.files import TlsFiles, self_signed
+from rmq_ha.tls.first_byte import FirstByte
 from rmq_ha.tls.notices import tell_expiry
 from rmq_ha.tls.options import ReadBytes, TlsOptions
 from rmq_ha.tls.peer import PeerCheck
@@ -30,14 +31,6 @@ class TlsMode(Enum):
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
     ENFORCING = "enforcing"
-
-
-class FirstByte(Enum):
-    """What becomes of a new connection."""
-
-    PLAIN = "plain"
-    START_TLS = "start TLS"
-    CLOSE = "close"
 
 
 class Material(NamedTuple):

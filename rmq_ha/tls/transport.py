@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rmq_ha.errors import TlsRefused
-from rmq_ha.tls.session import TlsSession
+from rmq_ha.tls.any_session import AnySession
 
 HANDSHAKE_SECONDS = 10.0
 
@@ -39,7 +39,7 @@ class TlsTransport:
     def __init__(
         self,
         raw: Any,
-        session: TlsSession,
+        session: AnySession,
         clock: IReactorTime,
         *,
         secured: Callable[[], object],

@@ -1,5 +1,6 @@
 """A client that verifies its servers, on simulated machines."""
 
+import ssl
 from typing import Any
 
 import pytest
@@ -153,3 +154,58 @@ def test_a_broker_keeps_its_own_rule(authority: trustme.CA) -> None:
     host.disk.replace("/conf/plain_acl.yml", b"globalWhiteRemoteAddresses: [10.0.0.1]")
     with pytest.raises(ConfigurationError, match=r"aclRequiresTls=true without TLS here"):
         NamesrvController(host.seams, config, NettyServerConfig(), tls=tls)
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+def test_sends_over_tls_by_an_ssl_context(authority: trustme.CA) -> None:
+    """Names are checked, large bodies go through, and the connection is closed in good order."""
+    cluster = guarded(authority)
+    made = producer(cluster, authority, ssl_context=trusting(authority))
+    bodies = [b"x", bytes(range(256)) * 1000]
+    results = [cluster.wait(made.send(Message("T", body))) for body in bodies]
+    assert {result.send_status for result in results} == {SendStatus.SEND_OK}
+    cluster.wait(made.stop())
+    assert not cluster.clock.failures
+
+
+def test_an_ssl_context_believes_no_stranger(authority: trustme.CA) -> None:
+    cluster = guarded(authority)
+    made = producer(cluster, authority, ssl_context=trusting(trustme.CA()))
+    with pytest.raises(NoNameServer, match="its certificate is refused: ") as caught:
+        cluster.wait(made.send(Message("T", b"x")))
+    assert not caught.value.retriable
+
+
+def test_an_ssl_context_for_a_server_that_speaks_no_tls(authority: trustme.CA) -> None:
+    cluster = SimCluster()
+    cluster.add("a")
+    made = Producer(cluster.client("client", ssl_context=trusting(authority)))
+    cluster.wait(made.start())
+    with pytest.raises(NoNameServer, match="TLS"):
+        cluster.wait(made.send(Message("T", b"x")))
+
+
+def test_an_ssl_context_is_all_there_is(authority: trustme.CA) -> None:
+    """Beside other rules, or with less than the settings demand, no client is made."""
+    account = Credentials("someaccount", "s3cr3ts3cr3t")
+    blind = ssl.create_default_context()
+    blind.check_hostname = False
+    for settings, reason in (
+        ({"use_tls": True}, "either ssl_context, or use_tls and tls"),
+        ({"tls": ROOT}, "either ssl_context, or use_tls and tls"),
+        ({"ssl_context": "ca.pem"}, "an ssl.SSLContext, not str: ssl.create_default_context"),
+        (
+            {"credentials": account, "sign_only_over_tls": True, "ssl_context": blind},
+            "sign_only_over_tls=True: nobody would check",
+        ),
+    ):
+        given: dict[str, Any] = {"ssl_context": trusting(authority), **settings}
+        with pytest.raises(ConfigurationError, match=reason):
+            SimCluster().client(**given)
+        with pytest.raises(ConfigurationError, match=reason):
+            BlockingClient(ClientConfig(namesrv_addr="127.0.0.1:1", **given))

@@ -578,3 +578,22 @@ def test_a_peer_that_accepts_nobody() -> None:
         calls.close()
         for one in waiting:
             one.close()
+
+
+def test_tls_by_an_ssl_context_of_the_application_s() -> None:
+    """Names are checked by its rules, and what it does not believe is refused."""
+    authority = trustme.CA()
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with (
+        server(echo, server_context(authority)) as (address, _),
+        closing(BlockingCalls(ssl_context=context)) as calls,
+    ):
+        assert calls.invoke(address, RemotingCommand(1, body=b"x"), 5000).body == b"x"
+    stranger = ssl.create_default_context()
+    with (
+        server(echo, server_context(authority)) as (address, _),
+        closing(BlockingCalls(ssl_context=stranger)) as calls,
+        pytest.raises(RemotingConnectError, match="its certificate is refused"),
+    ):
+        calls.invoke(address, RemotingCommand(1), 5000)

@@ -1,0 +1,11 @@
+"""What the first byte of a connection says: it tells TLS from remoting and replication."""
+
+from enum import Enum
+
+
+class FirstByte(Enum):
+    """What becomes of a new connection."""
+
+    PLAIN = "plain"
+    START_TLS = "start TLS"
+    CLOSE = "close"
