@@ -429,9 +429,8 @@ class DLedgerService:
         """With `commit_own_term_only` nothing is committed before an entry of this term."""
         if not self.settings.commit_own_term_only or not self.leads(term):
             return
-        if self._log.begin_term(term, self._address, self._host.now_ms()):
-            self._tell_appended()
-        elif not self._is_stopped:
+        is_begun = self._log.begin_term(term, self._address, self._host.now_ms())
+        if not is_begun and not self._is_stopped:
             if self._again is not None:  # of a term before
                 self._again.cancel()
             self._again = self._host.clock.callLater(_RETRY_S, self._begin_again, term)

@@ -71,7 +71,7 @@ class QueueRepair(QueueUnits):
             self._note(start, "lies behind a gap")
             self._files.remove(self._path(start))
             self._starts.remove(start)
-        if self.max_physical_offset < 0 and self._starts and self._end > self._starts[0]:
+        if self.max_physical_offset < 0 and self._starts:
             self._empty()
             return
         start = self._start_of(self._end)

@@ -137,7 +137,7 @@ class Keeper:
         try:
             for position in range(begin, end, _CHUNK):
                 data = source.pread(min(_CHUNK, end - position), position - file_start)
-                if data.count(0) != len(data):  # else it reads as zero, and takes no room
+                if data.lstrip(b"\0"):  # else it reads as zero, and takes no room
                     target.pwrite(data, position - begin)
             target.sync()
         finally:

@@ -8,7 +8,7 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Factory
 from twisted.logger import capturedLogs, formatEvent
 
-from rmq_ha.dledger.actions import Persist, RoleChanged
+from rmq_ha.dledger.actions import Answer, Persist, RoleChanged
 from rmq_ha.dledger.codes import RequestCode, ResponseCode, VoteResult
 from rmq_ha.dledger.messages import (
     HeartBeatRequest,
@@ -20,6 +20,8 @@ from rmq_ha.dledger.messages import (
 from rmq_ha.dledger.protocol import Answered, read_response, request_frame
 from rmq_ha.dledger.values import Role, TermVote
 from rmq_ha.errors import LedgerFull, RequestRejected
+from rmq_ha.model.message import Address
+from rmq_ha.model.message import Message as StoredMessage
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.group import PEER_PORT, BrokerGroup
@@ -270,6 +272,50 @@ def test_each_change_of_a_role_is_told_and_elections_are_counted() -> None:
     service._role_changed(RoleChanged(Role.FOLLOWER, term + 9, "n9"))
     assert told.roles[-1] == "follow"
     assert service._log.admits is False
+
+
+def test_what_the_core_wants_is_done_one_after_the_other() -> None:
+    """Also where doing it brings something new for the core: the next one waits for its end."""
+    group = BrokerGroup(16, size=1).start()
+    service, done = service_of(group.members[0]), []
+
+    class Busy(Told):
+        def lead(self, term: int) -> None:
+            done.append("begins to lead")
+            service._enter(lambda now: None)
+            done.append("leads")
+
+    service.roles = Busy()
+    answered: Answered = Deferred()
+    answered.addCallback(lambda _: done.append("answered"))
+    service.node.outbox.extend(
+        [
+            RoleChanged(Role.LEADER, service.node.term, None),
+            Answer(answered, None),
+        ]
+    )
+    service._run()
+    assert done == ["begins to lead", "leads", "answered"]
+
+
+def test_a_put_is_pushed_to_the_group_in_its_own_turn() -> None:
+    """And not in the next one, when the store says what has grown."""
+    group = BrokerGroup(17).start()
+    service = service_of(group.wait_for_master())
+    group.run(1)
+    host = Address.parse("127.0.0.1", 1)
+    put = StoredMessage("TBW102", 0, b"a", host, host, 1)
+    group.wait_for_master().store.put_many([put], lambda results: None)
+    assert service._told_index == service._ledger.end_index
+
+
+def test_a_leader_that_stops_answers_what_nobody_will_decide() -> None:
+    """Whatever the group says by then."""
+    group = BrokerGroup(18).start()
+    leader = group.wait_for_master()
+    waiting = service_of(leader)._puts.add(1 << 40)
+    group.wait(leader.stop())
+    assert group.wait(waiting) is PutMessageStatus.SERVICE_NOT_AVAILABLE
 
 
 def test_a_leader_that_cannot_write_its_first_entry_tries_again(

@@ -410,7 +410,7 @@ def test_recovery_looks_at_the_last_three_files() -> None:
     table = reopened(disk)
     assert table.queue("T", 0).max_offset == 0
     assert "800, that lies behind a gap" in table.queue("T", 0).damage
-    assert files_of(disk) == ["0"]
+    assert files_of(disk) == []
 
 
 def test_recovery_looks_at_all_of_a_large_file() -> None:

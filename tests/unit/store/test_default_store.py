@@ -115,6 +115,37 @@ def test_a_query_answers_with_the_newest_that_a_frame_may_hold(machine, message)
     assert sum(map(len, records)) < 1 << 24
 
 
+def test_a_query_of_small_messages_takes_one_turn(machine, message):
+    """Those that were read count by their bytes, not by their number."""
+    store = machine.open()
+    put(store, *[message(b"small", KEYS="k") for _ in range(20)])
+    machine.turn()
+    found = []
+    assert not list(store.query_in_slices("TopicA", "k", 64, 0, 1 << 62, found.append))
+    assert len(found[0].records) == 20
+
+
+@pytest.mark.parametrize(("role", "is_elected"), [("SLAVE", False), ("SYNC_MASTER", True)])
+def test_only_a_master_that_stays_one_delivers_what_is_delayed(machine, role, is_elected):
+    """A slave would put messages of its own into its log; who is elected is told later."""
+    store = machine.load(broker_role=BrokerRole(role))
+    store.is_elected = is_elected
+    machine.finish(store.start())
+    machine.clock.pump([1] * 3)
+    assert store.schedule._levels == {}
+
+
+def test_a_message_is_not_in_memory_any_more_by_its_place(machine, message):
+    """So far behind the end of the log, whatever its tag."""
+    store = machine.open(access_message_in_memory_max_ratio=40)
+    store._memory_bytes = 10_000
+    results = put(store, *[message(b"x" * 1000, TAGS="T") for _ in range(10)])
+    machine.turn()
+    far = [store.log.max_offset - result.append.physical_offset > 4000 for result in results]
+    assert [store.is_in_disk("TopicA", 0, number) for number in range(10)] == far
+    assert far.count(True) not in (0, 10)
+
+
 def test_put_and_get(machine, message):
     """A message can be read as soon as its turn is over."""
     store = machine.open()

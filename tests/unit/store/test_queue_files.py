@@ -4,7 +4,7 @@ import os
 from errno import EIO, EMFILE
 from pathlib import Path
 from random import Random
-from threading import Event, Thread
+from threading import Event, Thread, Timer, current_thread
 
 import pytest
 
@@ -75,6 +75,34 @@ def test_flushing_beside_writing_and_removing(tmp_path: Path) -> None:
     files.close()
     files.close()
     assert disk.still_open == 0
+
+
+def test_a_directory_is_not_removed_while_a_file_in_it_is_opened_to_be_flushed(
+    tmp_path: Path,
+) -> None:
+    """What opens a removed file makes it anew, and a queue that was deleted would be there."""
+    is_opening, go = Event(), Event()
+
+    class SlowDisk(RealDisk):
+        def open(self, path: str, size: int) -> RealFile:
+            if current_thread() is worker:
+                is_opening.set()
+                go.wait()
+            return super().open(path, size)
+
+    files = QueueFiles(SlowDisk(), 400, most_open=1)
+    worker = Thread(target=files.sync)
+    files.write(str(tmp_path / "deleted" / "0"), b"1", 0, False)
+    files.write(str(tmp_path / "other" / "0"), b"1", 0, False)
+    worker.start()
+    is_opening.wait()
+    later = Timer(0.01, go.set)
+    later.start()
+    files.remove_tree(str(tmp_path / "deleted"))
+    later.join()
+    worker.join()
+    assert not (tmp_path / "deleted").exists()
+    files.close()
 
 
 def test_new_files_are_flushed_through_what_made_them(tmp_path: Path) -> None:

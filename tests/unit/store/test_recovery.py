@@ -7,6 +7,7 @@ from errno import ENOSPC
 
 import pytest
 from lookup import query
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
@@ -421,6 +422,67 @@ def test_a_queue_that_was_deleted_costs_no_start_after_a_crash(machine, message,
     again = machine.open()
     assert again.max_offset_in_queue("TopicA", 1) == 0
     assert not asked
+
+
+def test_a_queue_that_was_deleted_costs_no_start_of_a_store_that_java_stopped(
+    machine, message, asked
+):
+    """The log has its messages, and Java leaves no note of ends."""
+    store = machine.open()
+    fill(machine, store, 9, message)
+    store.clean_unused_topics([])
+    machine.clock.pump([1] * 13)
+    machine.stop(store)
+    machine.disk.remove(f"{machine.root}/queueEnds")
+    again = machine.open()
+    assert again.queues.get("TopicA", 1) is None
+    assert not asked
+
+
+def test_a_queue_of_very_many_messages_is_built_anew(machine, message):
+    """Piece by piece, and all of it."""
+    store = machine.open(mapped_file_size_commit_log=1 << 20)
+    store.put_many([message(b"") for _ in range(2500)], lambda results: None)
+    store.put_many([message(b"", queue_id=1)], lambda results: None)  # is whole, to the end
+    machine.turn(20)
+    machine.stop(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue/TopicA/0")
+    again = machine.open(mapped_file_size_commit_log=1 << 20)
+    size = store.log.max_offset // 2501
+    queue = again.queues.get("TopicA", 0)
+    places = [queue.units(number, 1)[0][0] for number in range(2500)]
+    assert places == list(range(0, 2500 * size, size))
+
+
+@pytest.mark.parametrize("ending", ["stop", "crash"])
+def test_files_of_a_queue_that_hold_nothing_go(machine, message, ending):
+    """Lost power leaves such; what comes next begins where it would have begun."""
+    store = machine.open()
+    fill(machine, store, 3, message)
+    getattr(machine, ending)(store)
+    folder = f"{machine.root}/consumequeue/TopicB/0"
+    for start in (800, 1600):
+        machine.disk.replace(f"{folder}/{start:020d}", bytes(800))
+    again = machine.open()
+    assert machine.disk.list_dir(folder) == []
+    fill(machine, again, 1, message, topic="TopicB")
+    assert again.max_offset_in_queue("TopicB", 0) == 1
+
+
+def test_an_index_that_is_damaged_is_built_from_where_the_log_begins(machine, message):
+    """Not from a place that expired with the file that had it."""
+    store = machine.open(mapped_file_size_commit_log=16384)
+    fill(machine, store, 40, message)
+    machine.stop(store)
+    machine.disk.remove(f"{machine.root}/commitlog/{0:020d}")
+    (name,) = machine.disk.list_dir(f"{machine.root}/index")
+    path = f"{machine.root}/index/{name}"
+    machine.disk.replace(path, machine.disk.read_bytes(path)[:-1])
+    with capturedLogs() as lines:
+        again = machine.open(mapped_file_size_commit_log=16384)
+    texts = [formatEvent(line) for line in lines]
+    assert any("taken from the log again, from 16384 on" in text for text in texts), texts
+    assert len(again.query("TopicA", "k39", 9, 0, 1 << 62).records) == 1
 
 
 def test_a_clean_stop_after_which_the_last_record_vanished(machine, message):

@@ -374,13 +374,14 @@ def test_the_cut_waits_for_a_flush_of_the_log(machine, pair):
     master.close()
 
 
-def test_the_worker_opens_no_file_of_the_log(machine, pair):
+@pytest.mark.parametrize("is_at_its_begin", [False, True])
+def test_the_worker_opens_no_file_of_the_log(machine, pair, is_at_its_begin):
     """The row of files belongs to the reactor's thread."""
     master, appended = pair
     store = machine.open(**SLAVE)
     store.log.row.close()
     machine.worker.later = True
-    aside = store.set_tail_aside(appended[10].physical_offset, "test")
+    aside = store.set_tail_aside(16384 if is_at_its_begin else appended[10].physical_offset, "test")
     opened = []
     machine.disk.fault = lambda operation, path: (
         opened.append(path) if operation == "open" and "commitlog" in path else None
