@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ from hatchling.build import build_sdist, build_wheel
 os.chdir(sys.argv[1])
 print(build_wheel(sys.argv[2]))
 print(build_sdist(sys.argv[2]))
+"""
+
+BUILD_CLIENT = """
+import os, sys
+from hatchling.build import build_wheel
+os.chdir(sys.argv[1])
+print(build_wheel(sys.argv[2]))
 """
 
 
@@ -190,6 +198,16 @@ def test_a_type_checker_knows_the_client_of_a_wheel(
     )
     errors = re.findall(r":(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.MULTILINE)
     assert {(int(number), code) for number, code in errors} == wrong, done.stdout + done.stderr
+
+
+def test_the_client_alone_is_a_wheel_of_its_own(tmp_path: Path) -> None:
+    """From the same tree; tests/unit/client/test_alone.py says that nothing is missing in it."""
+    done = run(sys.executable, "-c", BUILD_CLIENT, ROOT / "conf" / "rmq-ha-client", tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / done.stdout.strip()) as wheel:
+        names = set(wheel.namelist())
+    assert {"rmq_ha/client/aio.py", "rmq_ha/py.typed", "rmq_ha/wire/frame.py"} <= names
+    assert not [name for name in names if "/broker/" in name or "/spark/" in name or ".pyc" in name]
 
 
 def test_an_sdist_works(built: tuple[Path, Path], tmp_path: Path) -> None:
