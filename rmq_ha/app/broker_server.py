@@ -15,8 +15,9 @@ from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port, is_dledger
-from rmq_ha.config.load import ANY_ADDRESS, PLAIN_ACL, PlannedPort, embeds_namesrv, port_plan
+from rmq_ha.config.load import ANY_ADDRESS, PLAIN_ACL, embeds_namesrv, port_plan
 from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.ports import PlannedPort
 from rmq_ha.model.networks import EVERYBODY, canonical
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.plugins import split_names

@@ -14,7 +14,7 @@ from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
 from rmq_ha.app.process import ProcessEnd, spare_what_is_there
-from rmq_ha.config.load import PlannedPort
+from rmq_ha.config.ports import PlannedPort
 from rmq_ha.config.settings import Notice
 from rmq_ha.errors import RmqHaError
 

@@ -12,7 +12,15 @@ from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.dledger import apply_dledger, dledger_port, is_dledger
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
-from rmq_ha.config.settings import Notice, Setting, collect, fill, render_objects
+from rmq_ha.config.ports import PlannedPort, check_metrics_port, metrics_port
+from rmq_ha.config.settings import (
+    Notice,
+    Setting,
+    collect,
+    fill,
+    render_objects,
+    unknown_keys,
+)
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.config.values import parse_value
 from rmq_ha.errors import ConfigurationError
@@ -22,7 +30,6 @@ from rmq_ha.model.status import BrokerRole
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
 DLEDGER_PURPOSE = "the DLedger group's other members (dLegerPeers)"
-METRICS_PURPOSE = "metrics and health (metricsPort)"
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 PLAIN_ACL = "plain"
 _PLUG_IN_KEYS = (
@@ -48,13 +55,6 @@ class LoadedNamesrv(NamedTuple):
 
     configuration: NamesrvConfiguration
     notices: list[Notice]
-
-
-class PlannedPort(NamedTuple):
-    """:ivar purpose: who connects to it, and the key that moves it."""
-
-    port: int
-    purpose: str
 
 
 def load_broker(
@@ -107,7 +107,7 @@ def load_namesrv(
     configuration.server.listen_port = NAMESRV_PORT
     own = configuration.namesrv
     fill(settings, (own, configuration.server), configuration.plugin_options, notices)
-    _check_metrics_port(namesrv_port_plan(configuration), settings)
+    check_metrics_port(namesrv_port_plan(configuration), settings)
     own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
     own.kv_config_path = surroundings.absolute(
         own.kv_config_path or surroundings.below_home("namesrv", "kvConfig.json")
@@ -118,11 +118,7 @@ def load_namesrv(
     if own.acl_enable:
         directory = own.acl_directory or _acl_directory(own.rocketmq_home, name)
         own.acl_directory = surroundings.absolute(directory)
-    notices += [
-        Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
-        for key in configuration.plugin_options
-        if not key.startswith("tls.")
-    ]
+    notices += unknown_keys(configuration.plugin_options, settings)
     return LoadedNamesrv(configuration, notices)
 
 
@@ -183,28 +179,13 @@ def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
     if embeds_namesrv(configuration):
         embedded = configuration.ours.embedded_namesrv_port
         plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
-    return plan + _metrics_port(configuration.ours.metrics_port)
+    return plan + metrics_port(configuration.ours.metrics_port)
 
 
 def namesrv_port_plan(configuration: NamesrvConfiguration) -> list[PlannedPort]:
     """Every port that a name server takes."""
     plan = [PlannedPort(configuration.server.listen_port, "brokers and clients (listenPort)")]
-    return plan + _metrics_port(configuration.namesrv.metrics_port)
-
-
-def _metrics_port(port: int) -> list[PlannedPort]:
-    return [PlannedPort(port, METRICS_PURPOSE)] if port else []
-
-
-def _check_metrics_port(plan: list[PlannedPort], settings: Mapping[str, Setting]) -> None:
-    """:raises ConfigurationError: it is one of the other ports, too."""
-    if plan[-1].purpose != METRICS_PURPOSE:
-        return
-    for planned in plan[:-1]:
-        if planned.port == plan[-1].port:
-            raise settings["metricsPort"].error(
-                f"this port is for {planned.purpose}; set another, or 0 for no metrics"
-            )
+    return plan + metrics_port(configuration.namesrv.metrics_port)
 
 
 def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
@@ -321,7 +302,7 @@ def _apply_ports(
                     f"embeddedNamesrvPort={embedded}: this port is for {planned.purpose}; "
                     f"set another, or namesrvAddr"
                 )
-    _check_metrics_port(port_plan(configuration), settings)
+    check_metrics_port(port_plan(configuration), settings)
 
 
 def _apply_batch_size(

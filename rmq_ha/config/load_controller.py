@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from rmq_ha.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.config.dledger_settings import parse_peers
-from rmq_ha.config.load import METRICS_PURPOSE, PlannedPort
-from rmq_ha.config.settings import Notice, collect, fill
+from rmq_ha.config.ports import PlannedPort, check_metrics_port, metrics_port
+from rmq_ha.config.settings import Notice, collect, fill, unknown_keys
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
 
@@ -47,11 +47,8 @@ def load_controller(
     if own.config_store_path or name:
         own.config_store_path = surroundings.absolute(own.config_store_path or name)
     configuration.server.listen_port = _own_port(own.controller_dleger_peers, own)
-    notices += [
-        Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
-        for key in configuration.plugin_options
-        if not key.startswith("tls.")
-    ]
+    check_metrics_port(controller_port_plan(configuration), settings)
+    notices += unknown_keys(configuration.plugin_options, settings)
     return LoadedController(configuration, notices)
 
 
@@ -77,5 +74,4 @@ def controller_port_plan(configuration: ControllerConfiguration) -> list[Planned
             "brokers, tools and the other controllers (controllerDLegerPeers)",
         )
     ]
-    port = configuration.controller.metrics_port
-    return [*plan, PlannedPort(port, METRICS_PURPOSE)] if port else plan
+    return plan + metrics_port(configuration.controller.metrics_port)

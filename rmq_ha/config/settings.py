@@ -97,6 +97,19 @@ def fill(
             notices.append(_unknown(setting, known | TLS_KEYS))
 
 
+def unknown_keys(options: Iterable[str], settings: Mapping[str, Setting]) -> list[Notice]:
+    """
+    Of a server without plugins: nobody reads a key with a dot but `tls.`.
+
+    :param options: what `fill` collected of such.
+    """
+    return [
+        Notice(f"{settings[key].where}: unknown key {key}", is_unknown=True)
+        for key in options
+        if not key.startswith("tls.")
+    ]
+
+
 def render_objects(targets: Iterable[Any], *, only_changed: bool = False) -> list[str]:
     """`key=value` of every field in declaration order, each key once; secrets as `***`."""
     lines: dict[str, str] = {}

@@ -14,7 +14,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.app.service import ServerService, explain
-from rmq_ha.config.load import PlannedPort
+from rmq_ha.config.ports import PlannedPort
 from rmq_ha.config.settings import Notice
 from rmq_ha.errors import StoreLocked
 

@@ -66,3 +66,8 @@ def test_check_says_what_a_start_would_do() -> None:
     lines = check_report(configuration, notices)
     assert f"controllerDLegerPeers={THREE}" in lines
     assert "# port 5558: metrics and health (metricsPort)" in lines
+
+
+def test_the_port_of_metrics_is_none_of_the_others() -> None:
+    with pytest.raises(ConfigurationError, match="conf:2: metricsPort=9878: this port is for bro"):
+        load(controllerDLegerPeers="n0-127.0.0.1:9878", metricsPort="9878")

@@ -1,0 +1,99 @@
+"""A server of one part, with a status port beside it: what name server and controller share."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.server import StatusServer
+from rmq_ha.config.ports import PlannedPort
+
+
+class _Tls(Protocol):
+    def reload(self) -> object:
+        """Read the files again."""
+
+
+class Part(Protocol):
+    """What listens and answers."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+
+    @property
+    def tls(self) -> _Tls:
+        """Its certificates."""
+
+    def start(self) -> Deferred[Any]:
+        """Fires when it listens."""
+
+    def stop(self) -> Deferred[Any]:
+        """Fires when all is closed."""
+
+
+class LoneServer:
+    """
+    Starts the status port first and stops it last, so that /healthz can say what goes on.
+
+    :cvar log: each server has its own, so that a line says whose it is.
+    :ivar part: what serves.
+    :ivar status: None without `metricsPort`.
+    :ivar plan: the ports that it was planned to take.
+    :ivar exposed: the warning that strangers reach it; None when they do not.
+    """
+
+    log: Logger
+
+    def __init__(
+        self,
+        part: Part,
+        status: StatusServer | None,
+        plan: Sequence[PlannedPort],
+        exposed: str | None,
+    ) -> None:
+        self.part = part
+        self.status = status
+        self.plan = plan
+        self.exposed = exposed
+
+    def start(self) -> Deferred[Any]:
+        """Listen."""
+        if self.exposed is not None:
+            self.log.warn("{warning}", warning=self.exposed)
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> Deferred[Any]:
+        """Close."""
+        return Deferred.fromCoroutine(self._stop())
+
+    def ports(self) -> list[PlannedPort]:
+        """Those that it was planned to take."""
+        return list(self.plan)
+
+    def reload(self) -> None:
+        """New certificates; connections go on."""
+        self.part.tls.reload()
+
+    def facts(self) -> dict[str, Any]:
+        """The real ports, if any free one was asked for."""
+        facts = {"listenPort": self.part.port}
+        if self.status is not None:
+            facts["metricsPort"] = self.status.port
+        return facts
+
+    async def _start(self) -> None:
+        if self.status is not None:
+            await self.status.start()
+        await self.part.start()
+
+    async def _stop(self) -> None:
+        if self.status is not None:
+            self.status.withdraw(Health(False, "stopping"))
+        try:
+            await self.part.stop()
+        finally:
+            if self.status is not None:
+                await self.status.stop()
