@@ -1,28 +1,20 @@
 """Whoever changes something for all shows it first, and asks."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
+from rmq_ha.admin.options import together
 from rmq_ha.admin.output import is_interactive
 from rmq_ha.errors import RmqHaError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NotAgreed(RmqHaError):
     """Somebody said no."""
 
 
-def sure_options(function: F) -> F:
-    """`--dry-run` and `--yes`."""
-    for option in (
-        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Only show what would be done."),
-    ):
-        function = option(function)
-    return function
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+sure_options = together(
+    dry_run_option, click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+)
 
 
 def must_be_askable(*, yes: bool, dry_run: bool) -> None:

@@ -1,12 +1,12 @@
 """`rmqha-admin dledger`: how a DLedger group is, and who shall lead it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import click
 
 from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, leader_of
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.options import common_options, together
 from rmq_ha.admin.session import FAILED, NO_ANSWER, Session, run
 from rmq_ha.config.dledger_settings import parse_peers
 from rmq_ha.config.properties import decode, parse
@@ -14,7 +14,6 @@ from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.command import RemotingCommand
 
-F = TypeVar("F", bound=Callable[..., Any])
 # A transferee may wait a second for entries, then stands for election.
 _TRANSFER_MS = 10_000
 COLUMNS = (
@@ -39,18 +38,16 @@ class Known(NamedTuple):
     peers: Mapping[str, str]
 
 
-def _group_options(function: F) -> F:
-    for option in (
-        click.option(
-            "--config",
-            type=click.File("rb"),
-            help="Properties file of a member: dLegerGroup and dLegerPeers.",
-        ),
-        click.option("--peers", metavar="n0-HOST:PORT;...", help="The group's dLegerPeers."),
-        click.option("--group", "-g", metavar="NAME", help="The group's dLegerGroup."),
-    ):
-        function = option(function)
-    return function
+group_options = together(
+    click.option("--group", "-g", metavar="NAME", help="The group's dLegerGroup."),
+    click.option("--peers", metavar="n0-HOST:PORT;...", help="The group's dLegerPeers."),
+    click.option(
+        "--config",
+        type=click.File("rb"),
+        help="Properties file of a member: dLegerGroup and dLegerPeers.",
+    ),
+)
+"""Say which group is meant; see `known_group`."""
 
 
 def known_group(group: str | None, peers: str | None, config: Any) -> Known:
@@ -88,7 +85,7 @@ def dledger() -> None:
 
 
 @dledger.command()
-@_group_options
+@group_options
 @common_options
 def status(group: str | None, peers: str | None, config: Any) -> None:
     """
@@ -125,7 +122,7 @@ async def show_status(session: Session, known: Known) -> int | None:
 
 @dledger.command()
 @click.option("--to", required=True, metavar="MEMBER", help="Who shall lead: n0, n1, ...")
-@_group_options
+@group_options
 @common_options
 def transfer(to: str, group: str | None, peers: str | None, config: Any) -> None:
     """

@@ -1,13 +1,12 @@
 """`rmqha-admin group create` and `update`: what a consumer group may do."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
+from rmq_ha.admin.options import common_options, on_option, together
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.targets import Target, masters, targets
 from rmq_ha.admin.topic import Refused
@@ -16,53 +15,43 @@ from rmq_ha.client.brokers import group_configs
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import group_fault
 
-F = TypeVar("F", bound=Callable[..., Any])
 COLUMNS = ("group", "broker", "key", "before", "after")
 
 
-def _settings(function: F) -> F:
-    for option in (
-        click.option(
-            "--notify/--no-notify",
-            "notify_consumer_ids_changed_enable",
-            default=None,
-            help="Tell members at once when others come or go.",
-        ),
-        click.option(
-            "--broadcast/--no-broadcast",
-            "consume_broadcast_enable",
-            default=None,
-            help="Members may ask for everything.",
-        ),
-        click.option(
-            "--consume/--no-consume",
-            "consume_enable",
-            default=None,
-            help="Whether it gets messages at all.",
-        ),
-        click.option("--retry-queues", "retry_queue_nums", type=click.IntRange(min=1)),
-        click.option(
-            "--retries",
-            "retry_max_times",
-            type=click.IntRange(min=-1),
-            help="Attempts before a message goes to the dead letters; 16 at first.",
-        ),
-        click.option(
-            "--on",
-            "which",
-            default="",
-            metavar="BROKER|CLUSTER|HOST:PORT",
-            help="Only there; else on all masters.",
-        ),
-    ):
-        function = option(function)
-    return function
+_settings = together(
+    on_option,
+    click.option(
+        "--retries",
+        "retry_max_times",
+        type=click.IntRange(min=-1),
+        help="Attempts before a message goes to the dead letters; 16 at first.",
+    ),
+    click.option("--retry-queues", "retry_queue_nums", type=click.IntRange(min=1)),
+    click.option(
+        "--consume/--no-consume",
+        "consume_enable",
+        default=None,
+        help="Whether it gets messages at all.",
+    ),
+    click.option(
+        "--broadcast/--no-broadcast",
+        "consume_broadcast_enable",
+        default=None,
+        help="Members may ask for everything.",
+    ),
+    click.option(
+        "--notify/--no-notify",
+        "notify_consumer_ids_changed_enable",
+        default=None,
+        help="Tell members at once when others come or go.",
+    ),
+)
 
 
 @click.command()
 @click.argument("name", metavar="GROUP")
 @_settings
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@dry_run_option
 @common_options
 def create(name: str, which: str, dry_run: bool, **given: Any) -> None:
     """

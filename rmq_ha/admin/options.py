@@ -48,6 +48,27 @@ class Options:
         )
 
 
+def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """A decorator that gives a command all of these, which its help shows in this order."""
+
+    def give(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return give
+
+
+on_option = click.option(
+    "--on",
+    "which",
+    default="",
+    metavar="BROKER|CLUSTER|HOST:PORT",
+    help="Only there; else on all masters.",
+)
+"""Of commands that change something on all masters, unless somebody names some."""
+
+
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """The one given last, that is nearest to the command, wins; a default does not."""
     assert parameter.name is not None
@@ -114,11 +135,8 @@ _SHARED = (
 )
 
 
-def common_options(function: F) -> F:
-    """Give a command the options; `current_options` has their values."""
-    for option in reversed(_SHARED):
-        function = option(function)
-    return function
+common_options = together(*_SHARED)
+"""Gives a command the options; `current_options` has their values."""
 
 
 def current_options() -> Options:

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from rmq_ha.admin.confirm import is_wanted, sure_options
+from rmq_ha.admin.options import together
 from rmq_ha.admin.pair import Member, Registered, look_at, registered
 from rmq_ha.admin.role_file import Change, RoleFile
 from rmq_ha.admin.session import Session
@@ -16,7 +17,6 @@ from rmq_ha.client.asks import Asker
 from rmq_ha.errors import RmqHaError
 from rmq_ha.host.command import run_command
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 _LOOK_S = 0.5
 _NO_NAME_SERVER = "no name server is named: neither namesrvAddr of the file nor --namesrv"
@@ -43,33 +43,31 @@ class How:
     run: "Callable[[str], Deferred[int]] | None" = None
 
 
-def change_options(function: F) -> F:
-    """Options of commands that change a role."""
-    for option in (
-        click.option(
-            "--wait",
-            type=click.FloatRange(min=0),
-            default=120.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="For the broker to be what it should.",
-        ),
-        click.option(
-            "--restart",
-            default="",
-            metavar="COMMAND",
-            help="Restarts the broker, like 'systemctl restart rmqha'. Without it you do.",
-        ),
-        click.option(
-            "--config",
-            "-c",
-            required=True,
-            type=click.Path(exists=True, dir_okay=False, resolve_path=True),
-            help="The broker's properties file, on its machine.",
-        ),
-    ):
-        function = option(function)
-    return sure_options(function)
+change_options = together(
+    sure_options,
+    click.option(
+        "--config",
+        "-c",
+        required=True,
+        type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+        help="The broker's properties file, on its machine.",
+    ),
+    click.option(
+        "--restart",
+        default="",
+        metavar="COMMAND",
+        help="Restarts the broker, like 'systemctl restart rmqha'. Without it you do.",
+    ),
+    click.option(
+        "--wait",
+        type=click.FloatRange(min=0),
+        default=120.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="For the broker to be what it should.",
+    ),
+)
+"""Options of commands that change a role."""
 
 
 class RoleChange:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
+from rmq_ha.admin.options import common_options, on_option, together
 from rmq_ha.admin.route import perm_text
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.shown import time_text
@@ -72,28 +72,19 @@ def _row(target: Target, config: TopicConfig) -> list[Any]:
     return [config.topic_name, target.name or target.address, *counts, perm_text(config.perm)]
 
 
-def _shape(function: Any) -> Any:
-    for option in (
-        click.option("--perm", type=click.Choice(list(_PERMS)), help="RW for a new one."),
-        click.option("--write-queues", type=_QUEUES, help="If they are not as many."),
-        click.option("--read-queues", type=_QUEUES, help="If they are not as many."),
-        click.option("--queues", "-q", type=_QUEUES, help=f"On each broker; {QUEUES} at first."),
-        click.option(
-            "--on",
-            "which",
-            default="",
-            metavar="BROKER|CLUSTER|HOST:PORT",
-            help="Only there; else on all masters.",
-        ),
-    ):
-        function = option(function)
-    return function
+_shape = together(
+    on_option,
+    click.option("--queues", "-q", type=_QUEUES, help=f"On each broker; {QUEUES} at first."),
+    click.option("--read-queues", type=_QUEUES, help="If they are not as many."),
+    click.option("--write-queues", type=_QUEUES, help="If they are not as many."),
+    click.option("--perm", type=click.Choice(list(_PERMS)), help="RW for a new one."),
+)
 
 
 @topic.command()
 @click.argument("name", metavar="TOPIC")
 @_shape
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@dry_run_option
 @common_options
 def create(name: str, which: str, dry_run: bool, **shape: Any) -> None:
     """
