@@ -1,0 +1,238 @@
+"""The master's half of one replication connection in controller mode (AutoSwitchHAConnection).
+
+Spec: controller.md, sections 7.1 and 7.2.
+"""
+
+from typing import NamedTuple, Protocol
+
+from rmq_ha.autoswitch.epochs import OPEN_END, Epoch, Epochs
+from rmq_ha.autoswitch.frames import (
+    MAX_BODY_SIZE,
+    NOWHERE,
+    MasterHandshake,
+    SlaveHandshake,
+    SlaveReader,
+    Transfer,
+    encode_master_handshake,
+    encode_transfer,
+)
+from rmq_ha.autoswitch.settings import ReplicationSettings
+from rmq_ha.errors import ReplicationError
+from rmq_ha.interfaces import ICommitLog
+
+
+class Report(NamedTuple):
+    """
+    A slave said what it holds, and may be believed.
+
+    :ivar reached: it holds all that there was when it had reached that the last time, or began.
+    """
+
+    broker_id: int
+    offset: int
+    reached: bool
+    is_learner: bool
+
+
+class Term(Protocol):
+    """
+    What all connections of a master know in common.
+
+    :ivar epochs: of the log; read for each frame, so that none leaves under an old number.
+    :ivar confirm_offset: told to slaves.
+    """
+
+    @property
+    def epochs(self) -> Epochs:
+        """Of the log."""
+
+    @property
+    def confirm_offset(self) -> int:
+        """What may be read."""
+
+    def sent_to(self, broker_id: int) -> int:
+        """Up to where this broker was sent the log in this epoch, on any connection."""
+
+    def sending(self, broker_id: int, end: int) -> None:
+        """It is sent the log up to there."""
+
+
+class EpochFeed:
+    """
+    Decides what one slave is sent, and believes of it only what it can know.
+
+    `receive_data` takes what it says, `next_frame` gives what to write; call that after every
+    event until it is empty. Differs from 5.3.3 on purpose: a report beyond what was sent to that
+    broker in this epoch, or below an earlier one, closes the connection; a frame is named after
+    the epoch that its bytes are of, as the list says now.
+
+    :ivar slave: how it began; None before.
+    :ivar requested: its first report; None before.
+    :ivar acked: its last one.
+    :ivar sent: end of what was sent on this connection.
+    """
+
+    def __init__(
+        self, log: ICommitLog, term: Term, settings: ReplicationSettings, now: float
+    ) -> None:
+        self.slave: SlaveHandshake | None = None
+        self.requested: int | None = None
+        self.acked = 0
+        self.sent = 0
+        self._log = log
+        self._term = term
+        self._settings = settings
+        self._reader = SlaveReader()
+        self._owed_handshakes = 0
+        self._goal = 0
+        self._paused = False
+        self._last_read = now
+        self._last_write = now
+
+    @property
+    def is_stranded(self) -> bool:
+        """It asked for bytes that are deleted here, or that no epoch tells of."""
+        return self.requested is not None and (
+            self.sent < int(self._log.min_offset) or self._epoch_at(self.sent) is None
+        )
+
+    def receive_data(self, data: bytes, now: float) -> list[Report]:
+        """
+        Take what the slave sent.
+
+        :raises ReplicationError: what it says cannot be true.
+        """
+        reports = []
+        for said in self._reader.receive_data(data):
+            self._last_read = now
+            if isinstance(said, SlaveHandshake):
+                self._greeted(said)
+            else:
+                reports.append(self._reported(said))
+        return reports
+
+    def _greeted(self, slave: SlaveHandshake) -> None:
+        if slave.broker_id <= 0:
+            raise ReplicationError(f"a slave says that its id is {slave.broker_id}")
+        if self.requested is not None or (self.slave is not None and self.slave != slave):
+            raise ReplicationError("a slave begins a second time on one connection")
+        self.slave = slave
+        self._owed_handshakes += 1
+
+    def _reported(self, offset: int) -> Report:
+        slave = self.slave
+        if slave is None:
+            raise ReplicationError("a slave reports before it said who it is")
+        if self.requested is None:
+            self._begin(slave, offset)
+        elif not self.acked <= offset <= max(self.sent, self.acked):
+            raise ReplicationError(
+                f"broker {slave.broker_id} reports {offset}, after {self.acked}, and was sent "
+                f"the log up to {self.sent}"
+            )
+        self.acked = offset
+        reached = offset >= self._goal
+        if reached:
+            self._goal = int(self._log.max_offset)
+        return Report(slave.broker_id, offset, reached, slave.is_learner)
+
+    def _begin(self, slave: SlaveHandshake, offset: int) -> None:
+        """A first report: what it holds was there before this epoch, or we have sent it."""
+        last = self._term.epochs.last
+        common = 0 if last is None else last.start
+        known = min(max(common, self._term.sent_to(slave.broker_id)), int(self._log.max_offset))
+        if not 0 <= offset <= known:
+            raise ReplicationError(
+                f"broker {slave.broker_id} says that it holds {offset}, and nobody can have sent "
+                f"it more than {known} in this epoch"
+            )
+        self.requested = offset
+        self.sent = offset or self._first_offset(slave)
+        self._goal = int(self._log.max_offset)
+
+    def _first_offset(self, slave: SlaveHandshake) -> int:
+        """Where an empty slave begins; `NOWHERE` while there is nothing."""
+        low, end, size = int(self._log.min_offset), int(self._log.max_offset), self._log.file_size
+        if low < 0:
+            return NOWHERE
+        return max(low, (end - 1) // size * size) if slave.syncs_from_last_file and end else low
+
+    def pause(self) -> None:
+        """The transport is full: nothing leaves before `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The transport is empty again."""
+        self._paused = False
+
+    def next_frame(self, now: float) -> bytes:
+        """What to write now; empty when nothing is to be sent."""
+        if self._paused or self.slave is None:
+            return b""
+        if self._owed_handshakes:
+            self._owed_handshakes -= 1
+            self._last_write = now
+            return encode_master_handshake(self._handshake())
+        if self.requested is None:
+            return b""
+        if self.sent == NOWHERE:
+            self.sent = self._first_offset(self.slave)
+        frame = self._piece(self.slave)
+        if frame is None:
+            if now < self._heartbeat_time():
+                return b""
+            frame = self._heartbeat()
+        self._last_write = now
+        return encode_transfer(frame)
+
+    def _handshake(self) -> MasterHandshake:
+        epochs = self._term.epochs
+        return MasterHandshake(int(self._log.max_offset), epochs.last_epoch, epochs)
+
+    def _epoch_at(self, offset: int) -> tuple[Epoch, int] | None:
+        return self._term.epochs.at(max(offset, 0))
+
+    def _piece(self, slave: SlaveHandshake) -> Transfer | None:
+        """The next bytes, of one epoch and one file; None: there are none for it."""
+        found = self._epoch_at(self.sent)
+        if found is None or not int(self._log.min_offset) <= self.sent < self._log.max_offset:
+            return None
+        epoch, end = found
+        limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE)
+        body = self._log.read(self.sent, min(limit, end - self.sent))
+        if not body:
+            return None
+        frame = Transfer(self.sent, epoch, self._confirmed(), body)
+        self.sent += len(body)
+        self._term.sending(slave.broker_id, self.sent)
+        return frame
+
+    def _heartbeat(self) -> Transfer:
+        found = self._epoch_at(self.sent)
+        last = self._term.epochs.last or Epoch(0, 0)
+        epoch = last if found is None else found[0]
+        return Transfer(self.sent, epoch, self._confirmed())
+
+    def _confirmed(self) -> int:
+        return min(self._term.confirm_offset, OPEN_END)
+
+    def on_time(self, now: float) -> None:
+        """
+        See whether the slave is still there. A heartbeat that is due comes from `next_frame`.
+
+        :raises ReplicationError: it said nothing for haHousekeepingInterval.
+        """
+        if now >= self._expiry_time():
+            raise ReplicationError(f"the slave said nothing for {now - self._last_read:.0f} s")
+
+    def deadline(self) -> float:
+        """When to call `on_time` and `next_frame` if nothing else happens."""
+        if self.requested is None or self._paused:
+            return self._expiry_time()
+        return min(self._heartbeat_time(), self._expiry_time())
+
+    def _heartbeat_time(self) -> float:
+        return self._last_write + self._settings.ha_send_heartbeat_interval / 1000
+
+    def _expiry_time(self) -> float:
+        return self._last_read + self._settings.ha_housekeeping_interval / 1000

@@ -1,0 +1,267 @@
+"""The slave's half of a replication connection in controller mode (AutoSwitchHAClient).
+
+Spec: controller.md, sections 7.3 to 7.6.
+"""
+
+from typing import NamedTuple
+
+from rmq_ha.autoswitch.epochs import Epochs
+from rmq_ha.autoswitch.frames import (
+    NOWHERE,
+    MasterHandshake,
+    MasterReader,
+    SlaveHandshake,
+    Transfer,
+    encode_report,
+    encode_slave_handshake,
+)
+from rmq_ha.autoswitch.settings import ReplicationSettings
+from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
+from rmq_ha.ha.places import HEAD_SIZE, chain_to, record_size
+from rmq_ha.interfaces import ICommitLog
+
+
+class Cut(NamedTuple):
+    """
+    What has to be done before anything else: set the tail aside, and have it gone from the disk.
+
+    :ivar end: where the log ends then.
+    :ivar epochs: what the epoch file says then.
+    """
+
+    end: int
+    epochs: Epochs
+
+
+class Remember(NamedTuple):
+    """What has to be done before anything else: have these epochs in the file."""
+
+    epochs: Epochs
+
+
+class EpochReplica:
+    """
+    Appends what the master sends, once both logs are one up to our end, and says how far it is.
+
+    While `task` is not None, nothing is appended and nothing reported: whoever drives this does
+    it, then calls `done`. Differs from 5.3.3 on purpose: it reports at once, waits for the disk
+    before a cut or an epoch counts, refuses a log without epochs, and a master whose epochs are
+    older than ours.
+
+    :ivar task: what has to be done first.
+    :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
+    :ivar epochs: of our log.
+    :ivar is_following: the handshake is over.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        log: ICommitLog,
+        epochs: Epochs,
+        confirm_offset: int,
+        settings: ReplicationSettings,
+        now: float,
+    ) -> None:
+        self.task: Cut | Remember | None = None
+        self.epochs = epochs
+        self.confirm_offset = confirm_offset
+        self.is_following = False
+        self._id = broker_id
+        self._log = log
+        self._settings = settings
+        self._reader = MasterReader()
+        self._held: Transfer | None = None
+        self._reported = -1
+        self._last_read = now
+        self._last_write = now
+
+    def connected(self, now: float) -> bytes:
+        """
+        The handshake.
+
+        :raises DivergedLog: our log has bytes, but nobody knows which master wrote them.
+        """
+        if not self.epochs.entries and self._log.max_offset > max(int(self._log.min_offset), 0):
+            raise DivergedLog(
+                f"our log ends at {self._log.max_offset}, but epochFileCheckpoint says of no "
+                "master that wrote it: whether it is that of this set nobody can tell. Move the "
+                "store away to begin as a new replica"
+            )
+        self._last_read = self._last_write = now
+        settings = self._settings
+        return encode_slave_handshake(
+            SlaveHandshake(self._id, settings.sync_from_last_file, settings.async_learner)
+        )
+
+    def receive_data(self, data: bytes, now: float) -> bytes:
+        """
+        Take what arrived; answer with what is to be sent.
+
+        :raises NothingInCommon: no master's epoch is in both logs.
+        :raises DivergedLog: the master's log does not continue ours.
+        :raises ReplicationError: no master that we may follow says this.
+        :raises StoreError: our disk refuses.
+        """
+        self._last_read = now
+        self._reader.receive_data(data)
+        return self._go_on(now)
+
+    def done(self, now: float) -> bytes:
+        """
+        The task is done, and on the disk: go on with what came meanwhile.
+
+        As for `receive_data`.
+        """
+        task, self.task = self.task, None
+        assert task is not None
+        self.epochs = task.epochs
+        if isinstance(task, Cut):
+            if self._log.max_offset != task.end:
+                raise ReplicationError(f"our log was to end at {task.end} by now")
+            self.confirm_offset = min(self.confirm_offset, task.end)
+        self.is_following = True
+        return self._go_on(now)
+
+    def _go_on(self, now: float) -> bytes:
+        while self.task is None:
+            frame = self._held or self._reader.next_frame()
+            if frame is None:
+                break
+            self._held = None
+            if isinstance(frame, MasterHandshake):
+                self._greeted(frame)
+            else:
+                self._take(frame)
+        end = int(self._log.max_offset)
+        if not self.is_following or self.task is not None or end <= self._reported:
+            return b""
+        return self._report(now)
+
+    # ------------------------------------------------------------ the handshake
+
+    def _greeted(self, master: MasterHandshake) -> None:
+        if self.is_following:
+            raise ReplicationError("the master begins a second time on one connection")
+        if master.last_epoch < self.epochs.last_epoch:
+            raise ReplicationError(
+                f"the master is of epoch {master.last_epoch}, and we have heard of "
+                f"{self.epochs.last_epoch}: it leads no more"
+            )
+        end = int(self._log.max_offset)
+        if not self.epochs.entries:
+            self.is_following = True
+            return
+        point = self.epochs.consistent_point(end, master.epochs, master.max_offset)
+        if point is None:
+            raise NothingInCommon(
+                max(int(self._log.min_offset), 0),
+                f"no epoch of our log ({self.epochs}) is in the master's ({master.epochs}): move "
+                "the store away to begin as a new replica, or look which of the two is right",
+            )
+        if point < end:
+            self._check_boundary(point)
+            self.task = Cut(point, self.epochs.cut(point))
+            return
+        common = Epochs(
+            entry
+            for entry in self.epochs.entries
+            if entry.start < end or entry in master.epochs.entries
+        )
+        if common == self.epochs:
+            self.is_following = True
+        else:
+            self.task = Remember(common)  # of the others nothing is here, and nothing will come
+
+    def _check_boundary(self, point: int) -> None:
+        """A cut within a record would leave what nobody can read."""
+        log = self._log
+        low, room = int(log.min_offset), log.file_size - point % log.file_size
+        if point >= low and record_size(log.read(point, HEAD_SIZE), 0, point, room) > 0:
+            return
+        leads_there = chain_to(log, low, point) if point > low else None
+        if leads_there is None or leads_there.end != point:
+            raise NothingInCommon(
+                point,
+                f"the master's epochs end ours at {point}, but no record of our log begins there: "
+                "move the store away to begin as a new replica",
+            )
+
+    # ------------------------------------------------------------ frames
+
+    def _take(self, frame: Transfer) -> None:
+        if not self.is_following:
+            raise ReplicationError("the master sends before it has said what it has")
+        if frame.offset == NOWHERE:
+            return
+        log = self._log
+        end = int(log.max_offset)
+        is_first = end == 0 and log.min_offset < 0
+        if frame.offset != end and not is_first:
+            raise DivergedLog(f"the master sends from {frame.offset}, our log ends at {end}")
+        if frame.offset % log.file_size + len(frame.body) > log.file_size:
+            raise DivergedLog(
+                f"{len(frame.body)} bytes at {frame.offset} do not fit into a file of "
+                f"{log.file_size}: set mappedFileSizeCommitLog as on the master"
+            )
+        if frame.body or not is_first:
+            known = self._with_epoch(frame)
+            if known is not self.epochs:
+                self._held, self.task = frame, Remember(known)
+                return
+        if frame.body:
+            if is_first:
+                log.append_raw(frame.offset - frame.offset % log.file_size, b"")
+            log.append_raw(frame.offset, frame.body)
+        self._confirm(frame.confirm_offset)
+
+    def _with_epoch(self, frame: Transfer) -> Epochs:
+        """Ours, with that of the frame."""
+        if frame.epoch == self.epochs.last:
+            return self.epochs
+        if frame.epoch.epoch < self.epochs.last_epoch or frame.epoch.start < 0:
+            known = self.epochs.at(frame.offset)
+            raise ReplicationError(
+                f"the master sends {frame.offset} as of {frame.epoch}, ours is of "
+                f"{None if known is None else known[0]}, and the newest of {self.epochs.last}"
+            )
+        try:
+            return self.epochs.appended(*frame.epoch)
+        except ProtocolViolation as error:
+            raise ReplicationError(f"the master's epoch {frame.epoch}: {error}") from None
+
+    def _confirm(self, offset: int) -> None:
+        self.confirm_offset = max(self.confirm_offset, min(offset, int(self._log.max_offset)))
+
+    # ------------------------------------------------------------ time
+
+    def on_time(self, now: float) -> bytes:
+        """
+        The report that is due, if any.
+
+        :raises ReplicationError: the master sent nothing for haHousekeepingInterval.
+        """
+        if now >= self._expiry_time() and self.task is None:
+            raise ReplicationError(f"the master sent nothing for {now - self._last_read:.0f} s")
+        if not self.is_following or self.task is not None or now < self._report_time():
+            return b""
+        return self._report(now)
+
+    def deadline(self) -> float | None:
+        """When to call `on_time` if nothing else happens; None while there is a task."""
+        if self.task is not None:
+            return None
+        if not self.is_following:
+            return self._expiry_time()
+        return min(self._expiry_time(), self._report_time())
+
+    def _report(self, now: float) -> bytes:
+        self._reported = int(self._log.max_offset)
+        self._last_write = now
+        return encode_report(self._reported)
+
+    def _report_time(self) -> float:
+        return self._last_write + self._settings.ha_send_heartbeat_interval / 1000
+
+    def _expiry_time(self) -> float:
+        return self._last_read + self._settings.ha_housekeeping_interval / 1000

@@ -1,0 +1,33 @@
+"""What operators can set of replication in controller mode.
+
+Spec: controller.md, section 2.2.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicationSettings:
+    """
+    Read at each use: they may change while the broker runs. Times in ms.
+
+    :ivar all_ack_in_sync_state_set: a put waits for every member of the set.
+    :ivar in_sync_replicas: how many have to hold a put otherwise, the master among them.
+    :ivar min_in_sync_replicas: puts are refused while the set is smaller.
+    :ivar ha_max_time_slave_not_catchup: who is behind and gets no further for so long leaves.
+    :ivar ha_send_heartbeat_interval: an idle connection says something so often.
+    :ivar ha_housekeeping_interval: a silent one is closed after it.
+    :ivar ha_transfer_batch_size: the largest body of a frame.
+    :ivar sync_from_last_file: as an empty slave, want no more than the master's last file.
+    :ivar async_learner: as a slave, never join the set.
+    """
+
+    all_ack_in_sync_state_set: bool = False
+    in_sync_replicas: int = 1
+    min_in_sync_replicas: int = 1
+    ha_max_time_slave_not_catchup: int = 15_000
+    ha_send_heartbeat_interval: int = 5_000
+    ha_housekeeping_interval: int = 20_000
+    ha_transfer_batch_size: int = 32_768
+    sync_from_last_file: bool = False
+    async_learner: bool = False

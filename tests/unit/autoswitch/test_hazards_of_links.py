@@ -1,0 +1,470 @@
+"""The hazards of replication in controller mode, each with what ours does instead.
+
+Spec: controller.md, chapter 14.
+"""
+
+from __future__ import annotations
+
+import pytest
+from memory_log import MemoryLog
+from record_logs import record_log
+
+from rmq_ha.autoswitch.epochs import Epoch, Epochs
+from rmq_ha.autoswitch.feed import EpochFeed, Report
+from rmq_ha.autoswitch.frames import (
+    MasterHandshake,
+    MasterReader,
+    SlaveHandshake,
+    SlaveReader,
+    Transfer,
+    encode_master_handshake,
+    encode_report,
+    encode_slave_handshake,
+    encode_transfer,
+)
+from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
+from rmq_ha.autoswitch.settings import ReplicationSettings
+from rmq_ha.autoswitch.sync_state import SyncState
+from rmq_ha.controller.messages import SyncStateSet
+from rmq_ha.errors import DivergedLog, NothingInCommon, ReplicationError
+
+
+def epochs(*entries: tuple[int, int]) -> Epochs:
+    return Epochs(Epoch(*entry) for entry in entries)
+
+
+class Pair:
+    """A master of id 1, whose log has 1000 bytes of epoch 4 from 400 on, and what it knows."""
+
+    def __init__(self, *members: int, **settings: object) -> None:
+        self.settings = ReplicationSettings(**settings)  # type: ignore[arg-type]
+        self.log = MemoryLog(4096, 0, bytes(1000))
+        known = SyncStateSet(members or (1, 2), 7)
+        self.state = SyncState(1, self.log, epochs((1, 0), (4, 400)), known, self.settings, 0.0)
+
+    def slave(self, broker_id: int, now: float = 0.0) -> tuple[EpochFeed, object]:
+        feed, link = EpochFeed(self.log, self.state, self.settings, now), object()
+        feed.receive_data(encode_slave_handshake(SlaveHandshake(broker_id)), now)
+        assert feed.next_frame(now)
+        self.state.connected(broker_id, link, now)
+        return feed, link
+
+    def report(self, feed: EpochFeed, link: object, offset: int, now: float = 0.0) -> None:
+        for report in feed.receive_data(encode_report(offset), now):
+            self.state.reported(link, report, now)
+        while feed.next_frame(now):
+            pass
+
+    def caught_up(self, broker_id: int, now: float = 0.0) -> tuple[EpochFeed, object]:
+        feed, link = self.slave(broker_id, now)
+        self.report(feed, link, 400, now)
+        self.report(feed, link, self.log.max_offset, now)
+        return feed, link
+
+    def put(self, size: int = 100, now: float = 0.0) -> int:
+        end = self.log.put(bytes(size))
+        self.state.appended(now)
+        return end
+
+
+# ------------------------------------------------------------ what is believed
+
+
+@pytest.mark.parametrize("offset", [-1, 401, 1000, 1 << 62])
+def test_hazard_6_a_first_report_of_what_nobody_sent_closes(offset: int) -> None:
+    """Java takes it as an acknowledgement, and the shared watermark never falls again."""
+    pair = Pair()
+    feed, _ = pair.slave(2)
+    with pytest.raises(ReplicationError, match="nobody can have sent"):
+        feed.receive_data(encode_report(offset), 0.0)
+
+
+@pytest.mark.parametrize("offset", [-1, 399, 1001])
+def test_hazard_6_a_report_beyond_what_was_sent_or_backwards_closes(offset: int) -> None:
+    pair = Pair()
+    feed, link = pair.slave(2)
+    pair.report(feed, link, 400)
+    with pytest.raises(ReplicationError, match="reports"):
+        feed.receive_data(encode_report(offset), 0.0)
+
+
+def test_what_was_sent_in_this_epoch_is_believed_after_a_reconnection() -> None:
+    pair = Pair()
+    pair.caught_up(2)
+    feed, link = pair.slave(2)
+    pair.report(feed, link, 1000)
+    assert pair.state.acked(2) == 1000
+    other, _ = pair.slave(3)
+    with pytest.raises(ReplicationError, match="nobody can have sent"):
+        other.receive_data(encode_report(1000), 0.0)
+
+
+def test_a_report_before_the_handshake_closes() -> None:
+    pair = Pair()
+    feed = EpochFeed(pair.log, pair.state, pair.settings, 0.0)
+    with pytest.raises(ReplicationError, match="before it said who it is"):
+        feed.receive_data(encode_report(0), 0.0)
+
+
+def test_another_handshake_on_a_running_connection_closes() -> None:
+    pair = Pair()
+    feed, _ = pair.caught_up(2)
+    with pytest.raises(ReplicationError, match="second time"):
+        feed.receive_data(encode_slave_handshake(SlaveHandshake(3)), 0.0)
+
+
+def test_a_silent_slave_is_closed_after_the_housekeeping_interval() -> None:
+    pair = Pair()
+    feed, _ = pair.caught_up(2)
+    feed.on_time(19.9)
+    with pytest.raises(ReplicationError, match="said nothing for 20 s"):
+        feed.on_time(20.0)
+
+
+def test_a_frame_ends_where_its_epoch_ends() -> None:
+    """And is named after it: Java names the next one there."""
+    pair = Pair()
+    feed, link = pair.slave(2)
+    for report in feed.receive_data(encode_report(100), 0.0):
+        pair.state.reported(link, report, 0.0)
+    reader = MasterReader()
+    reader.receive_data(feed.next_frame(0.0) + feed.next_frame(0.0))
+    first, second = reader.next_frame(), reader.next_frame()
+    assert isinstance(first, Transfer)
+    assert isinstance(second, Transfer)
+    assert (first.offset, len(first.body), first.epoch) == (100, 300, Epoch(1, 0))
+    assert (second.offset, len(second.body), second.epoch) == (400, 600, Epoch(4, 400))
+
+
+def test_hazard_29_an_open_connection_learns_of_a_new_epoch() -> None:
+    pair = Pair()
+    feed, _ = pair.caught_up(2)
+    pair.state.epochs = pair.state.epochs.appended(6, 1000)
+    pair.put()
+    reader = MasterReader()
+    reader.receive_data(feed.next_frame(0.0))
+    frame = reader.next_frame()
+    assert isinstance(frame, Transfer)
+    assert frame.epoch == Epoch(6, 1000)
+
+
+def test_an_empty_slave_may_want_the_last_file_only() -> None:
+    pair = Pair()
+    pair.log.put(bytes(5000))
+    for from_last, start in ((False, 0), (True, 4096)):
+        feed = EpochFeed(pair.log, pair.state, pair.settings, 0.0)
+        feed.receive_data(encode_slave_handshake(SlaveHandshake(3, from_last)), 0.0)
+        feed.next_frame(0.0)
+        feed.receive_data(encode_report(0), 0.0)
+        assert feed.sent == start
+
+
+# ------------------------------------------------------------ the set and what is kept
+
+
+def test_a_slave_that_has_all_joins_and_one_that_is_gone_leaves() -> None:
+    pair = Pair(1, all_ack_in_sync_state_set=True)
+    feed, link = pair.slave(2)
+    pair.report(feed, link, 400)
+    assert pair.state.proposal(0.0) is None
+    pair.report(feed, link, 1000)
+    assert pair.state.proposal(0.0) == SyncStateSet((1, 2), 7)
+    assert pair.state.adopt(SyncStateSet((1, 2), 8))
+    pair.state.closed(2, link)
+    assert pair.state.proposal(0.0) == SyncStateSet((1,), 8)
+
+
+def test_who_joins_has_what_was_acknowledged_without_it() -> None:
+    """Found by a seed of test_simulated_sets: a put between the report and the request was lost."""
+    pair = Pair(1, all_ack_in_sync_state_set=True)
+    feed, link = pair.slave(2)
+    pair.report(feed, link, 400)
+    pair.report(feed, link, 1000)
+    alone = pair.put()
+    assert pair.state.is_kept(alone)
+    assert pair.state.proposal(0.0) is None
+    both = pair.put()
+    assert not pair.state.is_kept(both), "from now on it is waited for"
+    assert pair.state.confirm_offset == alone
+    assert feed.next_frame(0.0)
+    pair.report(feed, link, alone)
+    assert pair.state.proposal(0.0) == SyncStateSet((1, 2), 7)
+
+
+def test_who_gets_stuck_while_it_joins_is_not_waited_for() -> None:
+    pair = Pair(1, all_ack_in_sync_state_set=True)
+    pair.caught_up(2)
+    end = pair.put(now=1.0)
+    assert pair.state.proposal(1.0) is None
+    later = pair.put(now=2.0)
+    assert pair.state.proposal(15.9) is None
+    assert not pair.state.is_kept(later)
+    pair.state.closed(2, pair.state._slaves[2].link)
+    assert pair.state.proposal(16.0) is None
+    assert pair.state.is_kept(later)
+    assert end < later
+
+
+def test_a_learner_never_joins() -> None:
+    pair = Pair(1)
+    link = object()
+    pair.state.connected(2, link, 0.0)
+    pair.state.reported(link, Report(2, 1000, True, True), 0.0)
+    assert pair.state.proposal(0.0) is None
+
+
+def test_hazard_4_a_slave_that_gets_all_and_acknowledges_nothing_leaves() -> None:
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    feed, _ = pair.caught_up(2)
+    pair.put(now=1.0)
+    while feed.next_frame(1.0):
+        pass
+    assert pair.state.proposal(15.9) is None
+    assert pair.state.proposal(16.0) == SyncStateSet((1,), 7)
+
+
+def test_a_member_that_never_comes_leaves() -> None:
+    pair = Pair(1, 2)
+    assert pair.state.proposal(14.9) is None
+    assert pair.state.deadline(14.9) == 15.0
+    assert pair.state.proposal(15.0) == SyncStateSet((1,), 7)
+
+
+def test_hazard_5_a_refused_change_is_dropped() -> None:
+    """Java goes on to count who was refused, for as long as nothing else changes the set."""
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    pair.caught_up(2)
+    pair.caught_up(99)
+    assert pair.state.proposal(0.0) == SyncStateSet((1, 2, 99), 7)
+    end = pair.put()
+    assert not pair.state.is_kept(end)
+    assert pair.state.union == {1, 2, 99}
+    pair.state.refused(0.0)
+    assert pair.state.union == {1, 2}
+    assert pair.state.proposal(14.9) is None
+    pair.caught_up(2, 15.0)
+    pair.caught_up(99, 15.0)
+    assert pair.state.proposal(15.0) == SyncStateSet((1, 2, 99), 7)
+
+
+def test_hazard_5_a_set_that_was_only_asked_for_is_not_large_enough() -> None:
+    pair = Pair(1, 2, min_in_sync_replicas=3)
+    pair.caught_up(2)
+    pair.caught_up(99)
+    assert pair.state.proposal(0.0)
+    assert not pair.state.has_enough
+
+
+def test_hazard_7_two_connections_of_one_broker_count_once() -> None:
+    pair = Pair(1, 2, 3, all_ack_in_sync_state_set=True)
+    _, old = pair.caught_up(2)
+    feed, new = pair.slave(2)
+    pair.report(feed, new, 1000)
+    assert not pair.state.is_kept(1000), "3 has said nothing"
+    pair.state.closed(2, old)
+    assert pair.state.acked(2) == 1000
+    assert pair.state.proposal(0.0) is None, "the end of the stale one is not the end of 2"
+
+
+def test_hazard_7_the_stale_connection_is_named_to_be_closed() -> None:
+    pair = Pair()
+    _, old = pair.slave(2)
+    assert pair.state.connected(2, object(), 0.0) is old
+
+
+def test_hazard_8_a_member_that_has_not_reported_holds_the_confirm_offset() -> None:
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    assert pair.state.confirm_offset == 0
+    feed, link = pair.slave(2)
+    assert pair.state.confirm_offset == 0
+    pair.report(feed, link, 400)
+    assert pair.state.confirm_offset == 400
+
+
+def test_hazard_9_what_is_read_is_what_the_set_holds() -> None:
+    pair = Pair(1, 2, 3, in_sync_replicas=2)
+    link = object()
+    pair.state.connected(50, link, 0.0)  # a learner, or a stranger
+    pair.state.reported(link, Report(50, 1000, True, True), 0.0)
+    assert pair.state.confirm_offset == 0
+    assert not pair.state.is_kept(1000)
+    pair.caught_up(3)
+    assert pair.state.confirm_offset == 1000
+    assert pair.state.is_kept(1000)
+
+
+def test_asynchronous_pairs_read_at_once() -> None:
+    pair = Pair(1, 2)
+    end = pair.put()
+    assert pair.state.confirm_offset == end
+    assert pair.state.is_kept(end)
+
+
+def test_hazard_10_the_size_of_the_set_is_looked_at_again_when_a_put_ends() -> None:
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True, min_in_sync_replicas=2)
+    _, link = pair.caught_up(2)
+    end = pair.put()
+    assert pair.state.has_enough
+    pair.state.closed(2, link)
+    assert pair.state.proposal(0.0) == SyncStateSet((1,), 7)
+    assert not pair.state.is_kept(end)
+    pair.state.adopt(SyncStateSet((1,), 8))
+    assert not pair.state.is_kept(end), "Java answers PUT_OK here"
+
+
+def test_who_may_be_out_already_or_is_not_in_yet_counts_for_no_number() -> None:
+    pair = Pair(1, 2, in_sync_replicas=2)
+    _, link = pair.caught_up(2)
+    assert pair.state.is_kept(1000)
+    pair.caught_up(3)
+    pair.state.closed(2, link)
+    assert pair.state.proposal(0.0) == SyncStateSet((1, 3), 7)
+    assert not pair.state.is_kept(1000)
+    pair.state.adopt(SyncStateSet((1, 3), 8))
+    assert pair.state.is_kept(1000)
+
+
+def test_hazard_32_the_confirm_offset_never_falls() -> None:
+    pair = Pair(1, 2, all_ack_in_sync_state_set=True)
+    pair.caught_up(2)
+    assert pair.state.confirm_offset == 1000
+    pair.state.adopt(SyncStateSet((1, 2, 3), 8))
+    feed, link = pair.slave(3)
+    pair.report(feed, link, 400)
+    assert pair.state.confirm_offset == 1000
+
+
+# ------------------------------------------------------------ the slave
+
+
+def follower(log: MemoryLog, known: Epochs, confirm: int = 0, **settings: object) -> EpochReplica:
+    return EpochReplica(2, log, known, confirm, ReplicationSettings(**settings), 0.0)  # type: ignore[arg-type]
+
+
+def hello(end: int, *entries: tuple[int, int]) -> bytes:
+    return encode_master_handshake(
+        MasterHandshake(end, max(epoch for epoch, _ in entries), epochs(*entries))
+    )
+
+
+def test_hazard_11_nothing_is_reported_before_the_cut_is_on_the_disk() -> None:
+    log, starts = record_log([b"one", b"two", b"three"])
+    replica = follower(log, epochs((1, 0)), confirm=log.max_offset)
+    replica.connected(0.0)
+    more = encode_transfer(Transfer(starts[1], Epoch(5, starts[1]), 0, b"x" * 10))
+    assert replica.receive_data(hello(900, (1, 0), (5, starts[1])) + more, 0.0) == b""
+    assert replica.task == Cut(starts[1], epochs((1, 0)))
+    assert replica.deadline() is None
+    assert replica.on_time(99.0) == b""
+    del log.data[starts[1] :]
+    assert replica.done(99.0) == b""
+    assert replica.confirm_offset == starts[1]
+    assert replica.task == Remember(epochs((1, 0), (5, starts[1]))), "its epoch goes first"
+    assert log.max_offset == starts[1]
+    assert replica.done(99.0) == encode_report(starts[1] + 10)
+
+
+def test_a_cut_that_was_not_made_is_found_out() -> None:
+    log, starts = record_log([b"one", b"two"])
+    replica = follower(log, epochs((1, 0)))
+    replica.receive_data(hello(900, (1, 0), (5, starts[1])), 0.0)
+    with pytest.raises(ReplicationError, match="was to end"):
+        replica.done(0.0)
+
+
+def test_hazard_13_a_log_without_epochs_is_refused() -> None:
+    """Java joins with any bytes."""
+    log, _ = record_log([b"one"])
+    with pytest.raises(DivergedLog, match="nobody can tell"):
+        follower(log, Epochs()).connected(0.0)
+
+
+def test_hazard_14_no_common_epoch_says_so() -> None:
+    log, _ = record_log([b"one"])
+    replica = follower(log, epochs((1, 0)))
+    with pytest.raises(NothingInCommon, match="no epoch of our log"):
+        replica.receive_data(hello(900, (2, 0)), 0.0)
+
+
+def test_hazard_14_a_cut_within_a_record_says_so() -> None:
+    log, _ = record_log([b"one", b"two"])
+    replica = follower(log, epochs((1, 0)))
+    with pytest.raises(NothingInCommon, match="no record of our log begins there"):
+        replica.receive_data(hello(900, (1, 0), (2, 33)), 0.0)
+
+
+def test_hazard_12_a_torn_record_may_begin_at_the_cut() -> None:
+    """Found by a seed of test_simulated_sets: not even its head was whole."""
+    log, starts = record_log([b"one", b"two"])
+    del log.data[starts[1] + 28 :]
+    replica = follower(log, epochs((1, 0)))
+    replica.receive_data(hello(900, (1, 0), (2, starts[1])), 0.0)
+    assert replica.task == Cut(starts[1], epochs((1, 0)))
+
+
+def test_hazard_15_a_deposed_master_truncates_nobody() -> None:
+    log, starts = record_log([b"one", b"two"])
+    replica = follower(log, epochs((1, 0), (5, starts[1])))
+    with pytest.raises(ReplicationError, match="leads no more"):
+        replica.receive_data(hello(starts[1], (1, 0), (4, starts[1] - 1)), 0.0)
+    assert replica.task is None
+
+
+def test_hazard_20_a_slave_reports_at_once() -> None:
+    """Java's says nothing for five seconds."""
+    log, _ = record_log([b"one"])
+    replica = follower(log, epochs((1, 0)))
+    assert replica.connected(0.0) == encode_slave_handshake(SlaveHandshake(2))
+    assert replica.receive_data(hello(900, (1, 0)), 0.0) == encode_report(log.max_offset)
+    assert follower(MemoryLog(), Epochs()).receive_data(hello(0, (1, 0)), 0.0) == encode_report(0)
+
+
+def test_epochs_of_which_nothing_came_are_forgotten() -> None:
+    """A master that has never heard of them sends the same bytes as of an older one."""
+    log, _ = record_log([b"one"])
+    end = log.max_offset
+    replica = follower(log, epochs((1, 0), (3, end)))
+    replica.receive_data(hello(end + 500, (1, 0), (4, end + 100)), 0.0)
+    assert replica.task == Remember(epochs((1, 0)))
+    assert replica.done(0.0) == encode_report(end)
+
+
+def test_flags_are_told() -> None:
+    asked = follower(MemoryLog(), Epochs(), sync_from_last_file=True, async_learner=True)
+    (said,) = SlaveReader().receive_data(asked.connected(0.0))
+    assert said == SlaveHandshake(2, True, True)
+
+
+def test_an_empty_slave_begins_where_the_master_says() -> None:
+    log = MemoryLog(4096)
+    replica = follower(log, Epochs())
+    replica.receive_data(hello(9000, (1, 0)), 0.0)
+    replica.receive_data(encode_transfer(Transfer(-1, Epoch(1, 0), 0)), 0.0)
+    replica.receive_data(encode_transfer(Transfer(8192, Epoch(1, 0), 8195, b"abcd")), 0.0)
+    assert replica.done(0.0) == encode_report(8196)
+    assert (log.min_offset, log.max_offset, replica.confirm_offset) == (8192, 8196, 8195)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Transfer(5, Epoch(1, 0), 0, b"x"),
+        Transfer(0, Epoch(1, 0), 0, bytes(5000)),
+        Transfer(0, Epoch(0, 0), 0, b"x"),
+    ],
+)
+def test_what_does_not_continue_our_log_is_refused(frame: Transfer) -> None:
+    log = MemoryLog(4096, 0)
+    replica = follower(log, epochs((1, 0)))
+    replica.receive_data(hello(9000, (1, 0)), 0.0)
+    with pytest.raises(ReplicationError):
+        replica.receive_data(encode_transfer(frame), 0.0)
+
+
+def test_a_silent_master_is_left() -> None:
+    replica = follower(MemoryLog(), Epochs())
+    replica.receive_data(hello(0, (1, 0)), 0.0)
+    assert replica.deadline() == 5.0
+    assert replica.on_time(5.0) == encode_report(0)
+    with pytest.raises(ReplicationError, match="sent nothing for 20 s"):
+        replica.on_time(20.0)
