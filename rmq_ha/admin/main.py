@@ -30,6 +30,7 @@ COMMANDS = {
     "broker": Place("rmq_ha.admin.broker:broker", "Brokers: list, status, settings."),
     "topic": Place("rmq_ha.admin.topic:topic", "Topics: list, create, update, delete, status."),
     "group": Place("rmq_ha.admin.group:group", "Consumer groups: list, show, create, ..."),
+    "acl": Place("rmq_ha.admin.acl:acl", "Accounts: list, show, set, delete, version."),
     "connections": Place("rmq_ha.admin.connections:connections", "Who is connected."),
     "dlq": Place("rmq_ha.admin.dlq:dlq", "Dead letters: list, show, resend."),
     "ha": Place("rmq_ha.admin.ha:ha", "Masters and slaves: status."),
