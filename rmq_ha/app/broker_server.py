@@ -9,6 +9,7 @@ from twisted.logger import Logger
 
 from rmq_ha.app.exposure import exposure, group_exposure, replication_exposure
 from rmq_ha.app.status.broker import BrokerStatus
+from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.namesrv import NamesrvStatus
 from rmq_ha.app.status.server import StatusServer
@@ -102,6 +103,7 @@ class BrokerServer:
         if self._status is not None:
             status = BrokerStatus(self._broker)
             self._status.add(status)
+            self._status.add(CertificatesStatus("rmqha", self._broker.tls))
             self._status.health = status.health
 
     def _warn_if_exposed(self) -> None:

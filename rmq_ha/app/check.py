@@ -1,5 +1,7 @@
 """`--check`: what a start would do, without starting."""
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -23,8 +25,8 @@ def check_report(
     :raises ConfigurationError: a key, a certificate or an ACL file is missing, or of no use, or a
         plugin is not installed, or cannot be made.
     """
-    check_tls(configuration)
     known = [notice.text for notice in notices if not notice.is_unknown]
+    known += check_tls(configuration)
     if isinstance(configuration, ControllerConfiguration):
         plan = controller_port_plan(configuration)
     elif isinstance(configuration, BrokerConfiguration):
@@ -58,6 +60,10 @@ def finish_check(
 
     :raises ConfigurationError: as `check_report`.
     """
-    print("\n".join(check_report(configuration, notices)))
+    report = "\n".join(check_report(configuration, notices))
+    try:
+        print(report, flush=True)
+    except BrokenPipeError:  # `--check | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     unknown = [notice.text for notice in notices if notice.is_unknown]
     raise SystemExit("\n".join(unknown) if unknown else 0)

@@ -4,6 +4,7 @@ from twisted.logger import Logger
 
 from rmq_ha.app.exposure import exposure
 from rmq_ha.app.lone_server import LoneServer
+from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.config.controller import ControllerConfiguration
@@ -23,6 +24,7 @@ class ControllerServer(LoneServer):
         status = None
         if own.metrics_port:
             status = StatusServer(host, "rmqcontroller", own.metrics_port, own.metrics_address)
+            status.add(CertificatesStatus("rmqcontroller", part.tls))
             status.health = lambda: Health(*part.state())
         exposed = exposure(own.bind_address, options)
         super().__init__(part, status, controller_port_plan(configuration), exposed)

@@ -15,6 +15,7 @@ from twisted.logger import (
     ILogFilterPredicate,
     ILogObserver,
     LogEvent,
+    LogLevel,
     PredicateResult,
     formatEventAsClassicLogText,
 )
@@ -24,6 +25,7 @@ from zope.interface import provider
 from rmq_ha.app.json_log import JsonObserver
 from rmq_ha.app.log_budget import LogBudget
 from rmq_ha.config.log_format import LogFormat
+from rmq_ha.config.log_level import LogThreshold
 from rmq_ha.model.printable import printable
 
 DAEMON_LOG = "twistd.log"
@@ -34,11 +36,13 @@ class LogStyle(NamedTuple):
     """
     :ivar constants: what each line of JSON says of this server.
     :ivar most_files: how many rotated files are kept; 0: all.
+    :ivar least: what is below this level is not logged.
     """
 
     format: LogFormat = LogFormat.text
     constants: Mapping[str, Any] = {}
     most_files: int = 100
+    least: LogThreshold = LogThreshold.info
 
 
 @provider(ILogFilterPredicate)
@@ -46,6 +50,22 @@ def no_cache_message(event: LogEvent) -> Any:
     """Lets every event pass but that one, known by its format."""
     is_it = str(event.get("format", "")).startswith(_CACHE_MESSAGE)
     return PredicateResult.no if is_it else PredicateResult.maybe
+
+
+def at_least(threshold: LogThreshold) -> Any:
+    """
+    A predicate for events of this level and above, whoever logs them.
+
+    What has no level passes: it is somebody's who knows nothing of levels.
+    """
+    least = LogLevel.levelWithName(threshold.value)
+
+    @provider(ILogFilterPredicate)
+    def is_high(event: LogEvent) -> Any:
+        level = event.get("log_level")
+        return PredicateResult.no if level is not None and level < least else PredicateResult.maybe
+
+    return is_high
 
 
 def text_line(event: LogEvent) -> str | None:
@@ -64,7 +84,8 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
     """
     options = twistd_options or {}
     style = style or LogStyle()
-    is_nobodys = twistd_options is None and style.format is LogFormat.text
+    is_plain = style.format is LogFormat.text and style.least is LogThreshold.info
+    is_nobodys = twistd_options is None and is_plain
     if is_nobodys or options.get("logger") or options.get("syslog"):
         return None
     name = options.get("logfile") or ("-" if options.get("nodaemon") else DAEMON_LOG)
@@ -78,7 +99,7 @@ def server_observer(twistd_options: Any, style: LogStyle | None = None) -> ILogO
         observer = JsonObserver(out, style.constants)
     else:
         observer = FileLogObserver(out, text_line)
-    return FilteringLogObserver(LogBudget(observer), [no_cache_message])
+    return FilteringLogObserver(LogBudget(observer), [no_cache_message, at_least(style.least)])
 
 
 def _survive_sigusr1() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from rmq_ha.app.build import build_text
 from rmq_ha.app.check import finish_check
 from rmq_ha.app.descriptors import allow_descriptors, complaint
 from rmq_ha.app.exposure import readable_secrets
@@ -66,6 +67,7 @@ def make_service(
         notices,
         options.wants_ready,
         server_observer(options.parent, _log_style(program, configuration)),
+        f"{program}: {build_text()}",
     )
 
 
@@ -93,7 +95,7 @@ def _own(configuration: Any) -> Any:
 def _log_style(program: str, configuration: Any) -> LogStyle:
     own = _own(configuration)
     if not isinstance(configuration, BrokerConfiguration):
-        return LogStyle(own.log_format, {"server": program}, own.log_max_files)
+        return LogStyle(own.log_format, {"server": program}, own.log_max_files, own.log_level)
     broker = configuration.broker
     return LogStyle(
         own.log_format,
@@ -104,4 +106,5 @@ def _log_style(program: str, configuration: Any) -> LogStyle:
             "role": configuration.store.broker_role.name,
         },
         own.log_max_files,
+        own.log_level,
     )

@@ -4,6 +4,7 @@ from twisted.logger import Logger
 
 from rmq_ha.app.exposure import exposure
 from rmq_ha.app.lone_server import LoneServer
+from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.namesrv import NamesrvStatus
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.config.load import namesrv_port_plan
@@ -27,6 +28,7 @@ class NamesrvServer(LoneServer):
             told = NamesrvStatus(host, part)
             status = StatusServer(host, "rmqnamesrv", own.metrics_port, own.metrics_address)
             status.add(told)
+            status.add(CertificatesStatus("rmqnamesrv", part.tls))
             status.health = told.health
         exposed = exposure(own.bind_address, options, has_acl=own.acl_enable)
         super().__init__(part, status, namesrv_port_plan(configuration), exposed)

@@ -38,6 +38,10 @@ class ServerOptions(usage.Options):
         """text, or json: one object a line (logFormat); wins over the file."""
         self.overrides.append(("logFormat", name))
 
+    def opt_log_level(self, name: str) -> None:
+        """debug, info, warn, error or critical: what is logged (logLevel); wins over the file."""
+        self.overrides.append(("logLevel", name))
+
     def surroundings(self) -> Surroundings:
         """Of this process; store paths start from twistd's `--rundir`."""
         parent: Any = self.parent

@@ -70,6 +70,7 @@ class ServerService(Service):
     :param notices: what the operator should know of the configuration.
     :param is_ready_wanted: print the READY line.
     :param observer: where twistd logs to; None leaves it to twistd.
+    :param banner: the first line of the log: which program, which version.
     """
 
     log = Logger()
@@ -82,6 +83,7 @@ class ServerService(Service):
         notices: Iterable[Notice] = (),
         is_ready_wanted: bool = False,
         observer: ILogObserver | None = None,
+        banner: str = "",
     ) -> None:
         self._reactor = reactor
         self._server = server
@@ -89,6 +91,7 @@ class ServerService(Service):
         self._notices = notices
         self._is_ready_wanted = is_ready_wanted
         self._observer = observer
+        self._banner = banner
         self._started: Deferred[None] | None = None
 
     def setServiceParent(self, parent: Any) -> None:
@@ -100,6 +103,8 @@ class ServerService(Service):
     def startService(self) -> None:
         """Start when the reactor runs, so that a failure can stop it."""
         super().startService()  # type: ignore[no-untyped-call]
+        if self._banner:
+            self.log.info("{banner}", banner=self._banner)
         for notice in self._notices:
             self.log.warn("{notice}", notice=notice.text)
         self._reactor.callWhenRunning(self._start)

@@ -6,20 +6,25 @@ from rmq_ha.broker.own_calls import own_tls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.tls.files import expiry_notices
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.server import ServerTls
 
 
 def check_tls(
     configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
-) -> None:
+) -> list[str]:
     """
     Read everything that the `tls.*` keys name.
 
-    :raises ConfigurationError: a file is missing, or does not fit.
+    :returns: which certificates end soon.
+    :raises ConfigurationError: a file is missing, does not fit, or holds a certificate that has
+        ended or not begun.
     """
     options = configuration.plugin_options
     server = ServerTls(options, _read, _now_ms)
+    held = list(server.certificates)
     if isinstance(configuration, BrokerConfiguration):
         requires_tls = configuration.ours.acl_requires_tls
     elif isinstance(configuration, ControllerConfiguration):
@@ -29,8 +34,13 @@ def check_tls(
     if requires_tls:
         server.must_be_possible("aclRequiresTls=true")
     if isinstance(configuration, BrokerConfiguration):
-        own_tls(configuration, _read, _now_ms)
-        HaTls(options, _read, _now_ms)
+        held += own_tls(configuration, _read, _now_ms).certificates
+        held += HaTls(options, _read, _now_ms).certificates
+    notices = expiry_notices(held, _now_ms())
+    for notice in notices:
+        if notice.is_error:
+            raise ConfigurationError(notice.text)
+    return list(dict.fromkeys(notice.text for notice in notices))
 
 
 def _read(path: str) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rmq_ha.config.fields import key
 from rmq_ha.config.log_format import LogFormat
+from rmq_ha.config.log_level import LogThreshold
 from rmq_ha.config.netty import NettyServerConfig
 
 
@@ -59,6 +60,9 @@ class ControllerConfig:
     )
     private_files: bool = key(
         "privateFiles", True, "ours: new files and folders are for owner and group only"
+    )
+    log_level: LogThreshold = key(
+        "logLevel", LogThreshold.info, "ours: debug, info, warn, error or critical: what is logged"
     )
     log_max_files: int = key(
         "logMaxFiles", 100, "ours: rotated log files, of 1 MB each, that are kept; 0: all"

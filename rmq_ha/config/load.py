@@ -7,6 +7,7 @@ import os.path
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from rmq_ha.config.addresses import resolve_names
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.dledger import apply_dledger, dledger_port, is_dledger
@@ -77,6 +78,7 @@ def load_broker(
     configuration = BrokerConfiguration()
     configuration.server.listen_port = BROKER_PORT
     fill(settings, _objects(configuration), configuration.plugin_options, notices)
+    resolve_names(_objects(configuration), settings, surroundings, notices)
     configuration.config_file = surroundings.absolute(name) if name else None
     _complete_broker(configuration, surroundings)
     apply_dledger(configuration, settings, surroundings, notices)
@@ -107,6 +109,7 @@ def load_namesrv(
     configuration.server.listen_port = NAMESRV_PORT
     own = configuration.namesrv
     fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+    resolve_names((own,), settings, surroundings, notices)
     check_metrics_port(namesrv_port_plan(configuration), settings)
     own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
     own.kv_config_path = surroundings.absolute(

@@ -6,6 +6,7 @@ Spec: controller.md, section 2.3.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rmq_ha.config.addresses import resolve_names
 from rmq_ha.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.config.dledger_settings import parse_peers
 from rmq_ha.config.ports import PlannedPort, check_metrics_port, metrics_port
@@ -39,6 +40,7 @@ def load_controller(
     configuration = ControllerConfiguration()
     own = configuration.controller
     fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+    resolve_names((own,), settings, surroundings, notices)
     if own.controller_type.lower() != "dledger":
         raise settings["controllerType"].error("only DLedger is implemented")
     own.controller_store_path = surroundings.absolute(

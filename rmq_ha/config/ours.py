@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from rmq_ha.config.fields import key
 from rmq_ha.config.log_format import LogFormat
+from rmq_ha.config.log_level import LogThreshold
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,6 +255,9 @@ class RmqHaConfig:
         True,
         "new files and folders are for owner and group only (0640, 0750); false: as the umask "
         "says, as with RocketMQ",
+    )
+    log_level: LogThreshold = key(
+        "logLevel", LogThreshold.info, "debug, info, warn, error or critical: what is logged"
     )
     log_max_files: int = key(
         "logMaxFiles", 100, "rotated log files, of 1 MB each, that are kept; 0: all"

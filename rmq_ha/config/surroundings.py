@@ -1,8 +1,12 @@
 """What the defaults of a configuration are computed from."""
 
 import os.path
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+def _stands_for_nothing(name: str) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,7 @@ class Surroundings:
     :ivar host_name: the default of brokerName.
     :ivar address: the first local address that is not the loopback, or `127.0.0.1`.
     :ivar directory: what relative paths start from; absolute.
+    :ivar resolve: the address that a host name stands for; None: none.
     """
 
     environ: Mapping[str, str]
@@ -22,6 +27,7 @@ class Surroundings:
     host_name: str
     address: str
     directory: str
+    resolve: Callable[[str], str | None] = field(default=_stands_for_nothing, compare=False)
 
     def absolute(self, path: str) -> str:
         """A path without `..` and `.`, from the root."""

@@ -135,6 +135,10 @@ def _check_text(name: str, text: str) -> None:
 
 
 def _check_address(text: str) -> None:
+    if "://" in text:
+        raise ValueError(f"{text.strip()!r} is a URL: write host:port alone")
+    if "," in text:
+        raise ValueError(f"{text.strip()!r}: between two addresses is a semicolon, no comma")
     host, colon, port = text.strip().rpartition(":")
     if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError(f"{text.strip()!r} is not host:port")

@@ -15,4 +15,19 @@ def real_surroundings(directory: str) -> Surroundings:
         host_name=socket.gethostname() or "DEFAULT_BROKER",
         address=local_address(),
         directory=os.path.abspath(directory),
+        resolve=address_of,
     )
+
+
+def address_of(name: str) -> str | None:
+    """
+    What a host name stands for here, IPv4 before IPv6; None: nothing.
+
+    It blocks, so it is for the time before a server starts.
+    """
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    addresses = [str(item[4][0]) for item in sorted(found, key=lambda item: item[0])]
+    return addresses[0] if addresses else None

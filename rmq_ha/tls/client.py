@@ -13,6 +13,7 @@ from rmq_ha.tls.options import ReadBytes, TlsOptions, check_proof
 
 if TYPE_CHECKING:  # OpenSSL is loaded for those who use it
     from rmq_ha.tls.client_material import ClientMaterial
+    from rmq_ha.tls.notices import Held
     from rmq_ha.tls.session import TlsSession
 
 
@@ -55,6 +56,11 @@ class ClientTls:
     def files(self) -> tuple[str, ...]:
         """What was read: a change of one of them is worth a `reload`."""
         return () if self._material is None else self._material.files
+
+    @property
+    def certificates(self) -> "tuple[Held, ...]":
+        """What is shown and believed."""
+        return () if self._material is None else self._material.certificates
 
     def reload(self) -> None:
         """

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.tls.context import client_context
 from rmq_ha.tls.files import TlsFiles
-from rmq_ha.tls.notices import tell_expiry
+from rmq_ha.tls.notices import Held, tell_expiry
 from rmq_ha.tls.options import ReadBytes, TlsOptions
 from rmq_ha.tls.peer import PeerCheck
 from rmq_ha.tls.session import TlsSession
@@ -22,6 +22,7 @@ class ClientMaterial(NamedTuple):
     context: SSL.Context
     is_verified: bool = False
     files: tuple[str, ...] = ()
+    certificates: tuple[Held, ...] = ()
 
     def session(self, host: str) -> TlsSession:
         """For a connection to this host."""
@@ -53,8 +54,8 @@ def read_material(
             "servers are not verified: set tls.client.trustCertPath and tls.client.authServer=true"
         )
     context = client_context(pair, trust)
-    tell_expiry(log, pair, "tls.client", trust, now_ms())
-    return ClientMaterial(context, trust is not None, tuple(files.paths))
+    held = tell_expiry(log, pair, "tls.client", trust, now_ms())
+    return ClientMaterial(context, trust is not None, tuple(files.paths), held)
 
 
 def client_session(

@@ -82,7 +82,7 @@ class HaTls(ServerTls):
         link = client_context(pair, trust) if is_enabled else None
         auth = ClientAuth.NONE if trust is None else ClientAuth.REQUIRE
         context = server_context(pair, auth, trust) if pair is not None else None
-        tell_expiry(self.log, pair, "tls.ha", trust, self._now_ms())
+        held = tell_expiry(self.log, pair, "tls.ha", trust, self._now_ms())
         # Nothing fails from here on: all changes, or nothing.
         self._link_context, self._master_name = link, options.text("tls.ha.masterName")
         return Material(
@@ -91,6 +91,7 @@ class HaTls(ServerTls):
             is_verified=trust is not None,
             allowed=() if EVERYBODY in allowed else allowed,
             files=tuple(files.paths),
+            certificates=held,
         )
 
 

@@ -7,6 +7,9 @@ from twisted.logger import Logger
 
 from rmq_ha.tls.files import KeyPair, expiry_notices
 
+Held = tuple[str, x509.Certificate]
+"""A certificate in use, and the setting that it comes from."""
+
 
 def tell_expiry(
     log: Logger,
@@ -14,8 +17,12 @@ def tell_expiry(
     prefix: str,
     trust: Sequence[x509.Certificate] | None,
     now_ms: int,
-) -> None:
-    """Say which certificates have ended or soon will."""
+) -> tuple[Held, ...]:
+    """
+    Say which certificates have ended or soon will.
+
+    :returns: all of them.
+    """
     held = [] if pair is None else [(f"{prefix}.certPath", pair.certificate)]
     if pair is not None:
         held += [(f"{prefix}.certPath, its chain", item) for item in pair.chain]
@@ -25,3 +32,4 @@ def tell_expiry(
             log.error("{notice}", notice=notice.text)
         else:
             log.warn("{notice}", notice=notice.text)
+    return tuple(held)

@@ -9,6 +9,7 @@ from twisted.logger import Logger
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.seams import Host
 from rmq_ha.timing.periodic import Periodic
+from rmq_ha.tls.files import certificate_text
 
 WATCH_SECONDS = 1.0
 _Print = tuple[str, int | None, int | None]
@@ -48,6 +49,16 @@ class TlsReload:
         self._seen = self._look()
         self._has_changed = False
         self._watch = Periodic(host.clock, "watching TLS files", self._check, WATCH_SECONDS)
+
+    def certificates(self) -> dict[tuple[str, str], int]:
+        """When the certificates in use end, in seconds since 1970: by setting, and by who it is."""
+        found: dict[tuple[str, str], int] = {}
+        for part in self._parts:
+            for setting, certificate in getattr(part, "certificates", ()):
+                place = (setting, certificate_text(certificate))
+                end = int(certificate.not_valid_after_utc.timestamp())
+                found[place] = min(end, found.get(place, end))
+        return found
 
     def start(self) -> None:
         """Watch the files, if there are any."""

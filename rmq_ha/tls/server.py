@@ -17,7 +17,7 @@ from rmq_ha.errors import ConfigurationError
 from rmq_ha.tls.context import ClientAuth, server_context
 from rmq_ha.tls.files import TlsFiles, self_signed
 from rmq_ha.tls.first_byte import FirstByte
-from rmq_ha.tls.notices import tell_expiry
+from rmq_ha.tls.notices import Held, tell_expiry
 from rmq_ha.tls.options import ReadBytes, TlsOptions
 from rmq_ha.tls.peer import PeerCheck
 from rmq_ha.tls.session import TlsSession
@@ -47,6 +47,7 @@ class Material(NamedTuple):
     is_verified: bool = False
     allowed: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    certificates: tuple[Held, ...] = ()
 
 
 class ServerTls:
@@ -83,6 +84,11 @@ class ServerTls:
     def files(self) -> tuple[str, ...]:
         """What was read: a change of one of them is worth a `reload`."""
         return self._material.files
+
+    @property
+    def certificates(self) -> tuple[Held, ...]:
+        """What is shown and believed."""
+        return self._material.certificates
 
     def reload(self) -> None:
         """
@@ -172,6 +178,12 @@ class ServerTls:
                 "effect: set tls.server.need.client.auth=require"
             )
         context = server_context(pair, auth, trust)
-        tell_expiry(self.log, pair, "tls.server", trust, self._now_ms())
+        held = tell_expiry(self.log, pair, "tls.server", trust, self._now_ms())
         is_verified = trust is not None
-        return Material(mode, context, is_verified=is_verified, files=tuple(files.paths))
+        return Material(
+            mode,
+            context,
+            is_verified=is_verified,
+            files=tuple(files.paths),
+            certificates=held,
+        )

@@ -28,7 +28,7 @@ def _unknown(facts: Facts) -> Iterator[Said]:
 def _names(facts: Facts) -> Iterator[Said]:
     for key in _ADDRESS_KEYS if facts.local else ():
         assert facts.local is not None
-        value = facts.local.settings.get(key, "")
+        value = facts.local.rendered.get(key) or facts.local.settings.get(key, "")
         try:
             ipaddress.ip_address(value or "::")
         except ValueError:

@@ -364,6 +364,20 @@ _ROCKETMQ_5 = (
 
 _PROCESS = (
     Described(
+        "rmqha_build_info",
+        _GAUGE,
+        "1",
+        (*PROCESS, "version", "python", "twisted"),
+        "Versions of rmq-ha and of what it stands on",
+    ),
+    Described(
+        "rmqha_certificate_end_seconds",
+        _GAUGE,
+        "seconds since 1970",
+        (*PROCESS, "setting", "who"),
+        "When a certificate ends that this server shows or believes",
+    ),
+    Described(
         "rmqha_reactor_lag_seconds",
         _HISTOGRAM,
         "seconds",

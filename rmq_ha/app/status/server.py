@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
+from rmq_ha.app.build import build_labels
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.reactor import ReactorLag
@@ -58,7 +59,8 @@ class _Process:
         return {"server": self._server}
 
     def tell(self, samples: Samples) -> None:
-        """Lag and timers, and the connections of all ports."""
+        """The build, lag and timers, and the connections of all ports."""
+        samples.add("rmqha_build_info", 1, **build_labels())
         self._lag.tell(samples)
         connections = self._connections
         if connections is None:

@@ -8,12 +8,13 @@ import sys
 import pytest
 from twisted.application.service import Application
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import ILogObserver
+from twisted.logger import ILogObserver, Logger
 from twisted.python import log
 
 from rmq_ha.app.exposure import exposure, replication_exposure
 from rmq_ha.app.log import LogStyle, server_observer
 from rmq_ha.app.service import ServerService
+from rmq_ha.config.log_level import LogThreshold
 
 
 def test_sigusr1_ends_no_server_whose_log_is_no_file():
@@ -122,3 +123,21 @@ def test_what_a_peer_is_called_does_nothing_to_the_readers_terminal(monkeypatch)
     assert text.endswith(
         "broker b\\x1b[2J\\x00\\x9b\\x0d\\u202ex\\u2028y\n\tforged\n"  # indented: no line
     )
+
+
+@pytest.mark.parametrize(
+    ("least", "expected"),
+    [("debug", ["low", "middle", "high"]), ("info", ["middle", "high"]), ("error", ["high"])],
+)
+def test_what_is_below_the_level_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch, least: str, expected: list[str]
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    observer = server_observer({"nodaemon": True}, LogStyle(least=LogThreshold(least)))
+    assert observer is not None
+    logger = Logger("x", observer=observer)
+    logger.debug("low")
+    logger.info("middle")
+    logger.error("high")
+    assert [line.split()[-1] for line in out.getvalue().splitlines()] == expected

@@ -1,8 +1,13 @@
 """Command lines, and what --check answers."""
 
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 from twisted.python import usage
 
 from rmq_ha.app import namesrv_tap, tap
@@ -121,3 +126,47 @@ def test_check_reads_the_acl_files(tmp_path: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert f"# {file}:1: acounts is not known and has no effect" in printed
     assert "# no account and no white address is defined: nobody is let in" in printed
+
+
+def certificate(folder: Path, days: int) -> list[str]:
+    """Settings that name one which ends in so many days."""
+    made = trustme.CA().issue_cert("box", not_after=datetime.now(UTC) + timedelta(days=days))
+    made.private_key_pem.write_to_path(folder / "key.pem")
+    made.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    settings = ("tls.test.mode.enable=false", f"tls.server.keyPath={folder}/key.pem")
+    settings += (f"tls.server.certPath={folder}/cert.pem",)
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+def test_check_fails_at_a_certificate_that_ended(tmp_path: Path) -> None:
+    said = str(check(*certificate(tmp_path, -1)))
+    assert said.startswith("rmqha: tls.server.certPath (box) ended at ")
+    assert said.endswith("renew it now")
+
+
+def test_check_tells_of_a_certificate_that_ends_soon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(*certificate(tmp_path, 9)) == 0
+    assert "# tls.server.certPath (box) ends in 8 days" in capsys.readouterr().out
+
+
+def test_who_reads_only_the_head_of_a_check_sees_no_traceback() -> None:
+    """`--check | head -1` closes the pipe."""
+    end, start = os.pipe()
+    os.close(end)
+    command = "from twisted.scripts.twistd import run; run()"
+    made = subprocess.run(
+        [sys.executable, "-c", command, "rmqnamesrv", "--check"],
+        stdout=start,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    os.close(start)
+    assert (made.returncode, made.stderr) == (0, b"")
+
+
+def test_the_log_level_is_one_of_five() -> None:
+    assert broker("--log-level", "debug").overrides == [("logLevel", "debug")]
+    assert "must be one of debug, info, warn" in str(check("--log-level", "loud"))

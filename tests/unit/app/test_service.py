@@ -13,6 +13,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from rmq_ha.app.build import build_text
 from rmq_ha.app.service import ServerService, explain
 from rmq_ha.config.ports import PlannedPort
 from rmq_ha.config.settings import Notice
@@ -89,6 +90,19 @@ class ServiceTests(SynchronousTestCase):
         self.assertEqual(self.end.calls, ["sigterm"])
         self.assertEqual(self.lines[0], "odd")
         self.assertIn("serving: ", self.lines[1])
+
+    def test_the_first_line_says_which_program_it_is(self) -> None:
+        """Before anything that it warns of."""
+        service = ServerService(
+            self.reactor,
+            self.server,
+            self.end,  # type: ignore[arg-type]
+            [Notice("odd")],
+            banner=f"rmqha: {build_text()}",
+        )
+        service.startService()
+        self.assertRegex(self.lines[0], r"^rmqha: rmq-ha \d+\.\d+\S* on Python 3\.\d+\S*, Twisted ")
+        self.assertEqual(self.lines[1], "odd")
 
     def test_sighup_reads_the_certificates_again(self) -> None:
         """The server that runs goes on."""

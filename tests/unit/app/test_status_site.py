@@ -7,6 +7,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import SynchronousTestCase
 
+import twisted
+from rmq_ha import __version__
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.testing.host import World
@@ -64,6 +66,13 @@ class StatusServerTests(SynchronousTestCase):
         lines = head.split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in lines[1:])
         return int(lines[0].split()[1]), headers.get("content-type", ""), body
+
+    def test_a_scrape_names_the_build(self) -> None:
+        """A fleet in the middle of an upgrade is told apart."""
+        text = self.get("/metrics")[2]
+        self.assertIn(
+            f'server="rmqha",twisted="{twisted.__version__}",version="{__version__}"', text
+        )
 
     def test_health_is_asked_at_each_request(self) -> None:
         """503 with the reason while it is not ready, 200 when it is."""

@@ -8,7 +8,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from material import Files, now_ms
 from twisted.logger import formatEvent
 
+from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.certificates import CertificatesStatus
+from rmq_ha.app.status.samples import Samples
 from rmq_ha.errors import ConfigurationError
+from rmq_ha.testing.host import World
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.files import (
     WARN_BEFORE,
@@ -19,6 +23,7 @@ from rmq_ha.tls.files import (
 )
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.options import TlsOptions
+from rmq_ha.tls.reload import TlsReload
 from rmq_ha.tls.server import ServerTls, TlsMode
 
 REAL = {"tls.test.mode.enable": "false"}
@@ -408,3 +413,14 @@ def test_names_of_strangers_do_not_break_the_log() -> None:
 
     certificate = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
     assert "\n" not in certificate_text(certificate)
+
+
+def test_when_certificates_end_is_a_metric(files: Files) -> None:
+    options = files.put_pair("tls.server", "box", ends=timedelta(days=3))
+    tls = TlsReload(World(1).add("h").seams, [server(files, options)])
+    found = Samples(CATALOGUE, {"server": "rmqnamesrv"})
+    CertificatesStatus("rmqnamesrv", tls).tell(found)
+    (family,) = found.families()
+    (sample,) = family.samples
+    assert sample.labels == {"server": "rmqnamesrv", "setting": "tls.server.certPath", "who": "box"}
+    assert sample.value == pytest.approx(now_ms() / 1000 + 3 * 86400, abs=2)

@@ -1,0 +1,21 @@
+"""Which build of rmq-ha runs, for the log and for /metrics."""
+
+import platform
+
+import rmq_ha
+import twisted
+
+
+def build_labels() -> dict[str, str]:
+    """Version of rmq-ha, and of what it stands on."""
+    return {
+        "version": rmq_ha.__version__,
+        "python": platform.python_version(),
+        "twisted": str(twisted.__version__),
+    }
+
+
+def build_text() -> str:
+    """The same in a line."""
+    found = build_labels()
+    return f"rmq-ha {found['version']} on Python {found['python']}, Twisted {found['twisted']}"

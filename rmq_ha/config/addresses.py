@@ -1,0 +1,40 @@
+"""Host names where an address belongs: looked up once, before the start."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rmq_ha.config.fields import fields_by_key
+from rmq_ha.config.settings import Notice, Setting
+from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.model.networks import canonical
+
+ADDRESS_KEYS = ("bindAddress", "brokerIP1", "brokerIP2", "metricsAddress", "embeddedNamesrvAddress")
+
+
+def resolve_names(
+    targets: Iterable[Any],
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+    notices: list[Notice],
+) -> None:
+    """
+    Put addresses in the place of names, and say which.
+
+    A listener takes no name, and a message's stored place has room for an address only.
+
+    :raises ConfigurationError: a name stands for no address on this machine.
+    """
+    for target in targets:
+        for key, item in fields_by_key(type(target)).items():
+            setting = settings.get(key)
+            value = getattr(target, item.name)
+            if key not in ADDRESS_KEYS or setting is None or not value or canonical(value):
+                continue
+            address = surroundings.resolve(value)
+            if address is None:
+                raise setting.error(
+                    "this is no address, and no name that stands for one on this machine; write "
+                    "the address, or mend DNS or /etc/hosts"
+                )
+            setattr(target, item.name, address)
+            notices.append(Notice(f"{setting.where}: {key}={value} becomes {address}"))

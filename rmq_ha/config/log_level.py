@@ -1,0 +1,13 @@
+"""From which level on a server logs."""
+
+from enum import Enum
+
+
+class LogThreshold(Enum):
+    """Names as the properties file has them; docs/operations.md says what each is for."""
+
+    debug = "debug"
+    info = "info"
+    warn = "warn"
+    error = "error"
+    critical = "critical"
