@@ -76,7 +76,7 @@ def _stays(message: Message) -> bool:
 def stored_place(message: Message, level_count: int) -> tuple[str, int]:
     """Topic and queue id that the message is stored in, which a delay changes."""
     level = delay_level(message)
-    if not level or level < 0 or _stays(message):
+    if level is None or level < 1 or _stays(message):
         return message.topic, message.queue_id
     return SCHEDULE_TOPIC, min(level, level_count) - 1
 

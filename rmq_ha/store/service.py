@@ -239,7 +239,6 @@ class StoreService:
         was_running, self._is_running = self._is_running, False
         if self._turn is not None:
             self._turn.cancel()
-            self._turn = None
         if was_running:
             await self._drain()
         store.dispatcher.stop()

@@ -64,7 +64,7 @@ class IndexHeader(NamedTuple):
         if len(buffer) < HEADER_SIZE:
             raise CorruptRecord(f"an index header has {HEADER_SIZE} bytes, not {len(buffer)}")
         header = cls._make(HEADER.unpack_from(buffer))
-        return header if header.index_count > 0 else header._replace(index_count=1)
+        return header._replace(index_count=max(1, header.index_count))
 
 
 def index_file_size(slots: int, items: int) -> int:

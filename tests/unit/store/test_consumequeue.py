@@ -4,7 +4,7 @@ from errno import EIO, EMFILE
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmq_ha.errors import StoreError
@@ -74,7 +74,23 @@ def test_unit_vector() -> None:
     assert FILLER.hex() == "00000000000000007fffffff0000000000000000"
 
 
-@given(st.lists(st.sampled_from([(5, 9), (0, FILLER_SIZE), (0, 1), (0, 0), (-1, 5), (5, -3)])))
+@example([(3 << 30, 9), (-(1 << 40), 5)])
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                (5, 9),
+                (3 << 30, 9),
+                (0, FILLER_SIZE),
+                (0, 1),
+                (0, 0),
+                (-1, 5),
+                (5, -3),
+                (-(1 << 40), 5),
+            ]
+        )
+    )
+)
 def test_count_valid_is_the_definition(pairs: list[tuple[int, int]]) -> None:
     """`phy >= 0 and size > 0`, up to the first that is not."""
     data = b"".join(UNIT.pack(*pair, 3) for pair in pairs)

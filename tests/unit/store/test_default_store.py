@@ -135,6 +135,25 @@ def test_only_a_master_that_stays_one_delivers_what_is_delayed(machine, role, is
     assert store.schedule._levels == {}
 
 
+@pytest.mark.parametrize(("interval", "rounds"), [(5000, 3), (0, 100)])
+def test_how_often_the_store_cleans(machine, interval, rounds):
+    """`cleanResourceInterval`, and no more often than ten times a second."""
+    store = machine.open(clean_resource_interval=interval)
+    count = 0
+    clean = store.cleaner.clean
+
+    def counted():
+        nonlocal count
+        count += 1
+        return clean()
+
+    store.cleaner.clean = counted
+    machine.clock.advance(60)
+    assert count == 1
+    machine.clock.pump([0.01] * 1000)
+    assert rounds - 1 <= count <= rounds + 1
+
+
 def test_a_message_is_not_in_memory_any_more_by_its_place(machine, message):
     """So far behind the end of the log, whatever its tag."""
     store = machine.open(access_message_in_memory_max_ratio=40)

@@ -337,6 +337,21 @@ def test_entries_expire_with_the_log(simulated, message):
     assert b"T" not in simulated.disk.read_bytes("/store/config/deletedQueues.json")
 
 
+def test_cleaning_forgets_deletions_with_the_log_that_had_the_messages(simulated, message):
+    """Nobody else does."""
+    store = simulated.open(mapped_file_size_commit_log=16384)
+    put(store, *[message(b"old", topic="T") for _ in range(5)])
+    simulated.turn(5)
+    store.clean_unused_topics({"Other"})
+    put(store, *[message(b"x" * 10_000, topic="Other") for _ in range(3)])
+    simulated.turn(5)
+    simulated.clock.pump([10] * 8)
+    assert store.deleted.table
+    store.log.drop_oldest(1)
+    simulated.clock.pump([10] * 2)
+    assert not store.deleted.table
+
+
 @pytest.mark.parametrize("content", [b"[]", b"{}", b'{"deletedQueues": {"T": {"x": 1}}}', b"\xff"])
 def test_a_damaged_file_of_deletions(simulated, content):
     """Its backup is read; a file that is none is no table."""

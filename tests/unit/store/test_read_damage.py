@@ -420,6 +420,31 @@ def test_a_record_that_only_a_key_leads_to_is_said_once(simulated, message, told
     assert store.damage.lost == 1
 
 
+def test_a_record_without_a_tag_is_counted_once(simulated, message, told):
+    """Whether a key leads to it or its place in the queue."""
+    store = simulated.open()
+    results = []
+    store.put_many([message(b"no tag", KEYS=f"k{number}") for number in range(3)], results.extend)
+    store.put_many([message(b"what was put last is not read from the disk")], results.extend)
+    simulated.turn(5)
+    damage(simulated, LOG, results[1].append.physical_offset + 4, b"\x01")
+    assert len(pulled(store)) == 3
+    assert store.query("TopicA", "k1", 9, 0, 1 << 60).records == []
+    assert store.damage.lost == len(told) == 1
+
+
+def test_a_pull_goes_on_behind_what_an_earlier_one_found(simulated, message, told):
+    """A search ends a pull; what it has found costs nothing any more."""
+    store = filled(simulated, message)
+    simulated.clock.advance(7)
+    damage(simulated, QUEUE, 3 * 20, bytes(40))
+    first = store.get_message("g", "TopicA", 0, 3, 8, None)
+    assert (len(first.messages), first.next_begin_offset) == (1, 4)
+    second = store.get_message("g", "TopicA", 0, 4, 8, None)
+    assert (len(second.messages), second.next_begin_offset) == (8, 12)
+    assert store.damage.mended == 2
+
+
 def test_a_search_ends_with_the_last_message_that_it_is_to_find(make_simulated, message):
     """All behind it in a damaged queue would be read for nothing, in the reactor's thread."""
     machine = make_simulated()

@@ -264,6 +264,20 @@ def walked(
     return status, offset, found, last < hot_from
 
 
+def test_limits_change_with_the_first_message_that_is_in_memory() -> None:
+    """Also where those of the memory are the smaller ones, and what is there was read along."""
+    rig = Rig(
+        access_message_in_memory_max_ratio=100,
+        max_transfer_count_on_message_in_memory=2,
+        max_transfer_count_on_message_in_disk=30,
+    )
+    rig.put(35)
+    rig.memory = rig.log.max_offset // 35 * 10
+    assert len(rig.get(20).messages) == 5
+    assert len(rig.get(24).messages) == 2
+    assert len(rig.get(30).messages) == 2
+
+
 @settings(max_examples=150)
 @given(data=st.data())
 def test_reading_ahead_changes_nothing(data: st.DataObject) -> None:

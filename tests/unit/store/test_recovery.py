@@ -15,6 +15,7 @@ from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
 from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.rebuild import QueueRebuild
+from rmq_ha.store.recovery import LogRecovery
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 FAR = 1 << 62
@@ -437,6 +438,66 @@ def test_a_queue_that_was_deleted_costs_no_start_of_a_store_that_java_stopped(
     again = machine.open()
     assert again.queues.get("TopicA", 1) is None
     assert not asked
+
+
+@pytest.mark.parametrize("damaged", range(5))
+def test_the_last_three_files_are_verified(machine, message, damaged):
+    """As RocketMQ does; the others were, at starts before."""
+    store = machine.open(mapped_file_size_commit_log=16384)
+    results = fill(machine, store, 70, message)
+    machine.stop(store)
+    assert len(store.log.row.starts) == 5
+    first = next(r.append for r in results if r.append.physical_offset >= damaged * 16384)
+    path = f"{machine.root}/commitlog/{damaged * 16384:020d}"
+    file = machine.disk.open(path, 16384)
+    file.pwrite(b"\xff", first.physical_offset % 16384 + 200)
+    file.sync()
+    settings = {"mapped_file_size_commit_log": 16384, "verify_log_at_start": True}
+    if damaged < 2:
+        assert machine.open(**settings).log.max_offset == results[-1].append.next_offset
+        return
+    with pytest.raises(StoreError, match=f"damaged at {first.physical_offset}"):
+        machine.open(**settings)
+
+
+def test_two_files_are_verified_from_the_first_one_on(machine, message):
+    """There are no three."""
+    store = machine.open(mapped_file_size_commit_log=16384)
+    fill(machine, store, 20, message)
+    machine.stop(store)
+    assert len(store.log.row.starts) == 2
+    file = machine.disk.open(f"{machine.root}/commitlog/{0:020d}", 16384)
+    file.pwrite(b"\xff", 200)
+    file.sync()
+    with pytest.raises(StoreError, match="damaged at 0,"):
+        machine.open(mapped_file_size_commit_log=16384, verify_log_at_start=True)
+
+
+def test_where_reading_begins_after_a_crash(machine, message):
+    """At the last file of which the checkpoint vouches for the first record, however old it is."""
+    machine.now_ms = 1
+    store = machine.open(mapped_file_size_commit_log=16384)
+    recovery = LogRecovery(store.log, True)
+    assert recovery.first_unsure(9) == 0
+    results = []
+    for stamp in (1, 1, 5):
+        machine.now_ms = stamp
+        store.put_many([message(b"x" * 10_000)], results.extend)
+    assert [recovery.begun_at(start) for start in store.log.row.starts[:3]] == [1, 1, 5]
+    found = [recovery.first_unsure(stamp) for stamp in (0, 1, 4, 5, 6)]
+    assert found == [0, 16384, 16384, 2 * 16384, 2 * 16384]
+
+
+def test_a_clean_log_is_read_from_the_first_place_that_fits(machine, message):
+    """Of those that are said to have the last record: a wrong one costs nothing but a look."""
+    store = machine.open()
+    results = fill(machine, store, 9, message)
+    recovery = LogRecovery(store.log, True)
+    last = results[-1].append.physical_offset, results[-1].append.size
+    for wrong in ((3, 50), (last[0], last[1] + 1), (1 << 30, 100), None):
+        found = recovery.normal(wrong, last)
+        assert (found.end, found.records) == (results[-1].append.next_offset, 1)
+    assert recovery.normal(None).records == 9
 
 
 def test_a_queue_of_very_many_messages_is_built_anew(machine, message):

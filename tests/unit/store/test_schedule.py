@@ -249,6 +249,35 @@ class ScheduleTests(SynchronousTestCase):
         waiting.callback(STORED)
         self.run_for(0.1)
         self.assertEqual(self.bodies(), [1, 2])
+        self.run_for(3)
+        self.add(1, 3)
+        self.run_for(1.1)
+        self.assertEqual(self.bodies(), [1, 2, 3])
+
+    def test_the_next_message_after_a_put_that_took_its_time(self) -> None:
+        """Nothing was left to wake the level but its arrival."""
+        waiting: Deferred[PutMessageResult] = Deferred()
+        self.outcome = lambda message: waiting
+        self.service.start()
+        self.add(1, 1)
+        self.run_for(3)
+        waiting.callback(STORED)
+        self.run_for(3)
+        self.outcome = lambda message: succeed(STORED)
+        self.add(1, 2)
+        self.run_for(1.1)
+        self.assertEqual(self.bodies(), [1, 2])
+
+    def test_a_second_start_changes_nothing(self) -> None:
+        """Else each level would have two timers, and what is put just now come twice."""
+        waiting: Deferred[PutMessageResult] = Deferred()
+        self.outcome = lambda message: waiting
+        self.service.start()
+        self.add(1, 1)
+        self.run_for(3)
+        self.service.start()
+        self.run_for(3)
+        self.assertEqual(self.bodies(), [1])
 
     def test_a_put_that_ends_after_the_stop(self) -> None:
         """Changes nothing: the message will come again."""

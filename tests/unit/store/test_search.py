@@ -35,6 +35,14 @@ def record(physical_offset: int, body_size: int = 0) -> bytes:
     )
 
 
+def test_a_file_that_is_shorter_than_it_should_be() -> None:
+    """The look ends where nothing can be read any more; what was good before is found."""
+    data = record(0, 9) + b"?" * 50
+    for end in (len(data), len(data) + 1, 1000):
+        batches = whole_records(lambda size, position: data[position : position + size], 0, end, [])
+        assert [item.physical_offset for batch in batches for item in batch] == [0]
+
+
 class Stretch:
     """Bytes from `BASE` on; counts what is read of them."""
 
