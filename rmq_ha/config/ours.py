@@ -108,6 +108,12 @@ class RmqHaConfig:
         "a slave deletes the queues of a topic a minute after its master has deleted it; the log "
         "keeps the messages",
     )
+    slave_alone_seconds: int = key(
+        "slaveAloneSeconds",
+        0,
+        "/healthz of a slave is 503 when it has followed nobody for so many seconds; 0: it stays "
+        "200, as its reads are what consumers have while their master is dead",
+    )
     bind_address: str = key(
         "bindAddress", "", "interface to listen on; empty: all, as the Java broker does"
     )

@@ -25,6 +25,7 @@ from rmq_ha.errors import (
     TlsRefused,
     UnreadableLog,
 )
+from rmq_ha.ha.alone import Alone
 from rmq_ha.ha.comparing import Search
 from rmq_ha.ha.door import SecretCall
 from rmq_ha.ha.places import holds_nothing
@@ -152,6 +153,7 @@ class MasterLink:
         self._gone: Deferred[None] | None = None
         self._last_reason = ""
         self._heard: float | None = None
+        self._alone = Alone(host.clock, self._tell_alone)
 
     @property
     def state(self) -> str:
@@ -163,6 +165,7 @@ class MasterLink:
     def start(self) -> None:
         """Connect as soon as there is an address."""
         self._is_running = True
+        self._alone.begin()
         self._connect()
 
     def set_address(self, address: str) -> None:
@@ -182,6 +185,7 @@ class MasterLink:
     def stop(self) -> "Deferred[None]":
         """Leave the master; fires when the connection is closed, and our log is whole."""
         self._is_running = False
+        self._alone.end()
         self.fault = None
         self._state = "stopped"
         self._timer = rearm(self._host.clock, self._timer, None, self._connect)
@@ -214,6 +218,7 @@ class MasterLink:
             "reported": replica.reported if replica else None,
             "frames": replica.frames if replica else 0,
             "silent_ms": None if silent is None else round(silent * 1000),
+            "alone_seconds": self._alone.seconds,
         }
 
     def _later(self, seconds: float) -> None:
@@ -286,6 +291,7 @@ class MasterLink:
     def followed(self, connection: ReplicaProtocol) -> None:
         """What the master has continues our log: all is well."""
         self.fault = None
+        self._alone.end()
         self._last_reason = ""
         self._failures = 0
         self._search.reset()
@@ -304,6 +310,7 @@ class MasterLink:
             self._ended()
             return
         self._state = "disconnected"
+        self._alone.begin()
         random = self._host.random
         if isinstance(error, DivergedTail):
             self._parted(error)
@@ -408,6 +415,18 @@ class MasterLink:
     def _ended(self) -> None:
         if self._gone is not None:
             self._gone.callback(None)
+
+    def _tell_alone(self) -> None:
+        name = self._configuration.broker.broker_name
+        if self.address is None:
+            why = f"no name server knows a master of brokerName={name}: is that name right?"
+        else:
+            why = f"{self.address} is {self.state}: {self._last_reason or 'it says nothing'}"
+        self.log.warn(
+            "this slave follows nobody since {seconds:.0f} s: {why}; what it serves gets old",
+            seconds=self._alone.seconds or 0.0,
+            why=why,
+        )
 
     def _tell(self, reason: str) -> None:
         if reason != self._last_reason:

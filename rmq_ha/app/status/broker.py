@@ -8,6 +8,7 @@ from rmq_ha.app.status.dledger import group_health, tell_group
 from rmq_ha.app.status.exporter import tell_runtime
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.samples import Samples
+from rmq_ha.app.status.slaves import slave_names
 from rmq_ha.app.status.traffic import OTHERS, Traffic
 from rmq_ha.ha.link import Fault
 from rmq_ha.model.flags import PERM_WRITE
@@ -41,6 +42,7 @@ class BrokerStatus:
         self._is_elected = configuration.store.enable_dleger_commit_log
         self._clock = broker.host.clock
         self._began = self._clock.seconds()
+        self._most_alone = configuration.ours.slave_alone_seconds
         self._traffic = Traffic(broker, configuration.ours.metrics_series_limit)
 
     def constants(self) -> dict[str, str]:
@@ -93,7 +95,12 @@ class BrokerStatus:
             state = link.get("state", "unknown")
             if link.get("fault"):
                 return Health(False, f"{name}: {state}: {link['fault']}")
-            return Health(True, f"{name}: serves reads, but does not follow a master ({state})")
+            alone, most = link.get("alone_seconds"), self._most_alone
+            since = "" if alone is None else f" for {alone:.0f} s"
+            text = f"{name}: serves reads, but does not follow a master{since} ({state})"
+            if most and alone is not None and alone >= most:
+                return Health(False, f"{text}; slaveAloneSeconds={most}")
+            return Health(True, text)
         reason = store.why_not_writable()
         if reason:
             return Health(False, f"{name}: no puts: {reason}")
@@ -213,8 +220,8 @@ class BrokerStatus:
         samples.add("rmqha_replication_refused_total", found.get("refused") or 0)
         samples.add("rmqha_replication_turned_away_total", found.get("turned_away"))
         samples.add("rmqha_replication_refused_ahead", len(found.get("refused_ahead") or []))
-        for slave in serving[:_MOST_SLAVES]:
-            address = slave["address"]
+        told = serving[:_MOST_SLAVES]
+        for slave, address in zip(told, slave_names(told), strict=True):
             samples.add("rmqha_replication_lag_bytes", slave["lag"], slave=address)
             samples.add("rmqha_replication_lag_seconds", slave.get("lag_seconds"), slave=address)
             samples.add("rmqha_replication_acked_bytes", slave["acked"], slave=address)
@@ -240,6 +247,8 @@ class BrokerStatus:
         samples.add("rmqha_slave_following", state == "following")
         samples.add("rmqha_slave_diverged", state == Fault.DIVERGED.value)
         samples.add("rmqha_slave_log_unreadable", state == Fault.UNREADABLE.value)
+        alone = link.get("alone_seconds")
+        samples.add("rmqha_slave_alone_seconds", 0 if alone is None else alone)
         samples.add("rmqha_slave_reported_bytes", link.get("reported"))
         silent_ms = link.get("silent_ms")
         samples.add(

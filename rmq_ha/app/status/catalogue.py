@@ -235,6 +235,7 @@ _REPLICATION = (
         "This slave's log holds what is no record, and acknowledges nothing",
     ),
     _ours("slave_following", _GAUGE, "0 or 1", "This slave gets its master's log"),
+    _ours("slave_alone_seconds", _GAUGE, "seconds", "For how long this slave follows nobody"),
     _ours("slave_reported_bytes", _GAUGE, "bytes", "Offset that it told its master last"),
     _ours("slave_master_silence_seconds", _GAUGE, "seconds", "Since the master was heard"),
     _ours(

@@ -6,15 +6,18 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from sim_broker import TOPIC, SimBroker
 from sim_client import SimClient
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.server import SubjectCollector
+from rmq_ha.app.status.slaves import slave_names
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.client.requests import pull_request
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.flags import Flag
 from rmq_ha.testing.cluster import HA_PORT, small_configuration
+from rmq_ha.testing.host import World
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -224,3 +227,58 @@ def test_two_brokers_of_one_process_do_not_share_anything() -> None:
     one.send()
     assert value(scrape(BrokerStatus(one.controller)), "rmqha_put_seconds_count") == 1
     assert value(scrape(BrokerStatus(other.controller)), "rmqha_put_seconds_count") == 0
+
+
+def test_a_slave_that_connects_anew_goes_on_with_its_series() -> None:
+    pair = Pair()
+    machine = pair.slave_host.ip
+    before = scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys()
+    (connection,) = pair.master.controller.replication.statistics()["slaves"]
+    pair.slave.replication._link._connection.close()  # type: ignore[union-attr]
+    pair.pass_time(3)
+    (anew,) = pair.master.controller.replication.statistics()["slaves"]
+    assert anew["address"] != connection["address"]
+    assert scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys() == before
+    assert {dict(labels)["slave"] for labels in before} == {machine}
+
+
+def test_slaves_of_one_machine_are_told_apart() -> None:
+    addresses = ["10.0.0.2:5000", "10.0.0.3:5000", "10.0.0.2:5001", "[::1]:7"]
+    names = slave_names([{"address": address} for address in addresses])
+    assert names == ["10.0.0.2", "10.0.0.3", "10.0.0.2#2", "::1"]
+
+
+def test_a_slave_without_a_master_says_so_and_for_how_long() -> None:
+    """A wrong brokerName made a replica that was empty and healthy for ever."""
+    world = World(1)
+    host = world.add("slave")
+    configuration = small_configuration(host.ip, BrokerRole.SLAVE, FlushDiskType.ASYNC_FLUSH, 1)
+    configuration.broker.broker_name = "broker-x"
+    configuration.ours.slave_alone_seconds = 90
+    controller = BrokerController(host.seams, configuration)
+    status = BrokerStatus(controller)
+    with capturedLogs() as logged:
+        started = controller.start()
+        world.clock.run_while(lambda: not started.called, 30)
+        begin = world.clock.seconds()
+        world.clock.run_while(lambda: world.clock.seconds() < begin + 70, 71)
+        assert 69 < value(scrape(status), "rmqha_slave_alone_seconds") < 72
+        assert status.health().is_ready
+        assert "does not follow a master for 7" in status.health().reason
+        world.clock.run_while(lambda: world.clock.seconds() < begin + 95, 96)
+    lines = [formatEvent(event) for event in logged]
+    (line,) = [line for line in lines if "follows nobody" in line]
+    assert line.startswith("this slave follows nobody since 60 s: no name server knows a master of")
+    assert "brokerName=broker-x: is that name right?" in line
+    assert not status.health().is_ready
+    assert status.health().reason.endswith("(no address); slaveAloneSeconds=90")
+
+
+def test_a_slave_that_follows_is_not_alone() -> None:
+    pair = Pair()
+    pair.master.send()
+    pair.pass_time(6)
+    assert value(scrape(pair.of_slave), "rmqha_slave_alone_seconds") == 0
+    pair.master.host.crash(silent=False)
+    pair.pass_time(61)
+    assert 55 < value(scrape(pair.of_slave), "rmqha_slave_alone_seconds") <= 61

@@ -1,0 +1,23 @@
+"""What the series of a slave are called."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def slave_names(slaves: Iterable[Mapping[str, Any]]) -> list[str]:
+    """
+    Its machine, which stays the same when it connects anew; its port does not.
+
+    The protocol names no slave otherwise. Of several from one machine, the second one to connect
+    is `machine#2`.
+
+    :param slaves: in the order in which they connected.
+    """
+    seen: Counter[str] = Counter()
+    names = []
+    for slave in slaves:
+        machine = slave["address"].rpartition(":")[0].strip("[]")
+        seen[machine] += 1
+        names.append(machine if seen[machine] == 1 else f"{machine}#{seen[machine]}")
+    return names
