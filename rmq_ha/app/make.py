@@ -8,6 +8,7 @@ from rmq_ha.app.check import finish_check
 from rmq_ha.app.descriptors import allow_descriptors, complaint
 from rmq_ha.app.exposure import readable_secrets
 from rmq_ha.app.log import LogStyle, server_observer
+from rmq_ha.app.notify import of_this_process
 from rmq_ha.app.process import ProcessEnd
 from rmq_ha.app.service import ServerService
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -68,6 +69,7 @@ def make_service(
         options.wants_ready,
         server_observer(options.parent, _log_style(program, configuration)),
         f"{program}: {build_text()}",
+        of_this_process(reactor),
     )
 
 

@@ -13,6 +13,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
+from rmq_ha.app.notify import Notifier
 from rmq_ha.app.process import ProcessEnd, spare_what_is_there
 from rmq_ha.config.ports import PlannedPort
 from rmq_ha.config.settings import Notice
@@ -71,6 +72,7 @@ class ServerService(Service):
     :param is_ready_wanted: print the READY line.
     :param observer: where twistd logs to; None leaves it to twistd.
     :param banner: the first line of the log: which program, which version.
+    :param notifier: tells the service manager; None: there is none.
     """
 
     log = Logger()
@@ -84,6 +86,7 @@ class ServerService(Service):
         is_ready_wanted: bool = False,
         observer: ILogObserver | None = None,
         banner: str = "",
+        notifier: Notifier | None = None,
     ) -> None:
         self._reactor = reactor
         self._server = server
@@ -92,6 +95,7 @@ class ServerService(Service):
         self._is_ready_wanted = is_ready_wanted
         self._observer = observer
         self._banner = banner
+        self._notifier = notifier or Notifier(reactor, None)
         self._started: Deferred[None] | None = None
 
     def setServiceParent(self, parent: Any) -> None:
@@ -112,6 +116,7 @@ class ServerService(Service):
     def stopService(self) -> Deferred[None] | None:
         """Let a start that is under way end, then stop."""
         super().stopService()  # type: ignore[no-untyped-call]
+        self._notifier.stopping()
         return None if self._started is None else Deferred.fromCoroutine(self._stop_all())
 
     def _start(self) -> None:
@@ -134,6 +139,7 @@ class ServerService(Service):
         spare_what_is_there()
         facts = {"pid": os.getpid(), **self._server.facts()}
         self.log.info("serving: {facts}", facts=facts)
+        self._notifier.ready(f"serving on port {facts.get('listenPort')}")
         if self._is_ready_wanted and sys.__stdout__ is not None:
             # Not through the log: the line must start with READY, whatever the log looks like.
             print("READY " + json.dumps(facts), file=sys.__stdout__, flush=True)

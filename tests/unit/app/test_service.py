@@ -14,6 +14,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.app.build import build_text
+from rmq_ha.app.notify import Notifier
 from rmq_ha.app.service import ServerService, explain
 from rmq_ha.config.ports import PlannedPort
 from rmq_ha.config.settings import Notice
@@ -103,6 +104,24 @@ class ServiceTests(SynchronousTestCase):
         service.startService()
         self.assertRegex(self.lines[0], r"^rmqha: rmq-ha \d+\.\d+\S* on Python 3\.\d+\S*, Twisted ")
         self.assertEqual(self.lines[1], "odd")
+
+    def test_the_service_manager_hears_of_it_when_it_serves_and_when_it_stops(self) -> None:
+        """Not before: what starts after it would find nobody."""
+        self.server.started = Deferred()
+        told: list[bytes] = []
+        service = ServerService(
+            self.reactor,
+            self.server,
+            self.end,  # type: ignore[arg-type]
+            notifier=Notifier(self.reactor, told.append),
+        )
+        service.startService()
+        self.reactor.run()
+        self.assertEqual(told, [])
+        self.server.started.callback(None)
+        self.assertEqual(told, [b"READY=1\nSTATUS=serving on port 20010"])
+        service.stopService()
+        self.assertEqual(told[1:], [b"STOPPING=1"])
 
     def test_sighup_reads_the_certificates_again(self) -> None:
         """The server that runs goes on."""
