@@ -12,6 +12,7 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.bodies import (
     MessageQueue,
+    TopicTable,
     decode_group_table,
     decode_kv_table,
     decode_offset_table,
@@ -57,8 +58,14 @@ def replication_of(info: dict[str, str]) -> dict[str, Any]:
 
 def topic_configs(address: str) -> Asking[dict[str, TopicConfig]]:
     """All topics of a broker; raises as `broker_config`."""
+    return (yield from topic_table(address)).topics
+
+
+def topic_table(address: str) -> Asking[TopicTable]:
+    """The same with its version, which says when it was changed last."""
     bodies = yield from _pages(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-    return {k: v for body in bodies for k, v in decode_topic_table(body).topics.items()}
+    pages = [decode_topic_table(body) for body in bodies]
+    return TopicTable(pages[-1].version, {k: v for page in pages for k, v in page.topics.items()})
 
 
 def group_configs(address: str) -> Asking[dict[str, SubscriptionGroupConfig]]:

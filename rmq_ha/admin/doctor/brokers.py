@@ -9,7 +9,7 @@ from rmq_ha.admin.doctor.facts import Broker, Certificate, Facts, NotLooked, Sam
 from rmq_ha.admin.doctor.probe import certificate_at, page_at, port_at
 from rmq_ha.admin.session import Session
 from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import broker_config, replication_of, runtime_info, topic_configs
+from rmq_ha.client.brokers import broker_config, replication_of, runtime_info, topic_table
 from rmq_ha.client.errors import BrokerRefused
 from rmq_ha.config.load import ANY_ADDRESS
 from rmq_ha.errors import ProtocolViolation, RemotingError
@@ -39,7 +39,8 @@ async def look_at_broker(
         broker.took_ms = round((host.clock.seconds() - began) * 1000)
         broker.info = await asker.run(runtime_info(broker.address))
         broker.replication = replication_of(broker.info)
-        broker.topics = frozenset(await asker.run(topic_configs(broker.address)))
+        table = await asker.run(topic_table(broker.address))
+        broker.topics, broker.topics_changed_ms = frozenset(table.topics), table.version.timestamp
     except RemotingError as error:
         broker.problem = str(error)
     except (BrokerRefused, ProtocolViolation) as error:

@@ -130,6 +130,7 @@ class Broker:
     :ivar info: what GET_BROKER_RUNTIME_INFO says.
     :ivar replication: what one of ours says of its pair.
     :ivar topics: names of those that it has; None: nobody asked.
+    :ivar topics_changed_ms: when one of them came, changed or went, by the broker's clock.
     :ivar plain: whether the port takes a connection at all.
     :ivar ha: the port for slaves; None: nobody has to reach it.
     """
@@ -146,6 +147,7 @@ class Broker:
     info: dict[str, str] = field(default_factory=dict)
     replication: dict[str, Any] = field(default_factory=dict)
     topics: frozenset[str] | None = None
+    topics_changed_ms: int = 0
     plain: Port | None = None
     ha: Port | None = None
     fast: Port | None = None

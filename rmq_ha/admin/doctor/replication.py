@@ -97,7 +97,10 @@ def _topics_missing(facts: Facts) -> Iterator[Said]:
             continue
         missing = sorted(master.topics - slave.topics)
         seconds = slave.replication.get("tables_seconds")
-        if missing and (seconds is None or seconds > SILENT_MS / 1000):
+        if seconds is None:  # Java's do not say: the topics may have come a moment ago
+            changed = master.topics_changed_ms - (master.clock_ahead_ms or 0)
+            seconds = (facts.now_ms - changed) / 1000
+        if missing and seconds > SILENT_MS / 1000:
             named = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
             yield Said(str(slave), f"it lacks {len(missing)} topics of its master: {named}")
 

@@ -339,6 +339,13 @@ NEARLY: list[tuple[str, Spoil]] = [
         ),
     ),
     ("slave-lacks-topics", having(slave, topics=frozenset())),  # it may get them any moment
+    (
+        "slave-lacks-topics",  # of Java's, which do not say when they copied them last
+        both(
+            having(slave, topics=frozenset(), replication={}),
+            having(master, topics_changed_ms=NOW - 9_000),
+        ),
+    ),
     ("slave-lacks-history", told(slave, commitLogMinOffset=str(1 << 30))),
     ("clocks-apart", having(master, clock_ahead_ms=2_500)),
     ("clocks-apart", having(master, clock_ahead_ms=None)),
