@@ -12,7 +12,7 @@ from admin_kit import say
 from click.testing import CliRunner
 from sim_cluster import SimCluster
 
-from rmq_ha.admin import broker, connections, dlq, group, group_settings, ha, topic
+from rmq_ha.admin import broker, connections, consume, dlq, group, group_settings, ha, topic
 from rmq_ha.admin.main import main
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
 from rmq_ha.client.consumer_settings import PushConsumerConfig
@@ -255,6 +255,32 @@ def test_completion_and_version(shell: str) -> None:
         main, env={**environ, "_RMQHA_ADMIN_COMPLETE": "bash_complete"}, prog_name="rmqha-admin"
     )
     assert "create" in found.output
+
+
+def test_consuming_ends_where_the_queues_ended_whoever_consumed_them(cluster: SimCluster) -> None:
+    """What comes later is left; a second run has nothing to do."""
+    make(cluster, "Orders", queues=2)
+    send(cluster, "Orders", 10)
+    cluster.run(1)
+    given = {"where": "first", "broadcast": False, "orderly": False, "count": None}
+
+    def consumed(tags: str = "*") -> Any:
+        selector = consume.selector_of(tags, None)
+        more = given | {"until_end": True}
+        work = consume.consume_as
+        return say(cluster, lambda s: work(s, "Orders", "readers", selector, **more))
+
+    said = consumed()
+    assert (said.code, len(said.out.splitlines())) == (0, 10)
+    assert consumed().out == ""
+    send(cluster, "Orders", 3)
+    cluster.run(1)
+    assert len(consumed().out.splitlines()) == 3
+    send(cluster, "Orders", 3)
+    cluster.run(1)
+    assert consumed("nobody").out == ""  # what a filter leaves out counts as consumed
+    done = CliRunner().invoke(main, ["consume", "T", "-g", "g", "--until-end", "--broadcast"])
+    assert done.exit_code == USAGE
 
 
 def commands_of(text: str) -> list[list[str]]:
