@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, leader_of
+from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, MemberStatus, leader_of
 from rmq_ha.admin.options import common_options, together
 from rmq_ha.admin.session import FAILED, NO_ANSWER, Session, run
 from rmq_ha.config.dledger_settings import parse_peers
@@ -67,7 +67,9 @@ def known_group(group: str | None, peers: str | None, config: Any) -> Known:
         raise click.UsageError(str(error)) from None
 
 
-def _client(session: Session, known: Known) -> GroupClient:
+def client_of(session: Session, known: Known) -> GroupClient:
+    """Asks the members with the options of the command line."""
+
     async def invoke(address: str, command: RemotingCommand) -> RemotingCommand:
         transfers = command.code == RequestCode.LEADERSHIP_TRANSFER
         return await session.exchange(address, command, _TRANSFER_MS if transfers else 0)
@@ -104,7 +106,15 @@ def status(group: str | None, peers: str | None, config: Any) -> None:
 
 async def show_status(session: Session, known: Known) -> int | None:
     """:returns: the exit code."""
-    found = await _client(session, known).status()
+    found = await client_of(session, known).status()
+    show_found(session, known, found)
+    if leader_of(found) is None:
+        return FAILED
+    return NO_ANSWER if any(one.problem for one in found) else None
+
+
+def show_found(session: Session, known: Known, found: list[MemberStatus]) -> None:
+    """A row for each member, and why some are not known."""
     rows = [[getattr(one, column) for column in COLUMNS] for one in found]
     problems = [f"{one.member}: {one.problem}" for one in found if one.problem]
     columns = COLUMNS if session.output.as_json else COLUMNS[:-1]
@@ -115,9 +125,6 @@ async def show_status(session: Session, known: Known) -> int | None:
     )
     for problem in problems:
         session.output.warn(problem)
-    if leader is None:
-        return FAILED
-    return NO_ANSWER if problems else None
 
 
 @dledger.command()
@@ -142,7 +149,7 @@ def transfer(to: str, group: str | None, peers: str | None, config: Any) -> None
 async def hand_over(session: Session, known: Known, to: str) -> int | None:
     """:returns: the exit code."""
     try:
-        term = await _client(session, known).transfer(to)
+        term = await client_of(session, known).transfer(to)
     except GroupRefused as error:
         session.output.error(str(error), exit_code=FAILED, code=error.code)
         return FAILED

@@ -36,6 +36,7 @@ COMMANDS = {
     "ha": Place("rmq_ha.admin.ha:ha", "Masters and slaves: status."),
     "promote": Place("rmq_ha.admin.promote:promote", "Make a pair's slave its master."),
     "demote": Place("rmq_ha.admin.demote:demote", "Bring a pair's old master back as a slave."),
+    "handover": Place("rmq_ha.admin.handover:handover", "Have a group's leader hand over."),
     "doctor": Place("rmq_ha.admin.doctor.command:doctor", "What is wrong, why, what to do."),
     "dledger": Place("rmq_ha.admin.dledger:dledger", "A DLedger group: its members, who leads."),
     "verify-offsets": Place(

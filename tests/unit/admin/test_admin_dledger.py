@@ -7,11 +7,16 @@ from types import SimpleNamespace
 
 import click
 import pytest
+from admin_kit import say
+from click.testing import CliRunner
 from rich.console import Console
+from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred
 
+from rmq_ha.admin import handover
 from rmq_ha.admin.dledger import hand_over, known_group, show_status
 from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, why_not_transferred
+from rmq_ha.admin.main import main
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.output import Output
 from rmq_ha.config.dledger_settings import DLedgerSettings, parse_peers
@@ -27,6 +32,7 @@ from rmq_ha.dledger.messages import (
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.values import TermVote
 from rmq_ha.errors import RemotingConnectError
+from rmq_ha.testing.group import BrokerGroup
 from rmq_ha.wire.command import RemotingCommand
 
 PEERS = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3"
@@ -226,3 +232,73 @@ def test_a_members_configuration_names_the_group(tmp_path):
         known_group("g", None, None)
     with pytest.raises(click.UsageError, match="not of the form"):
         known_group("g", "n0=1", None)
+
+
+YES = {"yes": True, "dry_run": False}
+
+
+def test_a_leader_hands_over_to_who_lacks_least_unless_somebody_is_named():
+    members = all_kinds()
+    printed = Printed(True)
+    known = known_group("g", PEERS, None)
+    dry = {"yes": False, "dry_run": True}
+    assert result_of(handover.give_over(printed.session(members), known, None, **dry)) is None
+    assert json.loads(printed.out.getvalue().splitlines()[-1]) == {"leader": "n0", "to": "n1"}
+    orders = [code for _, code in members.asked if code == RequestCode.LEADERSHIP_TRANSFER]
+    assert orders == []
+    result_of(handover.give_over(printed.session(members), known, None, **YES))
+    assert json.loads(printed.out.getvalue().splitlines()[-1]) == {
+        "leader": "n1",
+        "term": 5,
+        "changed": True,
+    }
+    again = Printed(True)
+    assert result_of(handover.give_over(again.session(members), known, "n0", **YES)) is None
+    assert json.loads(again.out.getvalue().splitlines()[-1])["changed"] is False
+    assert result_of(handover.give_over(again.session(members), known, "n7", **YES)) == 1
+
+
+def test_without_a_leader_or_followers_nobody_hands_over():
+    known = known_group("g", PEERS, None)
+    for found in (
+        Members(n0=None, n1=JAVA_FOLLOWER, n2=None),
+        Members(n0=JAVA_LEADER, n1=None, n2=None),
+    ):
+        printed = Printed(True)
+        assert result_of(handover.give_over(printed.session(found), known, None, **YES)) == 4
+        assert "nobody can hand over" in printed.err.getvalue()
+
+
+def test_a_broker_says_which_group_it_is_in_and_the_group_has_another_leader():
+    sim = BrokerGroup().start()
+    cluster = SimpleNamespace(
+        world=sim.world,
+        namesrv=sim.name_server,
+        wait=lambda later, limit: sim.wait(Deferred.fromCoroutine(later)),
+    )
+    sim.run(40)
+    before = sim.master()
+
+    async def work(session):
+        known = await handover.group_of(session, before.configuration.broker.broker_name)
+        return await handover.give_over(session, known, None, **YES)
+
+    operator = sim.world.hosts["n0"].seams  # takes orders from the hosts of dLegerPeers
+    said = say(cluster, work, operator)
+    assert said.code == 0, said.err
+    assert said.last["changed"]
+    sim.wait_until(lambda: sim.master() not in (None, before))
+    after = sim.master().configuration.store.dleger_self_id
+    assert after == said.last["leader"]
+
+
+def test_a_classic_pair_is_told_what_its_way_is(tmp_path):
+    cluster = SimCluster("one")
+    said = say(cluster, lambda s: handover.group_of(s, "one"))
+    assert said.code == 1
+    assert "rmqha-admin promote" in said.err
+    path = tmp_path / "broker.properties"
+    path.write_text("brokerName=one\n")
+    done = CliRunner().invoke(main, ["handover", "--config", str(path), "--yes"])
+    assert done.exit_code == 2
+    assert "rmqha-admin demote" in done.output

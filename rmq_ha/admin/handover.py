@@ -1,0 +1,113 @@
+"""`rmqha-admin handover`: a DLedger group's leader gives its place to another member."""
+
+from typing import Any
+
+import click
+
+from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.admin.dledger import Known, client_of, group_options, known_group, show_found
+from rmq_ha.admin.dledger_group import GroupRefused, MemberStatus, leader_of
+from rmq_ha.admin.options import common_options
+from rmq_ha.admin.role_change import ChangeRefused
+from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
+from rmq_ha.admin.targets import targets
+from rmq_ha.client.brokers import broker_config
+from rmq_ha.config.dledger_settings import parse_peers
+from rmq_ha.errors import RemotingError
+
+_CLASSIC = (
+    "{which} is no DLedger group, whose leader can hand over: `rmqha-admin promote` on the slave's"
+    " machine makes the slave the master, then `rmqha-admin demote` brings the old master back as"
+    " a slave (docs/failover.md)"
+)
+
+
+@click.command()
+@click.argument("which", metavar="[BROKER|HOST:PORT]", default="")
+@click.option("--to", metavar="MEMBER", help="Who shall lead; else who lacks least of the log.")
+@group_options
+@sure_options
+@common_options
+def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any) -> None:
+    """
+    Have the leader of a DLedger group hand over, say before its machine is taken down.
+
+    The group is that of BROKER, or as --group and --peers or --config name it. For about a second
+    no message is taken. A classic pair has `promote` and `demote` instead.
+
+    Exit code 0: the other leads; 1: it came to nothing; 4: too few members answer.
+    """
+    must_be_askable(yes=yes, dry_run=dry_run)
+    known = None
+    if not which:
+        try:
+            known = known_group(named["group"], named["peers"], named["config"])
+        except click.UsageError as error:
+            if named["config"] is None:
+                raise
+            what = f"the broker of {named['config'].name}"
+            raise click.UsageError(f"{error.message}; else {_CLASSIC.format(which=what)}") from None
+
+    async def work(session: Session) -> int | None:
+        found = known or await group_of(session, which)
+        return await give_over(session, found, to, yes=yes, dry_run=dry_run)
+
+    run(work)
+
+
+async def group_of(session: Session, which: str) -> Known:
+    """
+    The group that a broker says it is in.
+
+    :raises ChangeRefused: it is in none.
+    :raises NothingFound: there is no such broker.
+    """
+    asker, found = await targets(session, which)
+    problem: RemotingError | None = None
+    for target in found:
+        try:
+            config = await asker.run(broker_config(target.address))
+        except RemotingError as error:
+            problem = error
+            continue
+        if config.get("enableDLegerCommitLog") != "true":
+            raise ChangeRefused(_CLASSIC.format(which=which))
+        return Known(config["dLegerGroup"], parse_peers(config["dLegerPeers"]))
+    raise problem or NothingFound(f"no broker is called {which}")
+
+
+async def give_over(session: Session, known: Known, to: str | None, **sure: bool) -> int | None:
+    """:returns: the exit code."""
+    client = client_of(session, known)
+    found = await client.status()
+    leader = leader_of(found)
+    show_found(session, known, found)
+    chosen = to or _best(found, leader)
+    if leader is None or chosen is None:
+        text = "nobody leads" if leader is None else "no other member answers"
+        session.output.error(f"{known.group}: {text}, so nobody can hand over", exit_code=NO_ANSWER)
+        return NO_ANSWER
+    if leader.member == chosen:
+        session.output.line(
+            f"{chosen} leads {known.group} already", {"leader": chosen, "changed": False}
+        )
+        return None
+    plan = f"{leader.member} hands {known.group} over to {chosen}"
+    if not is_wanted(f"{plan}. Do it?", **sure):
+        session.output.line(f"dry run: {plan}", {"leader": leader.member, "to": chosen})
+        return None
+    try:
+        term = await client.transfer(chosen)
+    except GroupRefused as error:
+        session.output.error(str(error), exit_code=FAILED, code=error.code)
+        return FAILED
+    text = f"{chosen} leads {known.group} in term {term}"
+    session.output.line(text, {"leader": chosen, "term": term, "changed": True})
+    return None
+
+
+def _best(found: list[MemberStatus], leader: MemberStatus | None) -> str | None:
+    """Of those that follow, who lacks least; the first of equals."""
+    others = [one for one in found if one is not leader and one.problem is None]
+    followers = [one for one in others if one.lag is not None]
+    return min(followers, key=lambda one: one.lag or 0).member if followers else None
