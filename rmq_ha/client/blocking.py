@@ -36,10 +36,16 @@ from rmq_ha.client.namespaces import unwrap, wrap
 from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.routes import publish_info, subscribe_queues
 from rmq_ha.client.sending import Sending
-from rmq_ha.client.settings import ClientConfig, ProducerConfig, client_id, name_servers
+from rmq_ha.client.settings import (
+    ADDRESSES_SECONDS,
+    ClientConfig,
+    ProducerConfig,
+    client_id,
+    name_servers_in,
+)
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingError
-from rmq_ha.host.blocking import BlockingCalls, now_ms, seconds, sleep
+from rmq_ha.host.blocking import BlockingCalls, http_get, now_ms, seconds, sleep
 from rmq_ha.host.process import process_id, this_process
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
@@ -107,8 +113,9 @@ class BlockingClient:
         self.settings = settings
         self.producer = (producer or ProducerConfig()).checked()
         process = settings.process or this_process()
-        known = settings.namesrv_addr or process.environ.get("NAMESRV_ADDR", "")
-        self._name_servers = name_servers(known)
+        self._name_servers = settings.servers(process.environ)
+        self._address_server = "" if self._name_servers else settings.address_server()
+        self._looked_up = -inf
         self._calls = BlockingCalls(
             use_tls=settings.use_tls,
             tls=settings.tls_options(),
@@ -365,7 +372,7 @@ class BlockingClient:
         """What a forked process must not share with its parent."""
         self._pid = process_id()
         random = SystemRandom()
-        self._current = random.randrange(len(self._name_servers))
+        self._current = random.randrange(max(1, len(self._name_servers)))
         self._routes: dict[str, tuple[TopicRoute, float]] = {}
         self._choice = BrokerChoice(seconds)
         self._signer = self.settings.signer(now_ms, random)
@@ -414,6 +421,8 @@ class BlockingClient:
         timeout_ms = ask.timeout_ms or self.settings.mq_client_api_timeout
         if ask.address:
             return self._calls.invoke(ask.address, command, timeout_ms)
+        if self._address_server:
+            self._look_up()
         problems: list[RemotingError] = []
         for _ in self._name_servers:
             chosen = self._name_servers[self._current % len(self._name_servers)]
@@ -427,6 +436,19 @@ class BlockingClient:
             " Is namesrv_addr right, does one run?",
             retriable=any(error.retriable for error in problems),
         )
+
+    def _look_up(self) -> None:
+        """Where the name servers are by now; what cannot be had stays as it was."""
+        url, now = self._address_server, seconds()
+        if now < self._looked_up + ADDRESSES_SECONDS:
+            return
+        try:
+            status, body = http_get(url, self.settings.mq_client_api_timeout)
+            self._name_servers = list(name_servers_in(url, status, body))
+            self._looked_up = now
+        except (OSError, NoNameServer) as error:
+            if not self._name_servers:
+                raise NoNameServer(f"{url} does not say where name servers are: {error}") from None
 
     def _route(self, topic: str) -> Asking[TopicRoute]:
         now = seconds()

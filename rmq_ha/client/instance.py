@@ -3,7 +3,7 @@
 Spec: remoting.md, sections 11.2 and 11.6.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -17,7 +17,7 @@ from rmq_ha.client.pushes import Pushes
 from rmq_ha.client.route_cache import NameServers, RouteCache
 from rmq_ha.client.routes import choose_address
 from rmq_ha.client.send_frames import LANGUAGE
-from rmq_ha.client.settings import ClientConfig, client_id, name_servers
+from rmq_ha.client.settings import ADDRESSES_SECONDS, ClientConfig, client_id
 from rmq_ha.client.signing import Calls, SigningCalls
 from rmq_ha.host.process import this_process
 from rmq_ha.remoting.channel import Channel
@@ -60,15 +60,17 @@ class ClientInstance:
         self.client_id = client_id(settings, self.process, unique)
         self.producers: dict[str, ProducerPart] = {}
         self.consumers: dict[str, ConsumerPart] = {}
-        self._servers = name_servers(
-            settings.namesrv_addr or self.process.environ.get("NAMESRV_ADDR", "")
-        )
+        servers = settings.servers(self.process.environ)
+        lookup = None if servers else self._look_up(settings.address_server())
         self._signer = settings.signer(host.now_ms, host.random)
         self._remoting = self._make_remoting()
         self._calls = self._make_calls()
+        self._names = NameServers(
+            self, servers, host.random.randrange(max(1, len(servers))), lookup
+        )
         self.routes = RouteCache(
             host.clock,
-            NameServers(self, self._servers, host.random.randrange(len(self._servers))),
+            self._names,
             settings.mq_client_api_timeout,
             settings.route_idle_millis,
         )
@@ -326,6 +328,13 @@ class ClientInstance:
         remoting.routes.update(pushes.handlers())
         return OwnConnections(remoting)
 
+    def _look_up(self, url: str) -> Callable[[], Awaitable[Sequence[str]]]:
+        """By HTTP; its library is loaded for those who use it."""
+        from rmq_ha.client.address_server import look_up
+
+        host, timeout_ms = self.host, self.settings.mq_client_api_timeout
+        return lambda: look_up(host.clock, host.network, url, timeout_ms)
+
     def _make_calls(self) -> Calls:
         signer = self._signer
         return self._remoting if signer is None else SigningCalls(self._remoting, signer)
@@ -347,13 +356,23 @@ class ClientInstance:
                 settings.heartbeat_broker_interval / 1000,
                 _FIRST_HEARTBEAT_S,
             ),
+            Periodic(
+                clock,
+                "looking up name servers",
+                lambda: Deferred.fromCoroutine(self._names.look_up()),
+                ADDRESSES_SECONDS,
+                ADDRESSES_SECONDS,
+            ),
         ]
 
     def _sign(self, command: RemotingCommand) -> RemotingCommand:
         return command if self._signer is None else self._signer.sign(command)
 
     def _about_client(self) -> Mapping[str, str]:
-        return {"PROP_NAMESERVER_ADDR": ";".join(self._servers), "PROP_CLIENT_VERSION": "V4_9_7"}
+        return {
+            "PROP_NAMESERVER_ADDR": ";".join(self._names.addresses),
+            "PROP_CLIENT_VERSION": "V4_9_7",
+        }
 
     # Heartbeats
 

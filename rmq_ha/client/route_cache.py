@@ -3,7 +3,7 @@
 Spec: remoting.md, sections 11.1, 11.2 and 11.6.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -24,11 +24,34 @@ from rmq_ha.wire.route_bodies import TopicRoute
 class NameServers:
     """Asks one name server as long as it answers, then the next."""
 
-    def __init__(self, calls: Calls, addresses: Sequence[str], start: int) -> None:
-        """:param start: which one to begin with."""
+    log = Logger()
+
+    def __init__(
+        self,
+        calls: Calls,
+        addresses: Sequence[str],
+        start: int,
+        lookup: Callable[[], Awaitable[Sequence[str]]] | None = None,
+    ) -> None:
+        """
+        :param start: which one to begin with.
+        :param lookup: finds addresses when there are none; raises `NoNameServer`.
+        """
         self.addresses = tuple(addresses)
         self._calls = calls
-        self._current = start % len(self.addresses)
+        self._current = start
+        self._lookup = lookup
+
+    async def look_up(self) -> None:
+        """Ask where they are by now; what cannot be had stays as it was."""
+        if self._lookup is None:
+            return
+        try:
+            self.addresses = tuple(await self._lookup())
+        except NoNameServer as error:
+            if not self.addresses:
+                raise
+            self.log.warn("{reason}; those of before are asked", reason=error)
 
     async def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """
@@ -37,15 +60,19 @@ class NameServers:
         :param timeout_ms: for each of them.
         :raises NoNameServer: none does.
         """
+        if not self.addresses:
+            await self.look_up()
+        addresses = self.addresses
         problems: list[RemotingError] = []
-        for _ in self.addresses:
+        for _ in addresses:
             chosen = self._current
+            address = addresses[chosen % len(addresses)]
             try:
-                return await self._calls.invoke(self.addresses[chosen], command, timeout_ms)
+                return await self._calls.invoke(address, command, timeout_ms)
             except RemotingError as error:
                 problems.append(error)
                 if self._current == chosen:
-                    self._current = (chosen + 1) % len(self.addresses)
+                    self._current = chosen + 1
         raise NoNameServer(
             f"no name server answers: {'; '.join(map(str, problems))}."
             " Is namesrv_addr right, does one run?",

@@ -10,6 +10,7 @@ from random import Random
 from ssl import SSLContext
 
 from rmq_ha.client.compression import Compression, compression_of
+from rmq_ha.client.errors import NoNameServer
 from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import ConfigurationError
@@ -18,7 +19,11 @@ from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.tls.std_session import check_context
 
 DEFAULT_NAMESRV_PORT = 9876
-_NO_HOST = re.compile(r"[\s,/]")
+ADDRESS_SERVER_PORT = 8080
+ADDRESSES_SECONDS = 120.0
+"""How long addresses of name servers count that were looked up, as in Java."""
+_HTTP_OK = 200
+_NO_HOST = re.compile(r"[^\w.:\[\]-]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,9 @@ class ClientConfig:
 
     :ivar namesrv_addr: `host:port` of name servers, `;` between them; the environment's
         NAMESRV_ADDR when empty.
+    :ivar namesrv_domain: `host` or `host:port` of a server that says over HTTP where the name
+        servers are, for who has no list of them; asked again every two minutes.
+    :ivar namesrv_domain_subgroup: which list, as Java's `rocketmq.namesrv.domain.subgroup`.
     :ivar client_ip: part of the client id; this machine's address when empty.
     :ivar instance_name: part of the client id; unique for the process when `DEFAULT`.
     :ivar namespace: put before topics and groups, as `<namespace>%`.
@@ -54,6 +62,8 @@ class ClientConfig:
     """
 
     namesrv_addr: str = ""
+    namesrv_domain: str = ""
+    namesrv_domain_subgroup: str = "nsaddr"
     client_ip: str = ""
     instance_name: str = "DEFAULT"
     unit_name: str = ""
@@ -74,6 +84,31 @@ class ClientConfig:
     connect_timeout_millis: int = 3_000
     route_idle_millis: int = 600_000
     process: Process | None = None
+
+    def servers(self, environ: Mapping[str, str]) -> list[str]:
+        """
+        Addresses of name servers; none when they are to be looked up.
+
+        :raises ConfigurationError: there are none, and nobody to ask for them; or one is none.
+        """
+        known = self.namesrv_addr or environ.get("NAMESRV_ADDR", "")
+        return [] if self.namesrv_domain and not known else name_servers(known)
+
+    def address_server(self) -> str:
+        """
+        Who is asked for name servers, as Java asks.
+
+        :raises ConfigurationError: `namesrv_domain` is no host.
+        """
+        domain = self.namesrv_domain
+        if not domain or _NO_HOST.search(domain):
+            raise ConfigurationError(
+                f"namesrv_domain: {domain!r} is not host or host:port; the path is"
+                " /rocketmq/<namesrv_domain_subgroup>"
+            )
+        place = domain if ":" in domain else f"{domain}:{ADDRESS_SERVER_PORT}"
+        unit = f"-{self.unit_name}?nofix=1" if self.unit_name.strip() else ""
+        return f"http://{place}/rocketmq/{self.namesrv_domain_subgroup}{unit}"
 
     def tls_options(self) -> dict[str, str]:
         """The `tls.*` keys with our defaults."""
@@ -246,6 +281,22 @@ def name_servers(text: str) -> list[str]:
             "no name server: set namesrv_addr, or the environment's NAMESRV_ADDR, to host:port"
         )
     return found
+
+
+def name_servers_in(url: str, status: int, body: bytes) -> tuple[str, ...]:
+    """
+    What a server of addresses answered: its first line.
+
+    :raises NoNameServer: it is no list of addresses.
+    """
+    lines = body.decode("utf-8", "replace").strip().splitlines()
+    try:
+        if status == _HTTP_OK and lines:
+            return tuple(name_servers(lines[0]))
+        said = f"HTTP status {status}" if status != _HTTP_OK else "nothing"
+    except ConfigurationError as error:
+        said = str(error)
+    raise NoNameServer(f"{url} does not say where name servers are: {said}")
 
 
 def client_id(config: ClientConfig, process: Process, unique: int) -> str:

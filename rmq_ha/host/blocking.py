@@ -9,6 +9,8 @@ import socket
 import ssl
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,6 +38,19 @@ sleep = time.sleep
 def now_ms() -> int:
     """The time of day, ms since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def http_get(url: str, timeout_ms: float) -> tuple[int, bytes]:
+    """
+    Status and body of a page.
+
+    :raises OSError: nobody answers.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_ms / 1000) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, b""
 
 
 class BlockingCalls:
