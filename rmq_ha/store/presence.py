@@ -58,7 +58,6 @@ class AbsentLog:
                 f"and queues and index are set aside in {self._root}/setaside"
             )
         folder = folder_for(self._disk, self._root, "queues", now_ms)
-        queues.close()
         for name in _BUILT_ON_IT:
             if self._disk.exists(f"{self._root}/{name}"):
                 self._disk.move(f"{self._root}/{name}", f"{folder}/{name}")

@@ -71,6 +71,9 @@ class _Stretch(NamedTuple):
     units: dict[int, Unit]
 
 
+_NOTHING_SEARCHED = _Stretch(("", -1), 0, False, 0, 0, {})
+
+
 class ReadDamage:
     """
     Judges records before they are handed out, and looks for those that are not in their place.
@@ -87,7 +90,7 @@ class ReadDamage:
         self._log = log
         self._checks_body = checks_body
         self._places: dict[object, None] = {}
-        self._stretch = _Stretch(("", -1), 0, False, 0, 0, {})
+        self._stretch = _NOTHING_SEARCHED
         self.searches = 0
         self.lost = 0
         self.mended = 0

@@ -263,7 +263,7 @@ class _Scan:
                 self._left_out(GetMessageStatus.NO_MATCHED_MESSAGE)
             self.consumed += 1
             index += 1
-            if self.messages and not self._is_late:
+            if self.messages:
                 index += self._take_more(units[index:])
             if self._is_late:
                 return True

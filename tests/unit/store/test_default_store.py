@@ -115,6 +115,16 @@ def test_a_query_answers_with_the_newest_that_a_frame_may_hold(machine, message)
     assert sum(map(len, records)) < 1 << 24
 
 
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (2, 2), (64, 3)])
+def test_a_query_gives_no_more_than_is_asked_for_or_configured(machine, message, most, count):
+    """`maxMsgsNumBatch`; the newest ones."""
+    store = machine.open(max_msgs_num_batch=3)
+    put(store, *[message(b"%d" % number, KEYS="k") for number in range(9)])
+    machine.turn()
+    found = store.query("TopicA", "k", most, 0, 1 << 62).records
+    assert [decode_record(record).body for record in found] == [b"6", b"7", b"8"][-count:]
+
+
 def test_a_query_of_small_messages_takes_one_turn(machine, message):
     """Those that were read count by their bytes, not by their number."""
     store = machine.open()

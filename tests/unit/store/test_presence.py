@@ -1,10 +1,14 @@
 """A commit log that is not there. Spec: store.md, section 5.2."""
 
+import os
+
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.presence import tell_lost_files
 
 
 def put(machine, store, message, count=3):
@@ -98,6 +102,48 @@ def test_told_to_it_begins_anew(machine, message):
     machine.clock.pump([1] * 13)
     machine.stop(store)
     assert machine.open().max_offset_in_queue("TopicA", 0) == 3
+
+
+def test_files_that_went_before_their_time_are_said(machine, message):
+    """An expired file went in time, and is said by nobody."""
+    store = machine.open(mapped_file_size_commit_log=16384)
+    results = []
+    for _ in range(4):
+        store.put_many([message(b"x" * 9000)], results.extend)
+        machine.now_ms += 1000
+        machine.turn()
+    store.log.drop_oldest(1)
+    first = results[1].append
+
+    def says(now_ms):
+        with capturedLogs() as lines:
+            tell_lost_files(store.log, store.queues, 5000, now_ms)
+        return [formatEvent(line) for line in lines]
+
+    (text,) = says(first.store_timestamp + 4999)
+    assert "begins at 16384, and queues point to messages from 0 on" in text
+    assert says(first.store_timestamp + 5000) == []
+    store.queues.delete_expired(16384)
+    store.queues.correct_min_offsets(16384)
+    store.queues.get("TopicA", 0).empty()
+    assert says(first.store_timestamp) == []
+
+
+@pytest.mark.real_disk
+def test_nothing_of_the_old_queues_stays_open(machine, message):
+    """Their files are somewhere else, and nobody would close them any more."""
+
+    def opened():
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        return sorted(os.readlink(link) for link in links if os.path.islink(link))
+
+    before = opened()
+    stopped(machine, message, True)
+    machine.disk.remove_tree(f"{machine.root}/commitlog")
+    store = machine.open(start_without_commit_log=True)
+    assert [path for path in opened() if "setaside" in path] == []
+    machine.stop(store)
+    assert opened() == before
 
 
 def test_a_store_that_never_had_one(machine):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE
-from rmq_ha.store.queue_search import first_from
+from rmq_ha.store.queue_search import Bounds, first_from, nearest_in_time
 from rmq_ha.testing.disk import SimDisk
 
 FILLER = (0, FILLER_SIZE, 0)
@@ -39,6 +39,26 @@ def test_as_a_walk_finds_it(runs: list[tuple[int, int]], wanted: int) -> None:
         units += [(100 * number, 100, 0) for number in range(len(units), len(units) + count)]
     walked = (n for n, one in enumerate(units) if one != FILLER and one[0] >= wanted)
     assert search(units, wanted) == next(walked, len(units))
+
+
+def test_a_message_of_the_first_millisecond_there_is_can_be_found() -> None:
+    """What is negative is gone; 0 is a time."""
+    units = [(at, 100, 0) for at in range(0, 500, 100)]
+    bounds = Bounds([0], 5 * UNIT_SIZE, UNIT_SIZE, 5 * UNIT_SIZE)
+
+    def found(ms: int, times: list[int]) -> int:
+        return nearest_in_time(
+            bounds,
+            lambda position: units[position // UNIT_SIZE],
+            lambda position, end: position,
+            ms,
+            lambda offset, size: times[offset // 100],
+            0,
+        )
+
+    assert found(0, [0] * 5) == 2 * UNIT_SIZE
+    assert found(3, [0, 0, 0, 1, 3]) == 4 * UNIT_SIZE
+    assert found(0, [0, -1, -1, -1, -1]) == 0
 
 
 def test_one_damaged_record_behind_the_first() -> None:

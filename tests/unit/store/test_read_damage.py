@@ -433,6 +433,16 @@ def test_a_record_without_a_tag_is_counted_once(simulated, message, told):
     assert store.damage.lost == len(told) == 1
 
 
+def test_a_hole_that_is_longer_than_one_search(simulated, message, told, monkeypatch):
+    """The message behind the last one that was looked for is looked for anew."""
+    monkeypatch.setattr("rmq_ha.store.read_damage._MOST_NEIGHBOURS", 2)
+    store = filled(simulated, message)
+    whole = pulled(store)
+    damage(simulated, QUEUE, 3 * 20, bytes(7 * 20))
+    assert pulled(store) == whole
+    assert store.damage.mended == 7
+
+
 def test_a_pull_goes_on_behind_what_an_earlier_one_found(simulated, message, told):
     """A search ends a pull; what it has found costs nothing any more."""
     store = filled(simulated, message)

@@ -309,6 +309,7 @@ def test_notes_of_a_clean_stop_are_read_as_they_were_written(last):
     data = ends.encode()
     assert QueueEnds.decode(data) == ends
     assert all(QueueEnds.decode(data[:size]) is None for size in range(len(data)))
+    assert QueueEnds.decode(data.replace(b"69000", b"69001")) is None
 
 
 @pytest.fixture
