@@ -44,6 +44,7 @@ COMMANDS = {
     ),
     "snapshot": Place("rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets."),
     "message": Place("rmq_ha.admin.message:message", "Find messages by id or key."),
+    "context": Place("rmq_ha.admin.context:context", "Clusters by name, with their keys."),
     "completion": Place("rmq_ha.admin.completion:completion", "For bash, zsh or fish."),
 }
 

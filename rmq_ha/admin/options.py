@@ -1,17 +1,20 @@
 """Options that all commands share; they may stand before and after the command's name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from rmq_ha.admin.contexts import Contexts, merged
 from rmq_ha.client.settings import ClientConfig
 from rmq_ha.client.signing import Credentials
+from rmq_ha.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "rmq_ha.admin.options"
+_ON_LINE = "rmq_ha.admin.options.on_line"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,8 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
         on_line = context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
         if on_line or parameter.name not in kept:
             kept[parameter.name] = value
+        if on_line:
+            context.find_root().meta.setdefault(_ON_LINE, set()).add(parameter.name)
 
 
 def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
@@ -115,6 +120,18 @@ _SHARED = (
         envvar="RMQHA_SIGN_ONLY_OVER_TLS",
         help="Refuse to sign for a server that has not proven by TLS who it is.",
     ),
+    _shared(
+        "--context",
+        envvar="RMQHA_CONTEXT",
+        metavar="NAME",
+        help="A cluster that `context add` knows; default: that of `context use`.",
+    ),
+    _shared(
+        "--context-file",
+        envvar="RMQHA_CONTEXT_FILE",
+        type=_FILE,
+        help="Where contexts are; default: contexts.json in the user's settings.",
+    ),
     _shared("--tls", is_flag=True, help="Connect with TLS."),
     _shared(
         "--tls-ca",
@@ -139,17 +156,42 @@ common_options = together(*_SHARED)
 """Gives a command the options; `current_options` has their values."""
 
 
+def given_values() -> dict[str, Any]:
+    """What command line and environment gave, by the options' names; no context's values."""
+    return dict(click.get_current_context().find_root().meta.get(_KEY, {}))
+
+
+def context_file() -> str:
+    """Where contexts are kept."""
+    given: str | None = given_values().get("context_file")
+    return given or f"{click.get_app_dir('rmqha-admin')}/contexts.json"
+
+
+def _with_context(given: dict[str, Any]) -> Mapping[str, Any]:
+    on_line = click.get_current_context().find_root().meta.get(_ON_LINE, ())
+    named = given.get("context")
+    try:
+        contexts = Contexts.read(context_file())
+        name = named or contexts.used
+        values = contexts.get(name) if name else {}
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+    return merged(given, on_line, values, is_named=bool(named))
+
+
 def current_options() -> Options:
     """
     What was given on the command line that is being run.
 
     :raises click.UsageError: options do not fit each other.
     """
-    kept = click.get_current_context().find_root().meta.get(_KEY, {})
+    kept = _with_context(given_values())
     access, secret = kept.get("access_key"), kept.get("secret_key")
     if bool(access) != bool(secret):
         raise click.UsageError("--access-key and --secret-key (or their variables) go together")
-    credentials = Credentials(access, secret, kept.get("security_token")) if access else None
+    credentials = None
+    if access and secret:
+        credentials = Credentials(access, secret, kept.get("security_token"))
     use_tls, tls = _tls(kept)
     return Options(
         namesrv=kept.get("namesrv") or "",
@@ -163,7 +205,7 @@ def current_options() -> Options:
     )
 
 
-def _tls(kept: dict[str, Any]) -> tuple[bool, dict[str, str]]:
+def _tls(kept: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
     ca, certificate, key = (kept.get(name) for name in ("tls_ca", "tls_cert", "tls_key"))
     if bool(certificate) != bool(key):
         raise click.UsageError("--tls-cert and --tls-key go together")
