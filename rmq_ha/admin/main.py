@@ -34,6 +34,7 @@ COMMANDS = {
     "connections": Place("rmq_ha.admin.connections:connections", "Who is connected."),
     "dlq": Place("rmq_ha.admin.dlq:dlq", "Dead letters: list, show, resend."),
     "ha": Place("rmq_ha.admin.ha:ha", "Masters and slaves: status."),
+    "init": Place("rmq_ha.admin.init:init", "Write the files of a new pair, group, controller."),
     "promote": Place("rmq_ha.admin.promote:promote", "Make a pair's slave its master."),
     "demote": Place("rmq_ha.admin.demote:demote", "Bring a pair's old master back as a slave."),
     "handover": Place("rmq_ha.admin.handover:handover", "Have a group's leader hand over."),
