@@ -168,7 +168,7 @@ def _broker(
 ) -> Planned:
     port = ports.take(host, 10911, 100)
     text = [
-        f"# Takes {port}, {port - 2} (clients' fast port); in a pair {port + 1} (replication), too.",
+        f"# Takes {port}, {port - 2} (clients' fast port); in a pair {port + 1} (replication).",
         f"brokerClusterName={place.cluster}",
         *lines,
         f"listenPort={port}",
