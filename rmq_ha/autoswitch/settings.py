@@ -1,9 +1,11 @@
-"""What operators can set of replication in controller mode.
+"""What operators can set in controller mode.
 
-Spec: controller.md, section 2.2.
+Spec: controller.md, sections 2.1 and 2.2.
 """
 
 from dataclasses import dataclass
+
+from rmq_ha.controller.messages import LEAST_PRIORITY
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,3 +33,25 @@ class ReplicationSettings:
     ha_transfer_batch_size: int = 32_768
     sync_from_last_file: bool = False
     async_learner: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManagerSettings:
+    """
+    What operators set; times in ms. Spec: controller.md, section 2.1.
+
+    :ivar broker_address: `brokerIP1:listenPort`.
+    :ivar controllers: `controllerAddr`, one by one.
+    :ivar retry_interval: after something failed; 5.3.3 waits 5 s.
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_address: str
+    controllers: tuple[str, ...]
+    sync_controller_metadata_period: int = 10_000
+    sync_broker_metadata_period: int = 5_000
+    broker_heartbeat_interval: int = 1_000
+    controller_heart_beat_timeout_mills: int = 10_000
+    broker_election_priority: int = LEAST_PRIORITY
+    retry_interval: int = 1_000

@@ -1,0 +1,101 @@
+"""What a `ReplicasManager` wants done, and what it is told.
+
+Spec: controller.md, chapter 3.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from rmq_ha.autoswitch.identity import Identity
+from rmq_ha.controller.messages import Header, SyncStateSet
+
+
+class Progress(NamedTuple):
+    """What a heartbeat tells of the log."""
+
+    epoch: int
+    max_offset: int
+    confirm_offset: int
+
+
+class Role(Enum):
+    """What this broker is."""
+
+    NONE = "none"
+    MASTER = "master"
+    SLAVE = "slave"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ask:
+    """
+    A request to a controller; each one gets one `answered`.
+
+    :ivar sent: when it was put here, in seconds; a lease counts from then.
+    """
+
+    address: str
+    code: int
+    header: Header | None
+    body: bytes
+    sent: float
+
+
+class Answer(NamedTuple):
+    """What a controller said to it."""
+
+    code: int
+    remark: str | None
+    ext: dict[str, str]
+    body: bytes
+
+
+class Apply(NamedTuple):
+    """Put this into brokerIdentity-temp, then call `kept`."""
+
+    application: Identity
+
+
+class Accept(NamedTuple):
+    """Put this into brokerIdentity and remove the other file, then call `kept`."""
+
+    identity: Identity
+
+
+class Withdraw(NamedTuple):
+    """Remove brokerIdentity-temp, then call `kept`."""
+
+
+class Lead(NamedTuple):
+    """Be the master. Whoever cannot says so with `failed`."""
+
+    epoch: int
+    known: SyncStateSet
+
+
+class Follow(NamedTuple):
+    """Be a slave of this one."""
+
+    master_id: int
+    master_address: str
+    epoch: int
+
+
+class StepDown(NamedTuple):
+    """Lead no more, without anybody to follow: accept nothing."""
+
+    why: str
+
+
+class Adopt(NamedTuple):
+    """The controller has this set of ours."""
+
+    known: SyncStateSet
+
+
+class Refused(NamedTuple):
+    """The controller has another set than the one that was proposed."""
+
+
+Action = Ask | Apply | Accept | Withdraw | Lead | Follow | StepDown | Adopt | Refused
