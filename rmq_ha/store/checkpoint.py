@@ -40,11 +40,6 @@ class Checkpoint:
         """Replace it, in memory."""
         self.physic, self.logics, self.index, self.flushed = times
 
-    def clear(self) -> None:
-        """Know nothing, in memory and on the disk."""
-        self.set(CheckpointTimes())
-        self.write(self.times)
-
     def load(self) -> None:
         """
         Open the file; a new one that knows nothing if it is missing, or of another size.

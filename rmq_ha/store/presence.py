@@ -62,7 +62,6 @@ class AbsentLog:
             if self._disk.exists(f"{self._root}/{name}"):
                 self._disk.move(f"{self._root}/{name}", f"{folder}/{name}")
         queues.forget()
-        checkpoint.clear()
         self.log.warn(
             "{where}: no commit log is there, but {evidence}; startWithoutCommitLog=true: it "
             "begins at 0, and what was built on the old one is in {folder}",

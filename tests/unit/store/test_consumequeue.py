@@ -75,6 +75,7 @@ def test_unit_vector() -> None:
 
 
 @example([(3 << 30, 9), (-(1 << 40), 5)])
+@example([(5, 9), (-1, 0)])
 @given(
     st.lists(
         st.sampled_from(

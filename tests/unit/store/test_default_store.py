@@ -164,6 +164,27 @@ def test_how_often_the_store_cleans(machine, interval, rounds):
     assert rounds - 1 <= count <= rounds + 1
 
 
+def test_a_stop_gives_others_their_turn_while_it_dispatches(machine):
+    """Up to five seconds of it."""
+    store = machine.open()
+    began = []
+    store.dispatcher.run_slice = lambda: began.append(machine.clock.seconds()) or len(began) < 4
+    stopped = store.stop()
+    assert len(began) == 1
+    machine.finish(stopped)
+    assert len(began) == 4
+
+
+def test_each_directory_of_the_log_has_its_ratio(machine):
+    """As RocketMQ tells it, which has one for all queues."""
+    paths = [f"{machine.root}/one", f"{machine.root}/two"]
+    store = machine.open(store_path_commit_log=",".join(paths))
+    told = store.runtime_info()
+    ratios = {name: value for name, value in told.items() if "DiskRatio" in name}
+    assert sorted(ratios)[1:3] == [f"commitLogDiskRatio_{path}" for path in paths]
+    assert all(float(value) <= 1 for value in ratios.values())
+
+
 def test_a_message_is_not_in_memory_any_more_by_its_place(machine, message):
     """So far behind the end of the log, whatever its tag."""
     store = machine.open(access_message_in_memory_max_ratio=40)

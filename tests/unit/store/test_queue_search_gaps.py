@@ -61,6 +61,20 @@ def test_a_message_of_the_first_millisecond_there_is_can_be_found() -> None:
     assert found(0, [0, -1, -1, -1, -1]) == 0
 
 
+def test_a_search_in_time_looks_at_nothing_in_front_of_the_first_message() -> None:
+    """It has expired, and nobody knows any more when it was stored."""
+    times = [-1, -1, -1, 5, 9]
+    at = nearest_in_time(
+        Bounds([0], 5 * UNIT_SIZE, 3 * UNIT_SIZE, 5 * UNIT_SIZE),
+        lambda position: (position, 100, 0),
+        lambda position, end: position,
+        5,
+        lambda offset, size: times[offset // UNIT_SIZE],
+        0,
+    )
+    assert at == 3 * UNIT_SIZE
+
+
 def test_one_damaged_record_behind_the_first() -> None:
     """Pair seed 832: the queue began behind the gap, and its first message was not readable."""
     units = [(0, 100, 0), FILLER, *((100 * number, 100, 0) for number in range(2, 32))]

@@ -55,6 +55,14 @@ def test_anything_else(born, store):
     assert not fits(b"", PLACE, size, NUMBER)
 
 
+def test_a_body_of_more_than_16_mib():
+    """All four bytes of its length count."""
+    data = encoded(body=b"x" * (1 << 24))
+    assert body_fits(data)
+    assert is_of_topic(data, "TopicA")
+    assert not body_fits(data[:-20] + b"?" + data[-19:])
+
+
 @given(data=st.data())
 def test_the_quick_judge_and_the_thorough_one_agree(data):
     """Over all single damaged bytes, up to the fields that only one of them knows."""

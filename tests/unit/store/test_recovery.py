@@ -501,6 +501,68 @@ def test_a_clean_log_is_read_from_the_first_place_that_fits(machine, message):
     assert recovery.normal(None).records == 9
 
 
+def test_a_queue_that_was_there_at_the_clean_stop_before_the_crash(machine, message, monkeypatch):
+    """Nothing near the ends of the log is of it; the notes of that stop know it."""
+    monkeypatch.setattr("rmq_ha.store.rebuild._LOOK_BACK", 2000)
+    settings = {"mapped_file_size_commit_log": 16384}
+    store = machine.open(**settings)
+    for topic, count in (("Other", 20), ("TopicA", 15), ("Other", 20)):
+        machine.now_ms += 10_000
+        fill(machine, store, count, message, topic=topic)
+    machine.stop(store)
+    store = machine.open(**settings)
+    machine.now_ms += 10_000
+    fill(machine, store, 40, message, topic="Other")
+    machine.clock.pump([1] * 70)
+    machine.crash(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue/TopicA/0")
+    again = machine.open(**settings)
+    queue = again.queues.get("TopicA", 0)
+    assert (queue.first_offset, queue.max_offset) == (0, 5)
+
+
+def test_what_every_crash_leaves_of_the_queues_is_not_said(machine, message):
+    """They are cut and written anew; nothing was missing."""
+    store = machine.open()
+    fill(machine, store, 9, message)
+    machine.stop(store)
+    store = machine.open()
+    fill(machine, store, 3, message)
+    machine.crash(store)
+    with capturedLogs() as lines:
+        again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 1) == 4
+    assert [formatEvent(line) for line in lines if "what it lacks" in formatEvent(line)] == []
+
+
+def test_a_queue_that_a_crash_lost_is_built_anew_before_it_goes_on(machine, message, monkeypatch):
+    """Its messages are far from where a start looks; only the next one shows that they lack."""
+    monkeypatch.setattr("rmq_ha.store.rebuild._LOOK_BACK", 2000)
+    settings = {"mapped_file_size_commit_log": 16384}
+    store = machine.open(**settings)
+    for topic, count in (("Other", 20), ("TopicA", 15), ("Other", 40)):
+        machine.now_ms += 10_000
+        fill(machine, store, count, message, topic=topic)
+    machine.now_ms += 10_000
+    machine.clock.pump([1] * 70)
+    sure = store.log.max_offset
+    fill(machine, store, 20, message, topic="Other")
+    fill(machine, store, 1, message)
+    machine.crash(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue/TopicA/0")
+    safe = []
+    begin_again = QueueRebuild.begin_again
+    monkeypatch.setattr(
+        QueueRebuild, "begin_again", lambda self, at: (safe.append(at), begin_again(self, at))
+    )
+    again = machine.open(**settings)
+    assert 20_000 < safe[0] <= sure
+    queue = again.queues.get("TopicA", 0)
+    assert (queue.first_offset, queue.max_offset) == (0, 6)
+    places = [queue.units(number, 1)[0][0] for number in range(6)]
+    assert places == sorted(set(places))
+
+
 def test_a_queue_of_very_many_messages_is_built_anew(machine, message):
     """Piece by piece, and all of it."""
     store = machine.open(mapped_file_size_commit_log=1 << 20)
