@@ -34,6 +34,8 @@ COMMANDS = {
     "connections": Place("rmq_ha.admin.connections:connections", "Who is connected."),
     "dlq": Place("rmq_ha.admin.dlq:dlq", "Dead letters: list, show, resend."),
     "ha": Place("rmq_ha.admin.ha:ha", "Masters and slaves: status."),
+    "backup": Place("rmq_ha.admin.backup:backup", "Copy a store while its broker runs."),
+    "restore": Place("rmq_ha.admin.backup:restore_command", "Make a store of a backup."),
     "init": Place("rmq_ha.admin.init:init", "Write the files of a new pair, group, controller."),
     "promote": Place("rmq_ha.admin.promote:promote", "Make a pair's slave its master."),
     "demote": Place("rmq_ha.admin.demote:demote", "Bring a pair's old master back as a slave."),

@@ -1,0 +1,270 @@
+"""Copies of a store that a broker is writing: whole up to a place, and continued from there.
+
+Of the log only what is in whole records is taken; queues, index and checkpoint are not, as a start
+makes them anew. Offsets are copied before the log and topics behind it: so no offset lies beyond
+the log, and no message has a topic that is missing.
+
+Spec: store.md, sections 1, 2, 5 and 12.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offline.chain import Layout, Tail, chain, first_record
+from rmq_ha.offline.files import WINDOW, Files, window_of
+from rmq_ha.offline.log_files import LogFile, holes_in, log_files
+from rmq_ha.seams import Disk, File
+
+MANIFEST = "backup.json"
+LATE_TABLES = ("topics.json", "subscriptionGroup.json")
+"""What comes into being before a message of it does, and is therefore copied behind the log."""
+_TABLES = ".json"
+_COMPARED = 64 << 10
+
+
+class Manifest(msgspec.Struct, rename="camel"):
+    """
+    What a backup holds; whatever lies there besides is of a run that did not end.
+
+    :ivar begin: physical offset where its log begins.
+    :ivar end: and where it ends.
+    :ivar again_from: a record begins there, not far below the end: the next run copies from there,
+        as a broker may have been writing what lies behind.
+    :ivar tables: the directory with its tables.
+    """
+
+    begin: int
+    end: int
+    again_from: int
+    file_size: int
+    made_ms: int
+    tables: str
+    runs: int = 1
+
+
+class Copied(NamedTuple):
+    """:ivar copied: bytes of the log that this run wrote."""
+
+    manifest: Manifest
+    copied: int
+
+
+class Store(NamedTuple):
+    """
+    Where a broker keeps what.
+
+    :ivar log: directory of its commit log.
+    """
+
+    root: str
+    log: str
+    file_size: int
+
+
+def read_manifest(disk: Disk, target: str) -> Manifest | None:
+    """
+    Of an earlier run; None: there was none.
+
+    :raises CannotDecide: it is damaged.
+    """
+    try:
+        return msgspec.json.decode(disk.read_bytes(f"{target}/{MANIFEST}"), type=Manifest)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise CannotDecide(f"{target}/{MANIFEST} is damaged: {error}") from None
+
+
+def back_up(
+    files: Files,
+    store: Store,
+    disk: Disk,
+    target: str,
+    now_ms: int,
+    tell: Callable[[int], None] = lambda count: None,
+) -> Copied:
+    """
+    Copy a store, or what came to it since the last time.
+
+    :param files: read the store; nothing of it is changed.
+    :param target: a directory; what lies there is this store's backup, or nothing.
+    :param tell: bytes of the log that were copied just now.
+    :raises CannotDecide: the backup cannot be continued, or the store is damaged.
+    """
+    before = read_manifest(disk, target)
+    row = log_files(files, store.root, store.log)
+    _must_fit(files, row, store, before, disk, target)
+    runs = 1 if before is None else before.runs + 1
+    tables = f"config-{runs}"
+    disk.remove_tree(f"{target}/{tables}")  # of a run that did not end
+    names = [e.name for e in files.list(f"{store.root}/config") if e.name.endswith(_TABLES)]
+    early = [name for name in names if name not in LATE_TABLES]
+    _copy_tables(files, store, disk, f"{target}/{tables}", early)
+    start = row[0].base if before is None else before.again_from
+    copy = _LogCopy(files, disk, f"{target}/commitlog", tell)
+    for file in row:
+        if file.end > start and not copy.run(file, max(start, file.base)):
+            break
+    late = [name for name in names if name in LATE_TABLES]
+    _copy_tables(files, store, disk, f"{target}/{tables}", late)
+    begin = row[0].base if before is None else before.begin
+    manifest = Manifest(begin, copy.end, copy.again_from, store.file_size, now_ms, tables, runs)
+    disk.replace(f"{target}/{MANIFEST}", msgspec.json.encode(manifest))
+    if before is not None:
+        disk.remove_tree(f"{target}/{before.tables}")
+    return Copied(manifest, copy.copied)
+
+
+def restore(disk: Disk, target: str, store: Store, tell: Callable[[int], None]) -> Manifest:
+    """
+    Make a store of a backup. Its start looks at every record, and builds queues and index.
+
+    :param store: where; nothing may be there.
+    :param tell: bytes of the log that were copied just now.
+    :raises CannotDecide: there is no backup, it does not fit, or something is there already.
+    """
+    manifest = read_manifest(disk, target)
+    if manifest is None:
+        raise CannotDecide(f"{target} holds no finished backup: {MANIFEST} is missing")
+    if manifest.file_size != store.file_size:
+        raise CannotDecide(
+            f"the backup's log has files of {manifest.file_size} bytes: set "
+            f"mappedFileSizeCommitLog={manifest.file_size}"
+        )
+    there = [path for path in (store.log, f"{store.root}/config") if disk.list_dir(path)]
+    if there or disk.exists(f"{store.root}/checkpoint"):
+        raise CannotDecide(f"{(there or [store.root])[0]} is not empty: restore into a new store")
+    size = manifest.file_size
+    for base in range(manifest.begin, max(manifest.end, manifest.begin + 1), size):
+        source = disk.open(f"{target}/commitlog/{base:020}", size)
+        made = disk.open(f"{store.log}/{base:020}", size)
+        try:
+            _copy_file(source, made, min(size, manifest.end - base), tell)
+            made.sync()
+        finally:
+            source.close()
+            made.close()
+    folder = f"{target}/{manifest.tables}"
+    for name in disk.list_dir(folder):
+        disk.replace(f"{store.root}/config/{name}", disk.read_bytes(f"{folder}/{name}"))
+    # As after a crash: the start then believes nothing but the log, and looks at all of it.
+    disk.replace(f"{store.root}/abort", b"")
+    return manifest
+
+
+class _LogCopy:
+    """
+    Whole records from the files of a log into files of the same names.
+
+    :ivar end: behind the last whole record.
+    """
+
+    def __init__(self, files: Files, disk: Disk, folder: str, tell: Callable[[int], None]) -> None:
+        self._files = files
+        self._disk = disk
+        self._folder = folder
+        self._tell = tell
+        self.copied = 0
+        self.end = self.again_from = 0
+
+    def run(self, file: LogFile, start: int) -> bool:
+        """
+        Copy what a file has from `start` on, where a record begins.
+
+        :returns: it is full, so that the log goes on in the next one.
+        :raises CannotDecide: something else than a record stands in the middle of it.
+        """
+        made = self._disk.open(f"{self._folder}/{file.base:020}", file.size)
+        self.end = self.again_from = start
+        try:
+            for position, data in self._pieces(file, start):
+                made.pwrite(data, position - file.base)
+                self.copied += len(data)
+                self.again_from, self.end = position, position + len(data)
+                self._tell(len(data))
+            made.sync()
+        finally:
+            made.close()
+        return self.end == file.end
+
+    def _pieces(self, file: LogFile, position: int) -> Iterator[tuple[int, bytes]]:
+        want = WINDOW
+        while position < file.end:
+            length = min(want, file.end - position)
+            buffer = window_of(self._files, file.path, position - file.base, length)
+            found = chain(buffer, position)
+            if found.end:
+                yield position, bytes(buffer[: found.end])
+                position, want = position + found.end, WINDOW
+            if found.tail is Tail.BLANK:
+                rest = bytes(window_of(self._files, file.path, position - file.base, 8))
+                yield position, rest + bytes(file.end - position - 8)
+                return
+            if found.tail is Tail.TORN:
+                if first_record(buffer, position - found.end, found.end + 1) < 0:
+                    return  # the broker is writing it
+                raise CannotDecide(
+                    f"{file.path} has no record at {position}: the store is damaged there, and a "
+                    "start of the broker says what to do"
+                )
+            if found.tail is Tail.NOT_WRITTEN:
+                return
+            if not found.end:
+                if length >= file.end - position or found.needed <= length:
+                    return
+                want = found.needed
+
+
+def _must_fit(
+    files: Files,
+    row: list[LogFile],
+    store: Store,
+    before: Manifest | None,
+    disk: Disk,
+    target: str,
+) -> None:
+    if not row:
+        raise CannotDecide(f"{store.log} holds no commit log")
+    if any(file.layout is not Layout.CLASSIC for file in row):
+        raise CannotDecide("a DLedger member's log is not backed up: the other members have it")
+    if any(file.size != store.file_size for file in row) or holes_in(row):
+        raise CannotDecide(f"{store.log} is not whole: files are missing, or of another size")
+    if before is None:
+        if disk.list_dir(f"{target}/commitlog"):
+            raise CannotDecide(f"{target} holds files, but no backup: name another directory")
+        return
+    again = "begin a new backup in another directory"
+    if before.file_size != store.file_size:
+        raise CannotDecide(f"mappedFileSizeCommitLog was {before.file_size}: {again}")
+    if row[0].base > before.end:
+        raise CannotDecide(
+            f"the broker has deleted what came behind {before.end}, where the backup ends: {again}"
+        )
+    base = (before.again_from - 1) // store.file_size * store.file_size
+    theirs = next((file for file in row if file.base == base), None)
+    if theirs is None or before.again_from <= before.begin:
+        return  # all that could be compared is copied anew, or deleted
+    start = max(base, before.again_from - _COMPARED)
+    length = before.again_from - start
+    ours = disk.open(f"{target}/commitlog/{base:020}", store.file_size)
+    try:
+        same = ours.pread(length, start - base)
+    finally:
+        ours.close()
+    if bytes(window_of(files, theirs.path, start - base, length)) != same:
+        raise CannotDecide(f"the log before {before.again_from} is another one than then: {again}")
+
+
+def _copy_tables(files: Files, store: Store, disk: Disk, folder: str, names: list[str]) -> None:
+    for name in names:
+        disk.replace(f"{folder}/{name}", files.read(f"{store.root}/config/{name}"))
+
+
+def _copy_file(source: File, made: File, length: int, tell: Callable[[int], Any]) -> None:
+    for position in range(0, length, WINDOW):
+        data = source.pread(min(WINDOW, length - position), position)
+        made.pwrite(data, position)
+        tell(len(data))

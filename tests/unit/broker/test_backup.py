@@ -1,0 +1,164 @@
+"""Backups of a broker that runs: continued, restored, and read to the last message."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from sim_broker import TOPIC, SimBroker
+
+from rmq_ha.broker.controller import BrokerController
+from rmq_ha.client.messages import decode_messages
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offline.backup import Manifest, Store, back_up, restore
+from rmq_ha.offline.files import Entry
+from rmq_ha.wire.codes import ResponseCode
+
+TARGET, NEW = "/backup", "/restored"
+
+
+class SimFiles:
+    """Reads what is on a simulated disk, as it is in this moment."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def list(self, path: str) -> list[Entry]:
+        found = []
+        for name in self._disk.list_dir(path):
+            whole = f"{path}/{name}"
+            is_directory = self._disk.is_dir(whole)
+            found.append(Entry(name, 0 if is_directory else self._disk.size(whole), is_directory))
+        return found
+
+    def read(self, path: str, offset: int = 0, length: int = -1) -> bytes:
+        data: bytes = self._disk.read_bytes(path)
+        return data[offset:] if length < 0 else data[offset : offset + length]
+
+    def window(self, path: str, offset: int, length: int) -> bytes:
+        return self.read(path, offset, length)
+
+
+class Machine:
+    """A broker whose log has small files, and what an operator does beside it."""
+
+    def __init__(self) -> None:
+        self.broker = SimBroker()
+        store = self.broker.configuration.store
+        store.mapped_file_size_commit_log = 1 << 16
+        self.broker.start()
+        self.disk = self.broker.host.disk
+        self.store = Store(
+            str(store.store_path_root_dir), str(store.store_path_commit_log), 1 << 16
+        )
+        self.bodies: list[bytes] = []
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            body = b"%06d" % len(self.bodies) * 100
+            assert self.broker.send(body).code == ResponseCode.SUCCESS
+            self.bodies.append(body)
+
+    def back_up(self) -> tuple[Manifest, int]:
+        done = back_up(
+            SimFiles(self.disk), self.store, self.disk, TARGET, self.broker.host.now_ms()
+        )
+        return done.manifest, done.copied
+
+    def restart_from_backup(self) -> None:
+        """The machine is gone; what the backup has is all there is."""
+        self.broker.stop()
+        new = Store(NEW, f"{NEW}/commitlog", 1 << 16)
+        restore(self.disk, TARGET, new, lambda count: None)
+        configuration = self.broker.configuration
+        configuration.store.store_path_root_dir = NEW
+        configuration.store.store_path_commit_log = f"{NEW}/commitlog"
+        self.broker.controller = BrokerController(self.broker.host.seams, configuration)
+        self.broker.wait(self.broker.controller.start())
+
+    def read_all(self) -> list[bytes]:
+        found: list[bytes] = []
+        while (answer := self.broker.pull(len(found))).code == ResponseCode.SUCCESS:
+            found += [message.body for message in decode_messages(answer.body)]
+        return found
+
+
+def test_what_was_backed_up_while_the_broker_ran_is_restored_and_read_to_the_last_message() -> None:
+    machine = Machine()
+    machine.send(150)
+    first, copied = machine.back_up()
+    assert copied >= first.end > 1 << 16, "more than one file"
+    machine.send(150)
+    machine.broker.controller.consumer_offsets.commit("consumers", TOPIC, 0, 40)
+    machine.broker.wait(machine.broker.host.seams.worker.call(lambda: None))
+    machine.broker.world.clock.run_while(lambda: not _committed(machine), 30)
+    second, copied = machine.back_up()
+    assert second.runs == 2
+    assert copied < second.end - first.end + (1 << 16), "only what is new, and the last piece again"
+    sent = list(machine.bodies)
+    machine.send(10)  # nobody has a copy of these
+    machine.restart_from_backup()
+    assert machine.read_all() == sent
+    assert machine.broker.controller.consumer_offsets.query("consumers", TOPIC, 0) == 40
+    machine.send(5)
+    assert machine.read_all() == [*sent, *machine.bodies[-5:]], "it goes on behind its end"
+
+
+def _committed(machine: Machine) -> bool:
+    path = f"{machine.store.root}/config/consumerOffset.json"
+    return machine.disk.exists(path) and b"40" in machine.disk.read_bytes(path)
+
+
+def test_a_run_that_did_not_end_harms_no_backup() -> None:
+    machine = Machine()
+    machine.send(100)
+    whole, _ = machine.back_up()
+    sent = list(machine.bodies)
+    machine.send(100)
+    replace = machine.disk.replace
+
+    def fail(path: str, data: bytes, **given: Any) -> None:
+        if path.endswith("topics.json"):
+            raise OSError(28, "No space left on device")
+        replace(path, data, **given)
+
+    machine.disk.replace = fail
+    with pytest.raises(OSError, match="No space left"):
+        machine.back_up()
+    machine.disk.replace = replace
+    assert json.loads(machine.disk.read_bytes(f"{TARGET}/backup.json"))["end"] == whole.end
+    machine.restart_from_backup()
+    assert machine.read_all() == sent
+
+
+def test_another_log_does_not_continue_a_backup() -> None:
+    one, other = Machine(), Machine()
+    one.send(200)
+    one.back_up()
+    other.bodies = [b"x"]
+    other.send(250)
+    with pytest.raises(CannotDecide, match="is another one than then: begin a new backup"):
+        back_up(SimFiles(other.disk), other.store, one.disk, TARGET, 0)
+
+
+def test_a_damaged_log_is_said_and_not_copied_as_sound() -> None:
+    machine = Machine()
+    machine.send(50)
+    path = f"{machine.store.log}/{0:020}"
+    file = machine.disk.open(path, 1 << 16)
+    file.pwrite(b"\xff" * 300, 5000)
+    with pytest.raises(CannotDecide, match=r"has no record at \d+: the store is damaged there"):
+        machine.back_up()
+
+
+def test_nothing_is_restored_over_a_store_or_from_nothing() -> None:
+    machine = Machine()
+    machine.send(3)
+    with pytest.raises(CannotDecide, match="holds no finished backup"):
+        restore(machine.disk, TARGET, Store(NEW, NEW, 1 << 16), lambda count: None)
+    machine.back_up()
+    with pytest.raises(CannotDecide, match="is not empty: restore into a new store"):
+        restore(machine.disk, TARGET, machine.store, lambda count: None)
+    with pytest.raises(CannotDecide, match="set mappedFileSizeCommitLog=65536"):
+        restore(machine.disk, TARGET, Store(NEW, NEW, 1 << 20), lambda count: None)
