@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, assert_type
 
 from twisted.internet.defer import Deferred
@@ -9,12 +10,15 @@ from twisted.internet.defer import Deferred
 import rmq_ha
 from rmq_ha.client import (
     BlockingClient,
+    BlockingTransactionProducer,
     BrokerRefused,
     ClientConfig,
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyContext,
     ConsumeOrderlyStatus,
+    Delivery,
+    JsonSerializer,
     LocalTransactionState,
     Message,
     MessageExt,
@@ -24,7 +28,9 @@ from rmq_ha.client import (
     PushConsumer,
     SendContext,
     SendResult,
+    TextSerializer,
     TransactionProducer,
+    TransactionSendResult,
     connect,
     select_by_hash,
 )
@@ -49,6 +55,35 @@ class Hook:
         assert_type(context.result, SendResult | None)
 
 
+class Watcher:
+    def before_delivery(self, delivery: Delivery) -> None:
+        assert_type(delivery.messages, Sequence[Message])
+
+    def after_delivery(self, delivery: Delivery) -> None:
+        assert_type(delivery.results, Sequence[SendResult])
+
+
+class Work:
+    def execute_local_transaction(self, message: Message, arg: int) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        return LocalTransactionState.UNKNOW
+
+
+@dataclass
+class Order:
+    number: str
+
+
+def values(message: MessageExt) -> Message:
+    orders = JsonSerializer(Order)
+    assert_type(orders.value(message), Order)
+    assert_type(TextSerializer().value(message), str)
+    orders.message("Orders", "4711")  # wrong: arg-type
+    return orders.message("Orders", Order("4711"), keys="4711")
+
+
 async def listen(messages: Sequence[MessageExt], context: ConsumeConcurrentlyContext) -> None:
     context.delay_level_when_next_consume = messages[0].reconsume_times
     assert_type(messages[0].body, bytes)
@@ -69,7 +104,7 @@ def later(
 
 async def with_twisted(reactor: Any) -> None:
     instance = connect(reactor, ClientConfig(namesrv_addr="a:9876", instance_name="x"))
-    producer = Producer(instance, ProducerConfig(send_msg_timeout=1000), hooks=[Hook()])
+    producer = Producer(instance, ProducerConfig(send_msg_timeout=1000), hooks=[Hook(), Watcher()])
     assert_type(await producer.send(Message("T", b"x")), SendResult)
     TransactionProducer(instance, Transfers())
     consumer = PushConsumer(instance, "g")
@@ -103,3 +138,9 @@ def without() -> None:
         except BrokerRefused as error:
             assert_type(error.code, int)
         print(client.send(Message("T", b"x")).queue_ofset)  # wrong: attr-defined
+
+
+def with_threads() -> None:
+    with BlockingTransactionProducer(Work(), "a:9876", hooks=[Watcher()]) as producer:
+        assert_type(producer.send_in_transaction(Message("T", b"x"), 3), TransactionSendResult)
+    BlockingTransactionProducer(Transfers())  # wrong: arg-type
