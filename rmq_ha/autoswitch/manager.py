@@ -173,6 +173,7 @@ class ReplicasManager:
             self._application = None
             if isinstance(done, Accept):
                 self.identity = done.identity
+                self._wants_election = True  # of who was forgotten, too (14.23)
         self._step_at = now
 
     def not_kept(self, now: float) -> None:

@@ -1,0 +1,189 @@
+"""A broker's conversation with its controllers: the `ReplicasManager` on real connections.
+
+Spec: controller.md, chapters 3 and 5.
+"""
+
+from functools import partial
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.autoswitch.actions import (
+    Accept,
+    Action,
+    Adopt,
+    Answer,
+    Apply,
+    Ask,
+    Follow,
+    Lead,
+    Refused,
+    StepDown,
+    Withdraw,
+)
+from rmq_ha.autoswitch.files import IdentityFiles
+from rmq_ha.autoswitch.manager import ReplicasManager
+from rmq_ha.controller.codec import decode_header, decode_set
+from rmq_ha.controller.messages import NotifyRoleChangedRequest, SyncStateSet
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.seams import Host
+from rmq_ha.timing.timer import rearm
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.ext_fields import ext_fields
+
+TIMEOUT_MS = 3000
+
+Decision = Lead | Follow | StepDown | Adopt | Refused
+
+
+class RoleOwner(Protocol):
+    """Takes the roles that the controllers give."""
+
+    def decided(self, decision: Decision) -> None:
+        """
+        One after the other, in order.
+
+        Whoever cannot take a role says so with `ControllerClient.failed`, later.
+        """
+
+
+class ControllerClient:
+    """
+    Asks controllers what the manager wants to know, and keeps what it has to know.
+
+    :param files: where the id of this broker is; loaded.
+    :param client: for the controllers' addresses; it is not stopped here.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        host: Host,
+        manager: ReplicasManager,
+        files: IdentityFiles,
+        client: RemotingClient,
+        owner: RoleOwner,
+    ) -> None:
+        self.manager = manager
+        self._host = host
+        self._files = files
+        self._client = client
+        self._owner = owner
+        self._timer: IDelayedCall | None = None
+        self._is_running = False
+        self._is_draining = False
+
+    @property
+    def may_accept(self) -> bool:
+        """This broker leads, and nobody else can have been elected yet."""
+        return self._is_running and self.manager.may_accept(self._now())
+
+    def start(self) -> None:
+        """Look for the controllers."""
+        self._is_running = True
+        self._on_time()
+
+    def stop(self) -> None:
+        """Say nothing more; to controllers a stop is a death, as Java's is."""
+        self._is_running = False
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+
+    def notified(self, _: Channel, request: RemotingCommand) -> None:
+        """
+        1008, one-way.
+
+        :raises RequestRejected: it cannot be read.
+        :raises ProtocolViolation: neither can its body.
+        """
+        header = decode_header(NotifyRoleChangedRequest, request.ext)
+        members = request.read(decode_set)
+        if self._is_running:
+            self.manager.notified(header, members, self._now())
+            self._drain()
+
+    def propose(self, wanted: SyncStateSet) -> None:
+        """As master: have the set changed."""
+        if self._is_running:
+            self.manager.propose(wanted, self._now())
+            self._drain()
+
+    def failed(self) -> None:
+        """The role could not be taken."""
+        self.manager.failed(self._now())
+        self._drain()
+
+    def _now(self) -> float:
+        return self._host.clock.seconds()
+
+    def _on_time(self) -> None:
+        self.manager.tick(self._now())
+        self._drain()
+
+    def _drain(self) -> None:
+        """Do what the manager wants; what that brings about is done in the same order."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            while self._is_running and (actions := self.manager.take()):
+                for action in actions:
+                    self._do(action)
+        finally:
+            self._is_draining = False
+        deadline = self.manager.deadline() if self._is_running else None
+        self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
+
+    def _do(self, action: Action) -> None:
+        if isinstance(action, Ask):
+            self._ask(action)
+        elif isinstance(action, Apply):
+            self._keep(self._files.apply, action.application)
+        elif isinstance(action, Accept):
+            self._keep(self._files.accept, action.identity)
+        elif isinstance(action, Withdraw):
+            self._keep(self._files.withdraw)
+        else:
+            self._owner.decided(action)
+
+    def _ask(self, ask: Ask) -> None:
+        ext = None if ask.header is None else ext_fields(ask.header)
+        command = RemotingCommand(ask.code, ext=ext, body=ask.body or None)
+        self._client.invoke(ask.address, command, TIMEOUT_MS).addCallbacks(
+            partial(self._answered, ask), partial(self._unanswered, ask)
+        )
+
+    def _answered(self, ask: Ask, response: RemotingCommand) -> None:
+        answer = Answer(response.code, response.remark, response.ext or {}, response.body or b"")
+        self._over(ask, answer)
+
+    def _unanswered(self, ask: Ask, failure: Failure) -> None:
+        self.log.debug(
+            "controller {address} does not answer {code}: {why}",
+            address=ask.address,
+            code=ask.code,
+            why=failure.getErrorMessage(),
+        )
+        self._over(ask, None)
+
+    def _over(self, ask: Ask, answer: Answer | None) -> None:
+        if self._is_running:
+            self.manager.answered(ask, answer, self._now())
+            self._drain()
+
+    def _keep(self, write: Any, *what: Any) -> None:
+        written: Deferred[None] = self._host.worker.call(write, *what)
+        written.addCallbacks(self._kept, self._not_kept)
+
+    def _kept(self, _: None) -> None:
+        self.manager.kept(self._now())
+        self._drain()
+
+    def _not_kept(self, failure: Failure) -> None:
+        self.log.failure("cannot keep the id of this broker; it is tried again", failure)
+        self.manager.not_kept(self._now())
+        self._drain()
