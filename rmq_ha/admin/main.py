@@ -47,6 +47,7 @@ COMMANDS = {
     ),
     "snapshot": Place("rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets."),
     "message": Place("rmq_ha.admin.message:message", "Find messages by id or key."),
+    "store": Place("rmq_ha.admin.store:store", "A stopped store: verify, dump, repair."),
     "context": Place("rmq_ha.admin.context:context", "Clusters by name, with their keys."),
     "completion": Place("rmq_ha.admin.completion:completion", "For bash, zsh or fish."),
 }

@@ -20,7 +20,7 @@ from rmq_ha.admin.options import Options, current_options
 from rmq_ha.admin.output import Output
 from rmq_ha.client.errors import BrokerRefused, NoNameServer, NoRoute
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.errors import ConfigurationError, RemotingError, RmqHaError
+from rmq_ha.errors import CannotDecide, ConfigurationError, RemotingError, RmqHaError
 from rmq_ha.host.clock import make_steady
 from rmq_ha.host.real import make_host
 from rmq_ha.seams import Host
@@ -164,7 +164,7 @@ async def perform(session: Session, work: Work) -> int:
     except click.ClickException as error:
         session.output.error(error.format_message(), exit_code=error.exit_code)
         return error.exit_code
-    except (RmqHaError, CancelledError) as error:
+    except (RmqHaError, CannotDecide, CancelledError) as error:
         code = exit_code(error)
         details = {"code": error.code} if isinstance(error, BrokerRefused) else {}
         session.output.error(str(error) or type(error).__name__, exit_code=code, **details)

@@ -108,6 +108,13 @@ class QueueFiles:
         minimum = 0 if self._log is None else self._log.min_offset
         return first_from(self._unit, self._behind_fillers, low, high, minimum) // UNIT_SIZE
 
+    def unit(self, offset: int) -> tuple[int, int, int] | None:
+        """Physical offset, size and tags' code at an offset; None: nothing is written there."""
+        first = self.row[0].base if self.row else 0
+        if not first <= offset * UNIT_SIZE < self.written_offset * UNIT_SIZE:
+            return None
+        return self._unit(offset * UNIT_SIZE)
+
     def _behind_fillers(self, position: int, end: int) -> int:
         while position < end and self._unit(position)[1] == FILLER_SIZE:
             start, data = self._chunk

@@ -65,7 +65,16 @@ class DeletedQueues(PersistedTable):
 
         :raises ProtocolViolation: it is not such a file.
         """
-        self.table.update(dict(_entries(fastjson.parse(data, None))))
+        self.table.update(beginnings(data))
+
+
+def beginnings(data: bytes) -> dict[tuple[str, int], int]:
+    """
+    What a file says.
+
+    :raises ProtocolViolation: it is not such a file.
+    """
+    return dict(_entries(fastjson.parse(data, None)))
 
 
 def _entries(document: Any) -> Iterable[tuple[tuple[str, int], int]]:

@@ -1,0 +1,210 @@
+"""`rmqha-admin store` on stores that Java's broker left, on a real disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from admin_kit import Said, say
+from click.testing import CliRunner
+from sim_cluster import SimCluster
+
+from rmq_ha.admin.main import main
+from rmq_ha.admin.session import FAILED, USAGE
+from rmq_ha.admin.store import dump_records, show_faults
+from rmq_ha.admin.store_repair import How, repair_store
+from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.host.disk import RealDisk
+from rmq_ha.host.files import files_of
+from rmq_ha.offline.directory import StoreFiles
+from rmq_ha.offline.queues import QueueFiles
+from rmq_ha.offline.verify import INDEX, QUEUES
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"
+QUEUE_FILE, SLOTS, ITEMS = 800, 50, 150
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store that Java's broker stopped in order."""
+    shutil.unpack_archive(FIXTURES / "clean.tar.gz", tmp_path)
+    return next(path.parent for path in tmp_path.rglob("checkpoint"))
+
+
+def told(work: Any) -> Said:
+    cluster = SimCluster()
+    host = replace(cluster.world.add("admin").seams, disk=RealDisk())
+    return say(cluster, work, host)
+
+
+async def _awaited(result: Any) -> Any:
+    return result
+
+
+def verify(root: Path) -> Said:
+    return told(lambda s: _awaited(show_faults(s, str(root))))
+
+
+def faults(said: Said) -> dict[str, str]:
+    (found, *_) = map(json.loads, said.out.splitlines())
+    return {row["code"]: row["place"] for row in found["rows"] if row["fault"]}
+
+
+def dump(root: Path, **given: Any) -> list[dict[str, Any]]:
+    said = told(lambda s: _awaited(dump_records(s, str(root), **given)))
+    return [json.loads(line) for line in said.out.splitlines()]
+
+
+def config_of(root: Path, tmp_path: Path) -> str:
+    log_file = next(iter(sorted((root / "commitlog").iterdir())))
+    index_file = next(iter(sorted((root / "index").iterdir())))
+    assert index_file.stat().st_size == 40 + 4 * SLOTS + 20 * ITEMS
+    path = tmp_path / "broker.properties"
+    path.write_text(
+        f"storePathRootDir={root}\nmappedFileSizeCommitLog={log_file.stat().st_size}\n"
+        "messageDelayLevel=1s 2s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h\n"
+        f"mappedFileSizeConsumeQueue={QUEUE_FILE}\nmaxHashSlotNum={SLOTS}\nmaxIndexNum={ITEMS}\n"
+    )
+    return str(path)
+
+
+def repair(root: Path, tmp_path: Path, *parts: str, dry_run: bool = False) -> Said:
+    around = Surroundings(
+        environ={}, home="/", host_name="h", address="10.0.0.1", directory="/", resolve=str
+    )
+    how = How(around, frozenset(parts), yes=not dry_run, dry_run=dry_run)
+    config = config_of(root, tmp_path)
+    return told(lambda s: repair_store(s, config, how))
+
+
+def units(root: Path) -> dict[tuple[str, int], list[Any]]:
+    store = StoreFiles(str(root), *files_of(str(root)))
+    found: dict[tuple[str, int], list[Any]] = {}
+    for key in store.topics_on_disk():
+        queue: QueueFiles = store.queue(*key)
+        if queue.max_offset:
+            found[key] = [queue.unit(number) for number in range(queue.max_offset)]
+    return found
+
+
+def kept(root: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(root.rglob("*")) if path.is_file() and path.name != "lock")
+    return {str(path): path.read_bytes() for path in files}
+
+
+def test_a_store_of_java_is_whole_and_is_left_as_it_is(root: Path) -> None:
+    before = kept(root)
+    said = verify(root)
+    assert (said.code, faults(said)) == (0, {})
+    assert said.json["messages"] == len(dump(root))
+    assert kept(root) == before
+
+
+def test_messages_are_shown_from_any_place_on(root: Path) -> None:
+    every = dump(root)
+    assert {"topic", "queue_id", "queue_offset", "physical_offset", "stored"} <= every[0].keys()
+    start = every[7]["physical_offset"]
+    assert dump(root, start=start, count=3) == every[7:10]
+    assert dump(root, start=start + 1, count=1) == every[8:9]
+    topic = every[0]["topic"]
+    assert dump(root, topic=topic) == [item for item in every if item["topic"] == topic]
+
+
+def test_damage_of_the_log_is_named_with_its_place_and_not_repaired(
+    root: Path, tmp_path: Path
+) -> None:
+    every = dump(root)
+    spoilt = every[5]
+    file = sorted((root / "commitlog").iterdir())[0]
+    data = bytearray(file.read_bytes())
+    at = spoilt["physical_offset"] - int(file.name)
+    data[at + 90] ^= 0xFF  # in its body
+    file.write_bytes(data)
+    said = verify(root)
+    place = f"{file}, {spoilt['physical_offset']}"
+    assert (said.code, faults(said)["log-damaged"]) == (FAILED, place)
+    shown = dump(root)
+    assert shown[5]["damage"]["end"] == every[6]["physical_offset"]
+    assert len(shown) == len(every)
+    before = kept(root)
+    said = repair(root, tmp_path, QUEUES)
+    assert (said.code, "from a replica" in said.err) == (FAILED, True)
+    assert kept(root) == before
+
+
+def test_queues_index_and_checkpoint_are_built_anew(root: Path, tmp_path: Path) -> None:
+    """The same units as Java's come out; what was there is kept."""
+    before = units(root)
+    (topic, queue_id), _ = max(before.items(), key=lambda item: len(item[1]))
+    folder = root / "consumequeue" / topic / str(queue_id)
+    file = sorted(folder.iterdir())[0]
+    data = bytearray(file.read_bytes())
+    data[20 * 3] ^= 0x11
+    file.write_bytes(data)
+    other = next(path for path in (root / "consumequeue").rglob("0" * 20) if path.parent != folder)
+    shutil.rmtree(other.parent)
+    (root / "checkpoint").write_bytes(b"short")
+    said = verify(root)
+    assert faults(said).keys() == {"queue-wrong", "queue-lacks", "checkpoint"}
+    assert faults(said)["queue-wrong"] == f"{folder}, 3"
+    spoilt = kept(root)
+    said = repair(root, tmp_path, dry_run=True)
+    assert said.last["would_repair"] == ["checkpoint", "queues"]
+    assert kept(root) == spoilt
+    said = repair(root, tmp_path, INDEX)
+    assert said.code == 0, said.err
+    assert said.last["repaired"] == ["checkpoint", "index", "queues"]
+    assert units(root) == before
+    assert faults(verify(root)) == {}
+    aside = Path(said.last["set_aside"])
+    assert {path.name for path in aside.iterdir()} >= {"consumequeue", "index", "checkpoint"}
+    assert not (root / "abort").exists()
+    assert repair(root, tmp_path).last == {"repaired": []}
+
+
+def test_an_index_that_does_not_fit_is_found(root: Path) -> None:
+    file = next((root / "index").iterdir())
+    whole = file.read_bytes()
+    behind = (1 << 40).to_bytes(8, "big")
+    for data in (b"short", whole[:200], whole[:24] + behind + whole[32:]):
+        file.write_bytes(data)
+        assert faults(verify(root)) == {"index-wrong": str(file)}
+
+
+def test_what_cannot_be_built_is_put_back(root: Path, tmp_path: Path) -> None:
+    (root / "checkpoint").write_bytes(b"short")
+    before = kept(root)
+    disk = RealDisk()
+    around = Surroundings(
+        environ={}, home="/", host_name="h", address="10.0.0.1", directory="/", resolve=str
+    )
+    path = Path(config_of(root, tmp_path))
+    path.write_text(path.read_text() + "mappedFileSizeCommitLog=999424\n")
+    said = told(lambda s: repair_store(s, str(path), How(around, yes=True)))
+    assert (said.code, "everything is as it was" in said.err) == (FAILED, True)
+    assert kept(root) == before
+    assert disk.exists(f"{root}/checkpoint")
+
+
+def test_a_broker_that_has_it_open_is_not_disturbed(root: Path, tmp_path: Path) -> None:
+    (root / "checkpoint").write_bytes(b"short")
+    lock = RealDisk().lock(f"{root}/lock")
+    try:
+        for said in (
+            verify(root),
+            told(lambda s: _awaited(dump_records(s, str(root)))),
+            repair(root, tmp_path),
+        ):
+            assert (said.code, "stop it first" in said.err, said.out) == (FAILED, True, "")
+    finally:
+        lock.release()
+
+
+def test_a_log_of_a_group_and_a_directory_without_log_are_refused(tmp_path: Path) -> None:
+    assert "no commit log" in verify(tmp_path).err
+    done = CliRunner().invoke(main, ["store", "repair", "--config", str(tmp_path / "none")])
+    assert done.exit_code == USAGE
