@@ -83,7 +83,7 @@ class Message:
         """
         if not (isinstance(topic, str) and isinstance(tags, str)):
             raise IllegalMessage(f"topic and tags are texts, not {topic!r} and {tags!r}")
-        if type(flag) is not int or not _LEAST_FLAG <= flag <= _MOST_FLAG:
+        if flag != 0 and (type(flag) is not int or not _LEAST_FLAG <= flag <= _MOST_FLAG):
             raise IllegalMessage(f"flag={flag!r}: it is a whole number of 32 bits")
         self.topic = topic
         self.body = body

@@ -141,10 +141,11 @@ def properties_text(properties: Mapping[str, str]) -> str:
     """
     names = tuple(properties)
     layout, pick = _layout(names)
+    pieces = layout.copy()
+    if pick is not None:
+        pieces[1::2] = pick(properties)
     try:
-        picked = "" if pick is None else pick(properties)
-        "".join(picked)  # a format would take numbers, too
-        text = layout % picked if picked else ""
+        text = "".join(pieces)
     except TypeError:
         raise IllegalMessage("names and values of properties are texts") from None
     count = len(names)
@@ -176,18 +177,23 @@ def java_map_order(names: tuple[str, ...]) -> list[str]:
     return sorted(names, key=bucket)
 
 
-Pick = Callable[[Mapping[str, str]], str | tuple[str, ...]]
+Pick = Callable[[Mapping[str, str]], tuple[str, ...]]
 
 
 @lru_cache(maxsize=1024)
-def _layout(names: tuple[str, ...]) -> tuple[str, Pick | None]:
-    """A format string, and what picks its values."""
+def _layout(names: tuple[str, ...]) -> tuple[list[str], Pick | None]:
+    """The pieces of a text, with places for values between them, and what picks these."""
     if not names:
-        return "", None
+        return [], None
     if not all(isinstance(name, str) and name for name in names):
         raise IllegalMessage("names of properties are texts, and not empty")
     ordered = java_map_order(names)
-    layout = "\x02".join([name.replace("%", "%%") + "\x01%s" for name in ordered])
+    layout: list[str] = []
+    for name in ordered:
+        layout += (f"\x02{name}\x01" if layout else f"{name}\x01", "")
+    if len(ordered) == 1:
+        only = ordered[0]
+        return layout, lambda properties: (properties[only],)
     return layout, itemgetter(*ordered)
 
 
