@@ -56,7 +56,7 @@ change_options = together(
         "--restart",
         default="",
         metavar="COMMAND",
-        help="Restarts the broker, like 'systemctl restart rmqha'. Without it you do.",
+        help="Restarts the broker, like 'systemctl restart rmqha-broker'. Without it you do.",
     ),
     click.option(
         "--wait",

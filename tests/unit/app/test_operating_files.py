@@ -1,0 +1,188 @@
+"""conf/systemd, conf/docker and conf/monitoring agree with the code that they are for."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rmq_ha.app import controller_tap, namesrv_tap, tap
+from rmq_ha.app.status.catalogue import CATALOGUE
+from rmq_ha.app.status.samples import Kind
+from rmq_ha.config.load import BROKER_PORT, NAMESRV_PORT, load_broker, load_namesrv
+from rmq_ha.config.surroundings import Surroundings
+
+ROOT = Path(__file__).parents[3]
+CONF = ROOT / "conf"
+DOCKER = CONF / "docker"
+UNITS = sorted((CONF / "systemd").glob("*.service"))
+TAPS: dict[str, Any] = {
+    "rmqha-broker": tap,
+    "rmqha-namesrv": namesrv_tap,
+    "rmqha-controller": controller_tap,
+}
+METRIC = re.compile(r"\b((?:rmqha|rocketmq|process)_\w+)")
+OF_THE_CLIENT_LIBRARY = {"process_resident_memory_bytes"}
+
+
+def scripts() -> set[str]:
+    text = (ROOT / "pyproject.toml").read_text()
+    return set(re.findall(r"^(rmqha-\w+) = ", text, re.MULTILINE))
+
+
+def unit(path: Path) -> dict[str, list[str]]:
+    """All values of each key of a unit's service."""
+    found: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def exported(expression: str) -> set[str]:
+    """Metrics that an expression names and that nobody exports."""
+    unknown = set()
+    for name in METRIC.findall(re.sub(r"\{[^}]*\}", "", expression)):
+        base = re.sub("_(bucket|sum|count)$", "", name)
+        is_histogram = base in CATALOGUE and CATALOGUE[base].kind is Kind.HISTOGRAM
+        if name not in CATALOGUE and not is_histogram and name not in OF_THE_CLIENT_LIBRARY:
+            unknown.add(name)
+    return unknown
+
+
+def labels_that_nobody_has(expression: str) -> set[tuple[str, str]]:
+    """Labels by which an expression selects a metric that does not have them."""
+    ours_to_all = {"instance", "job"}
+    wrong = set()
+    for name, selector in re.findall(r"\b(\w+)\{([^}]*)\}", expression):
+        known = CATALOGUE.get(re.sub("_bucket$", "", name))
+        if known is not None:
+            for label in re.findall(r"(\w+)=", selector):
+                if label not in {*known.labels, *ours_to_all}:
+                    wrong.add((name, label))
+    return wrong
+
+
+def test_each_server_has_a_unit() -> None:
+    assert {path.stem for path in UNITS} == set(TAPS) == scripts() & set(TAPS)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_starts_a_command_with_options_that_it_has(path: Path) -> None:
+    configparser.ConfigParser(strict=False, interpolation=None).read(path)
+    service = unit(path)
+    command, *arguments = service["ExecStart"][0].split()
+    assert command == f"/opt/rmqha/bin/{path.stem}"
+    TAPS[path.stem].Options().parseOptions(arguments)
+    assert service["Type"] == ["notify"]
+    assert int(service["WatchdogSec"][0]) >= 30, "a full collection or a slow disk is no hang"
+    assert service["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+    assert service["User"] == ["rmqha"]
+    assert int(service["LimitNOFILE"][0]) >= 65536
+    assert {"NoNewPrivileges", "ProtectSystem", "PrivateTmp", "CapabilityBoundingSet"} <= set(
+        service
+    )
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = (DOCKER / "Dockerfile").read_text()
+    text = re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in text.splitlines())]
+
+
+def test_the_image_has_a_user_ports_and_a_health_check_that_are_the_codes() -> None:
+    found = instructions()
+    last = max(number for number, (word, _) in enumerate(found) if word == "FROM")
+    final = dict(found[last:])
+    assert final["USER"] == "rmqha"
+    ports = {BROKER_PORT, BROKER_PORT - 2, BROKER_PORT + 1, NAMESRV_PORT, 9878, 5557}
+    assert {int(port) for port in final["EXPOSE"].split()} == ports
+    assert "http://127.0.0.1:5557/healthz" in final["HEALTHCHECK"]
+    check = json.loads(final["HEALTHCHECK"].partition("CMD ")[2])
+    compile(check[2], "health", "exec")
+    assert json.loads(final["CMD"])[0] in scripts()
+    assert final["WORKDIR"] == final["VOLUME"] == "/var/lib/rmqha"
+
+
+def test_the_image_is_built_of_what_is_there_and_allowed() -> None:
+    allowed = (DOCKER / "Dockerfile.dockerignore").read_text().split()
+    copied = [rest.split()[:-1] for word, rest in instructions() if word == "COPY"]
+    for name in [name for names in copied for name in names if not name.startswith(("-", "/"))]:
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in allowed, name
+    extras = re.search(r'"\.\[([\w,]+)\]"', (DOCKER / "Dockerfile").read_text())
+    assert extras is not None
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    for extra in extras[1].split(","):
+        assert re.search(rf"^{extra} = \[", pyproject, re.MULTILINE), extra
+
+
+def test_the_composed_pair_is_a_pair() -> None:
+    composed = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+    services = composed["services"]
+    names = {name: f"172.18.0.{number}" for number, name in enumerate(services, 2)}
+    roles = {}
+    for name, service in services.items():
+        program, *arguments = service["command"]
+        options = TAPS[program].Options()
+        options.parseOptions(arguments)
+        here = Surroundings({}, "/home/u", name, names[name], "/var/lib/rmqha", names.get)
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        mounted = dict(volume.split(":")[:2][::-1] for volume in service["volumes"])
+        assert mounted["/var/lib/rmqha"] in composed["volumes"]
+        if program == "rmqha-namesrv":
+            loaded = load_namesrv("", here, overrides=options.overrides)
+            assert loaded.notices == []
+            assert loaded.configuration.server.listen_port == NAMESRV_PORT
+            assert loaded.configuration.namesrv.metrics_port == 5557
+            continue
+        text = (DOCKER / mounted["/etc/rmqha/broker.properties"]).read_text()
+        configuration, notices = load_broker(text, here)
+        assert [notice.text for notice in notices if notice.is_unknown] == []
+        assert configuration.broker.broker_ip1 == names[name]
+        assert configuration.ours.metrics_port == 5557
+        assert str(configuration.store.store_path_root_dir).startswith("/var/lib/rmqha/")
+        for address in str(configuration.broker.namesrv_addr).split(";"):
+            assert address.removesuffix(f":{NAMESRV_PORT}") in services
+        assert set(service["depends_on"]) <= set(services)
+        roles[name] = configuration.store.broker_role.name
+    assert roles == {"master": "SYNC_MASTER", "slave": "SLAVE"}
+
+
+def test_the_dashboard_shows_what_is_exported() -> None:
+    dashboard = json.loads((CONF / "monitoring" / "grafana-dashboard.json").read_text())
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    expressions += [item.get("query", "") for item in dashboard["templating"]["list"]]
+    assert len(panels) > 20
+    assert {name for text in expressions for name in exported(text)} == set()
+    assert {wrong for text in expressions for wrong in labels_that_nobody_has(text)} == set()
+    idents = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(idents)) == len(idents)
+
+
+def test_the_search_finds_what_nobody_exports() -> None:
+    """A check that never fails is none."""
+    assert exported("rate(rmqha_typo_total[1m])") == {"rmqha_typo_total"}
+    assert exported("rmqha_broker_ready_bucket") == {"rmqha_broker_ready_bucket"}
+    assert labels_that_nobody_has('rmqha_queues{topic="x"}') == {("rmqha_queues", "topic")}
+
+
+def test_the_alerts_are_those_of_the_document_and_of_metrics_that_exist() -> None:
+    text = (CONF / "monitoring" / "alerts.yml").read_text()
+    document = (ROOT / "docs" / "operations.md").read_text().split("```yaml\n")[1].split("```")[0]
+    assert text.partition("\n")[2] == document
+    (group,) = yaml.safe_load(text)["groups"]
+    assert len(group["rules"]) > 30
+    names = [rule["alert"] for rule in group["rules"]]
+    assert sorted(set(names)) == sorted(names), "promtool refuses two of one name"
+    for rule in group["rules"]:
+        assert exported(rule["expr"]) == set(), rule["alert"]
+        assert labels_that_nobody_has(rule["expr"]) == set(), rule["alert"]
