@@ -275,8 +275,7 @@ class QueueUnits:
             self._files.remove(self._path(self._starts[-1]))
             self._starts.pop()
         start = self._starts[-1]
-        if position < start + self._size:
-            self._files.zero(self._path(start), position - start)
+        self._files.zero(self._path(start), position - start)
         self._end = position
         self._settle_extension()
 

@@ -174,6 +174,18 @@ def test_both_readers_say_the_same(record, before, data):
     assert record_size_at(buffer, before, before + cut) == (len(whole) if cut >= 8 else 0)
 
 
+@pytest.mark.parametrize("zeros", [511, 512, 900])
+def test_a_sector_of_zeros_in_the_properties_is_what_a_crash_left(zeros):
+    """No checksum covers them; less than a sector may be somebody's own."""
+    record = decode_record(SAMPLE)._replace(properties_string="K\x01" + "v" * 2000)
+    data = bytearray(encode_record(record))
+    data[-1000 : -1000 + zeros] = bytes(zeros)
+    found = dispatch_request_at(data, 0, len(data), LEVELS, check_crc=True)
+    assert (found == UNREADABLE) is (zeros >= 512)
+    found = dispatch_request_at(data, 0, len(data), LEVELS)
+    assert found.size == len(data)
+
+
 @given(st.binary(max_size=300))
 def test_anything_is_a_record_or_corrupt(data):
     """Bytes from anywhere give a value or the one error."""

@@ -10,6 +10,7 @@ from twisted.logger import globalLogPublisher
 from rmq_ha.errors import ConfigurationError, StoreError, StoreLocked
 from rmq_ha.model.message import Address, MessageBatch
 from rmq_ha.model.status import BrokerRole, FlushDiskType, GetMessageStatus, PutMessageStatus
+from rmq_ha.seams import DiskUsage
 from rmq_ha.store.batch import MEMBERS_A_TURN
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import decode_record
@@ -180,6 +181,8 @@ def test_each_directory_of_the_log_has_its_ratio(machine):
     paths = [f"{machine.root}/one", f"{machine.root}/two"]
     store = machine.open(store_path_commit_log=",".join(paths))
     told = store.runtime_info()
+    store.host.disk.usage = lambda path: DiskUsage(9, 1, 8) if "one" in path else None
+    assert store.runtime_info()["commitLogDirCapacity"].startswith("Total : 9")
     ratios = {name: value for name, value in told.items() if "DiskRatio" in name}
     assert sorted(ratios)[1:3] == [f"commitLogDiskRatio_{path}" for path in paths]
     assert all(float(value) <= 1 for value in ratios.values())

@@ -17,6 +17,26 @@ def a_row(count: int) -> tuple[FileRow, list[File]]:
     return row, [row.create(SIZE * number) for number in range(count)]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "left"),
+    [
+        ({0: 0, 10: 0, 11: SIZE}, [10, 11]),
+        ({0: 0, 1: 0, 10: 0, 20: 0, 21: SIZE, 22: SIZE}, [20, 21, 22]),
+        ({1: 0, 2: 0, 3: SIZE}, [1, 2, 3]),
+        ({5: 0, 9: SIZE}, [9]),
+        ({5: SIZE, 6: SIZE}, [5, 6]),
+    ],
+)
+def test_files_without_bytes_before_a_gap_go(sizes: dict[int, int], left: list[int]) -> None:
+    """The row had just been begun anew elsewhere when a crash came: all before it was lost."""
+    disk = SimDisk(Random(1), lambda: 0)
+    for number, size in sizes.items():
+        disk.replace(f"/m/{SIZE * number:020d}", bytes(size))
+    row = FileRow(disk, ["/m"], SIZE)
+    row.load()
+    assert row.starts == [SIZE * number for number in left]
+
+
 def still_open(files: list[File]) -> list[int]:
     found = []
     for number, file in enumerate(files):

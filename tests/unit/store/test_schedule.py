@@ -268,6 +268,11 @@ class ScheduleTests(SynchronousTestCase):
         self.run_for(1.1)
         self.assertEqual(self.bodies(), [1, 2])
 
+    def test_a_timer_that_finds_no_level_waiting(self) -> None:
+        """Each has a put under way by then: their ends wake them."""
+        self.service._on_time()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_a_second_start_changes_nothing(self) -> None:
         """Else each level would have two timers, and what is put just now come twice."""
         waiting: Deferred[PutMessageResult] = Deferred()
