@@ -124,7 +124,7 @@ class LookBack:
 
     def _is_over(self, walk: _Walk, level: DelayLevel, offset: int, found: int) -> bool:
         """Take note of a look; whether it was the last one."""
-        if found >= 0:
+        if found > ABSENT:
             if not walk.places:
                 walk.top = offset + 1
             walk.places.append(found)

@@ -130,6 +130,13 @@ def test_the_largest_record_leaves_eight_bytes_of_its_file(log, more):
     assert log.max_offset == (small.size if more else 2 * SIZE - 8)
 
 
+def test_a_record_fills_its_file(log):
+    """Up to the eight bytes for the mark of its end: none of the room is given away."""
+    (small,) = log.append_group([message_of(0)], 5)
+    (found,) = log.append_group([message_of(SIZE - 8 - 2 * small.size)], 5)
+    assert (found.physical_offset, log.max_offset) == (small.size, SIZE - 8)
+
+
 def test_an_unaligned_start(log):
     """An empty log cannot begin inside a file."""
     with pytest.raises(DivergedLog):
@@ -157,6 +164,16 @@ def test_the_bytes_of_each_record(log):
     assert [len(decode_record(record).body) for record in records] == [
         len(item.body) for item in messages
     ]
+
+
+def test_the_bytes_of_each_record_of_a_batch(log):
+    """They are those of the batch, cut where its members meet."""
+    layout = log.encoder.lay_out(MessageBatch("T", 0, HOST, HOST, []), 1 << 22)
+    layout.add([(0, b"b" * size, "") for size in (200, 300, 250)])
+    records = layout.records()
+    assert b"".join(records) == layout.data()
+    assert [len(record) for record in records] == layout.sizes
+    assert [len(decode_record(record).body) for record in records] == [200, 300, 250]
 
 
 def test_a_log_that_puts_something_before_each_record():

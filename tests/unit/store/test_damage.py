@@ -108,6 +108,7 @@ def test_a_master_keeps_what_lies_behind_the_damage(machine, message, kind, numb
     about = json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))
     assert folder.startswith(f"damaged-{at}-")
     assert about["messages"] == 50 - lost == store.statistics.set_aside_messages
+    assert why(machine).endswith(": damage, and keepDamagedLog=false")
     kept = b"".join(
         machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/{name}")
         for name in machine.disk.list_dir(f"{machine.root}/setaside/{folder}")
@@ -118,6 +119,23 @@ def test_a_master_keeps_what_lies_behind_the_damage(machine, message, kind, numb
     assert fill(machine, store, 1, message)[0].queue_offset == first
 
 
+def test_the_last_message_that_was_promised_counts(machine, message):
+    """It ends where the promise does; what is short may be the rest of a record, by its size."""
+    appended = killed(machine, message)
+    damage(machine, appended[48].physical_offset, b"\x7f\xff\xff\xff")
+    with pytest.raises(StoreError, match="1 whole messages follow"):
+        machine.open(**SMALL)
+    check(machine.open(**SMALL, keep_damaged_log=False), appended, 48)
+
+
+def why(machine):
+    """What the one folder says of its reason."""
+    (folder,) = folders(machine)
+    return json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))[
+        "why"
+    ]
+
+
 @pytest.mark.parametrize("number", [5, 30, 48])
 def test_a_slave_fetches_it_anew(machine, message, number):
     """Without a hand: from the damage on everything is set aside."""
@@ -125,7 +143,7 @@ def test_a_slave_fetches_it_anew(machine, message, number):
     damage(machine, appended[number].physical_offset + 200, b"\xff")
     store = machine.open(**SLAVE)
     check(store, appended, number)
-    assert len(folders(machine)) == 1
+    assert why(machine).endswith(": damage; all from there on comes from the master once more")
     assert store.statistics.set_aside_messages == 49 - number
 
 
@@ -166,7 +184,7 @@ def test_what_was_never_promised(machine, message, synced):
     store = machine.open(**SMALL)
     check(store, appended, 30)
     assert store.statistics.set_aside_messages == 18
-    assert len(folders(machine)) == 1
+    assert why(machine).endswith(": a crash came before that was on the disk")
 
 
 def test_a_stamp_that_lost_power_tore(machine, message):

@@ -7,9 +7,10 @@ import pytest
 from delayed_store import DelayedStore, a_store_that_delivered
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
+from rmq_ha.store import delivered
 from rmq_ha.store.delayed import message_of
 from rmq_ha.store.delivered import DeliveredCopies, Since
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.format.commitlog import Record, decode_record
 
 
 def test_progress_that_is_too_old() -> None:
@@ -143,6 +144,51 @@ def test_targets_are_read_in_pieces(seed: int) -> None:
         while (found := copies.take(record, since)) is None:
             asked += 1
         assert found is False
+
+
+@pytest.mark.parametrize(("unique", "pieces"), [(True, 1), (False, 4)])
+def test_a_message_that_is_unique_has_one_copy(
+    monkeypatch: pytest.MonkeyPatch, unique: bool, pieces: int
+) -> None:
+    """Once it is found, the rest of the queue is left unread."""
+    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 2)
+    made = DelayedStore()
+    made.put("m", 1, unique=unique)
+    made.run(3)
+    for number in range(6):
+        made.put(f"other{number}")
+    made.run(0.1)
+    record = the_delayed(made)
+    copies, asked = DeliveredCopies(made.store.queues, made.store.record_at), 0
+    while (found := copies.take(record, Since(0, 0))) is None:
+        asked += 1
+    assert (found, asked) == (True, pieces)
+
+
+def test_what_the_log_has_no_more_is_no_copy() -> None:
+    """A unit of the queue leads to nothing: those behind it are found all the same."""
+    made = DelayedStore()
+    made.put("gone")
+    made.put("m", 1)
+    made.run(3)
+    store = made.store
+    queue = store.queues.get("T", 0)
+    assert queue is not None
+    gone = queue.units(0, 1)[0][0]
+    copies = DeliveredCopies(
+        store.queues, lambda at, size: None if at == gone else store.record_at(at, size)
+    )
+    record = the_delayed(made)
+    assert copies.take(record, Since(0, 0)) is None
+    assert copies.take(record, Since(0, 0)) is True
+
+
+def the_delayed(made: DelayedStore) -> Record:
+    """The first message of level 1."""
+    queue = made.store.queues.get(SCHEDULE_TOPIC, 0)
+    assert queue is not None
+    physical_offset, size, _ = queue.units(0, 1)[0]
+    return decode_record(made.store.record_at(physical_offset, size) or b"")
 
 
 def copies_in_time(made: DelayedStore, seconds: float, step: float = 0.25) -> list[int]:

@@ -36,6 +36,20 @@ def test_a_slave_dispatches_what_is_whole(machine, message):
     assert store.checkpoint.logics == results[-1].store_timestamp
 
 
+def test_who_waits_for_the_end_waits_for_its_last_byte(machine, message):
+    """A slave has the first byte of a record: what was in the log then is not all dispatched."""
+    data, results = log_of(machine, message)
+    store = machine.open(**SLAVE)
+    store.log.append_raw(0, data[: results[2].next_offset + 1])
+    done = store.dispatcher.reached_end()
+    machine.turn()
+    assert store.dispatcher.behind == 1
+    assert not done.called
+    store.log.append_raw(results[2].next_offset + 1, data[results[2].next_offset + 1 :])
+    machine.turn()
+    assert done.called
+
+
 def test_a_slave_waits_at_unreadable_bytes(machine, message):
     """It stays there, without work, however much follows."""
     data, results = log_of(machine, message)

@@ -114,6 +114,16 @@ def test_asynchronous_flush(machine, message):
     assert store.log.flushed_offset == store.log.max_offset
 
 
+def test_the_shortest_interval_of_flushes(machine, message):
+    """It is a millisecond: with none at all no turn would be left for anything else."""
+    store = machine.open(flush_interval_commit_log=0)
+    put(store, message, body=b"x" * 20000)
+    machine.turn()
+    assert store.log.flushed_offset == 0
+    machine.clock.advance(0.001)
+    assert store.log.flushed_offset == store.log.max_offset > 0
+
+
 def test_nothing_runs_while_nothing_is_dirty(machine, message):
     """An idle store has only its rounds."""
     store = machine.open()

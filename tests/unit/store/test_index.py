@@ -464,7 +464,7 @@ def test_a_file_that_begins_behind_the_end_of_the_log_goes() -> None:
 
 
 def test_a_new_file_is_synced_though_nothing_is_in_it_yet() -> None:
-    """The disk was full when its first item came."""
+    """The disk was full when its first item came; it begins and ends where the one before ended."""
     disk = a_disk()
     file = index_file.IndexFile(disk, "/store/index/1", SLOTS, ITEMS)
     file.create(IndexHeader(1, 2, 3, 4, 5, 6))
@@ -472,6 +472,8 @@ def test_a_new_file_is_synced_though_nothing_is_in_it_yet() -> None:
     file.sync()
     assert disk.is_safe("/store/index/1")
     assert not file.is_dirty
+    file.load()
+    assert file.header == IndexHeader(2, 2, 4, 4)
 
 
 def test_a_disk_that_cannot_be_read_is_said() -> None:
