@@ -96,7 +96,7 @@ class TextSerializer(Serializer[str]):
 
 class JsonSerializer(Serializer[T]):
     """
-    JSON of dataclasses, attrs, TypedDicts, `msgspec.Struct`s, datetimes and what JSON knows itself.
+    JSON of dataclasses, attrs, TypedDicts, structs of msgspec, datetimes, and what JSON knows.
 
     What is read is checked: a field that is missing or of another type is an error.
     """
