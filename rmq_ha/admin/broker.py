@@ -67,7 +67,7 @@ async def show_brokers(session: Session, which: str) -> int | None:
             rows.append([*row, *[None] * (len(LIST_COLUMNS) - len(row))])
             continue
         info = member.info
-        rates = [_rate(info.get("putTps", "")), _rate(info.get("getTransferedTps", ""))]
+        rates = [rate(info.get("putTps", "")), rate(info.get("getTransferedTps", ""))]
         disk = f"{float(info.get('commitLogDiskRatio', '0')) * 100:.0f} %"
         rows.append([*row, info.get("brokerVersionDesc"), *rates, disk, member.end])
     session.output.table("brokers", LIST_COLUMNS, rows)
@@ -76,7 +76,7 @@ async def show_brokers(session: Session, which: str) -> int | None:
     return NO_ANSWER if problems else None
 
 
-def _rate(text: str) -> float | None:
+def rate(text: str) -> float | None:
     """Over the last 10 s."""
     first = text.split(" ")[0]
     return round(float(first), 1) if first else None

@@ -28,6 +28,7 @@ COMMANDS = {
     "reset-offset": Place("rmq_ha.admin.offsets:reset_offset", "Have a group go on elsewhere."),
     "route": Place("rmq_ha.admin.route:route", "Where a topic is."),
     "broker": Place("rmq_ha.admin.broker:broker", "Brokers: list, status, settings."),
+    "top": Place("rmq_ha.admin.top:top", "Rates, roles and lags, as they move."),
     "topic": Place("rmq_ha.admin.topic:topic", "Topics: list, create, update, delete, status."),
     "group": Place("rmq_ha.admin.group:group", "Consumer groups: list, show, create, ..."),
     "acl": Place("rmq_ha.admin.acl:acl", "Accounts: list, show, set, delete, version."),

@@ -2,11 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,6 +22,14 @@ class Steps(Protocol):
 
     def advance(self, count: int = 1) -> None:
         """So many more are done."""
+
+
+class Rows(NamedTuple):
+    """A table."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
 
 
 class _NoSteps:
@@ -64,16 +73,7 @@ class Output:
             values = [dict(zip(columns, row, strict=True)) for row in rows]
             self._write({**more, "rows": values})
             return
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        rows = list(rows)
-        for number, column in enumerate(columns):
-            numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
-            table.add_column(
-                column, justify="right" if numeric else "left", no_wrap=True, overflow="ignore"
-            )
-        for row in rows:
-            table.add_row(*[Text(_shown(value)) for value in row])
-        self._print_whole(table)
+        self._print_whole(_table(Rows(title, columns, list(rows))))
         if more:
             self._console.print(", ".join(f"{key}: {_shown(value)}" for key, value in more.items()))
 
@@ -144,8 +144,74 @@ class Output:
         ) as progress:
             yield _Bar(progress, title, total)
 
+    @contextmanager
+    def screen(self) -> Iterator["Screen"]:
+        """Tables that replace each other while the block runs; JSON: an object for each time."""
+        if self.as_json:
+            yield _Lines(self._write)
+        elif not self._console.is_terminal:
+            yield _Pages(self._print_whole, self.warn)
+        else:
+            with Live(console=self._console, auto_refresh=False) as live:
+                yield _Live(live)
+
     def _write(self, value: Any) -> None:
         self._console.file.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+
+def _table(rows: Rows) -> Table:
+    table = Table(title=rows.title, title_justify="left", box=None, pad_edge=False)
+    for number, column in enumerate(rows.columns):
+        values = [row[number] for row in rows.rows]
+        numeric = any(values) and all(isinstance(value, int | float | None) for value in values)
+        table.add_column(
+            column, justify="right" if numeric else "left", no_wrap=True, overflow="ignore"
+        )
+    for row in rows.rows:
+        table.add_row(*[Text(_shown(value)) for value in row])
+    return table
+
+
+class Screen(Protocol):
+    """What is shown now, in place of what was."""
+
+    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+        """:param problems: lines below the tables."""
+
+
+class _Lines:
+    def __init__(self, write: Callable[[Any], None]) -> None:
+        self._write_value = write
+
+    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+        value: dict[str, Any] = {
+            table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+            for table in tables
+        }
+        self._write_value({**value, "problems": list(problems)})
+
+
+class _Pages:
+    """One after the other, where nobody can see them replaced."""
+
+    def __init__(self, write: Callable[[Table], None], warn: Callable[[str], None]) -> None:
+        self._write_table = write
+        self._warn = warn
+
+    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+        for table in tables:
+            self._write_table(_table(table))
+        for problem in problems:
+            self._warn(problem)
+
+
+class _Live:
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def show(self, tables: Sequence[Rows], problems: Sequence[str]) -> None:
+        below = [Text(problem, style="yellow") for problem in problems]
+        self._live.update(Group(*map(_table, tables), *below), refresh=True)
 
 
 def _shown(value: Any) -> str:
