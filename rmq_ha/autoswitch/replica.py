@@ -115,6 +115,7 @@ class EpochReplica:
         """
         task, self.task = self.task, None
         assert task is not None
+        self._last_read = now
         self.epochs = task.epochs
         if isinstance(task, Cut):
             if self._log.max_offset != task.end:
@@ -241,11 +242,15 @@ class EpochReplica:
 
         :raises ReplicationError: the master sent nothing for haHousekeepingInterval.
         """
-        if now >= self._expiry_time() and self.task is None:
+        if self.is_overdue(now):
             raise ReplicationError(f"the master sent nothing for {now - self._last_read:.0f} s")
         if not self.is_following or self.task is not None or now < self._report_time():
             return b""
         return self._report(now)
+
+    def is_overdue(self, now: float) -> bool:
+        """The master sent nothing for haHousekeepingInterval, while we could have heard it."""
+        return self.task is None and now >= self._expiry_time()
 
     def deadline(self) -> float | None:
         """When to call `on_time` if nothing else happens; None while there is a task."""

@@ -10,6 +10,7 @@ from memory_log import MemoryLog
 from of_wire import RECORDS
 from target import target
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
@@ -26,13 +27,13 @@ from rmq_ha.autoswitch.frames import (
     encode_transfer,
 )
 from rmq_ha.autoswitch.frames import encode_report as switch_report
+from rmq_ha.autoswitch.protocol import EpochFeedProtocol, EpochReplicaProtocol
 from rmq_ha.autoswitch.replica import EpochReplica
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.controller.messages import SyncStateSet
-from rmq_ha.errors import ReplicationError
 from rmq_ha.ha.door import SecretCall, SecretDoor
 from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.frames import ReportReader, encode_frame, encode_report
@@ -187,13 +188,19 @@ GREETING = encode_slave_handshake(SlaveHandshake(2))
 EPOCHS = Epochs([Epoch(1, 0)])
 
 
-@target("autoswitch.slave", [GREETING + switch_report(0), GREETING * 2], (ReplicationError,))
+@target("autoswitch.slave", [GREETING + switch_report(0), GREETING * 2], ())
 def read_slave_of_controller_mode(data: bytes) -> None:
     log, settings = a_log(), ReplicationSettings()
     state = SyncState(1, log, EPOCHS, SyncStateSet((1,), 1), settings, 0.0)
     feed = EpochFeed(log, state, settings, 0.0)
-    feed.receive_data(data, 0.0)
-    feed.next_frame(0.0)
+    deliver(EpochFeedProtocol(feed, Owner(), Clock()), data)  # type: ignore[arg-type]
+
+
+class AtOnceOwner(Owner):
+    """Does each task, or so it says."""
+
+    def fulfil(self, task: object) -> Deferred[None]:
+        return succeed(None)
 
 
 @target(
@@ -202,10 +209,8 @@ def read_slave_of_controller_mode(data: bytes) -> None:
         encode_master_handshake(MasterHandshake(len(LOG), 1, EPOCHS))
         + encode_transfer(Transfer(0, Epoch(1, 0), 0, LOG))
     ],
-    (ReplicationError,),
+    (),
 )
 def read_master_of_controller_mode(data: bytes) -> None:
     replica = EpochReplica(2, MemoryLog(4096), Epochs(), 0, ReplicationSettings(), 0.0)
-    replica.receive_data(data, 0.0)
-    while replica.task is not None:
-        replica.done(0.0)
+    deliver(EpochReplicaProtocol(replica, AtOnceOwner(), Clock()), data)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_slave import Slave
 from rig import REPO, TWISTD, Rig, Server
 
 from rmq_ha.client.requests import send_request
@@ -141,6 +142,33 @@ def test_java_brokers_join_elect_and_fail_over(rig: Rig) -> None:
     sets.server = sets.start()
     rig.until(lambda: sets.info() == (ext, members), ROLE_S, "the log", sets.server)
     assert sends(slave.address)
+    a_slave_of_ours_joins(rig, sets, slave, members)
+
+
+def a_slave_of_ours_joins(rig: Rig, sets: Sets, master: Server, members: tuple[int, ...]) -> None:
+    """
+    The third id, under the Java master of the second epoch: same bytes, and a place in the set.
+
+    Then each SEND_OK waits for it (allAckInSyncStateSet), and it can be elected.
+    """
+    ours = Slave(sets.address, rig.ports(1), ask)
+    try:
+        began = time.monotonic()
+        joined = (*members, 3)
+        rig.until(lambda: sets.info()[1] == joined or ours.fault, ROLE_S, "a set with ours", master)
+        print(f"ours is in the set after {time.monotonic() - began:.2f} s")
+        before = ours.log.max_offset
+        assert sends(master.address)
+        assert ours.log.max_offset > before, "it was answered before we had it"
+        rig.until(lambda: ours.confirm_offset == ours.log.max_offset, ROLE_S, "confirm", master)
+    finally:
+        ours.stop()
+    assert ours.manager.identity is not None
+    assert ours.manager.identity.broker_id == 3
+    assert ours.epochs.last_epoch == 2
+    javas = min((master.store / "commitlog").iterdir())
+    with javas.open("rb") as stream:
+        assert stream.read(len(ours.log.data)) == bytes(ours.log.data)
 
 
 def mqadmin(*commands: list[str]) -> list[list[str]]:

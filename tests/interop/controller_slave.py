@@ -1,0 +1,115 @@
+"""The cores of a slave in controller mode, driven by a plain socket: a member of a Java set."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+sys.path.append(str(Path(__file__).parents[1] / "unit" / "ha"))
+
+from memory_log import MemoryLog
+
+from rmq_ha.autoswitch.actions import Accept, Answer, Apply, Ask, Follow, Progress, Withdraw
+from rmq_ha.autoswitch.epochs import Epochs
+from rmq_ha.autoswitch.manager import ReplicasManager
+from rmq_ha.autoswitch.replica import Cut, EpochReplica
+from rmq_ha.autoswitch.settings import ManagerSettings, ReplicationSettings
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.ext_fields import ext_fields
+
+Asking = Callable[[str, RemotingCommand], RemotingCommand]
+
+
+class Slave:
+    """
+    Applies for an id, and follows whoever leads; runs in a thread of its own.
+
+    :ivar fault: what ended it.
+    """
+
+    def __init__(self, controller: str, port: int, asking: Asking) -> None:
+        self.log = MemoryLog(1 << 30)
+        self.epochs = Epochs()
+        self.confirm_offset = 0
+        self.follows: Follow | None = None
+        self.fault: BaseException | None = None
+        self._asking = asking
+        self._door = socket.create_server(("127.0.0.1", port))  # a controller looks who is alive
+        self.manager = ReplicasManager(
+            ManagerSettings(
+                cluster_name="Peer5Cluster",
+                broker_name="broker-c",
+                broker_address=f"127.0.0.1:{port}",
+                controllers=(controller,),
+            ),
+            None, None, self._progress, lambda: int(time.time() * 1000), Random(1),
+        )  # fmt: skip
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        self._thread.join(10)
+        self._door.close()
+        if self.fault is not None:
+            raise self.fault
+
+    def _progress(self) -> Progress:
+        return Progress(self.epochs.last_epoch, self.log.max_offset, self.confirm_offset)
+
+    def _run(self) -> None:
+        try:
+            self._live()
+        except BaseException as fault:
+            self.fault = fault
+
+    def _live(self) -> None:
+        while self.follows is None and not self._is_stopped.is_set():
+            self._talk()
+            time.sleep(0.02)
+        assert self.follows is not None
+        host, _, port = self.follows.master_address.rpartition(":")
+        assert self.manager.identity is not None
+        replica = EpochReplica(
+            self.manager.identity.broker_id, self.log, self.epochs, 0, ReplicationSettings(),
+            time.monotonic(),
+        )  # fmt: skip
+        with socket.create_connection((host, int(port) + 1), 5) as connection:
+            connection.settimeout(0.02)
+            connection.sendall(replica.connected(time.monotonic()))
+            while not self._is_stopped.is_set():
+                self._talk()
+                connection.sendall(replica.on_time(time.monotonic()))
+                try:
+                    data = connection.recv(65536)
+                except TimeoutError:
+                    continue
+                assert data, "the master closed the connection"
+                connection.sendall(replica.receive_data(data, time.monotonic()))
+                while replica.task is not None:
+                    if isinstance(replica.task, Cut):
+                        del self.log.data[replica.task.end :]
+                    connection.sendall(replica.done(time.monotonic()))
+                self.epochs, self.confirm_offset = replica.epochs, replica.confirm_offset
+
+    def _talk(self) -> None:
+        """With the controller."""
+        self.manager.tick(time.monotonic())
+        for action in self.manager.take():
+            if isinstance(action, Ask):
+                ext = None if action.header is None else ext_fields(action.header)
+                said = self._asking(
+                    action.address, RemotingCommand(action.code, ext, action.body or None)
+                )
+                answer = Answer(said.code, said.remark, said.ext or {}, said.body or b"")
+                self.manager.answered(action, answer, time.monotonic())
+            elif isinstance(action, Apply | Accept | Withdraw):
+                self.manager.kept(time.monotonic())
+            elif isinstance(action, Follow):
+                self.follows = action
