@@ -186,3 +186,10 @@ def test_the_alerts_are_those_of_the_document_and_of_metrics_that_exist() -> Non
     for rule in group["rules"]:
         assert exported(rule["expr"]) == set(), rule["alert"]
         assert labels_that_nobody_has(rule["expr"]) == set(), rule["alert"]
+
+
+def test_the_capacity_guide_names_metrics_and_commands_that_there_are() -> None:
+    text = (ROOT / "docs" / "capacity.md").read_text()
+    assert exported(text) == set()
+    for script in re.findall(r"python (bench/\w+\.py)", text):
+        assert (ROOT / script).exists(), script
