@@ -234,6 +234,7 @@ class ScheduleTests(SynchronousTestCase):
         self.run_for(1.5)
         self.assertEqual([self.bodies().count(number) for number in (1, 3, 4)], [1, 1, 1])
         self.assertEqual(self.service.offset_table, {1: 4})
+        self.assertEqual(self.service._levels[1].stored_ahead, set())
 
     def test_a_put_that_takes_its_time(self) -> None:
         """The next message waits for it; so does a stop not."""

@@ -306,6 +306,38 @@ def test_an_attempt_that_fails_leaves_no_copy(machine, pair, at):
     master.close()
 
 
+def test_after_a_cut_queues_and_log_are_flushed_as_ever(machine, pair):
+    """What was held while it was made goes on."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    set_aside(machine, store, appended[30].physical_offset)
+    feed(store, master, appended[57].next_offset)
+    machine.turn(20)
+    machine.clock.pump([1] * 70)
+    written = store.checkpoint.written
+    assert written.flushed_offset == appended[57].next_offset
+    last = decode_record(store.record_at(appended[57].physical_offset)).store_timestamp
+    assert written.physic_msg_timestamp == written.logics_msg_timestamp == last
+    master.close()
+
+
+@pytest.mark.parametrize("operation", ["sync", "remove"])
+def test_a_log_whose_end_cannot_be_wiped_takes_nothing_more(machine, pair, operation):
+    """What lies there would shine through what comes in its place."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    machine.disk.fault = lambda done, path: 5 if done == operation and "commitlog" in path else None
+    with pytest.raises(StoreError, match="cannot set aside what the log holds"):
+        set_aside(machine, store, appended[5].physical_offset)
+    assert "cannot be wiped" in store.log.fault
+    machine.disk.fault = lambda done, path: None
+    with pytest.raises(StoreError):
+        store.log.append_raw(store.log.max_offset, b"x")
+    machine.stores.clear()  # what is on the disk now is for the next start to find out
+    machine.crash(store)
+    master.close()
+
+
 def test_what_a_cut_leaves_is_on_the_disk(machine, pair):
     """Log, queues and index, when it says that it is done; and nobody waits for what is gone."""
     master, appended = pair
