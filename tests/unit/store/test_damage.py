@@ -128,6 +128,17 @@ def test_the_last_message_that_was_promised_counts(machine, message):
     check(machine.open(**SMALL, keep_damaged_log=False), appended, 48)
 
 
+def test_a_refusal_names_the_files_that_have_messages(machine, message):
+    """And none in which nothing is left: whoever copies them back need not have that one."""
+    appended = killed(machine, message)
+    damage(machine, appended[20].physical_offset, b"\x7f\xff\xff\xff")
+    damage(machine, 16384, bytes(16384))
+    files = f"{path_of(machine, 0)}, {path_of(machine, 2 * 16384)}"
+    with pytest.raises(StoreError, match=f": 5 whole messages follow, up to .*, in {files}; they"):
+        machine.open(**SMALL)
+    check(machine.open(**SMALL, keep_damaged_log=False), appended, 20)
+
+
 def why(machine):
     """What the one folder says of its reason."""
     (folder,) = folders(machine)

@@ -307,7 +307,9 @@ def test_a_long_batch_is_laid_out_in_slices(machine, message):
     store = machine.open(mapped_file_size_commit_log=1 << 22)
     count = 2 * MEMBERS_A_TURN + 3
     batch = batch_of(*[(number, b"%d" % number, "") for number in range(count)])
-    result = machine.finish(store.put_batch(batch))
+    waiting = store.put_batch(batch)
+    assert store.log.max_offset == 0
+    result = machine.finish(waiting)
     assert (result.status, result.append.message_count) == (OK, count)
     machine.turn(50)
     assert store.max_offset_in_queue("TopicA", 1) == count
@@ -316,6 +318,14 @@ def test_a_long_batch_is_laid_out_in_slices(machine, message):
     ]
     bodies = [decode_record(store.record_at(offset)).body for offset, _, _ in units]
     assert bodies == [b"%d" % number for number in range(count)]
+
+
+def test_a_short_batch_is_in_the_log_at_once(machine, message):
+    """It waits for no turn, and so for nobody else's batch."""
+    store = machine.open()
+    waiting = store.put_batch(batch_of((0, b"x", ""), (0, b"y", "")))
+    assert store.log.max_offset > 0
+    assert machine.finish(waiting).append.message_count == 2
 
 
 def test_a_batch_lies_in_one_file(machine, message):

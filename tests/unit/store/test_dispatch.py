@@ -33,6 +33,7 @@ def test_a_slave_dispatches_what_is_whole(machine, message):
         assert store.max_offset_in_queue("TopicA", 0) == whole
         assert store.dispatcher.position == (results[whole - 1].next_offset if whole else 0)
     assert store.statistics.put_times == len(results)
+    assert store.statistics.put_size == results[-1].next_offset
     assert store.checkpoint.logics == results[-1].store_timestamp
 
 

@@ -148,6 +148,17 @@ def test_times_limit_a_search() -> None:
     assert find(index, "u", 0, NOW - 1) == []
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "expected"),
+    [(0, 9, False), (0, 10, True), (12, 15, True), (20, 99, True), (21, 99, False)],
+)
+def test_only_files_of_the_span_are_searched(begin: int, end: int, expected: bool) -> None:
+    """Both ends count; a file that is all earlier, or all later, is left alone."""
+    file = index_file.IndexFile(a_disk(), "/store/index/1", SLOTS, ITEMS)
+    file.header = IndexHeader(10, 20)
+    assert file.overlaps(begin, end) is expected
+
+
 def test_a_full_file_is_followed_by_another() -> None:
     """149 items of 150, so to say; keys of one record may be split; names rise within one ms."""
     disk = a_disk()
@@ -194,6 +205,16 @@ def test_parts_make_the_same_files(records: list[tuple[bool, int]], most: int) -
         calls += 1
     assert calls > items / (2 * most + 1)  # the last record of a call may be whole
     assert contents(parts) == contents(whole)
+
+
+def test_a_full_part_takes_no_key_of_the_next_record() -> None:
+    """As many keys as are asked for go into one call; the next one has the rest."""
+    index = an_index(a_disk())
+    records = [request(0, "u0", "a b"), request(1, "u1")]
+    assert not index.put_requests(records, 3)
+    assert index.headers()[0][1].index_count == 1 + 3
+    assert index.put_requests(records, 3)
+    assert index.headers()[0][1].index_count == 1 + 4
 
 
 def test_what_was_begun_and_cut_off_is_put_again() -> None:
