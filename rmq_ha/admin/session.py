@@ -115,7 +115,11 @@ def run(work: Work) -> NoReturn:
 
     :param work: gets a `Session`; what it returns is the exit code, None for 0.
     """
-    options = current_options()
+    run_in_reactor(work, current_options())
+
+
+def run_in_reactor(work: Work, options: Options) -> NoReturn:
+    """As `run`, with options that do not come from `rmqha-admin`'s command line."""
     if options.verbose:
         _log_to_stderr()
     output = Output(options.as_json)

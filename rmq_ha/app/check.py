@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from rmq_ha.app.acl_check import check_acl
@@ -54,9 +54,12 @@ def _plugins(configuration: BrokerConfiguration) -> list[str]:
 def finish_check(
     configuration: BrokerConfiguration | NamesrvConfiguration | ControllerConfiguration,
     notices: Sequence[Notice],
+    live: Callable[[], NoReturn] | None = None,
 ) -> NoReturn:
     """
     Print the report and leave: 1 when a key is unknown, else 0.
+
+    :param live: goes on, and leaves, where nothing is wrong so far.
 
     :raises ConfigurationError: as `check_report`.
     """
@@ -66,4 +69,6 @@ def finish_check(
     except BrokenPipeError:  # `--check | head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     unknown = [notice.text for notice in notices if notice.is_unknown]
+    if live is not None and not unknown:
+        live()
     raise SystemExit("\n".join(unknown) if unknown else 0)

@@ -1,7 +1,8 @@
 """From twistd's options to a service: what all of our servers do."""
 
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from rmq_ha.app.build import build_text
 from rmq_ha.app.check import finish_check
@@ -40,7 +41,7 @@ def make_service(
         )
         notices = [*notices, *map(Notice, readable_secrets(configuration, options["config"]))]
         if options["check"]:
-            finish_check(configuration, notices)
+            finish_check(configuration, notices, _live_check(options))
     except ConfigurationError as error:
         raise SystemExit(f"{program}: {error}") from None
     descriptors = allow_descriptors()
@@ -71,6 +72,22 @@ def make_service(
         f"{program}: {build_text()}",
         of_this_process(reactor),
     )
+
+
+def _live_check(options: Any) -> Callable[[], NoReturn] | None:
+    """What `--live` adds to `--check`; None: nothing."""
+    if not options.get("live"):
+        return None
+    if not options["config"]:
+        raise SystemExit("--live looks at a broker's properties file: give --config")
+    path = os.path.abspath(options["config"])
+
+    def live() -> NoReturn:
+        from rmq_ha.app.live_check import finish_live_check
+
+        finish_live_check(path, options.surroundings(), options.overrides)
+
+    return live
 
 
 def known_brokers(configuration: Any) -> list[str]:

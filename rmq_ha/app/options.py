@@ -74,6 +74,13 @@ class BrokerOptions(ServerOptions):
         "A RocketMQ 4.9 broker. Without namesrvAddr (file, option, or NAMESRV_ADDR in the "
         "environment) a master runs a name server of its own."
     )
+    optFlags = [
+        [
+            "live",
+            None,
+            "With --check: also ask name servers, and look at ports, store and certificates.",
+        ]
+    ]
 
     def opt_namesrvAddr(self, addresses: str) -> None:
         """Name servers, host:port;host:port; wins over the file."""

@@ -322,6 +322,10 @@ class Local:
     :ivar free: bytes of the store's partition; None: unknown.
     :ivar file_size: of the commit log.
     :ivar unresolved: host names in it that stand for no address.
+    :ivar is_starting: the broker shall start, and nobody expects it to run.
+    :ivar ports: that the broker listens on, with what for.
+    :ivar taken_ports: of these, where somebody listens already.
+    :ivar is_open: somebody has the store open.
     """
 
     file: str = ""
@@ -341,6 +345,14 @@ class Local:
     free: int | None = None
     file_size: int = 1 << 30
     unresolved: list[str] = field(default_factory=list)
+    broker_name: str = ""
+    broker_id: int = 0
+    role: str = ""
+    bind_address: str = ""
+    is_starting: bool = False
+    ports: list[tuple[int, str]] = field(default_factory=list)
+    taken_ports: list[str] = field(default_factory=list)
+    is_open: bool = False
 
 
 class NotLooked(NamedTuple):

@@ -35,6 +35,7 @@ class Wanted(NamedTuple):
     :ivar config: a broker's properties file on this machine; empty: none.
     :ivar store: a broker's store on this machine; empty: that of the file, if there is one.
     :ivar surroundings: of the file.
+    :ivar overrides: keys and values that win over the file's.
     """
 
     which: str = ""
@@ -43,6 +44,7 @@ class Wanted(NamedTuple):
     config: str = ""
     store: str = ""
     surroundings: Surroundings | None = None
+    overrides: tuple[tuple[str, str], ...] = ()
 
 
 async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) -> Facts:
@@ -54,10 +56,10 @@ async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) ->
     :raises NothingFound: there is no such broker.
     """
     facts = Facts(now_ms=session.host.now_ms())
-    _look_at_machine(facts, session, wanted)
-    asker = await _look_at_names(facts, session, wanted)
+    look_at_machine(facts, session, wanted)
+    asker = await look_at_names(facts, session, wanted)
     if facts.local is not None:
-        await _resolve(facts.local, session)
+        await resolve_names(facts.local, session)
     for broker in facts.brokers:
         facts.not_looked += await look_at_broker(asker, session, facts, broker, wanted.here)
         step()
@@ -66,10 +68,11 @@ async def gather(session: Session, wanted: Wanted, step: Step = lambda: None) ->
     return facts
 
 
-def _look_at_machine(facts: Facts, session: Session, wanted: Wanted) -> None:
+def look_at_machine(facts: Facts, session: Session, wanted: Wanted) -> None:
+    """Files of this machine, those that were asked for."""
     disk = session.host.disk
     if wanted.config and wanted.surroundings is not None:
-        look_at_file(facts, disk, wanted.config, wanted.surroundings)
+        look_at_file(facts, disk, wanted.config, wanted.surroundings, wanted.overrides)
     if wanted.store:
         look_at_store(facts, disk, wanted.store)
     if facts.local is not None and facts.local.has_abort and not facts.local.address:
@@ -82,7 +85,7 @@ def _look_at_machine(facts: Facts, session: Session, wanted: Wanted) -> None:
         )
 
 
-async def _look_at_names(facts: Facts, session: Session, wanted: Wanted) -> Asker:
+async def look_at_names(facts: Facts, session: Session, wanted: Wanted) -> Asker:
     """Name servers, and with them which brokers there are."""
     own = facts.local.address if facts.local else ""
     given = session.options.namesrv or (facts.local.name_servers if facts.local else "")
@@ -108,7 +111,7 @@ async def _look_at_names(facts: Facts, session: Session, wanted: Wanted) -> Aske
     return asker
 
 
-async def _resolve(local: Local, session: Session) -> None:
+async def resolve_names(local: Local, session: Session) -> None:
     """Names in the properties file."""
     addresses = [*local.name_servers.split(";"), local.settings.get("haMasterAddress", "")]
     for address in addresses:

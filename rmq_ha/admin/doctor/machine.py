@@ -1,11 +1,11 @@
 """Looks at this machine: a broker's properties file, its certificates and its store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rmq_ha.admin.doctor.facts import Certificate, Facts, Local, NotLooked
 from rmq_ha.config import properties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.load import load_broker, render
+from rmq_ha.config.load import load_broker, port_plan, render
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError, ProtocolViolation
 from rmq_ha.seams import Disk
@@ -17,13 +17,20 @@ _TLS = ("tls.server", "tls.client", "tls.ha")
 _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 
 
-def look_at_file(facts: Facts, disk: Disk, path: str, surroundings: Surroundings) -> None:
+def look_at_file(
+    facts: Facts,
+    disk: Disk,
+    path: str,
+    surroundings: Surroundings,
+    overrides: Sequence[tuple[str, str]] = (),
+) -> None:
     """Read a properties file as a broker does, then what it names."""
     local = facts.local = Local(file=path)
     try:
         text = properties.decode(disk.read_bytes(path))
         local.settings = {item.key: item.value.strip() for item in properties.parse(text, path)}
-        loaded = load_broker(text, surroundings, name=path)
+        local.settings.update(overrides)
+        loaded = load_broker(text, surroundings, name=path, overrides=overrides)
     except OSError as error:
         local.error = error.strerror or str(error)
         return
@@ -35,6 +42,11 @@ def look_at_file(facts: Facts, disk: Disk, path: str, surroundings: Surroundings
     lines = dict(line.partition("=")[::2] for line in render(own))
     local.rendered = {key: lines[key] for key in local.settings if key in lines}
     local.name_servers = own.broker.namesrv_addr or ""
+    local.broker_name = own.broker.broker_name or ""
+    local.broker_id = own.broker.broker_id
+    local.role = own.store.broker_role.value
+    local.bind_address = own.ours.bind_address
+    local.ports = [(item.port, item.purpose) for item in port_plan(own)]
     local.address = f"{own.broker.broker_ip1}:{own.server.listen_port}"
     _look_at_certificates(facts, disk, own)
     look_at_store(facts, disk, own.store.store_path_root_dir or "", own)

@@ -1,6 +1,15 @@
 """All rules, in the order of the document."""
 
-from rmq_ha.admin.doctor import consumers, counters, files, identity, reach, replication, resources
+from rmq_ha.admin.doctor import (
+    before,
+    consumers,
+    counters,
+    files,
+    identity,
+    reach,
+    replication,
+    resources,
+)
 from rmq_ha.admin.doctor.findings import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -11,4 +20,5 @@ RULES: tuple[Rule, ...] = (
     *consumers.RULES,
     *counters.RULES,
     *files.RULES,
+    *before.RULES,
 )

@@ -16,12 +16,15 @@ from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred
 
 from rmq_ha.admin import topic
+from rmq_ha.admin.doctor.before import CODES
 from rmq_ha.admin.doctor.brokers import metrics_at
 from rmq_ha.admin.doctor.command import doctor, examine
 from rmq_ha.admin.doctor.gather import Wanted
+from rmq_ha.admin.doctor.rules import RULES
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NOT_FOUND, Session
+from rmq_ha.app.live_check import examine_before_start
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
@@ -364,3 +367,32 @@ def test_the_certificate_that_a_broker_shows() -> None:
     address = cluster.address("a")
     assert ("certificate-of-another", address) in where, said.out
     assert {("certificate-ends", address), ("certificate-ends", "tls.server.certPath")} <= where
+
+
+def before_start(cluster: SimCluster, host: Any, text: str) -> Said:
+    """What `--check --live` says on a machine."""
+    host.disk.replace("/b.properties", text.encode())
+    around = Surroundings(
+        environ={}, home="/", host_name="h", address=host.ip, directory="/", resolve=str
+    )
+    wanted = Wanted(config="/b.properties", surroundings=around)
+    return say(cluster, lambda s: examine_before_start(s, wanted), host.seams, namesrv="")
+
+
+def test_before_a_start_it_knows_whose_name_ports_and_store_are_taken(pair: SimCluster) -> None:
+    master, other = pair.hosts["a"], pair.world.add("new")
+    common = f"namesrvAddr={pair.namesrv.address}\nmappedFileSizeCommitLog=32768\n"
+    root = pair.brokers["a"].store.root
+    taken = f"{common}brokerName=pair\nbrokerIP1={master.ip}\nbindAddress={master.ip}\n"
+    said = before_start(pair, master, f"{taken}storePathRootDir={root}\n")
+    assert (said.code, {"port-taken", "store-open"} <= codes(said)) == (FAILED, True), said.out
+    assert "id-in-use" not in codes(said)  # it is itself
+    said = before_start(pair, other, f"{common}brokerName=pair\nstorePathRootDir=/s\n")
+    assert (said.code, codes(said)) == (FAILED, {"id-in-use"})
+    slave = "brokerRole=SLAVE\nbrokerId=2\nstorePathRootDir=/s\n"
+    assert before_start(pair, other, f"{common}brokerName=pair\n{slave}").code == 0
+    said = before_start(pair, other, f"{common}brokerName=none\n{slave}")
+    assert codes(said) == {"slave-without-master"}
+    said = before_start(pair, other, f"{common}brokerName=new\nstorePathRootDir=/s\n")
+    assert (said.code, said.json["rules"]) == (0, len(CODES))
+    assert {rule.code for rule in RULES} >= set(CODES)

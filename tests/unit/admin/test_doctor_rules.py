@@ -274,7 +274,22 @@ def both(*spoils: Spoil) -> Spoil:
     return lambda facts: [spoil(facts) for spoil in spoils]
 
 
+def starting(**values: Any) -> Spoil:
+    """A broker of a file that shall start, beside the cluster."""
+    usual = {"broker_name": "pair", "broker_id": 0, "role": "SYNC_MASTER", "is_starting": True}
+    return local(**{**usual, "address": SECOND, **values})
+
+
+def without_registered_master(facts: Facts) -> None:
+    for item in facts.name_servers:
+        del item.brokers["pair"][0]
+
+
 FILES: dict[str, Spoil] = {
+    "id-in-use": starting(),
+    "port-taken": starting(broker_name="new", taken_ports=["10911: clients (listenPort)"]),
+    "store-open": starting(broker_name="new", is_open=True),
+    "slave-without-master": both(starting(role="SLAVE", broker_id=2), without_registered_master),
     "file-wrong": local(error="b.properties:6: brokerId=x: must be a whole number", address=""),
     "key-unknown": local(unknown=["b.properties:6: unknown key flushDiscType"]),
     "address-is-name": local(settings={"brokerIP1": "broker-a"}),
@@ -383,6 +398,17 @@ NEARLY: list[tuple[str, Spoil]] = [
     ("reactor-late", metric("rmqha_reactor_lag_max_seconds", 0.9)),
     ("few-files", metric("process_max_fds", 4096)),
     ("running-out", both(metric("process_max_fds", 100), metric("process_open_fds", 79))),
+    ("id-in-use", both(starting(), having(master, plain=Port(MASTER, "refused")))),
+    ("id-in-use", starting(broker_id=2)),
+    ("id-in-use", starting(is_starting=False)),
+    ("slave-without-master", starting(role="SLAVE", broker_id=2)),
+    (
+        "slave-without-master",
+        both(
+            starting(role="SLAVE", settings={"haMasterAddress": "a:10912"}),
+            without_registered_master,
+        ),
+    ),
     ("file-differs", local(rendered={"noSuchKey": "1", "aclSecretKey": "***"})),
     ("stopped-unclean", local(has_abort=True, address="")),
     ("log-missing", local(log_files=0)),

@@ -82,6 +82,10 @@ def test_check_prints_what_differs_and_the_ports(capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_a_live_check_is_of_a_file() -> None:
+    assert check("--live") == "--live looks at a broker's properties file: give --config"
+
+
 def test_check_fails_on_an_unknown_key() -> None:
     reason = check("--set", "slaveTimeut=1")
     assert reason == "command line: unknown key slaveTimeut; did you mean slaveTimeout?"

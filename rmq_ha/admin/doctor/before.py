@@ -1,0 +1,139 @@
+"""What can be known before a broker starts: its file, its store, its ports, and who is there."""
+
+from collections.abc import Iterator
+
+from rmq_ha.admin.doctor.facts import Facts, Local
+from rmq_ha.admin.doctor.findings import Finding, Rule, Said, Severity, judge
+from rmq_ha.admin.doctor.gather import Wanted, look_at_machine, look_at_names, resolve_names
+from rmq_ha.admin.doctor.probe import port_at
+from rmq_ha.admin.session import Session
+from rmq_ha.errors import StoreLocked
+from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.model.status import BrokerRole
+
+_TIMEOUT_S = 3.0
+CODES = (
+    "name-server-silent",
+    "name-unresolved",
+    "no-name-server",
+    "one-name-server",
+    "name-servers-differ",
+    "file-wrong",
+    "key-unknown",
+    "address-is-name",
+    "name-servers-misspelt",
+    "log-missing",
+    "table-damaged",
+    "no-room",
+    "set-aside-left",
+    "store-new",
+    "certificate-ended",
+    "certificate-ends",
+    "certificate-not-yet",
+    "id-in-use",
+    "port-taken",
+    "store-open",
+    "slave-without-master",
+)
+"""Of the rules that need no broker that runs."""
+
+
+async def look_before_start(session: Session, wanted: Wanted) -> Facts:
+    """Ask name servers, and look at this machine; the broker of the file does not run."""
+    facts = Facts(now_ms=session.host.now_ms())
+    look_at_machine(facts, session, wanted)
+    await look_at_names(facts, session, wanted)
+    local = facts.local
+    if local is None or local.error:
+        return facts
+    local.is_starting = True
+    await resolve_names(local, session)
+    host = session.host
+    for port, purpose in local.ports:
+        found = await port_at(host, f"{local.bind_address or '127.0.0.1'}:{port}", _TIMEOUT_S)
+        if found.problem is None:
+            local.taken_ports.append(f"{port}: {purpose}")
+    for broker in facts.brokers:
+        if broker.name == local.broker_name and broker.address != local.address:
+            broker.plain = await port_at(host, broker.address, _TIMEOUT_S)
+    if host.disk.exists(f"{local.store}/lock"):
+        try:
+            host.disk.lock(f"{local.store}/lock").release()
+        except StoreLocked:
+            local.is_open = True
+    return facts
+
+
+def judge_before_start(facts: Facts, rules: tuple[Rule, ...]) -> list[Finding]:
+    """By those of the rules that need no broker that runs."""
+    return judge(facts, [rule for rule in rules if rule.code in CODES])
+
+
+def _starting(facts: Facts) -> Local | None:
+    return facts.local if facts.local is not None and facts.local.is_starting else None
+
+
+def _id_in_use(facts: Facts) -> Iterator[Said]:
+    local = _starting(facts)
+    for broker in facts.brokers if local else ():
+        is_ours = local and (broker.name, broker.broker_id) == (local.broker_name, local.broker_id)
+        if is_ours and broker.plain is not None and broker.plain.problem is None:
+            name = f"{broker.name} with id {broker.broker_id}"
+            yield Said(local.file if local else "", f"{broker.address} runs, and is {name} already")
+
+
+def _port_taken(facts: Facts) -> Iterator[Said]:
+    local = _starting(facts)
+    for text in local.taken_ports if local else ():
+        yield Said(local.file if local else "", f"something listens on port {text}")
+
+
+def _store_open(facts: Facts) -> Iterator[Said]:
+    local = _starting(facts)
+    if local and local.is_open:
+        yield Said(local.store, "another broker has it open")
+
+
+def _without_master(facts: Facts) -> Iterator[Said]:
+    local = _starting(facts)
+    if local is None or local.role != BrokerRole.SLAVE.value:
+        return
+    answering = [server for server in facts.name_servers if server.answers]
+    known = [server.brokers.get(local.broker_name, {}) for server in answering]
+    has_address = bool(local.settings.get("haMasterAddress"))
+    if answering and not has_address and not any(MASTER_ID in ids for ids in known):
+        yield Said(local.file, f"no name server knows a master called {local.broker_name}")
+
+
+RULES = (
+    Rule(
+        "id-in-use",
+        Severity.ERROR,
+        "before a start: another broker that runs has the brokerName and brokerId of the properties"
+        " file; whoever registers last takes the name from the other",
+        "give it another `brokerId` (a slave), or another `brokerName`; if it shall take the other"
+        " one's place: docs/failover.md",
+        _id_in_use,
+    ),
+    Rule(
+        "port-taken",
+        Severity.ERROR,
+        "before a start: a port of the properties file is taken, so the start would fail",
+        "stop what listens there (this broker may run already), or change `listenPort`",
+        _port_taken,
+    ),
+    Rule(
+        "store-open",
+        Severity.ERROR,
+        "before a start: another process has the store open",
+        "stop it first; two brokers need two `storePathRootDir`",
+        _store_open,
+    ),
+    Rule(
+        "slave-without-master",
+        Severity.WARNING,
+        "before a start: the file is a slave's, and no name server knows a master of its name",
+        "start the master first, or compare `brokerName` and `namesrvAddr` of both",
+        _without_master,
+    ),
+)

@@ -1,0 +1,33 @@
+"""`--check --live`: the doctor's rules that need no broker that runs."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from rmq_ha.admin.doctor.before import CODES, judge_before_start, look_before_start
+from rmq_ha.admin.doctor.command import show
+from rmq_ha.admin.doctor.findings import is_healthy
+from rmq_ha.admin.doctor.gather import Wanted
+from rmq_ha.admin.doctor.rules import RULES
+from rmq_ha.admin.options import Options
+from rmq_ha.admin.session import FAILED, Session, run_in_reactor
+from rmq_ha.config.surroundings import Surroundings
+
+
+async def examine_before_start(session: Session, wanted: Wanted) -> int | None:
+    """:returns: the exit code."""
+    facts = await look_before_start(session, wanted)
+    findings = judge_before_start(facts, RULES)
+    show(session, facts, findings, len(CODES))
+    return None if is_healthy(findings) else FAILED
+
+
+def finish_live_check(
+    path: str, surroundings: Surroundings, overrides: Sequence[tuple[str, str]]
+) -> NoReturn:
+    """
+    Ask name servers and ports, print findings, and leave: 1 when something has to be done.
+
+    :param overrides: of the command line.
+    """
+    wanted = Wanted(config=path, surroundings=surroundings, overrides=tuple(overrides))
+    run_in_reactor(lambda session: examine_before_start(session, wanted), Options())
