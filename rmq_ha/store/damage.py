@@ -134,8 +134,6 @@ class DamagedLog:
         count = promised = last = 0
         files: list[str] = []
         for start in self._row.starts:
-            if start + self._row.file_size <= end:
-                continue
             before = count
             for batch in self._keeper.records(max(start, end), start + self._row.file_size):
                 count += len(batch)

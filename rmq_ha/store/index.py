@@ -209,7 +209,7 @@ class IndexService:
             file = self._writable()
             count = min(file.room, len(entries) - done)
             file.reserve(count)
-            file.put(entries[done : done + count] if count < len(entries) else entries)
+            file.put(entries[done : done + count])
             done += count
             if not file.room:
                 self._became_full(file)

@@ -121,6 +121,19 @@ def test_a_slave_whose_disk_has_failed_takes_no_more():
     assert (log.max_offset, log.may_resume) == (10, False)
 
 
+def test_a_file_that_cannot_be_made_ahead_is_made_when_it_is_needed():
+    """The message that began the file before it is in the log, and nobody hears of a failure."""
+    disk = SimDisk(Random(1), lambda: 0)
+    log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/log"], SIZE), [1000])
+    log.row.load()
+    disk.fault = lambda operation, path: 28 if path.endswith(f"{SIZE:020d}") else None
+    (small,) = log.append_group([message_of(10)], 5)
+    assert (small.physical_offset, log.row.starts) == (0, [0])
+    disk.fault = lambda operation, path: None
+    (large,) = log.append_group([message_of(SIZE - 200)], 5)
+    assert (large.physical_offset, log.row.starts) == (SIZE, [0, SIZE, 2 * SIZE])
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_largest_record_leaves_eight_bytes_of_its_file(log, more):
     """For the mark of the file's end; one byte more never fits any file."""
