@@ -6,8 +6,6 @@ from typing import TypeVar
 from rmq_ha.client.asking import Ask, Asking
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.route_cache import NameServers
-from rmq_ha.client.settings import name_servers
 from rmq_ha.errors import RemotingError
 from rmq_ha.wire.command import RemotingCommand
 
@@ -18,14 +16,11 @@ class Asker:
     """
     Has the answers.
 
-    :param instance: a started client, whose settings name the name servers.
+    :param instance: a started client, whose name servers are asked.
     """
 
     def __init__(self, instance: ClientInstance) -> None:
-        """:raises ConfigurationError: there is no name server."""
         self.instance = instance
-        found = instance.settings.namesrv_addr or instance.process.environ.get("NAMESRV_ADDR", "")
-        self._name_servers = NameServers(instance, name_servers(found), 0)
 
     async def run(self, asking: Asking[T], each: Callable[[], object] | None = None) -> T:
         """
@@ -54,4 +49,4 @@ class Asker:
         timeout_ms = ask.timeout_ms or self.instance.settings.mq_client_api_timeout
         if ask.address:
             return await self.instance.invoke(ask.address, ask.command, timeout_ms)
-        return await self._name_servers.ask(ask.command, timeout_ms)
+        return await self.instance.name_servers.ask(ask.command, timeout_ms)

@@ -43,6 +43,7 @@ class ClientInstance:
     :ivar settings: its `ClientConfig`.
     :ivar process: the `Process` that it was made in.
     :ivar client_id: what brokers know it by.
+    :ivar name_servers: who is asked for routes.
     :ivar producers: by group; names with namespace.
     :ivar consumers: by group; names with namespace.
     """
@@ -65,12 +66,12 @@ class ClientInstance:
         self._signer = settings.signer(host.now_ms, host.random)
         self._remoting = self._make_remoting()
         self._calls = self._make_calls()
-        self._names = NameServers(
+        self.name_servers = NameServers(
             self, servers, host.random.randrange(max(1, len(servers))), lookup
         )
         self.routes = RouteCache(
             host.clock,
-            self._names,
+            self.name_servers,
             settings.mq_client_api_timeout,
             settings.route_idle_millis,
         )
@@ -359,7 +360,7 @@ class ClientInstance:
             Periodic(
                 clock,
                 "looking up name servers",
-                lambda: Deferred.fromCoroutine(self._names.look_up()),
+                lambda: Deferred.fromCoroutine(self.name_servers.look_up()),
                 ADDRESSES_SECONDS,
                 ADDRESSES_SECONDS,
             ),
@@ -370,7 +371,7 @@ class ClientInstance:
 
     def _about_client(self) -> Mapping[str, str]:
         return {
-            "PROP_NAMESERVER_ADDR": ";".join(self._names.addresses),
+            "PROP_NAMESERVER_ADDR": ";".join(self.name_servers.addresses),
             "PROP_CLIENT_VERSION": "V4_9_7",
         }
 

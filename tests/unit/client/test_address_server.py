@@ -10,8 +10,10 @@ import pytest
 from sim_cluster import SimCluster
 from twisted.internet.protocol import Factory, Protocol
 
+from rmq_ha.client.asks import Asker
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import NoNameServer
+from rmq_ha.client.lookups import cluster_info
 from rmq_ha.client.messages import Message, SendStatus
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.settings import ADDRESSES_SECONDS, ClientConfig
@@ -55,14 +57,16 @@ def test_name_servers_are_looked_up_and_looked_up_again() -> None:
     made = producer(cluster, page)
     assert cluster.wait(made.send(Message("T", b"x"))).send_status is SendStatus.SEND_OK
     assert page.asked == ["/rocketmq/nsaddr"]
+    known = cluster.wait(Asker(made.instance).run(cluster_info()))
+    assert "a" in known.brokers
     page.text = "10.9.9.9:9876"
     cluster.run(ADDRESSES_SECONDS + 1)
     assert len(page.asked) == 2
-    assert made.instance._names.addresses == ("10.9.9.9:9876",)
+    assert made.instance.name_servers.addresses == ("10.9.9.9:9876",)
     page.status = "500 Broken"
     cluster.run(ADDRESSES_SECONDS + 1)
     assert len(page.asked) == 3
-    assert made.instance._names.addresses == ("10.9.9.9:9876",), "what was known stays"
+    assert made.instance.name_servers.addresses == ("10.9.9.9:9876",), "what was known stays"
 
 
 def test_units_have_a_list_of_their_own() -> None:
