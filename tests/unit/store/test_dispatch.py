@@ -132,6 +132,20 @@ def test_many_records_take_several_turns(machine, message):
     assert slices == [256, 256, 88]
 
 
+def test_after_a_stop_it_goes_on_where_it_was(machine, message):
+    """As when a slave's tail is cut: the turn that was due is none, and is not waited for."""
+    store = machine.open()
+    store.put_many([message() for _ in range(600)], lambda results: None)
+    store.dispatcher.run()
+    store.dispatcher.stop()
+    machine.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == 256
+    store.dispatcher.start()
+    store.dispatcher.run()
+    machine.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == 600
+
+
 def test_too_many_for_the_memory(machine, message, monkeypatch):
     """What append could not leave behind is read from the log."""
     monkeypatch.setattr("rmq_ha.store.commitlog._MAX_PENDING", 10)
