@@ -497,6 +497,47 @@ def test_a_new_file_is_synced_though_nothing_is_in_it_yet() -> None:
     assert file.header == IndexHeader(2, 2, 4, 4)
 
 
+def found_in(
+    file: index_file.IndexFile, key_hash: int, begin: int = 0, end: int = 1 << 62
+) -> list[int]:
+    found: list[int] = []
+    for _ in file.find(key_hash, 64, begin, end, found):
+        pass
+    return found
+
+
+def test_what_is_put_in_and_what_is_taken_out_is_synced() -> None:
+    """Header and slots are on the disk as in memory; a sync that failed is still to be done."""
+    disk = a_disk()
+    file = index_file.IndexFile(disk, "/store/index/1", SLOTS, ITEMS)
+    file.create(None)
+    file.sync()
+    file.put([(1, 100, NOW), (1 + SLOTS, 200, NOW), (2, 300, NOW)])
+    assert file.is_dirty
+    disk.fault = lambda operation, path: 5 if operation == "sync" else None
+    with pytest.raises(StoreError):
+        file.sync()
+    disk.fault = lambda operation, path: None
+    assert file.is_dirty
+    file.sync()
+    file.truncate(200)
+    assert file.is_dirty
+    file.sync()
+    again = index_file.IndexFile(disk, "/store/index/1", SLOTS, ITEMS)
+    again.load()
+    assert again.header == file.header
+    assert again.header.index_count == 2
+    assert [found_in(again, key) for key in (1, 1 + SLOTS, 2)] == [[100], [], []]
+
+
+def test_a_record_older_than_the_first_one_counts_as_old_as_that() -> None:
+    """The file has only seconds after its first record."""
+    file = index_file.IndexFile(a_disk(), "/store/index/1", SLOTS, ITEMS)
+    file.create(None)
+    file.put([(1, 100, NOW), (2, 200, NOW - 5000), (3, 300, NOW + 1000)])
+    assert [found_in(file, key, NOW, NOW) for key in (1, 2, 3)] == [[100], [200], []]
+
+
 def test_a_disk_that_cannot_be_read_is_said() -> None:
     disk = a_disk()
     index = an_index(disk)
