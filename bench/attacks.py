@@ -26,10 +26,7 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "live"))
-
-from bombs import header_bomb, registration_bomb
-from lone_broker import LoneBroker
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.host.blocking import BlockingCalls
@@ -37,6 +34,8 @@ from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.live.bombs import header_bomb, registration_bomb
+from tests.live.lone_broker import LoneBroker
 
 STRANGER = "127.0.0.9"
 MORE_MS = 50.0

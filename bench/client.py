@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "interop"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 TOPIC = "BenchClient"
 IN_FLIGHT = (1, 64, 256)
@@ -246,7 +246,7 @@ def java_consume(peer: str, options: argparse.Namespace, messages: int) -> Outco
 
 
 def compare(options: argparse.Namespace) -> None:
-    from rig import PEER, rig_in
+    from tests.interop.rig import PEER, rig_in
 
     peer = str(PEER)
     with tempfile.TemporaryDirectory() as directory, rig_in(Path(directory)) as rig:
@@ -306,7 +306,7 @@ def show(rows: list[tuple[str, str, Outcome, Outcome]], options: argparse.Namesp
 
 def profile(options: argparse.Namespace) -> None:
     """Our producer at 64 in flight, against a broker of ours."""
-    from rig import rig_in
+    from tests.interop.rig import rig_in
 
     with tempfile.TemporaryDirectory() as directory, rig_in(Path(directory)) as rig:
         options.namesrv = rig.namesrv()

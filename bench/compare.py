@@ -25,9 +25,9 @@ import psutil
 from rich.console import Console
 from rich.progress import Progress
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rig import SMALL, Rig, Server, missing, rig_in
+from tests.interop.rig import SMALL, Rig, Server, missing, rig_in
 
 LEVELS = ((1, 1), (4, 4), (4, 16), (4, 64))
 SIDES = ("java", "ours")

@@ -24,11 +24,11 @@ from compare import SIDES, Rows, part_names, report, scratch, server_process, sp
 from rich.console import Console
 from rich.progress import Progress
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from groups import OK, TOPIC, Group, Member
-from rig import SMALL, missing, rig_in
-from wire import log_end
+from tests.interop.groups import OK, TOPIC, Group, Member
+from tests.interop.rig import SMALL, missing, rig_in
+from tests.interop.wire import log_end
 
 LEVELS = ((1, 1), (4, 16), (4, 64))
 MEMBERS = 3

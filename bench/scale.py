@@ -26,16 +26,15 @@ from typing import Any
 
 from compare import Rows, conf, part_names, scratch, server_process, spent
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
-
-from rig import Rig, Server, missing, rig_in
-from wire import Wire
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.interop.rig import Rig, Server, missing, rig_in
+from tests.interop.wire import Wire
 
 SIDES = ("java", "ours")
 MEBIBYTE = 1 << 20

@@ -51,10 +51,10 @@ from typing import Any
 from soak_java import TOPICS, Clients, compiled
 from soak_rules import Judge
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rig import Rig, Server, missing, rig_in
-from wire import Wire
+from tests.interop.rig import Rig, Server, missing, rig_in
+from tests.interop.wire import Wire
 
 WATCHED = {
     "process_resident_memory_bytes": ("memory", 1 << 20, "MiB"),

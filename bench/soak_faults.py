@@ -15,9 +15,9 @@ from typing import NamedTuple
 from soak_damage import damage, lose_tail
 from soak_history import History, Progress
 from soak_pair import FaultyPair, Member
-from wire import Refused
 
 from rmq_ha.client.requests import send_request
+from tests.interop.wire import Refused
 
 HOUR_S = 3600
 _ANSWERED_LATE = 2000

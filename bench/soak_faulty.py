@@ -18,9 +18,9 @@ from soak_history import STREAMS, History, Progress
 from soak_java import TOPICS, Clients, compiled
 from soak_pair import FaultyPair, difference, is_unchecked
 from soak_rules import Judge
-from wire import Refused, Wire
 
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.wire import Refused, Wire
 
 REST_S = (2.0, 8.0)
 DRAIN_S = 120.0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from soak_rules import Judge
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rig import PEER
+from tests.interop.rig import PEER
 
 TOPICS = ("normal", "ordered", "delayed", "txn", "filtered", "retry")
 

@@ -16,14 +16,13 @@ from typing import Any
 
 from soak_proxy import Link
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))
-
-from rig import REPO, Rig, Server
-from wire import Refused, Wire
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.store.search import whole_records
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.rig import REPO, Rig, Server
+from tests.interop.wire import Refused, Wire
 
 STEPPED = REPO / "tests" / "live" / "stepped.py"
 TOPICS = ("own-normal", "own-delayed", "own-txn", "own-again", "own-probe")

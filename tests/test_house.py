@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -250,6 +251,17 @@ def test_imports_point_down(path: Path) -> None:
         if is_below(name, ["rmq_ha"]) and layer_of(name) > layer
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_test_changes_where_python_looks() -> None:
+    """Helpers are modules of the package `tests`: a reader finds them by their name."""
+    here = ROOT.parent / "tests"
+    found = {
+        str(path.relative_to(here))
+        for path in here.rglob("*.py")
+        if re.search(r"^\s*sys\.path(\.|\[|\s*\+?=)", path.read_text(), re.MULTILINE)
+    }
+    assert not found
 
 
 def test_no_circle_of_packages() -> None:

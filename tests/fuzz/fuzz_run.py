@@ -1,5 +1,5 @@
 """
-Fuzz the readers in this process: `tox -e fuzz`, or `python tests/fuzz/fuzz_run.py --inputs 100000`.
+Fuzz the readers in this process: `tox -e fuzz`, or `python -m tests.fuzz.fuzz_run --inputs 100000`.
 
 Each target gets its share of the inputs. What raises something else than a refusal is a fault, and
 what takes much longer than the others of its size is worth a look: both are written to a folder,
@@ -20,10 +20,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from mutate import Mutator
-from target import Target, all_targets
+from tests.fuzz.mutate import Mutator
+from tests.fuzz.target import Target, all_targets
 
 CORPUS = Path(__file__).parent / "corpus"
 SLOWEST = 3

@@ -1,12 +1,12 @@
 """What `rmqha-admin doctor` reads of whoever listens where a broker should."""
 
-from target import target
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from rmq_ha.admin.doctor.brokers import clock_ahead, samples_in
 from rmq_ha.admin.doctor.probe import Exchange, Handshake, page_in
+from tests.fuzz.target import target
 
 METRICS = b"""# HELP rmqha_queues Consume queues
 # TYPE rmqha_queues gauge

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from processor_kit import AtOnce
-from target import target
 from twisted.internet.task import Clock
 
 from rmq_ha.acl.reading import read_file
@@ -30,6 +28,8 @@ from rmq_ha.store.delay_offsets import DelayOffsets
 from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.testing.disk import SimDisk
+from tests.fuzz.target import target
+from tests.unit.broker.processor_kit import AtOnce
 
 HERE = Surroundings({}, "/home/me", "machine", "10.0.0.1", "/here")
 BROKER = b"""# a comment

@@ -5,10 +5,6 @@ from functools import cache
 from struct import pack
 from typing import Any
 
-from material import Files, now_ms
-from memory_log import MemoryLog
-from of_wire import RECORDS
-from target import target
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IProtocol
@@ -45,6 +41,10 @@ from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.ends import TlsDoor
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import ServerTls
+from tests.fuzz.of_wire import RECORDS
+from tests.fuzz.target import target
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.tls.material import Files, now_ms
 
 LOG = b"".join(RECORDS)
 SECRET, NONCE = b"secret", bytes(32)

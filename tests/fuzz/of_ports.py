@@ -9,11 +9,6 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
-from guarded import NOBODY, Guarded, every_request
-from of_links import Pipe
-from of_wire import FRAMES, REGISTRATION, SIGNED, frames_of
-from sim_broker import SimBroker
-from target import target
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
@@ -45,6 +40,11 @@ from rmq_ha.testing.dledger_script import GROUP, Script
 from rmq_ha.testing.host import World as SimWorld
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.fuzz.of_links import Pipe
+from tests.fuzz.of_wire import FRAMES, REGISTRATION, SIGNED, frames_of
+from tests.fuzz.target import target
+from tests.unit.broker.guarded import NOBODY, Guarded, every_request
+from tests.unit.broker.sim_broker import SimBroker
 
 
 class Failures:

@@ -2,9 +2,6 @@
 
 from zlib import crc32
 
-from of_wire import ENTRY, RECORDS
-from target import target
-
 from rmq_ha.broker.transactions.messages import read_mark
 from rmq_ha.client.lookups import PlaceId
 from rmq_ha.dledger.format import (
@@ -49,6 +46,8 @@ from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.queue_search import valid_part
 from rmq_ha.store.scan import scan
 from rmq_ha.store.search import whole_records
+from tests.fuzz.of_wire import ENTRY, RECORDS
+from tests.fuzz.target import target
 
 LEVELS = [1000, 5000]
 

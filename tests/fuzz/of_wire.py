@@ -5,8 +5,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from target import target
-
 from rmq_ha.client.brokers import replication_of
 from rmq_ha.client.messages import decode_messages, decode_pulled
 from rmq_ha.client.offsets import decode_offsets
@@ -51,6 +49,7 @@ from rmq_ha.wire.send_header import (
     decode_send_header,
 )
 from rmq_ha.wire.stat_bodies import REPLICATION_KEY, decode_connections
+from tests.fuzz.target import target
 
 V1 = {
     "producerGroup": "p", "topic": "TopicA", "defaultTopic": "TBW102",

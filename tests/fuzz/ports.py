@@ -1,5 +1,5 @@
 """
-Fuzz the ports of running servers: `tox -e fuzz-ports`, or `python tests/fuzz/ports.py`.
+Fuzz the ports of running servers: `tox -e fuzz-ports`, or `python -m tests.fuzz.ports`.
 
 A stranger, on an address of his own, sends to every port of a name server, a pair and a DLedger
 member; half of the brokers' requests are signed by an account that may do nothing. Afterwards: no
@@ -20,18 +20,14 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import target  # noqa: F401  (finds the kits of the unit tests)
-from mutate import Mutator
-from of_links import REPORTS, TRANSFERS
-from of_ports import ASKED, NAMESRV, REQUESTS, both, signed
-from servers import DENIED, STRANGER, Cluster
-
 from rmq_ha.dledger.codec import encode_body
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.fuzz.mutate import Mutator
+from tests.fuzz.of_links import REPORTS, TRANSFERS
+from tests.fuzz.of_ports import ASKED, NAMESRV, REQUESTS, both, signed
+from tests.fuzz.servers import DENIED, STRANGER, Cluster
 
 BATCH = 50
 MARK = 1_234_567

@@ -11,15 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1] / "live"))
-
-from live_ports import free_ports
-
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.wire.bodies import decode_offset_table, decode_topic_table
 from rmq_ha.wire.command import RemotingCommand
+from tests.live.live_ports import free_ports
 
 BASES = range(25500, 25600, 4)
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile="]

@@ -1,16 +1,10 @@
 """What can be fuzzed: a reader of bytes from outside, and how it may refuse them."""
 
-import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmq_ha.errors import ProtocolViolation
-
-# The kits of the unit tests: brokers without sockets, logs in memory, certificates.
-for folder in ("broker", "ha", "tls"):
-    sys.path.append(str(Path(__file__).parents[1] / "unit" / folder))
 
 Reader = Callable[[bytes], Any]
 
@@ -56,5 +50,5 @@ def target(
 def all_targets() -> dict[str, Target]:
     """By name; what stands in the modules beside this one, which take a second to import."""
     for module in ("of_wire", "of_store", "of_files", "of_links", "of_ports", "of_doctor"):
-        import_module(module)
+        import_module(f"tests.fuzz.{module}")
     return TARGETS

@@ -4,8 +4,8 @@ from pathlib import Path
 
 
 def test_strangers_move_nothing(tmp_path: Path) -> None:
-    from ports import fuzz  # takes a second, in every process that collects tests
-    from servers import Cluster
+    from tests.fuzz.ports import fuzz  # takes a second, in every process that collects tests
+    from tests.fuzz.servers import Cluster
 
     cluster = Cluster(tmp_path, is_whole=False)
     try:

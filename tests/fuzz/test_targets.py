@@ -10,13 +10,21 @@ from random import Random
 from types import CodeType
 
 import pytest
-from fuzz_run import CORPUS, Outcome, fuzz, mutator_of
-from mutate import Mutator
-from readers import ELSEWHERE, ROOT, functions, is_elsewhere, is_reader, own_names, readers
-from target import Target, all_targets
-from work import WorkTooLong, codes_of, work_of
 
 from rmq_ha.errors import ProtocolViolation
+from tests.fuzz.fuzz_run import CORPUS, Outcome, fuzz, mutator_of
+from tests.fuzz.mutate import Mutator
+from tests.fuzz.readers import (
+    ELSEWHERE,
+    ROOT,
+    functions,
+    is_elsewhere,
+    is_reader,
+    own_names,
+    readers,
+)
+from tests.fuzz.target import Target, all_targets
+from tests.fuzz.work import WorkTooLong, codes_of, work_of
 
 INPUTS = 40
 MOST_WORK, MORE_WORK = 20_000, 15

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import trustme
 from cryptography.hazmat.primitives import serialization
-from wire import Wire
+
+from tests.interop.wire import Wire
 
 
 class Authority:

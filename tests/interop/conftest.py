@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rig import Rig, missing, rig_in
+from tests.interop.rig import Rig, missing, rig_in
 
 _REASON = missing()
 

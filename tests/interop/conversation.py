@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rig import PEER
+from tests.interop.rig import PEER
 
 HERE = Path(__file__).parent
 

@@ -12,11 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from conversation import compiled_java
-from pairs import log_end
-from rig import SMALL, Rig, Server
-from wire import Refused, Wire
-
 from rmq_ha.client.requests import send_request
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode
@@ -30,6 +25,10 @@ from rmq_ha.dledger.messages import (
     MetadataResponse,
 )
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.conversation import compiled_java
+from tests.interop.pairs import log_end
+from tests.interop.rig import SMALL, Rig, Server
+from tests.interop.wire import Refused, Wire
 
 GROUP = "broker-d"
 TOPIC = "Group"

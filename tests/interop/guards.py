@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig import Rig, Server
-from wire import Wire
-
 from rmq_ha.client.signing import Credentials
+from tests.interop.rig import Rig, Server
+from tests.interop.wire import Wire
 
 ADMIN = Credentials("adminadmin", "adminsecret")
 LIMITS = {

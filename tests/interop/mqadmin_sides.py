@@ -14,8 +14,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from conversation import java_class_path
-from rig import ALL_JAVA, Rig, Server
+from tests.interop.conversation import java_class_path
+from tests.interop.rig import ALL_JAVA, Rig, Server
 
 LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
 JAVA = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from rig import Rig, Server
-from wire import Load, Refused, Sent, Wire, log_end, what_is_wrong
-
 from rmq_ha.client.requests import send_request
 from rmq_ha.wire import fastjson
+from tests.interop.rig import Rig, Server
+from tests.interop.wire import Load, Refused, Sent, Wire, log_end, what_is_wrong
 
 MIXES = [
     ("java-slave-of-our-master", False, True),

@@ -12,10 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from accounts import ADMIN, FILE, FORMER, USER
-from conversation import Conversation, compiled_java
-from rig import ALL_JAVA, Rig, Server
-from wire import Refused, Wire
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import MQClientError
@@ -26,6 +22,10 @@ from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.accounts import ADMIN, FILE, FORMER, USER
+from tests.interop.conversation import Conversation, compiled_java
+from tests.interop.rig import ALL_JAVA, Rig, Server
+from tests.interop.wire import Refused, Wire
 
 TOPICS = ["Pub", "Sub", "Both"]
 BROKER = "broker-a"

@@ -12,13 +12,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from rig import Rig
 
 from rmq_ha.admin import session
 from rmq_ha.admin.main import main
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.messages import Message
 from rmq_ha.host.loop import LoopReactor
+from tests.interop.rig import Rig
 
 TOPIC = "Commands"
 

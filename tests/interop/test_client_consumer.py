@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation import Conversation, compiled_java
-from rig import Rig, Server
-from wire import Refused, Wire
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.model.message import offset_msg_id
 from rmq_ha.wire import fastjson
+from tests.interop.conversation import Conversation, compiled_java
+from tests.interop.rig import Rig, Server
+from tests.interop.wire import Refused, Wire
 
 OURS, JAVA = "broker-ours", "broker-java"
 SETTINGS = {

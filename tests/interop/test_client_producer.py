@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation import Conversation, compiled_java
-from rig import Rig, Server
-from wire import Refused, Wire
 
 from rmq_ha.model.properties import CLUSTER, UNIQ_KEY
 from rmq_ha.store.format.commitlog import Record
+from tests.interop.conversation import Conversation, compiled_java
+from tests.interop.rig import Rig, Server
+from tests.interop.wire import Refused, Wire
 
 OURS, JAVA = "broker-ours", "broker-java"
 SETTINGS = {

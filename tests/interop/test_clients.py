@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rig import Rig
+
+from tests.interop.rig import Rig
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from rig import ALL_JAVA, PEER, Rig, Server
-from wire import STORED, Refused, Wire
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.model.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC
 from rmq_ha.store.format.commitlog import Record
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.rig import ALL_JAVA, PEER, Rig, Server
+from tests.interop.wire import STORED, Refused, Wire
 
 # Retries, from level 3 on, come at once.
 SETTINGS = {

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pairs import QUICK, Pair, assert_same_logs
-from rig import Rig, Server, rig_in
-from wire import Load, Wire, log_end
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.ha.frames import FrameReader, encode_report
 from rmq_ha.ha.greeting import WORD_COUNT, Greeting, encode_greeting
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.wire.frame import decode_frame, encode_frame
+from tests.interop.pairs import QUICK, Pair, assert_same_logs
+from tests.interop.rig import Rig, Server, rig_in
+from tests.interop.wire import Load, Wire, log_end
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from groups import OK, TOPIC, Group
-from rig import Rig
-from wire import Wire
-
 from rmq_ha.client.requests import send_request
 from rmq_ha.model.flags import TRANSACTION_COMMIT
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.groups import OK, TOPIC, Group
+from tests.interop.rig import Rig
+from tests.interop.wire import Wire
 
 CONSUMERS = "offsets-group"
 

@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from groups import GROUP, OK, Group, GroupLoad, Member
-from rig import Rig
+
+from tests.interop.groups import GROUP, OK, Group, GroupLoad, Member
+from tests.interop.rig import Rig
 
 ROUNDS = int(os.environ.get("RMQ_HA_DLEDGER_KILLS", "0"))
 # One fault after so many transfers: Java needs more than 6 s to notice that its leader is gone.

@@ -7,10 +7,6 @@ from pathlib import Path
 from struct import pack_into, unpack_from
 from zlib import crc32
 
-from groups import FILE_SIZE, QUEUES, TOPIC, Group, Member, data, index
-from rig import Rig
-from wire import Wire
-
 from rmq_ha.client.requests import send_request
 from rmq_ha.dledger.format import decode_term
 from rmq_ha.dledger.ledger import Ledger
@@ -18,6 +14,9 @@ from rmq_ha.dledger.ledger_files import LedgerFiles
 from rmq_ha.dledger.term_file import TermFile
 from rmq_ha.dledger.values import Entry
 from rmq_ha.host.disk import RealDisk
+from tests.interop.groups import FILE_SIZE, QUEUES, TOPIC, Group, Member, data, index
+from tests.interop.rig import Rig
+from tests.interop.wire import Wire
 
 BODY = 2500
 COUNT = 1500  # some files

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation import Conversation, compiled_go, compiled_java
-from guards import OPEN, Guard, account
-from rig import ALL_JAVA, Rig, Server, rig_in
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.client.signing import Credentials
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.conversation import Conversation, compiled_go, compiled_java
+from tests.interop.guards import OPEN, Guard, account
+from tests.interop.rig import ALL_JAVA, Rig, Server, rig_in
 
 SETTINGS = {
     "messageDelayLevel": " ".join(["1s"] * 18),

@@ -10,9 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rig import Rig, Server
-from selectors_gen import Generator, messages
-from wire import Wire
 
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
 from rmq_ha.client.requests import pull_request, send_request
@@ -25,6 +22,9 @@ from rmq_ha.testing.disk import SimDisk
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.rig import Rig, Server
+from tests.interop.selectors_gen import Generator, messages
+from tests.interop.wire import Wire
 
 SEED = 20
 EXPRESSIONS = 420

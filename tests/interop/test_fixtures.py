@@ -11,8 +11,9 @@ import shutil
 from typing import Any
 
 import pytest
-from rig import REPO, Rig
-from wire import Wire, log_end
+
+from tests.interop.rig import REPO, Rig
+from tests.interop.wire import Wire, log_end
 
 FIXTURES = REPO / "tests" / "fixtures" / "store"
 STORES = [("clean", "clean.expected"), ("killed", "killed.recovered"), ("torn", "torn.recovered")]

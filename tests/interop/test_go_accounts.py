@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversation import Conversation, compiled_go
-from guards import LIMITS, Guard, account
-from rig import ALL_JAVA, Rig, Server
-from wire import Wire
 
 from rmq_ha.client.signing import Credentials
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.conversation import Conversation, compiled_go
+from tests.interop.guards import LIMITS, Guard, account
+from tests.interop.rig import ALL_JAVA, Rig, Server
+from tests.interop.wire import Wire
 
 pytestmark = pytest.mark.skipif(ALL_JAVA, reason="strict permissions and quotas are ours")
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from mqadmin_commands import (
+
+from tests.interop.mqadmin_commands import (
     COMMANDS,
     DIFFERENCES,
     EARLY,
@@ -25,8 +26,8 @@ from mqadmin_commands import (
     Command,
     Difference,
 )
-from mqadmin_sides import Side, both_sides, flat, masked
-from rig import ALL_JAVA, Rig
+from tests.interop.mqadmin_sides import Side, both_sides, flat, masked
+from tests.interop.rig import ALL_JAVA, Rig
 
 # A slave copies its master's tables every 10 s.
 EVENTUALLY_S = 14.0

@@ -15,14 +15,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conversation import compiled_java
-from rig import ALL_JAVA, PEER, Rig
-from wire import Refused, Wire, unique_id
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.conversation import compiled_java
+from tests.interop.rig import ALL_JAVA, PEER, Rig
+from tests.interop.wire import Refused, Wire, unique_id
 
 TOPIC, COUNT, QUEUES = "Relayed", 8, 4
 JAVA, GO = "g-java", "g-go"

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pairs import FILE_SIZE, MIXES, Pair, assert_same_logs, log_files, max_offsets
-from rig import PEER, rig_in
-from wire import Refused, Wire, log_end
 
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.pairs import FILE_SIZE, MIXES, Pair, assert_same_logs, log_files, max_offsets
+from tests.interop.rig import PEER, rig_in
+from tests.interop.wire import Refused, Wire, log_end
 
 
 @pytest.fixture(scope="module", params=[pytest.param(mix[1:], id=mix[0]) for mix in MIXES])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rig import Rig, Server
-from wire import Load, Sent, Wire, unique_id, what_is_wrong
+
+from tests.interop.rig import Rig, Server
+from tests.interop.wire import Load, Sent, Wire, unique_id, what_is_wrong
 
 TOPIC = "S"
 SIZES = (100, 3000, 20000)

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority, TlsWire, shown_certificate, stranger
-from conversation import compiled_java
-from pairs import QUICK, assert_same_logs
-from rig import ALL_JAVA, Rig, Server, rig_in
-from wire import Load, Wire, log_end
 
 from rmq_ha.client.aio import connect
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.messages import Message
 from rmq_ha.client.settings import ClientConfig
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.certificates import Authority, TlsWire, shown_certificate, stranger
+from tests.interop.conversation import compiled_java
+from tests.interop.pairs import QUICK, assert_same_logs
+from tests.interop.rig import ALL_JAVA, Rig, Server, rig_in
+from tests.interop.wire import Load, Wire, log_end
 
 REAL = {"tls.test.mode.enable": "false"}
 MODES = ("disabled", "permissive", "enforcing")

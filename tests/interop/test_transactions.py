@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pairs import Pair
-from rig import Rig, Server, rig_in
-from wire import Refused, Wire
-from wire_producer import WireProducer
 
 from rmq_ha.model.flags import TRANSACTION_COMMIT
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.pairs import Pair
+from tests.interop.rig import Rig, Server, rig_in
+from tests.interop.wire import Refused, Wire
+from tests.interop.wire_producer import WireProducer
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 QUICK = {"transactionTimeOut": 1000, "transactionCheckInterval": 1000}

@@ -7,9 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from rig import Server
-from wire import STORED, Wire
-
 from rmq_ha.client.requests import send_request
 from rmq_ha.model.flags import TRANSACTION_COMMIT
 from rmq_ha.model.properties import encode_properties
@@ -17,6 +14,8 @@ from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.wire.frame import decode_frame, encode_frame
+from tests.interop.rig import Server
+from tests.interop.wire import STORED, Wire
 
 
 class WireProducer(Wire):

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from live_ports import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_ha.host.blocking import BlockingCalls
+from tests.live.live_ports import free_ports
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
 SETTINGS = (

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_ports import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_ha.client.requests import route_request, send_request
 from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.live.live_ports import free_ports
 
 BASES = range(24800, 24900, 4)
 STEPPED = [sys.executable, str(Path(__file__).with_name("stepped.py"))]

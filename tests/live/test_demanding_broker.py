@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 import trustme
-from lone_broker import LoneBroker
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import MQClientError
@@ -21,6 +20,7 @@ from rmq_ha.host.blocking import BlockingCalls, now_ms
 from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.live.lone_broker import LoneBroker
 
 BASES = range(25320, 25400, 4)
 USER = Credentials("useruser", "usersecret")

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_pair import Broker, Sent
-from live_ports import free_ports
+
+from tests.live.live_pair import Broker, Sent
+from tests.live.live_ports import free_ports
 
 BASES = range(25100, 25180, 4)
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_pair import COMMON, Broker
-from live_ports import free_ports
+
+from tests.live.live_pair import COMMON, Broker
+from tests.live.live_ports import free_ports
 
 BASES = range(25480, 25560, 4)
 BIN = Path(sys.executable).parent

@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from lone_broker import LoneBroker
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.errors import RmqHaError
 from rmq_ha.model.topics import DEFAULT_TOPIC
+from tests.live.lone_broker import LoneBroker
 
 BASES = range(25200, 25320, 4)
 LIMIT = 160

@@ -10,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from bombs import header_bomb, registration_bomb
-from lone_broker import LoneBroker
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.live.bombs import header_bomb, registration_bomb
+from tests.live.lone_broker import LoneBroker
 
 BASES = range(25400, 25480, 4)
 MOST_MIB = 256

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from live_ports import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.live.live_ports import free_ports
 
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]
 COMMON = """\

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_ports import free_ports
 
 from rmq_ha.client.requests import route_request, send_request
 from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.model.topics import DEFAULT_TOPIC
+from tests.live.live_ports import free_ports
 
 BASES = range(25000, 25100, 4)
 TWISTD = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "rmqha", "--ready"]

@@ -1,5 +1,5 @@
 """
-`python tests/museum [--only NAME ...] [--side ours|java]`: provoke everything, write the table.
+`python -m tests.museum [--only NAME ...] [--side ours|java]`: provoke everything, write the table.
 
 Without the peer rig and Java their column stays as it was recorded.
 """
@@ -10,13 +10,9 @@ import argparse
 import sys
 import time
 import traceback
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from gallery import SIDES, exhibits, provoke, record
-from rig import missing
+from tests.interop.rig import missing
+from tests.museum.gallery import SIDES, exhibits, provoke, record
 
 
 def main() -> int:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from exhibit import Exhibit, Fact
-from gallery import provoke
+from tests.museum.exhibit import Exhibit, Fact
+from tests.museum.gallery import provoke
 
 AT_A_TIME = 2
 """Most of their time they wait; more at a time would measure the machine."""

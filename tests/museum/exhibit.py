@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from sides import Side
+    from tests.museum.sides import Side
 
 
 class Fact(NamedTuple):

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from exhibit import Exhibit, Fact, Room
-from rooms import ROOMS
-from sides import side_in
+from tests.museum.exhibit import Exhibit, Fact, Room
+from tests.museum.rooms import ROOMS
+from tests.museum.sides import side_in
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "measured.json"

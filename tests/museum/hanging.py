@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable
 
 import pytest
-from exhibit import NotHere
-from gallery import ROOMS, SIDES, measured
-from rig import PEER, missing
+
+from tests.interop.rig import PEER, missing
+from tests.museum.exhibit import NotHere
+from tests.museum.gallery import ROOMS, SIDES, measured
 
 ALL_OF_JAVA = bool(os.environ.get("RMQ_HA_MUSEUM_JAVA"))
 WHAT_TO_DO = "run `tox -e museum` and look at what changed in docs/museum.md"

@@ -7,10 +7,9 @@ import socket
 import threading
 import time
 
-from rig import Server
-from sides import port_of
-
 from rmq_ha.ha.frames import FrameReader, encode_frame, encode_report
+from tests.interop.rig import Server
+from tests.museum.sides import port_of
 
 
 class RawSlave:

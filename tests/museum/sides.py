@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from groups import Group
-from pairs import Pair, log_end
-from rig import Rig, Server, rig_in
-from wire import PULL_FOUND, Refused, Wire
 
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.errors import RmqHaError
 from rmq_ha.store.format.commitlog import Record, decode_records
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.groups import Group
+from tests.interop.pairs import Pair, log_end
+from tests.interop.rig import Rig, Server, rig_in
+from tests.interop.wire import PULL_FOUND, Refused, Wire
 
 MASTER, SLAVE = "master-sync.conf", "slave.conf"
 SEND_OK, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE = 0, 12, 11

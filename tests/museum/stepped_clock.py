@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from exhibit import NotHere
-from rig import Rig
+from tests.interop.rig import Rig
+from tests.museum.exhibit import NotHere
 
 SOURCE = r"""
 #define _GNU_SOURCE

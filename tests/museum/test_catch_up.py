@@ -1,5 +1,5 @@
 """The museum's room of catch-up and divergence."""
 
-from hanging import hang
+from tests.museum.hanging import hang
 
 test_exhibit = hang("catch_up")

@@ -1,5 +1,5 @@
 """The museum's room of operations."""
 
-from hanging import hang
+from tests.museum.hanging import hang
 
 test_exhibit = hang("operations")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gallery import ROOMS, TABLE, exhibits, measured, render
-from hanging import WHAT_TO_DO
+
+from tests.museum.gallery import ROOMS, TABLE, exhibits, measured, render
+from tests.museum.hanging import WHAT_TO_DO
 
 
 def test_the_table_is_generated() -> None:

@@ -7,9 +7,9 @@ failing test costs. Neither mutmut nor cosmic-ray fits: the one works on a copy 
 other starts the tests anew for each fault, and neither leaves out a statement, which is what
 weakens a disk: a `sync`, a mark "dirty", a place in a list of waiters.
 
-    python tests/mutants/run.py --package store --package ha/ --sample 300 --seed 1
-    python tests/mutants/run.py --since main --jobs 2
-    python tests/mutants/run.py --named tests/mutants/planted.txt
+    python -m tests.mutants.run --package store --package ha/ --sample 300 --seed 1
+    python -m tests.mutants.run --since main --jobs 2
+    python -m tests.mutants.run --named tests/mutants/planted.txt
 
 The exit code is 1 when a fault survives, 2 when a list names one that no longer fits.
 """
@@ -35,9 +35,7 @@ from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rules import PACKAGE, Fault, modules
+from tests.mutants.rules import PACKAGE, Fault, modules
 
 ROOT = PACKAGE.parent
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"

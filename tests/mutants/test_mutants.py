@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+from tests.mutants import rules, run
 
-import rules  # noqa: E402
-import run  # noqa: E402
+HERE = Path(__file__).parent
 
 
 def found(tmp_path, monkeypatch, text):
@@ -24,7 +22,7 @@ def found(tmp_path, monkeypatch, text):
 def test_every_fault_of_the_list_is_caught():
     """By the tests under whose name it stands; each runs in a process of its own."""
     done = subprocess.run(
-        [sys.executable, HERE / "run.py", "--named", HERE / "planted.txt", "--terse"],
+        [sys.executable, "-m", "tests.mutants.run", "--named", HERE / "planted.txt", "--terse"],
         capture_output=True,
         text=True,
         check=False,

@@ -1,6 +1,5 @@
 """Pairs with planted faults, and jobs that look for them in the session that is there."""
 
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +12,8 @@ from rmq_ha.offsets.verdict import Limits
 from rmq_ha.spark.offsets.job import verify as verify_offsets
 from rmq_ha.spark.replica.job import verify as verify_replica
 from rmq_ha.spark.result import JobResult
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
-
-from jobs import FakeJob
-from replica_kit import settings_of
+from tests.spark.jobs import FakeJob
+from tests.unit.spark.replica_kit import settings_of
 
 NOW = 1_800_000_000_000
 

@@ -17,12 +17,6 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
-
-from golden_stores import java_store, rows_of_log
-from jobs import FakeJob
-
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import Outcome
@@ -31,6 +25,8 @@ from rmq_ha.spark.archive.files import Files
 from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.archive.reading import archived, table, view
 from rmq_ha.spark.result import JobResult
+from tests.spark.jobs import FakeJob
+from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "0"))
 STEPS = ("verified", "pending", "moved 1", "pending gone")

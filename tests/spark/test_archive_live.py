@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from jobs import FakeJob
-from live_brokers import Cluster, cluster_in
 
 from rmq_ha.client.messages import Message
 from rmq_ha.errors import WrongUsage
@@ -24,6 +18,8 @@ from rmq_ha.spark.archive.job import Asked, archive
 from rmq_ha.spark.archive.reading import table
 from rmq_ha.spark.audit.job import Asked as AuditAsked
 from rmq_ha.spark.audit.job import audit
+from tests.spark.jobs import FakeJob
+from tests.spark.live_brokers import Cluster, cluster_in
 
 TOPIC = "orders"
 

@@ -1,17 +1,10 @@
 """`audit-messages` over whole stores: one that Java wrote, and the same with faults."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
-
-from golden_stores import java_store, rows_of_log
-from jobs import FakeJob
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.topics import SCHEDULE_TOPIC
@@ -20,6 +13,8 @@ from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.audit.job import Asked, audit
 from rmq_ha.spark.result import JobResult
 from rmq_ha.testing.store_faults.image import StoreImage
+from tests.spark.jobs import FakeJob
+from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 SLOTS = 50
 

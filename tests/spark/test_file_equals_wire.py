@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from live_brokers import cluster_in, until
-from rig import missing, rig_in
-from tables_read import BOTH_WAYS, read_table
-from wire import Wire
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.messages import Message
@@ -30,6 +21,10 @@ from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.interop.rig import missing, rig_in
+from tests.interop.wire import Wire
+from tests.spark.live_brokers import cluster_in, until
+from tests.spark.tables_read import BOTH_WAYS, read_table
 
 GROUP = "g-again"
 SYSTEM = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from live_brokers import Cluster, cluster_in, until
 
 from rmq_ha.client.messages import Message, SendStatus
 from rmq_ha.spark.source.live import LiveQueues
@@ -22,6 +16,7 @@ from rmq_ha.spark.source.reading import QueueId, QueueRange
 from rmq_ha.spark.source.schema import message_schema
 from rmq_ha.spark.source.streaming import make_stream_reader
 from rmq_ha.wire.bodies import MessageQueue
+from tests.spark.live_brokers import Cluster, cluster_in, until
 
 COUNT = 400
 

@@ -7,7 +7,6 @@ message that was sent back.
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from struct import pack, pack_into, unpack_from
@@ -16,9 +15,7 @@ from zlib import crc32
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from planting import Said, messages, replica
+from tests.spark.planting import Said, messages, replica
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "store" / "clean.tar.gz"
 FILE_SIZE = 65536

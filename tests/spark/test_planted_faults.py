@@ -5,7 +5,6 @@ More than a hundred faults of twelve kinds, in pairs written by ours and by Java
 """
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -13,19 +12,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
-from planting import Said, messages, offsets, replica
-from replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of, says
-
 from rmq_ha.testing.store_faults import log_faults, table_faults
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.log_faults import LogFaults
 from rmq_ha.testing.store_faults.ours import write_our_pair
 from rmq_ha.testing.store_faults.planted import AUDIT, Planted
 from rmq_ha.testing.store_faults.table_faults import TableFaults
+from tests.spark.planting import Said, messages, offsets, replica
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of, says
 
 SEED = int(os.environ.get("RMQ_HA_SPARK_SEED", "1"))
 MOVING = ("cut", "gap", "log")

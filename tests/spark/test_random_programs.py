@@ -7,10 +7,8 @@ More of them: `RMQ_HA_SPARK_PROGRAMS=200 pytest -n0 tests/spark/test_random_prog
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,11 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
-
-from golden_stores import java_store, rows_of_log
-
 from rmq_ha.model.flags import TRANSACTION_PREPARED
+from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 PROGRAMS = int(os.environ.get("RMQ_HA_SPARK_PROGRAMS", "2"))
 SCHEMA = (

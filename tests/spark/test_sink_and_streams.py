@@ -22,15 +22,12 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from live_brokers import Cluster, cluster_in, until
-from streaming_query import TOPIC, start
-
 from rmq_ha.client.messages import Message
 from rmq_ha.spark.source.sink_rows import ROW_ID
 from rmq_ha.spark.source.streaming import make_stream_reader
 from rmq_ha.wire.bodies import MessageQueue
+from tests.spark.live_brokers import Cluster, cluster_in, until
+from tests.spark.streaming_query import TOPIC, start
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("RMQ_HA_SPARK_SEED", "7"))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
-
-from golden_stores import java_store, rows_of_log
-
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.spark.source.batch import COLUMNS
 from rmq_ha.spark.source.schema import struct_of
+from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ RMQ_HA_SPARK_MINUTES=30 looks at it for so long, with a fail-over every few minu
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,11 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from jobs import FakeJob
-from offset_pairs import BROKER, Pair, no_java, pair_in, until
 
 from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.messages import Message
@@ -41,6 +35,8 @@ from rmq_ha.spark.result import JobResult
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.spark.jobs import FakeJob
+from tests.spark.offset_pairs import BROKER, Pair, no_java, pair_in, until
 
 MINUTES = float(os.environ.get("RMQ_HA_SPARK_MINUTES", "0"))
 JAVA = bool(os.environ.get("RMQ_HA_SPARK_JAVA"))

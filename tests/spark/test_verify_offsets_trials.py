@@ -7,18 +7,12 @@ RMQ_HA_SPARK_TRIALS=50 makes 50 of them; RMQ_HA_SPARK_JAVA=1 with brokers of Jav
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from offset_pairs import Pair, no_java, pair_in, until
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.messages import Message
@@ -33,6 +27,7 @@ from rmq_ha.spark.host.waiting import pause
 from rmq_ha.wire.bodies import MessageQueue, decode_offset_table, decode_topic_table
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.spark.offset_pairs import Pair, no_java, pair_in, until
 
 TRIALS = int(os.environ.get("RMQ_HA_SPARK_TRIALS", "2"))
 JAVA = bool(os.environ.get("RMQ_HA_SPARK_JAVA"))

@@ -1,7 +1,6 @@
 """The command verify-replica: verdicts, exit codes, what it writes, and digests."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "spark"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
-from planting import replica
-from replica_kit import LEVELS_OF_JAVA, image_of
-
 from rmq_ha.spark.cli import main
+from tests.spark.planting import replica
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, image_of
 
 BODY = 465 + 300
 """A byte of the second record's body."""

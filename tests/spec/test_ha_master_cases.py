@@ -6,21 +6,17 @@ Times in them carry Java's polling: up to 100 ms for a heartbeat, up to 1 s for 
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "ha"))
-
-from memory_log import MemoryLog
-
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ReplicationError
 from rmq_ha.ha.feed import DOUBT_SECONDS, Feed
 from rmq_ha.ha.frames import FrameReader
+from tests.unit.ha.memory_log import MemoryLog
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ha" / "master_cases.json"
 RECORDED = json.loads(VECTORS.read_text())

@@ -6,19 +6,15 @@ Where we differ on purpose, the test says how.
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "ha"))
-
-from memory_log import MemoryLog
-
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import ReplicationError
 from rmq_ha.ha.replica import Replica
+from tests.unit.ha.memory_log import MemoryLog
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ha" / "slave_cases.json"
 RECORDED = json.loads(VECTORS.read_text())

@@ -1,9 +1,7 @@
 """Master and slave in one process over real sockets."""
 
 import random
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +9,11 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "ha"))
-
-from memory_log import MemoryLog
-
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.ha.service import HAService
 from rmq_ha.host.real import make_host
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from tests.unit.ha.memory_log import MemoryLog
 
 CATCH_UP_SIZE = 64 << 20
 

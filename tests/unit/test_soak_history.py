@@ -1,12 +1,6 @@
 """What the soak's judges find: each rule is broken once here."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "bench"))
-
 from soak_history import History, Progress
 from soak_pair import difference, is_unchecked
 

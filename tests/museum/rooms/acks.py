@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from exhibit import Fact, Room
-from raw_peers import RawSlave
-from rig import Server
-from sides import (
+from tests.interop.rig import Server
+from tests.interop.wire_producer import WireProducer
+from tests.museum.exhibit import Fact, Room
+from tests.museum.raw_peers import RawSlave
+from tests.museum.sides import (
     FLUSH_SLAVE_TIMEOUT,
     SEND_OK,
     SLAVE_NOT_AVAILABLE,
@@ -20,7 +21,6 @@ from sides import (
     readable,
     send,
 )
-from wire_producer import WireProducer
 
 room = Room("Acknowledgements that mean less than they say")
 CLIENT_TIMEOUT = 3.0

@@ -6,10 +6,12 @@ import re
 import shutil
 import time
 
-from exhibit import Fact, Room
-from raw_peers import RawSlave
-from rig import Server
-from sides import (
+from rmq_ha.wire.codes import RequestCode
+from tests.interop.rig import Server
+from tests.interop.wire import Wire, what_is_wrong
+from tests.museum.exhibit import Fact, Room
+from tests.museum.raw_peers import RawSlave
+from tests.museum.sides import (
     FLUSH_SLAVE_TIMEOUT,
     SEND_OK,
     SLAVE,
@@ -26,9 +28,6 @@ from sides import (
     readable,
     send,
 )
-from wire import Wire, what_is_wrong
-
-from rmq_ha.wire.codes import RequestCode
 
 room = Room("Catch-up and divergence")
 KILOBYTE = bytes(1000)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 
-from exhibit import Fact, Room
-from raw_peers import RawMaster
-from rig import Server
-from sides import SEND_OK, SLAVE, Side, codes, create, readable, send
-from stepped_clock import SteppedClock
-from wire import Wire
+from tests.interop.rig import Server
+from tests.interop.wire import Wire
+from tests.museum.exhibit import Fact, Room
+from tests.museum.raw_peers import RawMaster
+from tests.museum.sides import SEND_OK, SLAVE, Side, codes, create, readable, send
+from tests.museum.stepped_clock import SteppedClock
 
 room = Room("A wall clock that is set")
 HOUR = 3600

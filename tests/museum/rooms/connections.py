@@ -7,13 +7,23 @@ import socket
 import time
 
 import psutil
-from exhibit import Fact, Room
-from raw_peers import RawMaster
-from rig import Server
-from sides import SEND_OK, SLAVE, Side, codes, create, ends_by_itself, lines_with, port_of, send
-from wire import Refused, Wire
 
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.rig import Server
+from tests.interop.wire import Refused, Wire
+from tests.museum.exhibit import Fact, Room
+from tests.museum.raw_peers import RawMaster
+from tests.museum.sides import (
+    SEND_OK,
+    SLAVE,
+    Side,
+    codes,
+    create,
+    ends_by_itself,
+    lines_with,
+    port_of,
+    send,
+)
 
 room = Room("Connections, addresses and restarts")
 PARTS = 3

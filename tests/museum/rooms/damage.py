@@ -9,13 +9,12 @@ import textwrap
 import time
 from pathlib import Path
 
-from exhibit import Fact, Room
-from rig import Server
-from sides import Side, create, lines_with, readable, send, serves
-from wire import Refused, Wire
-
 from rmq_ha.errors import RmqHaError
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.rig import Server
+from tests.interop.wire import Refused, Wire
+from tests.museum.exhibit import Fact, Room
+from tests.museum.sides import Side, create, lines_with, readable, send, serves
 
 room = Room("Damage on the disk")
 MASTER = "master-async.conf"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from exhibit import Fact, Room
-from rig import Server
-from sides import Side, create, readable, send
-from wire_producer import WireProducer
+from tests.interop.rig import Server
+from tests.interop.wire_producer import WireProducer
+from tests.museum.exhibit import Fact, Room
+from tests.museum.sides import Side, create, readable, send
 
 room = Room("Delayed messages and transactions")
 MASTER = "master-async.conf"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 
-from exhibit import Fact, Room
-from groups import TOPIC, Group
-from pairs import log_end
-from sides import Sending, Side, codes, cpu_seconds, readable
+from tests.interop.groups import TOPIC, Group
+from tests.interop.pairs import log_end
+from tests.museum.exhibit import Fact, Room
+from tests.museum.sides import Sending, Side, codes, cpu_seconds, readable
 
 room = Room("DLedger groups")
 

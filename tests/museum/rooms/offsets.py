@@ -8,14 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
-from exhibit import Fact, Room
-from pairs import max_offsets
-from rig import Server
-from sides import Side, create, readable, send
-from wire import Refused, Wire
 
 from rmq_ha.client.requests import pull_request
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.pairs import max_offsets
+from tests.interop.rig import Server
+from tests.interop.wire import Refused, Wire
+from tests.museum.exhibit import Fact, Room
+from tests.museum.sides import Side, create, readable, send
 
 from .connections import masters_in_route
 

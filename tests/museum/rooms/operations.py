@@ -8,16 +8,15 @@ import threading
 import time
 from collections import Counter
 
-from exhibit import Fact, Room
-from raw_peers import RawSlave
-from rig import Server
-from sides import SLAVE, Side, create, end_of, lines_with, paused, requests, send
-from wire import Wire
-
 from rmq_ha.testing.cluster import StoreNode
 from rmq_ha.testing.pair import PairOptions
 from rmq_ha.testing.simcluster import SimCluster
 from rmq_ha.wire.codes import RequestCode
+from tests.interop.rig import Server
+from tests.interop.wire import Wire
+from tests.museum.exhibit import Fact, Room
+from tests.museum.raw_peers import RawSlave
+from tests.museum.sides import SLAVE, Side, create, end_of, lines_with, paused, requests, send
 
 from .acks import in_sync
 

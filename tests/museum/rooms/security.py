@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 
-from accounts import FILE, USER
-from exhibit import Fact, Room
-from raw_peers import RawSlave
-from rig import Server
-from sides import Side, create, send
-from wire import Refused, Wire
-
 from rmq_ha.client.requests import send_request
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.interop.accounts import FILE, USER
+from tests.interop.rig import Server
+from tests.interop.wire import Refused, Wire
+from tests.museum.exhibit import Fact, Room
+from tests.museum.raw_peers import RawSlave
+from tests.museum.sides import Side, create, send
 
 from .connections import masters_in_route
 

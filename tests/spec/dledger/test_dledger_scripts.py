@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from dledger_script import Player
+from tests.spec.dledger.dledger_script import Player
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -15,7 +13,7 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
     """
-    As written; `python tests/spec/dledger/test_dledger_scripts.py FILE` prints what it is now.
+    As written; `python -m tests.spec.dledger.test_dledger_scripts FILE` prints what it is now.
     """
     assert Player().play(path.read_text()) == path.read_text()
 

@@ -8,12 +8,12 @@ from io import StringIO
 from typing import Any
 
 from rich.console import Console
-from sim_cluster import SimCluster
 
 from rmq_ha.admin.options import Options
 from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import Session, perform
 from rmq_ha.seams import Host
+from tests.unit.client.sim_cluster import SimCluster
 
 
 class Said:

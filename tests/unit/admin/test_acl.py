@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from admin_kit import Said, say
 from click.testing import CliRunner
-from sim_cluster import SimCluster
 
 from rmq_ha.admin import acl
 from rmq_ha.admin.main import main
 from rmq_ha.admin.session import FAILED, NOT_FOUND, USAGE, Session
 from rmq_ha.client.signing import Credentials
+from tests.unit.admin.admin_kit import Said, say
+from tests.unit.client.sim_cluster import SimCluster
 
 FILE = """
 globalWhiteRemoteAddresses: [10.9.9.9]

@@ -7,10 +7,8 @@ from types import SimpleNamespace
 
 import click
 import pytest
-from admin_kit import say
 from click.testing import CliRunner
 from rich.console import Console
-from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred
 
 from rmq_ha.admin import handover
@@ -34,6 +32,8 @@ from rmq_ha.dledger.values import TermVote
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.testing.group import BrokerGroup
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.admin.admin_kit import say
+from tests.unit.client.sim_cluster import SimCluster
 
 PEERS = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3"
 KINDS = {

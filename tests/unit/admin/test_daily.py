@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 import pytest
-from admin_kit import say
 from click.testing import CliRunner
-from sim_cluster import SimCluster
 
 from rmq_ha.admin import broker, connections, consume, dlq, group, group_settings, ha, topic
 from rmq_ha.admin.main import main
@@ -21,6 +19,8 @@ from rmq_ha.client.producer import Producer
 from rmq_ha.client.push_consumer import PushConsumer
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.model.status import BrokerRole
+from tests.unit.admin.admin_kit import say
+from tests.unit.client.sim_cluster import SimCluster
 
 DOCS = Path(__file__).parents[3] / "docs"
 SHAPE = {"queues": None, "read_queues": None, "write_queues": None, "perm": None}

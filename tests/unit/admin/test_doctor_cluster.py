@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 import pytest
-from admin_kit import Said, say
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred
 
 from rmq_ha.admin import topic
@@ -37,6 +35,8 @@ from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.group import BrokerGroup
+from tests.unit.admin.admin_kit import Said, say
+from tests.unit.client.sim_cluster import SimCluster
 
 NAMED = {"broker_name": "pair"}
 

@@ -8,21 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_facts import (
-    HOUR,
-    MASTER,
-    NOW,
-    SECOND,
-    SLAVE,
-    Spoil,
-    broker,
-    having,
-    healthy,
-    master,
-    setting,
-    slave,
-    told,
-)
 
 from rmq_ha.admin.doctor.facts import (
     Certificate,
@@ -40,6 +25,21 @@ from rmq_ha.admin.doctor.rules import RULES
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.tls.files import certificate_names, self_signed
 from rmq_ha.wire.stat_bodies import Connection
+from tests.unit.admin.doctor_facts import (
+    HOUR,
+    MASTER,
+    NOW,
+    SECOND,
+    SLAVE,
+    Spoil,
+    broker,
+    having,
+    healthy,
+    master,
+    setting,
+    slave,
+    told,
+)
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "doctor.md"
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 import pytest
-from admin_kit import say
-from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred
 
 from rmq_ha.admin.confirm import must_be_askable
@@ -24,6 +22,8 @@ from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.admin.admin_kit import say
+from tests.unit.client.sim_cluster import SimCluster
 
 PATH = "/etc/broker.properties"
 TOPIC = "TBW102"

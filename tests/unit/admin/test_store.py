@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_kit import Said, say
 from click.testing import CliRunner
-from sim_cluster import SimCluster
 
 from rmq_ha.admin.main import main
 from rmq_ha.admin.session import FAILED, USAGE
@@ -23,6 +21,8 @@ from rmq_ha.host.files import files_of
 from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offline.queues import QueueFiles
 from rmq_ha.offline.verify import INDEX, QUEUES
+from tests.unit.admin.admin_kit import Said, say
+from tests.unit.client.sim_cluster import SimCluster
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"
 QUEUE_FILE, SLOTS, ITEMS = 800, 50, 150

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from controllers import BROKER_PORT, Controllers, until, wait
-
 from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, Refused
 from rmq_ha.autoswitch.files import IdentityFiles
 from rmq_ha.autoswitch.manager import ReplicasManager
@@ -16,6 +14,7 @@ from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
+from tests.unit.controller.controllers import BROKER_PORT, Controllers, until, wait
 
 WHO = "/store/brokerIdentity"
 

@@ -6,8 +6,6 @@ Spec: controller.md, chapter 14.
 from __future__ import annotations
 
 import pytest
-from memory_log import MemoryLog
-from record_logs import record_log
 
 from rmq_ha.autoswitch.epochs import Epoch, Epochs
 from rmq_ha.autoswitch.feed import EpochFeed, Report
@@ -27,6 +25,8 @@ from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import DivergedLog, NothingInCommon, ReplicationError
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import record_log
 
 
 def epochs(*entries: tuple[int, int]) -> Epochs:

@@ -6,9 +6,6 @@ Spec: controller.md, chapters 6 and 7, section 15.
 from __future__ import annotations
 
 import pytest
-from memory_log import MemoryLog
-from record_logs import extend
-from recordings import Chunk, connections, said
 
 from rmq_ha.autoswitch.epochs import Epoch, Epochs
 from rmq_ha.autoswitch.feed import EpochFeed
@@ -28,6 +25,9 @@ from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import ReplicationError
+from tests.unit.autoswitch.recordings import Chunk, connections, said
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import extend
 
 ALL = connections("all")
 LOADED = connections("loaded")

@@ -12,8 +12,6 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from memory_log import MemoryLog
-from record_logs import extend
 
 from rmq_ha.autoswitch.epochs import Epochs
 from rmq_ha.autoswitch.feed import EpochFeed
@@ -23,6 +21,8 @@ from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import NothingInCommon, ReplicationError
 from rmq_ha.ha.places import chain_to
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import extend
 
 SETTINGS = ReplicationSettings(all_ack_in_sync_state_set=True, ha_transfer_batch_size=150)
 IDS = (1, 2, 3)

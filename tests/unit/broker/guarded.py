@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from transaction_kit import COMMIT, TransactionBroker
-
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.client.signing import Credentials, sign
 from rmq_ha.model.topic_config import TopicConfig
@@ -18,6 +16,7 @@ from rmq_ha.wire.bodies import (
 )
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.transaction_kit import COMMIT, TransactionBroker
 
 FILE = """
 accounts:

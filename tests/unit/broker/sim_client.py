@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from sim_broker import SimBroker
-
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.remoting.client import RemotingClient
@@ -12,6 +10,7 @@ from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import SimBroker
 
 SILENT = "silent"
 PUSHES = (

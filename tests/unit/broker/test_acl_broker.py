@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sim_broker import FAST_PORT, LISTEN_PORT, TOPIC, SimBroker
 from twisted.internet.defer import gatherResults
 
 from rmq_ha.client.requests import pull_request, send_request
@@ -14,6 +13,7 @@ from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.unit.broker.sim_broker import FAST_PORT, LISTEN_PORT, TOPIC, SimBroker
 
 FILE = f"""
 accounts:

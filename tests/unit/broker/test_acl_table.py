@@ -6,18 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guarded import (
-    ACCOUNTS,
-    ADMIN,
-    NOBODY,
-    OWNER,
-    WEAK,
-    Guarded,
-    commit,
-    every_request,
-    offset_of,
-)
-from transaction_kit import COMMIT
 
 from rmq_ha.acl.table import TABLE, as_markdown
 from rmq_ha.client.requests import pull_request, send_request
@@ -32,6 +20,18 @@ from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.guarded import (
+    ACCOUNTS,
+    ADMIN,
+    NOBODY,
+    OWNER,
+    WEAK,
+    Guarded,
+    commit,
+    every_request,
+    offset_of,
+)
+from tests.unit.broker.transaction_kit import COMMIT
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from sim_broker import SimBroker
 from twisted.internet.defer import gatherResults
 
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import SimBroker
 
 TOPIC = {
     "defaultTopic": "TBW102",

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from guarded import ADMIN, OWNER, WEAK, Guarded, every_request
 from twisted.internet.defer import fail
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
@@ -18,6 +17,7 @@ from rmq_ha.remoting.audit import NAMESPACE, AuditLog
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.guarded import ADMIN, OWNER, WEAK, Guarded, every_request
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_reset_names_the_account_that_asked(broker: Guarded, lines: list[Any])
 
 
 def test_without_access_control_the_address_says_who(lines: list[Any]) -> None:
-    from sim_broker import SimBroker
+    from tests.unit.broker.sim_broker import SimBroker
 
     sim = SimBroker().start()
     assert sim.call(RemotingCommand(RequestCode.CLEAN_UNUSED_TOPIC, {"AccessKey": "x"})).code == 0

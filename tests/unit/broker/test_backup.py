@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from sim_broker import TOPIC, SimBroker
 
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.client.messages import decode_messages
@@ -14,6 +13,7 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.backup import Manifest, Store, back_up, restore
 from rmq_ha.offline.files import Entry
 from rmq_ha.wire.codes import ResponseCode
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
 TARGET, NEW = "/backup", "/restored"
 

@@ -6,7 +6,6 @@ from struct import pack
 from typing import Any
 
 import pytest
-from sim_broker import FAST_PORT, TOPIC, SimBroker
 from twisted.internet.defer import gatherResults
 from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import formatEvent, globalLogPublisher
@@ -18,6 +17,7 @@ from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.unit.broker.sim_broker import FAST_PORT, TOPIC, SimBroker
 
 PORTS = (LISTEN_PORT, FAST_PORT)
 CONFIG = "/store/config"

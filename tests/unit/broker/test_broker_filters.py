@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from sim_broker import TOPIC, SimBroker
-
 from rmq_ha.client.requests import pull_request
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.format.commitlog import decode_records
@@ -11,6 +9,7 @@ from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import ConsumerData, HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
 GROUP = "consumers"
 

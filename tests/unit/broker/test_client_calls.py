@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from processor_kit import FakeChannel
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.client_calls import ClientCalls
 from rmq_ha.errors import RemotingTimeout, RequestRejected
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.processor_kit import FakeChannel
 
 
 class AskedChannel(FakeChannel):

@@ -1,15 +1,15 @@
 """A whole broker whose machine's wall clock is set by an hour, in either direction."""
 
 import pytest
-from sim_broker import TOPIC, SimBroker
-from sim_client import SimClient
-from transaction_kit import TransactionBroker
 
 from rmq_ha.client.requests import pull_request
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import LockBatch, MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
+from tests.unit.broker.sim_client import SimClient
+from tests.unit.broker.transaction_kit import TransactionBroker
 
 HOUR_MS = 3_600_000
 BOTH_WAYS = pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS])

@@ -1,13 +1,13 @@
 """UPDATE_BROKER_CONFIG on a broker that runs: what changes, does; what cannot says why."""
 
 import pytest
-from sim_broker import TOPIC, SimBroker
 
 from rmq_ha.broker.processors.admin_config import MUTABLE_KEYS
 from rmq_ha.config import load
 from rmq_ha.ha.feed import Feed
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
 
 def started() -> SimBroker:

@@ -1,10 +1,10 @@
 """UPDATE_BROKER_CONFIG on a running broker reaches its properties file. Spec: remoting.md, 7.9."""
 
-from sim_broker import SimBroker
 from twisted.internet.defer import gatherResults
 
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import SimBroker
 
 PATH = "/etc/broker.properties"
 FILE = b"# ours\nbrokerName=broker-a\nfileReservedTime=72\n\n# the last word\ndeleteWhen=04\n"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sim_broker import FAST_PORT, TOPIC, SimBroker
 from twisted.internet.defer import gatherResults
 from twisted.logger import globalLogPublisher
 
@@ -18,6 +17,7 @@ from rmq_ha.model.message import Address, Message
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
+from tests.unit.broker.sim_broker import FAST_PORT, TOPIC, SimBroker
 
 MODULE = "rmqha_fake_plugins"
 SOURCE = Path(__file__).parent / "data" / "fake_plugins.py"

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from processor_kit import FakeChannel, Kit
-from sim_broker import SimBroker
 
 from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.client.requests import send_request
@@ -16,6 +14,8 @@ from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.bodies import MOST_ITEMS
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.processor_kit import FakeChannel, Kit
+from tests.unit.broker.sim_broker import SimBroker
 
 
 def heartbeat(kit: Kit, groups: int, subscriptions: int, expression: str | None = None) -> Any:

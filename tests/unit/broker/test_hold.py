@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from processor_kit import FakeChannel
 from twisted.internet.task import Clock
 from zope.interface.verify import verifyObject
 
@@ -20,6 +19,7 @@ from rmq_ha.interfaces import ICommitLogDispatcher
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.filters import TagFilter
+from tests.unit.broker.processor_kit import FakeChannel
 
 
 class Holding:

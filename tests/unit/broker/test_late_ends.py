@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from transaction_kit import COMMIT, GROUP, ROLLBACK, TOPIC, TransactionBroker, started
 from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.broker.transactions import lookup
@@ -17,6 +16,14 @@ from rmq_ha.store.format.commitlog import decode_record, decode_records
 from rmq_ha.testing.group import BrokerGroup
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.transaction_kit import (
+    COMMIT,
+    GROUP,
+    ROLLBACK,
+    TOPIC,
+    TransactionBroker,
+    started,
+)
 
 COUNT = 30
 Act = Callable[[TransactionBroker], None]

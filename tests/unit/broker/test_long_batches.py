@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sim_broker import TOPIC, SimBroker
 
 from rmq_ha.broker.processors.batches import MEMBERS_A_TURN
 from rmq_ha.model.message import Message
@@ -12,6 +11,7 @@ from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
 COUNT = 3 * MEMBERS_A_TURN + 7
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from guarded import ADMIN, Guarded, every_request
 
 from rmq_ha.client.requests import pull_request
 from rmq_ha.model.subscription import SubscriptionData
@@ -19,6 +18,7 @@ from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.bodies import CheckClient, HeartbeatData, LockBatch, MessageQueue
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.guarded import ADMIN, Guarded, every_request
 
 MOST = 450_000
 """Calls in a turn: 50 ms."""

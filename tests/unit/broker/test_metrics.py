@@ -4,8 +4,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from sim_broker import TOPIC, SimBroker
-from sim_client import SimClient
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.app.status.broker import BrokerStatus
@@ -20,6 +18,8 @@ from rmq_ha.testing.cluster import HA_PORT, small_configuration
 from rmq_ha.testing.host import World
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
+from tests.unit.broker.sim_client import SimClient
 
 Scrape = dict[str, dict[frozenset[tuple[str, str]], float]]
 

@@ -1,7 +1,5 @@
 """Ordered consumption on a whole broker: locks and connections. Spec: remoting.md, section 7.3."""
 
-from sim_broker import TOPIC, SimBroker
-
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.testing.brokers import NamesrvNode
@@ -10,6 +8,7 @@ from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import LockBatch, MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(3)]
 

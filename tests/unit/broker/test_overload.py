@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from sim_broker import TOPIC, SimBroker
 from twisted.internet.defer import DeferredList
 from twisted.internet.endpoints import connectProtocol
 from twisted.internet.protocol import Protocol
@@ -21,6 +20,7 @@ from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
 
 class Loaded:

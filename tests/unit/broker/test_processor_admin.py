@@ -5,8 +5,6 @@ import re
 from typing import Any
 
 import pytest
-from processor_kit import START_MS, FakeChannel, Kit
-from sim_broker import SimBroker
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.tables.clients import ClientChannelInfo
@@ -23,6 +21,8 @@ from rmq_ha.wire.bodies import (
 )
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.stat_bodies import REPLICATION_KEY
+from tests.unit.broker.processor_kit import START_MS, FakeChannel, Kit
+from tests.unit.broker.sim_broker import SimBroker
 
 TOPIC = {
     "topic": "NewT",

@@ -1,9 +1,8 @@
 """Cleaning at an operator's wish, on a running broker. Spec: remoting.md, section 2.2."""
 
-from sim_broker import SimBroker
-
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import SimBroker
 
 
 def a_broker_with_files(count: int) -> SimBroker:

@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from processor_kit import FakeChannel, Kit
 
 from rmq_ha.client.requests import pull_request
 from rmq_ha.model.flags import PULL_COMMIT_OFFSET
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.command import FLAG_ONEWAY
+from tests.unit.broker.processor_kit import FakeChannel, Kit
 
 
 def pushes(channel: FakeChannel) -> list[tuple[int, Any, int]]:

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-from processor_kit import FakeChannel, Kit
-from test_processor_pull import last, pull
 from zope.interface.verify import verifyObject
 
 from rmq_ha.broker.filters import RetryFilter, SelectorFilter
 from rmq_ha.filter.selector import Selector
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.topic_config import TopicConfig
+from tests.unit.broker.processor_kit import FakeChannel, Kit
+from tests.unit.broker.test_processor_pull import last, pull
 
 RETRY = "%RETRY%G1"
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from processor_kit import FakeChannel, Kit
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.processors import fields
 from rmq_ha.errors import RequestRejected
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.unit.broker.processor_kit import FakeChannel, Kit
 
 NAMES = [
     "consumerGroup",

@@ -5,7 +5,6 @@ import sys
 from typing import Any
 
 import pytest
-from processor_kit import BROKER, FakeChannel, Kit, properties_of
 from zope.interface import implementer
 
 from rmq_ha.broker.processors.pull_response import found_frame
@@ -15,6 +14,7 @@ from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.unit.broker.processor_kit import BROKER, FakeChannel, Kit, properties_of
 
 PULL = {
     "consumerGroup": "G1",

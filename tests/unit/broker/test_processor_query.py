@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from processor_kit import FakeChannel, Kit
 from twisted.internet.defer import Deferred
 
 from rmq_ha.store.reads import QueryResult
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.processor_kit import FakeChannel, Kit
 
 QUERY = {
     "topic": "TopicA",

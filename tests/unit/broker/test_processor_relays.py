@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sim_broker import SimBroker
-from sim_client import SILENT, SimClient
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.model.subscription import SubscriptionData
@@ -16,6 +14,8 @@ from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame
 from rmq_ha.wire.versions import V3_0_7_SNAPSHOT
+from tests.unit.broker.sim_broker import SimBroker
+from tests.unit.broker.sim_client import SILENT, SimClient
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "vectors" / "remoting" / "relays.json").read_text()

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sim_broker import SimBroker
-from sim_client import SILENT, SimClient
 
 from rmq_ha.model.properties import decode_properties
 from rmq_ha.store.format.commitlog import decode_records
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.send_header import SendHeader, encode_send_header
+from tests.unit.broker.sim_broker import SimBroker
+from tests.unit.broker.sim_client import SILENT, SimClient
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "remoting"
 PUSH_EXT = json.loads(json.loads((VECTORS / "appendix_a.json").read_text())["reply_push_header"])[

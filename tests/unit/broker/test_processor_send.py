@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sim_broker import SimBroker
 
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import decode_properties
@@ -12,6 +11,7 @@ from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.store.format.commitlog import Record, decode_record, decode_records
 from rmq_ha.wire.batch import encode_batch
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
+from tests.unit.broker.sim_broker import SimBroker
 
 PHYSICAL = slice(16, 32)
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from processor_kit import BROKER, START_MS, Kit, properties_of
 
 from rmq_ha.model.message import Address, Message, offset_msg_id
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from tests.unit.broker.processor_kit import BROKER, START_MS, Kit, properties_of
 
 
 def back(kit: Kit, offset: int = 0, *, version: int = 407, **changes: Any) -> Any:

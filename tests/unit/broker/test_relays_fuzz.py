@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sim_broker import SimBroker
-from sim_client import SimClient
-from test_processor_fuzz import VALUES
 
 from rmq_ha.errors import RequestRejected
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.unit.broker.sim_broker import SimBroker
+from tests.unit.broker.sim_client import SimClient
+from tests.unit.broker.test_processor_fuzz import VALUES
 
 CODES = [222, 223, 303, 307, 308, 309, 314, 321, 324, 325]
 NAMES = [

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sim_broker import TOPIC, SimBroker
-from test_acl_broker import FILE, PATH, USER, Guarded
-from test_signatures import again, refusals, timed
 
 from rmq_ha.client.signing import Credentials
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
+from tests.unit.broker.test_acl_broker import FILE, PATH, USER, Guarded
+from tests.unit.broker.test_signatures import again, refusals, timed
 
 NEW = Credentials("useruser", "newsecret")
 OLD_LINE = "secretKey: usersecret"

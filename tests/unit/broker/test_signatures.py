@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sim_broker import LISTEN_PORT, TOPIC
-from test_acl_broker import ADMIN, USER, Guarded
 from twisted.internet.defer import Deferred, gatherResults
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
@@ -20,6 +18,8 @@ from rmq_ha.namesrv.access import make_access
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import LISTEN_PORT, TOPIC
+from tests.unit.broker.test_acl_broker import ADMIN, USER, Guarded
 
 DELETE = RequestCode.DELETE_TOPIC_IN_BROKER
 STATS = RequestCode.GET_TOPIC_STATS_INFO

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from sim_broker import SimBroker
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.store import service
 from rmq_ha.testing.group import BrokerGroup
+from tests.unit.broker.sim_broker import SimBroker
 
 
 def lose(broker: SimBroker, name: str) -> None:

@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-from sim_broker import TOPIC, SimBroker
-
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import TOPIC, SimBroker
 
 
 def told(broker: SimBroker, name: str, key: str) -> Any:

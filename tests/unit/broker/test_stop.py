@@ -1,13 +1,13 @@
 """A broker that was stopped has nothing left that runs."""
 
 import pytest
-from sim_broker import FAST_PORT, SimBroker
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import Factory
 
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.cluster import LISTEN_PORT
+from tests.unit.broker.sim_broker import FAST_PORT, SimBroker
 
 
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE])

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from processor_kit import Kit
 from twisted.internet.defer import Deferred, succeed
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
@@ -10,6 +9,7 @@ from rmq_ha.errors import RemotingError
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.pages import FIRST, NEXT, PAGE_SIZE
+from tests.unit.broker.processor_kit import Kit
 
 
 class Master:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from sim_broker import SimBroker
 
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.model.status import BrokerRole, FlushDiskType
@@ -11,6 +10,7 @@ from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.cluster import HA_PORT, small_configuration
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.sim_broker import SimBroker
 
 TOPIC = "MadeAgain"
 

@@ -4,16 +4,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from transaction_kit import (
-    COMMIT,
-    GROUP,
-    INTERVAL_S,
-    ROLLBACK,
-    TOPIC,
-    UNKNOWN,
-    TransactionBroker,
-    started,
-)
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
@@ -26,6 +16,16 @@ from rmq_ha.model.status import BrokerRole, GetMessageStatus, PutMessageStatus
 from rmq_ha.model.topics import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.transaction_kit import (
+    COMMIT,
+    GROUP,
+    INTERVAL_S,
+    ROLLBACK,
+    TOPIC,
+    UNKNOWN,
+    TransactionBroker,
+    started,
+)
 
 
 def test_ended_transactions_are_not_asked_about() -> None:

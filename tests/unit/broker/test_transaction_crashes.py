@@ -4,7 +4,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from transaction_kit import COMMIT, ROLLBACK, UNKNOWN, TransactionBroker, started
 from twisted.internet.defer import Deferred
 
 from rmq_ha.broker.controller import BrokerController
@@ -16,6 +15,7 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.testing.brokers import NamesrvNode
 from rmq_ha.testing.cluster import small_configuration
 from rmq_ha.wire.codes import RequestCode
+from tests.unit.broker.transaction_kit import COMMIT, ROLLBACK, UNKNOWN, TransactionBroker, started
 
 KEYS = [f"k{number}" for number in range(8)]
 

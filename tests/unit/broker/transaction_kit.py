@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from sim_broker import SimBroker
-
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rmq_ha.remoting.channel import Channel
@@ -13,6 +11,7 @@ from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
+from tests.unit.broker.sim_broker import SimBroker
 
 GROUP = "TPG"
 TOPIC = "Paid"

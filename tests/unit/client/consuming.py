@@ -3,8 +3,6 @@
 from collections import Counter
 from typing import Any
 
-from sim_cluster import SimCluster
-
 from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.client.push_consumer import PushConsumer
 from rmq_ha.client.requests import send_request
@@ -12,6 +10,7 @@ from rmq_ha.errors import RemotingConnectError
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.client.sim_cluster import SimCluster
 
 TOPIC = "topic"
 GROUP = "group"

@@ -7,7 +7,6 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from sim_cluster import SimCluster
 from twisted.internet.protocol import Factory, Protocol
 
 from rmq_ha.client.asks import Asker
@@ -18,6 +17,7 @@ from rmq_ha.client.messages import Message, SendStatus
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.settings import ADDRESSES_SECONDS, ClientConfig
 from rmq_ha.errors import ConfigurationError
+from tests.unit.client.sim_cluster import SimCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using readBody with a transport")
 """Simulated transports know no abortConnection, for which there is nothing to wait there."""

@@ -6,8 +6,6 @@ from functools import wraps
 from typing import Any
 
 import pytest
-from consuming import Consuming
-from scripted import message
 from twisted.internet.defer import Deferred, fail, succeed
 
 from rmq_ha.client import aio
@@ -23,6 +21,8 @@ from rmq_ha.client.listening import (
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.bodies import MessageQueue
+from tests.unit.client.consuming import Consuming
+from tests.unit.client.scripted import message
 
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
 

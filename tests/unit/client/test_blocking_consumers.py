@@ -10,7 +10,6 @@ from threading import enumerate as enumerate_threads
 
 import pytest
 from prometheus_client import CollectorRegistry
-from whole_broker import FIRST, Bench
 
 from rmq_ha.client import (
     BlockingClient,
@@ -29,6 +28,7 @@ from rmq_ha.client import (
 from rmq_ha.client.prometheus import PrometheusMetrics
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.host.loop_thread import LoopThread, ThreadStopped
+from tests.unit.client.whole_broker import FIRST, Bench
 
 LIMIT_S = 20.0
 

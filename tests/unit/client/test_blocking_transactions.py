@@ -5,7 +5,6 @@ from threading import Event, get_ident
 from typing import Any
 
 import pytest
-from whole_broker import Bench
 
 from rmq_ha.client import (
     BlockingTransactionProducer,
@@ -17,6 +16,7 @@ from rmq_ha.client import (
     ProducerConfig,
     SendStatus,
 )
+from tests.unit.client.whole_broker import Bench
 
 COMMIT, ROLLBACK, UNKNOW = (
     LocalTransactionState.COMMIT_MESSAGE,

@@ -6,8 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scripted import MASTER, OTHER, ROUTE, SLAVE, Scripted
-from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import capturedLogs, formatEvent
 
@@ -35,6 +33,8 @@ from rmq_ha.wire.bodies import ConsumerData
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import BrokerRoute, TopicRoute
+from tests.unit.client.scripted import MASTER, OTHER, ROUTE, SLAVE, Scripted
+from tests.unit.client.sim_cluster import SimCluster
 
 
 class Part:

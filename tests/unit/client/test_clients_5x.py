@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-from sim_cluster import SimCluster
-
 from rmq_ha.client.messages import Message
 from rmq_ha.client.producer import Producer
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.client.sim_cluster import SimCluster
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "clients-5x.md").read_text()
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (?:([^|]+) \| )?([^|]+) \| ([^|]+) \|$", re.MULTILINE)

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from scripted import QUEUE, Scripted, message
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
@@ -27,6 +26,7 @@ from rmq_ha.client.listening import (
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.process_queue import LOCK_EXPIRED_MS, ProcessQueue
 from rmq_ha.wire.bodies import MessageQueue
+from tests.unit.client.scripted import QUEUE, Scripted, message
 
 SUCCESS, LATER = (
     ConsumeConcurrentlyStatus.CONSUME_SUCCESS,

@@ -3,9 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-from consuming import FIRST, GROUP, TOPIC, Consuming
-from scripted import QUEUE, Scripted
-
 from rmq_ha.client.consume_service import ConsumeMessageContext
 from rmq_ha.client.consume_tracing import (
     ConsumeTrace,
@@ -20,6 +17,8 @@ from rmq_ha.client.push_consumer import PushConsumer
 from rmq_ha.client.requests import pull_request
 from rmq_ha.client.tracing import Tracer
 from rmq_ha.model.message import Address
+from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming
+from tests.unit.client.scripted import QUEUE, Scripted
 
 TRACES = "RMQ_SYS_TRACE_TOPIC"
 NOWHERE = Address(b"\0\0\0\0", 0)

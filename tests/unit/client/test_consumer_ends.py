@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from consuming import GROUP, TOPIC, Consuming, queue
-from scripted import Scripted, refused
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consumer_settings import (
@@ -23,6 +21,8 @@ from rmq_ha.client.queue_calls import QueueCalls
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue
+from tests.unit.client.scripted import Scripted, refused
 
 
 def push(instance: Any, **more: Any) -> PushConsumer:

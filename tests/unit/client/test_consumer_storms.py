@@ -4,10 +4,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from consuming import GROUP, TOPIC, Consuming
 from twisted.internet.defer import Deferred
 
 from rmq_ha.errors import RmqHaError
+from tests.unit.client.consuming import GROUP, TOPIC, Consuming
 
 STEPS = 40
 MOST_MEMBERS = 4

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from consuming import TOPIC, Consuming
 
 from rmq_ha.client.listening import ConsumeOrderlyStatus
 from rmq_ha.model.status import BrokerRole
+from tests.unit.client.consuming import TOPIC, Consuming
 
 
 class Pair(Consuming):

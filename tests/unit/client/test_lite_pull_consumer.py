@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from consuming import FIRST, GROUP, TOPIC, Consuming, queue
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consumer_settings import LitePullConsumerConfig, MessageModel
@@ -11,6 +10,7 @@ from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer, Not
 from rmq_ha.client.lite_pull_consumer import LitePullConsumer
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import ConfigurationError
+from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming, queue
 
 
 def made(cluster: Consuming, name: str = "l1", **config: Any) -> LitePullConsumer:

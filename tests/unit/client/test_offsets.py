@@ -3,10 +3,8 @@
 from typing import Any
 
 import pytest
-from consuming import GROUP, Consuming, queue
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import QUEUE, Scripted, refused
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consumer_base import ConsumerBase
@@ -29,6 +27,8 @@ from rmq_ha.testing.host import World
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.client.consuming import GROUP, Consuming, queue
+from tests.unit.client.scripted import QUEUE, Scripted, refused
 
 # Printed by OffsetSerializeWrapper of 4.9.7.
 JAVA = b"""{

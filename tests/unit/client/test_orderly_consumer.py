@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from consuming import GROUP, TOPIC, Consuming
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.listening import ConsumeOrderlyStatus
+from tests.unit.client.consuming import GROUP, TOPIC, Consuming
 
 SUCCESS = ConsumeOrderlyStatus.SUCCESS
 SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT

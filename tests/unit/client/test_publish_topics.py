@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from scripted import ROUTE, Scripted, refused
 
 from rmq_ha.client import publish_topics
 from rmq_ha.client.errors import NoRoute
@@ -12,6 +11,7 @@ from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import QueueRoute, TopicRoute
+from tests.unit.client.scripted import ROUTE, Scripted, refused
 
 SMALL = TopicRoute([QueueRoute("a", 1, 1, 6)], ROUTE.brokers)
 READ_ONLY = TopicRoute([QueueRoute("a", 1, 1, 4)], ROUTE.brokers)

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from consuming import GROUP, TOPIC, Consuming, queue
-from scripted import HERE, QUEUE, Scripted
 
 from rmq_ha.client.consumer_settings import MessageModel, PullConsumerConfig
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NotStarted
@@ -16,6 +14,8 @@ from rmq_ha.model.flags import PULL_SUSPEND
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue
+from tests.unit.client.scripted import HERE, QUEUE, Scripted
 
 
 def started(cluster: Consuming, name: str = "p1", listener: Any = None) -> PullConsumer:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from consuming import FIRST, GROUP, TOPIC, Consuming, queue
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
@@ -17,6 +16,7 @@ from rmq_ha.client.requests import send_request
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.bodies import MessageQueue
+from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming, queue
 
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
 

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from scripted import MASTER, OTHER, QUEUE, ROUTE, SLAVE, Scripted, message, refused
 
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused, MQClientError
@@ -22,6 +21,16 @@ from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.fastjson import encode
 from rmq_ha.wire.route_bodies import QueueRoute, TopicRoute
 from rmq_ha.wire.send_header import decode_send_header
+from tests.unit.client.scripted import (
+    MASTER,
+    OTHER,
+    QUEUE,
+    ROUTE,
+    SLAVE,
+    Scripted,
+    message,
+    refused,
+)
 
 STRANGE = MessageQueue("T", "zzz", 0)
 

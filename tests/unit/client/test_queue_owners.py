@@ -4,7 +4,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scripted import QUEUE, Scripted, message
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import LogLevel, capturedLogs
 
@@ -25,6 +24,7 @@ from rmq_ha.client.push_queues import PULL_TIMEOUT_MS, SUSPEND_MS, PushQueues
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import ResponseCode
+from tests.unit.client.scripted import QUEUE, Scripted, message
 
 SECOND = QUEUE._replace(queue_id=1)
 ERROR_S = 3.0

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from typing import Any
 
-from scripted import ROUTE, Scripted, refused
 from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, capturedLogs
 
@@ -15,6 +14,7 @@ from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.fastjson import encode
 from rmq_ha.wire.route_bodies import BrokerRoute, QueueRoute, TopicRoute
+from tests.unit.client.scripted import ROUTE, Scripted, refused
 
 INTERVAL_S = 20.0
 QUEUES = [MessageQueue("T", broker, number) for broker in "ab" for number in range(2)]

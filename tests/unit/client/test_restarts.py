@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sim_cluster import SimCluster
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client.errors import NoRoute, SendTimeout
@@ -12,6 +11,7 @@ from rmq_ha.client.messages import Message, SendResult, SendStatus
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.model.status import BrokerRole
+from tests.unit.client.sim_cluster import SimCluster
 
 EVERY_S = 0.02
 

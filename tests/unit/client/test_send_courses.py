@@ -5,11 +5,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from test_sender import GONE, Bench, patient, refused, stored, topic
 from twisted.internet.defer import Deferred
 
 from rmq_ha.errors import RemotingTimeout
 from rmq_ha.wire.bodies import MessageQueue
+from tests.unit.client.test_sender import GONE, Bench, patient, refused, stored, topic
 
 STEPS = 120
 ACTS = {"send": 4.0, "answer": 5.0, "advance": 3.0, "cancel": 0.5}

@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from scripted import MASTER, OTHER, ROUTE, SLAVE, Scripted
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 
@@ -32,6 +31,7 @@ from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame
+from tests.unit.client.scripted import MASTER, OTHER, ROUTE, SLAVE, Scripted
 
 STORED = {"msgId": "M", "queueId": "0", "queueOffset": "5"}
 LIMIT_S = 3.0

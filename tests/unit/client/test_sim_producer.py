@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sim_cluster import SimCluster
 from twisted.internet.defer import CancelledError, Deferred
 
 from rmq_ha.client.errors import (
@@ -42,6 +41,7 @@ from rmq_ha.client.transactions import (
 )
 from rmq_ha.model.message import Address
 from rmq_ha.model.topic_config import TopicConfig
+from tests.unit.client.sim_cluster import SimCluster
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE

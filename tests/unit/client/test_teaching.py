@@ -12,11 +12,11 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from whole_broker import Bench
 
 from rmq_ha.client import ClientConfig
 from rmq_ha.client.aio import connect
 from rmq_ha.testing.client_world import ClientWorld
+from tests.unit.client.whole_broker import Bench
 
 DOCS = Path(__file__).parents[3] / "docs"
 EXAMPLE = re.compile(r"(?:^ {4}# (\w+)\.py\n(?:(?: {4}.*)?\n)+)", re.MULTILINE)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import trustme
-from sim_cluster import SimCluster
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.client.errors import NoNameServer, SendFailed
@@ -18,6 +17,7 @@ from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.testing.brokers import NAMESRV_PORT
+from tests.unit.client.sim_cluster import SimCluster
 
 ROOT = {"tls.client.trustCertPath": "/root.pem"}
 SERVER = {

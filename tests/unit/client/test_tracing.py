@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sim_cluster import SimCluster
 
 from rmq_ha.client.hooks import SendContext
 from rmq_ha.client.messages import (
@@ -19,6 +18,7 @@ from rmq_ha.client.producer import Producer
 from rmq_ha.client.requests import pull_request
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.client.tracing import _BATCH, _MAX_BODY, Tracer, TraceRecord, _parts, sent_record
+from tests.unit.client.sim_cluster import SimCluster
 
 TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SENT = SendResult(SendStatus.SEND_OK, "ID", MessageQueue("T", "a", 0), 5, "M")

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from scripted import MASTER, SLAVE, Scripted, message, refused
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
@@ -19,6 +18,7 @@ from rmq_ha.client.transactions import (
 )
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.client.scripted import MASTER, SLAVE, Scripted, message, refused
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE

@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from whole_broker import FIRST, Bench
 
 from rmq_ha.client import Message, PushConsumerConfig
 from rmq_ha.client.aio import connect
+from tests.unit.client.whole_broker import FIRST, Bench
 
 uvloop = pytest.importorskip("uvloop", reason="pip install uvloop")
 COUNT = 200

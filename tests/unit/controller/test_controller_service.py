@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controllers import Asker, Controllers, until
 
 from rmq_ha.controller.events import AddressUpdated, encode_event
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import RequestRejected, StoreError
+from tests.unit.controller.controllers import Asker, Controllers, until
 
 EVENT = encode_event(AddressUpdated("b", 1, "h:1"))
 VECTORS = Path(__file__).parents[2] / "vectors" / "controller"

@@ -4,7 +4,6 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from memory_log import MemoryLog
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone, ConnectionRefusedError
@@ -18,6 +17,7 @@ from rmq_ha.ha.frames import encode_report
 from rmq_ha.ha.service import HAService
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.seams import Host
+from tests.unit.ha.memory_log import MemoryLog
 
 
 class FakeListener:

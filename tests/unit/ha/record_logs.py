@@ -1,9 +1,8 @@
 """Logs of real records, for whoever reads what stands in one."""
 
-from memory_log import MemoryLog
-
 from rmq_ha.model.message import Address
 from rmq_ha.store.format.commitlog import Record, encode_blank, encode_record
+from tests.unit.ha.memory_log import MemoryLog
 
 HOST = Address.parse("10.0.0.1", 10911)
 

@@ -6,8 +6,6 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_log import MemoryLog
-from record_logs import blank, copy_of, extend, record, record_log
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
@@ -25,6 +23,8 @@ from rmq_ha.ha.frames import encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.refused import RefusedSlaves
 from rmq_ha.ha.replica import Replica, ReplicaStage
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import blank, copy_of, extend, record, record_log
 
 BODIES = [bytes([65 + number]) * 40 for number in range(10)]
 

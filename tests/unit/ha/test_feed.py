@@ -6,8 +6,6 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_log import MemoryLog
-from record_logs import record_log
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import AheadOfMaster, ReplicationError
@@ -16,6 +14,8 @@ from rmq_ha.ha.frames import HEADER_SIZE, encode_frame, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.format.commitlog import BLANK_MAGIC
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import record_log
 
 DATA = bytes(range(256)) * 40
 

@@ -6,7 +6,6 @@ from hashlib import blake2b
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_log import MemoryLog
 
 from rmq_ha.ha.frames import ReportReader
 from rmq_ha.ha.greeting import (
@@ -19,6 +18,7 @@ from rmq_ha.ha.greeting import (
     encode_greeting,
     greet,
 )
+from tests.unit.ha.memory_log import MemoryLog
 
 DATA = bytes(range(256)) * 40
 GREETING = Greeting(1000, 512, bytes.fromhex("00ff102030405060"))

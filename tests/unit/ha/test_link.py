@@ -1,7 +1,5 @@
 """`rmq_ha.ha.link`: a slave and its master."""
 
-from ha_fakes import Station, Wire
-from record_logs import copy_of, extend, record_log
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.tcp import Connection
@@ -14,6 +12,8 @@ from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.protocol import READ_SIZE
 from rmq_ha.model.status import BrokerRole
+from tests.unit.ha.ha_fakes import Station, Wire
+from tests.unit.ha.record_logs import copy_of, extend, record_log
 
 MASTER = "10.0.0.1:10912"
 PEER = IPv4Address("TCP", "10.0.0.1", 10912)

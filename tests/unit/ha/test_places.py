@@ -3,11 +3,11 @@
 import itertools
 
 import pytest
-from memory_log import MemoryLog
-from record_logs import extend, record, record_log
 
 from rmq_ha.ha import places
 from rmq_ha.ha.places import WINDOWS, Chain, chain_to, record_size, stretch
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import extend, record, record_log
 
 BODIES = [bytes([65 + number]) * (30 * number) for number in range(12)]
 

@@ -5,12 +5,12 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_log import MemoryLog
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, ReplicationError
 from rmq_ha.ha.frames import encode_frame, encode_report
 from rmq_ha.ha.replica import Replica
+from tests.unit.ha.memory_log import MemoryLog
 
 
 def make_replica(log: MemoryLog) -> Replica:

@@ -4,14 +4,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from ha_fakes import Station, Wire
-from memory_log import MemoryLog
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.errors import ReplicationError
 from rmq_ha.ha.frames import FrameReader, encode_frame, encode_report
 from rmq_ha.ha.secret import MasterProof, SlaveProof, make_nonce
 from rmq_ha.model.status import BrokerRole
+from tests.unit.ha.ha_fakes import Station, Wire
+from tests.unit.ha.memory_log import MemoryLog
 
 SECRET = "correct horse battery"
 DATA = bytes(444)

@@ -3,9 +3,6 @@
 from typing import Any
 
 import pytest
-from ha_fakes import Station
-from memory_log import MemoryLog
-from record_logs import record_log
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import ITCPTransport
@@ -22,6 +19,9 @@ from rmq_ha.ha.link import split_address
 from rmq_ha.ha.protocol import prepare
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from tests.unit.ha.ha_fakes import Station
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import record_log
 
 OK = PutMessageStatus.PUT_OK
 TIMEOUT = PutMessageStatus.FLUSH_SLAVE_TIMEOUT

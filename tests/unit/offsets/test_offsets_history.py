@@ -1,6 +1,5 @@
 """Snapshots that are kept: their files, which of them are compared, the command that makes them."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
-
-from golden_stores import java_store
-
 from rmq_ha.admin.main import main
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offsets import model
 from rmq_ha.offsets.kept import append, decode, encode, kept, kept_pairing, name_of
 from rmq_ha.offsets.model import Fact, Snapshot
 from rmq_ha.offsets.pairing import predict
+from tests.unit.spark.golden_stores import java_store
 
 ALL = frozenset(model.NUMBERS + model.TEXTS)
 NUMBERS = st.none() | st.integers(-(1 << 63), (1 << 63) - 1)

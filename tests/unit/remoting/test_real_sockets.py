@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 
 import trustme
-from socket_case import SocketCase
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
@@ -32,6 +31,7 @@ from rmq_ha.seams import Host
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import ServerTls
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.remoting.socket_case import SocketCase
 
 BIG = bytes(range(256)) * 16384
 

@@ -3,8 +3,6 @@
 import shutil
 import tempfile
 
-from socket_case import SocketCase
-
 from rmq_ha.app.broker_server import BrokerServer
 from rmq_ha.app.namesrv_server import NamesrvServer
 from rmq_ha.client.requests import pull_request, route_request, send_request
@@ -15,6 +13,7 @@ from rmq_ha.errors import RemotingConnectError
 from rmq_ha.host.real import make_host
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.wire.codes import ResponseCode
+from tests.unit.remoting.socket_case import SocketCase
 
 BROKER, FAST, NAMESRV, LONE_NAMESRV = 20621, 20619, 20630, 20631
 TLS = {"tls.enable": "true"}

@@ -1,7 +1,6 @@
 """Manifest and plan of an archive."""
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.archive.manifest import (
@@ -35,6 +30,7 @@ from rmq_ha.spark.archive.reading import _starts
 from rmq_ha.spark.source.boundaries import assigned_queues, queue_table
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
+from tests.unit.spark.golden_stores import java_store
 
 Q0, Q1 = QueueId("t", "a", 0), QueueId("t", "a", 1)
 

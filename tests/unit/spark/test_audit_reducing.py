@@ -1,7 +1,5 @@
 """Records reduced to counts, runs and hashes: the same as a look at each of them."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
-
 from rmq_ha.spark.audit.reducing import IDS, RUN, SUMS, Reduction, latency_floors, text_hashes
 from rmq_ha.spark.audit.rules import is_ordinary, latency_floor
 from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.store.directory import open_store, scan
+from tests.unit.spark.golden_stores import java_store
 
 
 @pytest.fixture(scope="module")

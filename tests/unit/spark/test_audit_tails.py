@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import pytest
-from golden_stores import java_store
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.spark.audit.tails import Ends, tail_findings, written_ends
 from rmq_ha.testing.store_faults.image import StoreImage
+from tests.unit.spark.golden_stores import java_store
 
 
 def ends_of_log(store: Path) -> Ends:

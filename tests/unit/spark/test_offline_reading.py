@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store, rows_of_log
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.flags import TRANSACTION_PREPARED
@@ -26,6 +21,7 @@ from rmq_ha.spark.source.batch import (
     schema_of,
 )
 from rmq_ha.spark.source.schema import struct_of
+from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 NAMES = ("topic", "queueId", "queueOffset", "commitLogOffset", "tags", "sysFlag")
 Row = dict[str, Any]

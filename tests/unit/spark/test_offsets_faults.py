@@ -1,17 +1,11 @@
 """Every fault that is planted into a slave's tables is found and located by the rules."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
-from replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of
 
 from rmq_ha.host.files import listing
 from rmq_ha.offsets.model import Snapshot
@@ -25,6 +19,8 @@ from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.ours import write_our_pair
 from rmq_ha.testing.store_faults.planted import Planted
 from rmq_ha.testing.store_faults.table_faults import TableFaults
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of
 
 LONG_AFTER = 1 << 50
 TABLES = {"topics.json": "topics", "subscriptionGroup.json": "subscriptionGroups"}

@@ -1,14 +1,8 @@
 """Logs that part for good: one sentence for the operator, in place of a thousand differences."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
-from replica_kit import LEVELS_OF_JAVA, image_of, settings_of
 
 from rmq_ha.model.message import Address
 from rmq_ha.spark.replica import parting as module
@@ -17,6 +11,8 @@ from rmq_ha.spark.replica.parting import Parting, parting, parting_finding
 from rmq_ha.spark.replica.settings import common_of, open_pair
 from rmq_ha.store.format.commitlog import Record, body_crc
 from rmq_ha.testing.store_faults.image import StoreImage
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, image_of, settings_of
 
 
 @pytest.fixture(scope="module")

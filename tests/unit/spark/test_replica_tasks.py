@@ -2,18 +2,12 @@
 
 import os
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
-from replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, found_in, image_of, says, settings_of
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.replica.auditing import CHECKS, CRC
@@ -23,6 +17,15 @@ from rmq_ha.spark.store.directory import open_store
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.log_faults import CODES, LogFaults
 from rmq_ha.testing.store_faults.ours import write_our_pair, write_our_slave
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import (
+    LEVELS_OF_JAVA,
+    LEVELS_OF_OURS,
+    found_in,
+    image_of,
+    says,
+    settings_of,
+)
 
 FILE = 65536
 """Bytes of a log file of Java's stores here."""

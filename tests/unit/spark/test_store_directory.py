@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import FIXTURES, java_store, rows_of_log
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
@@ -39,6 +34,7 @@ from rmq_ha.store.format.consumequeue import FILLER, UNIT
 from rmq_ha.store.format.index import IndexHeader, index_file_size, key_hash
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.wire.bodies import decode_offset_table
+from tests.unit.spark.golden_stores import FIXTURES, java_store, rows_of_log
 
 NAMES = ("clean", "killed", "torn", "ext")
 HOST = Address.parse("10.1.2.3", 10911)

@@ -1,21 +1,17 @@
 """The planting tool: what it does not harm stays, and what it harms is what it says."""
 
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import java_store
-from replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of
 
 from rmq_ha.testing.store_faults import log_faults, table_faults
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.log_faults import LogFaults
 from rmq_ha.testing.store_faults.ours import write_our_pair
 from rmq_ha.testing.store_faults.table_faults import TableFaults
+from tests.unit.spark.golden_stores import java_store
+from tests.unit.spark.replica_kit import LEVELS_OF_JAVA, LEVELS_OF_OURS, image_of
 
 KINDS = {kind for kind, _ in (*log_faults.CODES, *table_faults.CODES)}
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from golden_stores import FIXTURES, java_store
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.spark.source import tables_offline
 from rmq_ha.spark.source.batch import make_reader, schema_of
 from rmq_ha.spark.source.schema import struct_of
 from rmq_ha.spark.source.tables import TABLE_COLUMNS
+from tests.unit.spark.golden_stores import FIXTURES, java_store
 
 Row = tuple[Any, ...]
 

@@ -1,7 +1,6 @@
 """Stores on a disk that loses what was not synced, with a clock that tests move."""
 
 import shutil
-import sys
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -18,10 +17,7 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.testing.disk import SimDisk
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import vouched
+from tests.unit.store import vouched
 
 HOST_ADDRESS = Address.parse("127.0.0.1", 10911)
 NOW_MS = 1_795_300_000_000

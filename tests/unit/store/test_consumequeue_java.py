@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lookup import query
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.host.disk import RealDisk
@@ -19,6 +18,7 @@ from rmq_ha.store.format.commitlog import BLANK, dispatch_request_at
 from rmq_ha.store.index import IndexService
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
+from tests.unit.store.lookup import query
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"
 LOG_FILE = 65536

@@ -4,13 +4,13 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from delayed_store import DelayedStore, a_store_that_delivered
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store import delivered
 from rmq_ha.store.delayed import message_of
 from rmq_ha.store.delivered import DeliveredCopies, Since
 from rmq_ha.store.format.commitlog import Record, decode_record
+from tests.unit.store.delayed_store import DelayedStore, a_store_that_delivered
 
 
 def test_progress_that_is_too_old() -> None:

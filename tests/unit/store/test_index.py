@@ -6,7 +6,6 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lookup import query
 
 from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
 from rmq_ha.model.java_hash import java_hash
@@ -24,6 +23,7 @@ from rmq_ha.store.format.index import (
 )
 from rmq_ha.store.index import IndexService
 from rmq_ha.testing.disk import SimDisk, SimFile
+from tests.unit.store.lookup import query
 
 SLOTS, ITEMS = 10, 20
 NOW = 1795245780632

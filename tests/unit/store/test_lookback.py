@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from delayed_store import DelayedStore, a_store_that_delivered
 
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store.default import DefaultMessageStore
@@ -12,6 +11,7 @@ from rmq_ha.store.delayed import DelayLevel, message_of
 from rmq_ha.store.delivered import DeliveredCopies, Since, Unit
 from rmq_ha.store.format.commitlog import Record, decode_record
 from rmq_ha.store.lookback import LookBack
+from tests.unit.store.delayed_store import DelayedStore, a_store_that_delivered
 
 HOUR_MS = 3_600_000
 

@@ -5,7 +5,6 @@ from random import Random
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from pulls import CL_FILE, COLD, ByContent, Rig, Slow, offsets
 
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import DispatchRequest
@@ -15,6 +14,7 @@ from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.filters import TagFilter
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.testing.disk import SimDisk
+from tests.unit.store.pulls import CL_FILE, COLD, ByContent, Rig, Slow, offsets
 
 
 def test_a_filter_that_takes_long_gives_the_turn_back() -> None:

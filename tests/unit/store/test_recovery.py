@@ -6,7 +6,6 @@ import os
 from errno import ENOSPC
 
 import pytest
-from lookup import query
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.errors import StoreError
@@ -16,6 +15,7 @@ from rmq_ha.store.format.commitlog import decode_record, encode_blank
 from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.rebuild import QueueRebuild
 from rmq_ha.store.recovery import LogRecovery
+from tests.unit.store.lookup import query
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 FAR = 1 << 62

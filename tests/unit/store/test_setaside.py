@@ -4,13 +4,13 @@ import json
 from random import Random
 
 import pytest
-from lookup import query
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.flush import _sync_all
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.disk import Inode, SimDisk
+from tests.unit.store.lookup import query
 
 SLAVE = {
     "broker_role": BrokerRole.SLAVE,

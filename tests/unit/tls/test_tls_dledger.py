@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from material import Files
 
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.dledger.codec import encode_body
@@ -14,6 +13,7 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.testing.group import GROUP, PEER_PORT, BrokerGroup
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.tls.material import Files
 
 ENFORCING = {"tls.ha.mode": "enforcing", "tls.ha.enable": "true"}
 PERMISSIVE = {"tls.ha.mode": "permissive", "tls.ha.enable": "true"}

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from material import Files, now_ms
 from twisted.logger import formatEvent
 
 from rmq_ha.app.status.catalogue import CATALOGUE
@@ -25,6 +24,7 @@ from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.options import TlsOptions
 from rmq_ha.tls.reload import TlsReload
 from rmq_ha.tls.server import ServerTls, TlsMode
+from tests.unit.tls.material import Files, now_ms
 
 REAL = {"tls.test.mode.enable": "false"}
 

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from material import Files, now_ms, talk
 from twisted.internet.defer import execute
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
@@ -12,6 +11,7 @@ from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.reload import TlsReload
 from rmq_ha.tls.server import ServerTls
+from tests.unit.tls.material import Files, now_ms, talk
 
 REAL = {"tls.test.mode.enable": "false"}
 AT_ONCE = SimpleNamespace(call=execute)

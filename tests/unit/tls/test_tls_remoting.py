@@ -1,7 +1,6 @@
 """The accepting end of remoting over TLS: what handlers know of the peer, and what the log says."""
 
 import pytest
-from material import Files, now_ms, talk
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
@@ -19,6 +18,7 @@ from rmq_ha.tls.server import ServerTls
 from rmq_ha.tls.session import TlsSession
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
+from tests.unit.tls.material import Files, now_ms, talk
 
 REAL = {"tls.test.mode.enable": "false"}
 ASKING = {

@@ -1,13 +1,13 @@
 """A master and its slave on the simulated network, over TLS: no reactor, no socket."""
 
 import pytest
-from material import Files
 
 from rmq_ha.model.message import Message
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.checkers import Findings, compare_logs
 from rmq_ha.testing.cluster import HA_PORT, StoreNode, small_configuration
 from rmq_ha.testing.host import SimHost, World
+from tests.unit.tls.material import Files
 
 
 def options_of(host: SimHost, root: str, *names: str) -> dict[str, str]:

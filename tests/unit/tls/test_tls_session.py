@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import Files, authority, now_ms, talk
 from OpenSSL import SSL
 
 from rmq_ha.errors import ConfigurationError, TlsRefused
@@ -23,6 +22,7 @@ from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.peer import PeerCheck, has_name
 from rmq_ha.tls.server import FirstByte, ServerTls
 from rmq_ha.tls.session import TlsSession
+from tests.unit.tls.material import Files, authority, now_ms, talk
 
 REAL = {"tls.test.mode.enable": "false"}
 

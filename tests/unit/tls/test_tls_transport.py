@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from material import Files, now_ms
 from OpenSSL import SSL
 from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.internet.defer import Deferred
@@ -25,6 +24,7 @@ from rmq_ha.tls.peer import PeerCheck
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.session import TlsSession
 from rmq_ha.tls.transport import TlsTransport
+from tests.unit.tls.material import Files, now_ms
 
 HOST = "10.0.0.1"
 
