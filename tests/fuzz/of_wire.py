@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rmq_ha.client.brokers import replication_of
+from rmq_ha.client.compression import compression_of
 from rmq_ha.client.messages import decode_messages, decode_pulled
 from rmq_ha.client.offsets import decode_offsets
 from rmq_ha.client.requests import pull_request, send_request
@@ -275,12 +276,14 @@ def record(
 
 
 PACKED = zlib.compress(b"body" * 50)
+OTHER_WAYS = [compression_of(kind, 5) for kind in ("LZ4", "ZSTD")]
 RECORDS = [
     record(),
     record(PACKED, 1),
     record(host="::1", sys_flag=0x30),
     record() + record(PACKED, 1),
     record(topic="SCHEDULE_TOPIC_XXXX"),
+    *(record(way.deflate(b"body" * 50), way.sys_flag) for way in OTHER_WAYS),
 ]
 
 

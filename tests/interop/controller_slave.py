@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
-
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "ha"))
-
-from memory_log import MemoryLog
 
 from rmq_ha.autoswitch.actions import Accept, Answer, Apply, Ask, Follow, Progress, Withdraw
 from rmq_ha.autoswitch.epochs import Epochs
@@ -21,6 +15,7 @@ from rmq_ha.autoswitch.replica import Cut, EpochReplica
 from rmq_ha.autoswitch.settings import ManagerSettings, ReplicationSettings
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.ext_fields import ext_fields
+from tests.unit.ha.memory_log import MemoryLog
 
 Asking = Callable[[str, RemotingCommand], RemotingCommand]
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_slave import Slave
-from rig import REPO, TWISTD, Rig, Server
 
 from rmq_ha.client.requests import send_request
 from rmq_ha.controller.codec import decode_set
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
+from tests.interop.controller_slave import Slave
+from tests.interop.rig import REPO, TWISTD, Rig, Server
 
 PEER5 = Path(os.environ.get("RMQ_HA_PEER5", REPO.parent / "shared" / "peer5")) / "peer5"
 START_S, ROLE_S = 90.0, 30.0

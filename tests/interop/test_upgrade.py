@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from pairs import Pair, assert_same_logs, max_offsets
-from rig import Rig
-from wire import Load, Sent
+
+from tests.interop.pairs import Pair, assert_same_logs, max_offsets
+from tests.interop.rig import Rig
+from tests.interop.wire import Load, Sent
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("RMQ_HA_UPGRADE"), reason="takes minutes: set RMQ_HA_UPGRADE=1"

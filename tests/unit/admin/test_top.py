@@ -6,9 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from admin_kit import say
 from rich.console import Console
-from sim_cluster import SimCluster
 
 from rmq_ha.admin import group_settings
 from rmq_ha.admin.output import Output
@@ -18,6 +16,8 @@ from rmq_ha.client.messages import Message
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.model.status import BrokerRole
+from tests.unit.admin.admin_kit import say
+from tests.unit.client.sim_cluster import SimCluster
 
 NAMED = {"broker_name": "pair"}
 

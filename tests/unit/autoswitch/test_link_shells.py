@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from controllers import until, wait
-from memory_log import MemoryLog
-from record_logs import copy_of, extend, record_log
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.protocol import Factory
 
@@ -19,6 +16,9 @@ from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import NothingInCommon, StoreError
 from rmq_ha.testing.host import World
+from tests.unit.controller.controllers import until, wait
+from tests.unit.ha.memory_log import MemoryLog
+from tests.unit.ha.record_logs import copy_of, extend, record_log
 
 PORT = 10912
 SETTINGS = ReplicationSettings(all_ack_in_sync_state_set=True)
