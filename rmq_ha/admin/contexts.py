@@ -35,8 +35,15 @@ class Contexts:
         :raises ConfigurationError: it is no file of contexts, or others may read it.
         """
         data = read_private(path)
-        if data is None:
-            return cls()
+        return cls() if data is None else cls.decode(data, path)
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> "Contexts":
+        """
+        What such a file says.
+
+        :raises ConfigurationError: it is no file of contexts.
+        """
         try:
             value = json.loads(data)
             used, known = value.get("used"), value.get("contexts") or {}

@@ -4,8 +4,10 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
+from rmq_ha.admin.contexts import Contexts
 from rmq_ha.admin.doctor.brokers import clock_ahead, samples_in
 from rmq_ha.admin.doctor.probe import Exchange, Handshake, page_in
+from rmq_ha.errors import ConfigurationError
 from tests.fuzz.target import target
 
 METRICS = b"""# HELP rmqha_queues Consume queues
@@ -52,3 +54,12 @@ def shake_hands(data: bytes) -> None:
     hand.dataReceived(data)
     hand.connectionLost(Failure(ConnectionDone()))
     assert hand.done.called
+
+
+@target(
+    "admin.contexts",
+    [b'{"used": "a", "contexts": {"a": {"namesrv": "h:9876", "tls": true}}}', b"{}"],
+    (ConfigurationError,),
+)
+def read_contexts(data: bytes) -> None:
+    Contexts.decode(data, "contexts.json")

@@ -1,5 +1,6 @@
 """Replication and TLS: both ends of each connection."""
 
+import ssl
 from collections.abc import Callable
 from functools import cache
 from struct import pack
@@ -30,6 +31,7 @@ from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.controller.messages import SyncStateSet
+from rmq_ha.errors import TlsRefused
 from rmq_ha.ha.door import SecretCall, SecretDoor
 from rmq_ha.ha.feed import Feed
 from rmq_ha.ha.frames import ReportReader, encode_frame, encode_report
@@ -41,6 +43,7 @@ from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.ends import TlsDoor
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.server import ServerTls
+from rmq_ha.tls.std_session import StdSession
 from tests.fuzz.of_wire import RECORDS
 from tests.fuzz.target import target
 from tests.unit.ha.memory_log import MemoryLog
@@ -168,6 +171,17 @@ def hello() -> bytes:
     talking = session.session("localhost")
     talking.start()
     return talking.data_to_send()
+
+
+@target(
+    "tls.context", [b"\x16\x03\x03\x00\x02\x02\x28", b"\x15\x03\x03\x00\x02\x02\x28"], (TlsRefused,)
+)
+def read_by_context(data: bytes) -> None:
+    """What a server says to a client whose rules are an application's `ssl.SSLContext`."""
+    session = StdSession(ssl.create_default_context(), "localhost")
+    session.start()
+    session.receive_data(data)
+    session.data_to_send()
 
 
 @target("tls.first_byte", [hello(), b"\x16", b"\x16\x03\x01\x00\x05hello", *REPORTS], ())
