@@ -10,11 +10,12 @@ from rmq_ha.admin.pair import Member, Registered, look_at
 from rmq_ha.admin.role_change import ChangeRefused, How, RoleChange, change_options
 from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import Session, run
+from rmq_ha.errors import ProtocolViolation
 from rmq_ha.host.surroundings import real_surroundings
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.setaside import FOLDER
-from rmq_ha.wire.fastjson import parse
+from rmq_ha.store.setaside import ABOUT, FOLDER
+from rmq_ha.wire.bodies import read_body
 
 _FOLLOWING = "following"
 
@@ -152,23 +153,31 @@ def _link(own: Member) -> dict[str, Any]:
     return own.replication.get("master") or {}
 
 
+def _about(said: Any) -> dict[str, Any]:
+    """What `store/setaside.py` wrote; raises what `read_body` knows where the shape is another."""
+    topics = {str(topic): int(count) for topic, count in said["topics"].items()}
+    return {**said, "time": int(said["time"]), "messages": int(said["messages"]), "topics": topics}
+
+
 def _show_set_aside(change: RoleChange, new: Member, began_ms: int) -> None:
     """What was set aside since; the store is on this machine."""
     disk = change.session.host.disk
     folder = f"{new.root}/{FOLDER}"
     found = []
     for name in disk.list_dir(folder):
+        path = f"{folder}/{name}"
         try:
-            about = parse(disk.read_bytes(f"{folder}/{name}/about.json"))
-        except (OSError, ValueError):
+            about = read_body(disk.read_bytes(f"{path}/{ABOUT}"), _about)
+        except (OSError, ProtocolViolation):
+            change.session.output.note(f"{path} does not say what is kept there")
             continue
-        if int(about.get("time", 0)) >= began_ms:
-            found.append({"folder": f"{folder}/{name}", **about})
+        if about["time"] >= began_ms:
+            found.append({"folder": path, **about})
     change.report["set_aside"] = found
     for item in found:
         topics = ", ".join(f"{topic}: {count}" for topic, count in item["topics"].items())
         change.session.output.say(
-            f"{item['messages']} messages that only it had are in {item['folder']} ({topics})"
+            f"{item['messages']} messages are set aside in {item['folder']} ({topics})"
         )
     if not found:
         change.session.output.say("It had nothing that the master has not")

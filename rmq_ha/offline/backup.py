@@ -8,7 +8,7 @@ Spec: store.md, sections 1, 2, 5 and 12.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,9 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.chain import Layout, Tail, chain, first_record
 from rmq_ha.offline.files import WINDOW, Files, window_of
 from rmq_ha.offline.log_files import LogFile, holes_in, log_files
-from rmq_ha.seams import Disk, File
+
+if TYPE_CHECKING:  # its interfaces are Twisted's, and nothing here brings that
+    from rmq_ha.seams import Disk, File
 
 MANIFEST = "backup.json"
 LATE_TABLES = ("topics.json", "subscriptionGroup.json")
@@ -64,7 +66,7 @@ class Store(NamedTuple):
     file_size: int
 
 
-def read_manifest(disk: Disk, target: str) -> Manifest | None:
+def read_manifest(disk: "Disk", target: str) -> Manifest | None:
     """
     Of an earlier run; None: there was none.
 
@@ -81,7 +83,7 @@ def read_manifest(disk: Disk, target: str) -> Manifest | None:
 def back_up(
     files: Files,
     store: Store,
-    disk: Disk,
+    disk: "Disk",
     target: str,
     now_ms: int,
     tell: Callable[[int], None] = lambda count: None,
@@ -118,7 +120,7 @@ def back_up(
     return Copied(manifest, copy.copied)
 
 
-def restore(disk: Disk, target: str, store: Store, tell: Callable[[int], None]) -> Manifest:
+def restore(disk: "Disk", target: str, store: Store, tell: Callable[[int], None]) -> Manifest:
     """
     Make a store of a backup. Its start looks at every record, and builds queues and index.
 
@@ -162,7 +164,9 @@ class _LogCopy:
     :ivar end: behind the last whole record.
     """
 
-    def __init__(self, files: Files, disk: Disk, folder: str, tell: Callable[[int], None]) -> None:
+    def __init__(
+        self, files: Files, disk: "Disk", folder: str, tell: Callable[[int], None]
+    ) -> None:
         self._files = files
         self._disk = disk
         self._folder = folder
@@ -223,7 +227,7 @@ def _must_fit(
     row: list[LogFile],
     store: Store,
     before: Manifest | None,
-    disk: Disk,
+    disk: "Disk",
     target: str,
 ) -> None:
     if not row:
@@ -258,12 +262,12 @@ def _must_fit(
         raise CannotDecide(f"the log before {before.again_from} is another one than then: {again}")
 
 
-def _copy_tables(files: Files, store: Store, disk: Disk, folder: str, names: list[str]) -> None:
+def _copy_tables(files: Files, store: Store, disk: "Disk", folder: str, names: list[str]) -> None:
     for name in names:
         disk.replace(f"{folder}/{name}", files.read(f"{store.root}/config/{name}"))
 
 
-def _copy_file(source: File, made: File, length: int, tell: Callable[[int], Any]) -> None:
+def _copy_file(source: "File", made: "File", length: int, tell: Callable[[int], Any]) -> None:
     for position in range(0, length, WINDOW):
         data = source.pread(min(WINDOW, length - position), position)
         made.pwrite(data, position)

@@ -13,9 +13,9 @@ from rmq_ha.model.topics import is_system
 from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offline.queues import QueueFiles
 from rmq_ha.offline.records import Damage, records
-from rmq_ha.store.deleted_queues import beginnings
 from rmq_ha.store.format.checkpoint import CHECKPOINT_SIZE
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
+from rmq_ha.store.format.deleted_queues import decode_beginnings
 from rmq_ha.store.format.index import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
@@ -155,7 +155,7 @@ def _beginnings(store: StoreFiles, findings: list[Finding]) -> dict[tuple[str, i
     name = "deletedQueues.json"
     try:
         data = store.config(name)
-        return {} if data is None else beginnings(data)
+        return {} if data is None else decode_beginnings(data)
     except (CannotDecide, ProtocolViolation) as error:
         meaning = "messages of deleted topics may come back"
         findings.append(

@@ -6,16 +6,12 @@ behind it. RocketMQ does; it ignores this file.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.errors import ProtocolViolation
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.seams import Disk, Worker
-from rmq_ha.wire import fastjson
-
-_NAME = "deletedQueues"
+from rmq_ha.store.format.deleted_queues import NAME, decode_beginnings, encode_beginnings
 
 
 class DeletedQueues(PersistedTable):
@@ -30,7 +26,7 @@ class DeletedQueues(PersistedTable):
     without_file = "may bring messages back of topics that were deleted"
 
     def __init__(self, disk: Disk, worker: Worker, store_path: str) -> None:
-        super().__init__(disk, worker, f"{store_path}/config/{_NAME}.json")
+        super().__init__(disk, worker, f"{store_path}/config/{NAME}.json")
         self.table: dict[tuple[str, int], int] = {}
 
     def add(self, keys: Iterable[tuple[str, int]], physical_offset: int) -> "Deferred[bool]":
@@ -54,10 +50,7 @@ class DeletedQueues(PersistedTable):
 
     def encode(self) -> bytes:
         """`deletedQueues.json`: topic to queue id to physical offset."""
-        topics: dict[str, dict[str, int]] = {}
-        for (topic, queue_id), begin in sorted(self.table.items()):
-            topics.setdefault(topic, {})[str(queue_id)] = begin
-        return fastjson.pretty({_NAME: topics})
+        return encode_beginnings(self.table)
 
     def decode(self, data: bytes) -> None:
         """
@@ -65,22 +58,4 @@ class DeletedQueues(PersistedTable):
 
         :raises ProtocolViolation: it is not such a file.
         """
-        self.table.update(beginnings(data))
-
-
-def beginnings(data: bytes) -> dict[tuple[str, int], int]:
-    """
-    What a file says.
-
-    :raises ProtocolViolation: it is not such a file.
-    """
-    return dict(_entries(fastjson.parse(data, None)))
-
-
-def _entries(document: Any) -> Iterable[tuple[tuple[str, int], int]]:
-    try:
-        for topic, queues in document[_NAME].items():
-            for queue_id, begin in queues.items():
-                yield (topic, int(queue_id)), int(begin)
-    except (TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
-        raise ProtocolViolation(f"no table of deleted queues: {error!r}") from error
+        self.table.update(decode_beginnings(data))

@@ -158,6 +158,10 @@ def test_a_dead_master_is_replaced_and_comes_back(pair: Pair) -> None:
     kept = pair.cluster.hosts["b"].disk.read_bytes(f"{PATH}.bak")
     assert b"brokerRole=SLAVE" in kept
     pair.send("b", 7)
+    root = pair.last.store.store_path_root_dir
+    for name, text in (("torn", b'{"messages": 3'), ("another", b"[1]")):
+        pair.cluster.hosts["a"].disk.make_dirs(f"{root}/setaside/{name}")
+        pair.cluster.hosts["a"].disk.replace(f"{root}/setaside/{name}/about.json", text)
     code, done, error = pair.run("demote", "a")
     assert code == 0, error
     assert done["done"]
