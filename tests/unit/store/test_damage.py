@@ -105,17 +105,18 @@ def test_a_master_keeps_what_lies_behind_the_damage(machine, message, kind, numb
     store = machine.open(**SMALL, keep_damaged_log=False)
     check(store, appended, first)
     (folder,) = folders(machine)
-    about = json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))
+    said = about(machine)
     assert folder.startswith(f"damaged-{at}-")
-    assert about["messages"] == 50 - lost == store.statistics.set_aside_messages
+    assert said["messages"] == 50 - lost == store.statistics.set_aside_messages
     assert why(machine).endswith(": damage, and keepDamagedLog=false")
+    assert not said["owed"], "nobody will give a master what it was told to do without"
     kept = b"".join(
         machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/{name}")
         for name in machine.disk.list_dir(f"{machine.root}/setaside/{folder}")
         if name.isdigit()
     )
     assert kept == b"".join(before[name] for name in sorted(before))[at : at + len(kept)]
-    assert about["to"] == appended[-1].next_offset == at + len(kept)
+    assert said["to"] == appended[-1].next_offset == at + len(kept)
     assert fill(machine, store, 1, message)[0].queue_offset == first
 
 
@@ -139,12 +140,15 @@ def test_a_refusal_names_the_files_that_have_messages(machine, message):
     check(machine.open(**SMALL, keep_damaged_log=False), appended, 20)
 
 
+def about(machine):
+    """What the one folder says of itself."""
+    (folder,) = folders(machine)
+    return json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))
+
+
 def why(machine):
     """What the one folder says of its reason."""
-    (folder,) = folders(machine)
-    return json.loads(machine.disk.read_bytes(f"{machine.root}/setaside/{folder}/about.json"))[
-        "why"
-    ]
+    return about(machine)["why"]
 
 
 @pytest.mark.parametrize("number", [5, 30, 48])
@@ -156,6 +160,18 @@ def test_a_slave_fetches_it_anew(machine, message, number):
     check(store, appended, number)
     assert why(machine).endswith(": damage; all from there on comes from the master once more")
     assert store.statistics.set_aside_messages == 49 - number
+    assert about(machine)["owed"]
+
+
+def test_all_that_lies_between_damaged_places_counts(machine, message):
+    """Two of them in one file: what is whole comes in three pieces."""
+    appended = killed(machine, message)
+    for number in (30, 34):
+        damage(machine, appended[number].physical_offset + 200, b"\xff")
+    with pytest.raises(StoreError, match=": 18 whole messages follow"):
+        machine.open(**SMALL)
+    store = machine.open(**SMALL, keep_damaged_log=False)
+    assert about(machine)["messages"] == 18 == store.statistics.set_aside_messages
 
 
 def test_the_end_that_was_there_is_missing(machine, message):
@@ -187,15 +203,17 @@ def test_all_that_was_promised_and_is_there_is_set_aside(machine, message, is_fi
     assert (about["from"], about["to"], about["messages"]) == (at, promised, 0)
 
 
+@pytest.mark.parametrize("role", [SMALL, SLAVE], ids=["master", "slave"])
 @pytest.mark.parametrize("synced", [0, 20])
-def test_what_was_never_promised(machine, message, synced):
+def test_what_was_never_promised(machine, message, synced, role):
     """A hole in what no flush has confirmed is a crash's: the store starts, nothing is wiped."""
     appended = killed(machine, message, synced, 50 - synced)
     damage(machine, appended[30].physical_offset, bytes(2 * appended[30].size))
-    store = machine.open(**SMALL)
+    store = machine.open(**role)
     check(store, appended, 30)
     assert store.statistics.set_aside_messages == 18
     assert why(machine).endswith(": a crash came before that was on the disk")
+    assert not about(machine)["owed"]
 
 
 def test_a_stamp_that_lost_power_tore(machine, message):
