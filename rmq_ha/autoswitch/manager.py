@@ -104,7 +104,7 @@ class ReplicasManager:
         self._step_at = self._beat_at = self._leader_at = 0.0
         self._is_registered = False
         self._wants_election = True
-        self._is_doubted = False
+        self._is_doubted = self._is_rumoured = False
         self._uncertain_until = 0.0
         self._heard_before: float | None = None
         self._master_address: str | None = None
@@ -163,6 +163,8 @@ class ReplicasManager:
                 code=ask.code,
                 error=error,
             )
+        if is_step and self._is_rumoured and self._busy is None:
+            self._step_at = now
 
     def kept(self, now: float) -> None:
         """What `Apply`, `Accept` or `Withdraw` asked for is on the disk."""
@@ -187,14 +189,18 @@ class ReplicasManager:
         self._wants_election = True
         self._later(now)
 
-    def notified(self, header: NotifyRoleChangedRequest, members: SyncStateSet, now: float) -> None:
-        """1008: a controller tells of an election."""
-        self._learn(
-            _Known(
-                header.master_epoch or 0, header.master_broker_id, header.master_address, members
-            ),
-            now,
-        )
+    def notified(self, header: NotifyRoleChangedRequest, now: float) -> None:
+        """
+        1008 tells of an election: the controllers are asked at once.
+
+        Differs from 5.3.3 on purpose, which believes it: whoever reaches the port can send one,
+        and a broker that follows a stranger cuts its log.
+        """
+        if (header.master_epoch or 0) <= self.epoch:
+            return
+        self._is_rumoured = True
+        if self._busy is None:
+            self._step_at = now
 
     def propose(self, wanted: SyncStateSet, now: float) -> None:
         """As master: have the set changed, unless a change is under way."""
@@ -253,6 +259,7 @@ class ReplicasManager:
 
     def _step(self, now: float) -> None:
         """The next thing that is missing, or due."""
+        self._is_rumoured = False
         if self.leader is None or now >= self._leader_at:
             self._turn += 1
             address = self._settings.controllers[self._turn % len(self._settings.controllers)]

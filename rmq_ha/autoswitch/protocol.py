@@ -159,12 +159,19 @@ class EpochReplicaOwner(Interface):
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
         """Do it, and have it on the disk; fails with `StoreError` or `OSError`."""
 
+    def confirmed(self, offset: int) -> None:
+        """What lies below may be read, as the master says; it follows from each step."""
+
     def lost(self, connection: "EpochReplicaProtocol", error: Exception | None, why: str) -> None:
         """The connection is over; `error`: we closed it because of that."""
 
 
 class EpochReplicaProtocol(Protocol):
-    """The slave's end, around an `EpochReplica`."""
+    """
+    The slave's end, around an `EpochReplica`.
+
+    :ivar is_lost: the owner was told that it is over.
+    """
 
     transport: IReplicaTransport
 
@@ -179,6 +186,7 @@ class EpochReplicaProtocol(Protocol):
         self._error: Exception | None = None
         self._is_busy = False
         self._is_open = True
+        self.is_lost = False
 
     def connectionMade(self) -> None:
         """Say who we are at once."""
@@ -209,6 +217,8 @@ class EpochReplicaProtocol(Protocol):
             return
         if answer:
             self.transport.write(answer)
+        if self.replica.is_following:
+            self._owner.confirmed(self.replica.confirm_offset)
         task = self.replica.task
         if task is not None and not self._is_busy:
             self._is_busy = True
@@ -244,5 +254,6 @@ class EpochReplicaProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The owner decides when to come back."""
         self._is_open = False
+        self.is_lost = True
         self._timer = rearm(self._clock, self._timer, None, self._on_time)
         self._owner.lost(self, self._error, str(self._error or reason_text(reason)))

@@ -26,10 +26,10 @@ from rmq_ha.autoswitch.actions import (
 )
 from rmq_ha.autoswitch.files import IdentityFiles
 from rmq_ha.autoswitch.manager import ReplicasManager
-from rmq_ha.controller.codec import decode_header, decode_set
+from rmq_ha.controller.codec import decode_header
 from rmq_ha.controller.messages import NotifyRoleChangedRequest, SyncStateSet
+from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.seams import Host
 from rmq_ha.timing.timer import rearm
 from rmq_ha.wire.command import RemotingCommand
@@ -66,7 +66,7 @@ class ControllerClient:
         host: Host,
         manager: ReplicasManager,
         files: IdentityFiles,
-        client: RemotingClient,
+        client: Calls,
         owner: RoleOwner,
     ) -> None:
         self.manager = manager
@@ -98,12 +98,10 @@ class ControllerClient:
         1008, one-way.
 
         :raises RequestRejected: it cannot be read.
-        :raises ProtocolViolation: neither can its body.
         """
         header = decode_header(NotifyRoleChangedRequest, request.ext)
-        members = request.read(decode_set)
         if self._is_running:
-            self.manager.notified(header, members, self._now())
+            self.manager.notified(header, self._now())
             self._drain()
 
     def propose(self, wanted: SyncStateSet) -> None:

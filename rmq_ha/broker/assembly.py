@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
 from rmq_ha.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
@@ -12,6 +13,7 @@ from rmq_ha.broker.processors.admin_stats import AdminStatsProcessor
 from rmq_ha.broker.processors.admin_topics import AdminTopicsProcessor
 from rmq_ha.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.broker.processors.consumers import ConsumerProcessor
+from rmq_ha.broker.processors.controller_mode import ControllerModeProcessor
 from rmq_ha.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_ha.broker.processors.locks import LockProcessor
 from rmq_ha.broker.processors.query import QueryProcessor
@@ -69,13 +71,26 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
         ),
         *_table_processors(broker),
         *_client_processors(broker),
+        *_mode_processors(broker),
+    ]
+
+
+def _mode_processors(broker: "BrokerController") -> list[Processor]:
+    """What only a broker in controller mode is asked."""
+    service = broker.replication
+    if not isinstance(service, AutoSwitchHAService):
+        return []
+    return [
+        ControllerModeProcessor(
+            service.notified, lambda: service.epochs, broker.store.log, lambda: broker.identity
+        )
     ]
 
 
 def send_answers(broker: "BrokerController") -> SendAnswers:
-    """What producers are told; in a group, also who of its members does not answer."""
+    """What producers are told; where a broker is elected, also why none takes their messages."""
     group = broker.replication
-    if isinstance(group, DLedgerService):
+    if isinstance(group, DLedgerService | AutoSwitchHAService):
         return SendAnswers(broker.configuration, broker.store, group.why_no_puts)
     return SendAnswers(broker.configuration, broker.store)
 
@@ -95,9 +110,9 @@ def transaction_checks(broker: "BrokerController") -> TransactionalMessageCheckS
 
 
 def role_switch(broker: "BrokerController") -> RoleSwitch | None:
-    """What makes a member of a DLedger group a slave or a master; None for every other broker."""
+    """What makes a broker that is elected a slave or a master; None for every other one."""
     group = broker.replication
-    if not isinstance(group, DLedgerService):
+    if not isinstance(group, DLedgerService | AutoSwitchHAService):
         return None
     parts = RoleParts(
         store=broker.store,
@@ -107,8 +122,7 @@ def role_switch(broker: "BrokerController") -> RoleSwitch | None:
         slave_synchronize=broker.slave_synchronize,
         registration=broker.registration,
     )
-    slave_id = int(group.settings.self_id[1:]) + 1
-    made = RoleSwitch(broker.host.clock, broker.configuration, parts, group, slave_id)
+    made = RoleSwitch(broker.host.clock, broker.configuration, parts, group)
     group.roles = made
     return made
 

@@ -20,6 +20,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
 from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, transaction_checks
 from rmq_ha.broker.audited import acts
 from rmq_ha.broker.context import BrokerContext
@@ -249,6 +250,8 @@ class BrokerController:
         self.tls = TlsReload(host, parts)
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
+        if isinstance(self.replication, AutoSwitchHAService):
+            self.replication.attach(signed(self.client, host, configuration), self.store)
         api = BrokerOuterAPI(signed(self.client, host, configuration))
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
@@ -260,6 +263,8 @@ class BrokerController:
             self.identity.address,
             self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
         )
+        if isinstance(self.replication, AutoSwitchHAService):
+            self.replication.on_master = self.slave_synchronize.set_master_address
         self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.registration = Registration(
             host.clock,

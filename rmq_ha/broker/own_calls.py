@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from rmq_ha.client.signing import Calls, Credentials, RequestSigner, SignedTimes, SigningCalls
+from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.remoting.calls import Calls
 from rmq_ha.seams import Host
 from rmq_ha.tls.client import ClientTls
 from rmq_ha.tls.options import ReadBytes

@@ -32,6 +32,10 @@ MASTER_LOOKS_S = (0.3, 1.0, 3.0, 7.0)
 class Group(Protocol):
     """What the election's member is asked."""
 
+    @property
+    def slave_id(self) -> int:
+        """The brokerId of this broker while it is a slave."""
+
     def leads(self, term: int) -> bool:
         """It is the leader of that term, still."""
 
@@ -60,8 +64,6 @@ class RoleSwitch:
 
     Differs from 4.9.7 on purpose: a slave looks for its master at once, and copies its tables as
     soon as it knows it.
-
-    :param slave_id: the brokerId of this member while it is a slave.
     """
 
     log = Logger()
@@ -72,14 +74,12 @@ class RoleSwitch:
         configuration: BrokerConfiguration,
         parts: RoleParts,
         group: Group,
-        slave_id: int,
     ) -> None:
         self._clock = clock
         self._configuration = configuration
         self._parts = parts
         self._group = group
         self._audit = OwnActs()
-        self._slave_id = slave_id
         self._wanted: deque[tuple[bool, int]] = deque()
         self._running: Deferred[None] | None = None
         self._is_started = self._is_stopped = False
@@ -128,7 +128,7 @@ class RoleSwitch:
     def stand(self) -> None:
         """This member is a candidate: as `follow`, unless this broker is a slave already."""
         self._refuse_puts()
-        if not (self._configuration.broker.broker_id == self._slave_id and not self._wanted):
+        if not (self._configuration.broker.broker_id == self._group.slave_id and not self._wanted):
             self._want(False, 0)
 
     def lead(self, term: int) -> None:
@@ -205,7 +205,8 @@ class RoleSwitch:
     async def _change_to_slave(self) -> None:
         parts = self._parts
         self._refuse_puts()
-        self._identify(self._slave_id)
+        slave_id = self._group.slave_id
+        self._identify(slave_id)
         await parts.store.schedule.stop()
         try:
             parts.delay_offsets.load()
@@ -213,8 +214,8 @@ class RoleSwitch:
             self.log.warn("no delay offsets before the first copy: {error}", error=error)
         parts.slave_synchronize.start()
         parts.registration.register_all()
-        self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=self._slave_id)
-        self._tell("slave", brokerId=self._slave_id)
+        self.log.info("this broker is a slave now, brokerId {broker_id}", broker_id=slave_id)
+        self._tell("slave", brokerId=slave_id)
         self._look_for_master(MASTER_LOOKS_S)
         await parts.transaction_checks.stop()  # the round under way ends at its next put
 

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from rmq_ha.client.errors import code_name
 from rmq_ha.client.parts import ConsumerPart, ProducerPart
 from rmq_ha.client.route_cache import all_addresses
-from rmq_ha.client.signing import Calls
+from rmq_ha.remoting.calls import Calls
 from rmq_ha.wire.bodies import HeartbeatData
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -18,8 +18,9 @@ from rmq_ha.client.route_cache import NameServers, RouteCache
 from rmq_ha.client.routes import choose_address
 from rmq_ha.client.send_frames import LANGUAGE
 from rmq_ha.client.settings import ADDRESSES_SECONDS, ClientConfig, client_id
-from rmq_ha.client.signing import Calls, SigningCalls
+from rmq_ha.client.signing import SigningCalls
 from rmq_ha.host.process import this_process
+from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.client import ConnectingTls, RemotingClient
 from rmq_ha.seams import Host

@@ -14,8 +14,8 @@ from twisted.python.failure import Failure
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer, NoRoute
 from rmq_ha.client.requests import route_request
 from rmq_ha.client.routes import addresses_of, is_changed
-from rmq_ha.client.signing import Calls
 from rmq_ha.errors import RemotingError, RmqHaError
+from rmq_ha.remoting.calls import Calls
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import TopicRoute

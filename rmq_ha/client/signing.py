@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from rmq_ha.acl.signature import (
     ACCESS_KEY,
@@ -17,6 +17,7 @@ from rmq_ha.acl.signature import (
     SigningContent,
 )
 from rmq_ha.acl.signed_time import SIGNED_TIME, TimedContent, stamp_text
+from rmq_ha.remoting.calls import Calls
 from rmq_ha.wire.command import RemotingCommand
 
 if TYPE_CHECKING:  # the blocking client signs too, and wants no Twisted
@@ -36,18 +37,6 @@ class Credentials(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Credentials({self.access_key!r}, ...)"
-
-
-class Calls(Protocol):
-    """What is used of a `rmq_ha.remoting.client.RemotingClient`."""
-
-    def invoke(
-        self, address: str, command: RemotingCommand, timeout_ms: int
-    ) -> "Deferred[RemotingCommand]":
-        """Ask and wait for the answer."""
-
-    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
-        """Send, and expect no answer."""
 
 
 class SignedTimes:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.controller_mode import ControllerModeConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.config.ours import RmqHaConfig
 from rmq_ha.config.store import MessageStoreConfig
@@ -12,7 +13,7 @@ from rmq_ha.model.message import Address
 @dataclass(slots=True)
 class BrokerConfiguration:
     """
-    The five objects that a broker properties file feeds, after the start-up rules.
+    The six objects that a broker properties file feeds, after the start-up rules.
 
     Spec: store.md, section 13.
 
@@ -25,6 +26,7 @@ class BrokerConfiguration:
     server: NettyServerConfig = field(default_factory=NettyServerConfig)
     client: NettyClientConfig = field(default_factory=NettyClientConfig)
     ours: RmqHaConfig = field(default_factory=RmqHaConfig)
+    controlled: ControllerModeConfig = field(default_factory=ControllerModeConfig)
     plugin_options: dict[str, str] = field(default_factory=dict)
     config_file: str | None = None
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rmq_ha.config.addresses import resolve_names
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
+from rmq_ha.config.controller_mode import apply_controller_mode, is_controlled
 from rmq_ha.config.dledger import apply_dledger, dledger_port, is_dledger
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
@@ -82,6 +83,7 @@ def load_broker(
     configuration.config_file = surroundings.absolute(name) if name else None
     _complete_broker(configuration, surroundings)
     apply_dledger(configuration, settings, surroundings, notices)
+    apply_controller_mode(configuration, settings, notices)
     _apply_role(configuration, settings, notices)
     _apply_ports(configuration, settings, notices)
     _apply_batch_size(configuration, settings, notices)
@@ -165,6 +167,7 @@ def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
         configuration.broker.namesrv_addr is None
         and configuration.store.broker_role is not BrokerRole.SLAVE
         and not is_dledger(configuration)
+        and not is_controlled(configuration)
     )
 
 
@@ -202,6 +205,7 @@ def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
         configuration.client,
         configuration.store,
         configuration.ours,
+        configuration.controlled,
     )
 
 
@@ -244,7 +248,7 @@ def _apply_role(
 ) -> None:
     """Spec: store.md, section 13.2."""
     broker, store = configuration.broker, configuration.store
-    if is_dledger(configuration):
+    if is_dledger(configuration) or is_controlled(configuration):
         return
     where = settings.get("brokerId") or Setting("brokerId", str(broker.broker_id), "default")
     if store.broker_role is not BrokerRole.SLAVE:

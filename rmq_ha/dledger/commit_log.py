@@ -135,6 +135,11 @@ class DLedgerCommitLog:
         ledger = self.ledger
         return ledger.committed_pos if ledger.committed_index >= 0 else ledger.begin_pos
 
+    @property
+    def readable_end(self) -> int:
+        """The same: what is not committed is read by nobody."""
+        return self.max_offset
+
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when there is more of the log, or more of it is committed."""
         self._subscribers.append(callback)

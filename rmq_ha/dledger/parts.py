@@ -226,6 +226,7 @@ class LedgerParts:
 
     log = Logger()
     always_waits = True
+    is_elected = True
     dispatch_from: int | None = None
 
     def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:

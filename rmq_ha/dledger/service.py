@@ -141,6 +141,11 @@ class DLedgerService:
         }
         log.leadership = self
 
+    @property
+    def slave_id(self) -> int:
+        """The brokerId of this broker while it is a slave."""
+        return int(self.settings.self_id[1:]) + 1
+
     # ------------------------------------------------------------ beginning and end
 
     def start(self) -> "Deferred[None]":

@@ -69,6 +69,11 @@ class CommitLog:
         """Start of the first file; -1 without files."""
         return self.row.starts[0] if self.row.starts else -1
 
+    @property
+    def readable_end(self) -> int:
+        """Where what consumers may read ends: all of it."""
+        return self.max_offset
+
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called after each append."""
         self._subscribers.append(callback)

@@ -85,7 +85,6 @@ class DefaultMessageStore(StoreMaintenance):
         self.host = host
         self.configuration = configuration
         self.is_slave = config.broker_role is BrokerRole.SLAVE
-        self.is_elected = config.enable_dleger_commit_log
         self.delay_levels = parse_delay_levels(config.message_delay_level)
         flags = RunningFlags()
         if log is None:
@@ -122,6 +121,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.parts: LogParts = (
             log.make_parts(self) if isinstance(log, KeepsItself) else ClassicParts(self, log)
         )
+        self.is_elected = self.parts.is_elected
         self.flusher, self.cleaner = self.parts.flusher, self.parts.cleaner
         self._settler = PutSettler(
             host.clock,

@@ -104,12 +104,12 @@ class Dispatcher:
 
     @property
     def behind(self) -> int:
-        """Bytes of the log that are not dispatched yet; negative behind a blank that is."""
-        return self._log.max_offset - self.position
+        """Bytes that may be read, and are not dispatched yet; negative behind a blank that is."""
+        return self._log.readable_end - self.position
 
     def reached_end(self) -> "Deferred[None]":
         """
-        Fires when all that is in the log now is dispatched.
+        Fires when all that may be read of the log now is dispatched.
 
         It never does when the store stops before.
         """
@@ -117,7 +117,7 @@ class Dispatcher:
         if self.behind <= 0:
             later.callback(None)
         else:
-            self._waiting.append((self._log.max_offset, later))
+            self._waiting.append((self._log.readable_end, later))
         return later
 
     def start(self) -> None:
@@ -169,7 +169,7 @@ class Dispatcher:
         """
         log = self._log
         self.position = max(self.position, log.min_offset)
-        if self.position >= log.max_offset:
+        if self.position >= log.readable_end:
             return False
         try:
             found = self._tail.next_slice(self.position, self.is_slave)
@@ -188,7 +188,7 @@ class Dispatcher:
             self._tell_reached(requests)
         while self._waiting and (self._waiting[0][0] <= end or self.behind <= 0):
             self._waiting.pop(0)[1].callback(None)
-        return more and end < log.max_offset
+        return more and end < log.readable_end
 
     def _tell_reached(self, requests: list[DispatchRequest]) -> None:
         try:

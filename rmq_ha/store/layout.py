@@ -41,12 +41,19 @@ def make_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
         raise ConfigurationError(
             "enableDLegerCommitLog=true: this is not the log of a DLedger group"
         )
-    return classic_commit_log(disk, config)
+    return CommitLog(*log_files(disk, config))
 
 
 def classic_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
+    """The log of a broker that is in no group, where it is to be read by one that is."""
+    return CommitLog(*log_files(disk, config))
+
+
+def log_files(
+    disk: Disk, config: MessageStoreConfig
+) -> tuple[MessageStoreConfig, FileRow, list[int]]:
     """
-    The log of a broker that is in no group, also where it is to be read by one that is.
+    What a commit log is built with.
 
     :raises ConfigurationError: the delay levels cannot be read.
     """
@@ -57,7 +64,7 @@ def classic_commit_log(disk: Disk, config: MessageStoreConfig) -> CommitLog:
     paths = _split(config.store_path_commit_log) or [f"{store_root(config)}/commitlog"]
     read_only = _split(config.read_only_commit_log_store_paths)
     files = FileRow(disk, paths, config.mapped_file_size_commit_log, read_only, has_room)
-    return CommitLog(config, files, parse_delay_levels(config.message_delay_level))
+    return config, files, parse_delay_levels(config.message_delay_level)
 
 
 def _split(paths: str | None) -> list[str]:

@@ -97,6 +97,10 @@ class StoreLog(Protocol):
         """End of what may be read; 0 without files."""
 
     @property
+    def readable_end(self) -> int:
+        """Where what consumers may read ends; not behind `max_offset`."""
+
+    @property
     def flushed_offset(self) -> int:
         """Everything below is on this disk."""
 
@@ -165,11 +169,13 @@ class LogParts(Protocol):
     One kind of log's own ways.
 
     :ivar always_waits: every put waits for replicas, also one that does not ask for it.
+    :ivar is_elected: an election says whether the broker is a slave; else the configuration.
     :ivar dispatch_from: after `mend`: queues still lack messages from that physical offset on;
         None: nothing before their end.
     """
 
     always_waits: bool
+    is_elected: bool
     dispatch_from: int | None
 
     @property
@@ -240,6 +246,7 @@ class ClassicParts:
 
     logger = Logger()
     always_waits = False
+    is_elected = False
 
     def __init__(self, store: Surroundings, log: CommitLog) -> None:
         host, configuration = store.host, store.configuration
@@ -341,7 +348,7 @@ class ClassicParts:
         if rebuild is None:
             return
         try:
-            yield from rebuild.steps(self.log.max_offset)
+            yield from rebuild.steps(self.log.readable_end)
             rebuild.leave_out()
         except (OSError, StoreError) as error:
             self.dispatch_from = rebuild.begin

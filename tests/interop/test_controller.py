@@ -84,11 +84,13 @@ class Sets:
         return self.info()[0].get("masterAddress")
 
 
-def broker(rig: Rig, name: str, conf: str, namesrv: str, controller: str) -> Server:
-    """A Java broker, not waited for."""
-    port = rig.ports(4) + 2
+def broker(
+    rig: Rig, name: str, conf: str, namesrv: str, controller: str, port: int | None = None
+) -> Server:
+    """A Java broker, not waited for; with its port it is one that was there before."""
+    port = port or rig.ports(4) + 2
     directory = rig.directory / name
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     command = [str(PEER5), "broker", "--quick", "--conf", str(PEER5.parent / "conf" / conf)]
     command += ["--dir", str(directory), "--namesrv", namesrv, "--controller", controller]
     command += ["--jvm=-XX:+UnlockDiagnosticVMOptions", "--jvm=-XX:-BytecodeVerificationRemote"]

@@ -29,7 +29,7 @@ controller = ServiceMaker(
 
 @implementer(ICommitLogPlugin)
 class DefaultCommitLog:
-    """RocketMQ's commit log: files of fixed size below storePathCommitLog; or its DLedger log."""
+    """RocketMQ's commit log: files of fixed size below storePathCommitLog; or an elected one's."""
 
     name = "default"
 
@@ -38,6 +38,10 @@ class DefaultCommitLog:
             from rmq_ha.dledger.assembly import make_dledger_log
 
             return make_dledger_log(broker.host.disk, broker.configuration)
+        if broker.configuration.controlled.enable_controller_mode:
+            from rmq_ha.autoswitch.commit_log import make_epoch_log
+
+            return make_epoch_log(broker.host.disk, broker.configuration.store)
         from rmq_ha.store.layout import make_commit_log
 
         return make_commit_log(broker.host.disk, broker.configuration.store)
@@ -45,7 +49,8 @@ class DefaultCommitLog:
 
 @implementer(IReplicationPlugin)
 class DefaultReplication:
-    """RocketMQ's HA protocol: slaves follow their master's log byte by byte; or a DLedger group."""
+    """RocketMQ's HA protocol: slaves follow their master's log byte by byte; or as
+    a DLedger group or controllers elect."""
 
     name = "default"
 
@@ -54,6 +59,10 @@ class DefaultReplication:
             from rmq_ha.dledger.service import DLedgerService
 
             return DLedgerService(broker.host, broker.configuration, cast("Any", log))
+        if broker.configuration.controlled.enable_controller_mode:
+            from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+
+            return AutoSwitchHAService(broker.host, broker.configuration, cast("Any", log))
         from rmq_ha.ha.service import HAService
 
         return HAService(broker.host, broker.configuration, log)

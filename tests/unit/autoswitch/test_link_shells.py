@@ -75,6 +75,10 @@ class Link:
         self.why.append(why)
         self.state.closed(2, connection)
 
+    def confirmed(self, offset: int) -> None:
+        """Each step says it again."""
+        self.confirm_offset = offset
+
     def fulfil(self, task: Cut | Remember) -> Deferred[None]:
         self.tasks.append(task)
         if self.refusal is not None:

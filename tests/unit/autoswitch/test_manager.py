@@ -180,16 +180,21 @@ def test_a_first_start_says_what_javas_said() -> None:
     ]
 
 
-def test_javas_notice_of_another_master_is_followed() -> None:
+def test_at_javas_notice_of_another_master_the_controller_is_asked_at_once() -> None:
     broker = running()
-    broker.manager.notified(
-        NotifyRoleChangedRequest(
-            master_address=OTHER, master_broker_id=2, sync_state_set_epoch=5, master_epoch=4
-        ),
-        SyncStateSet((2,), 5),
-        broker.now,
+    notice = NotifyRoleChangedRequest(
+        master_address=OTHER, master_broker_id=2, sync_state_set_epoch=5, master_epoch=4
     )
+    before = broker.now
+    broker.manager.notified(notice, before)
+    asked = broker.next_ask()
+    assert (asked.code, broker.now) == (1004, before)
+    broker.manager.notified(notice, before)  # its answer may be of before
+    broker.answer(asked, leads(3, 1, ADDRESS, 1, 2, at=5))
+    broker.answer(broker.next_ask(), leads(4, 2, at=5))
+    assert broker.now == before
     broker.collect()
+    broker.done = [each for each in broker.done if not isinstance(each, Adopt)]
     assert broker.done == [Lead(3, SyncStateSet((1, 2), 5)), Follow(2, OTHER, 4)]
     assert not broker.manager.may_accept(broker.now)
 

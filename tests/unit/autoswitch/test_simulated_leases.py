@@ -136,10 +136,9 @@ class World:
             self.commit(self.controller.elect_master(request, self.ms))
             for notice in self.controller.notices(name, self.ms):
                 for broker in self.brokers:
-                    if broker.address == notice.address and not broker.is_cut:
-                        members = decode_set(notice.body)
-                        if self.random.random() < 0.7 and broker.frozen_until <= self.now:
-                            broker.manager.notified(notice.header, members, self.now)
+                    hears = broker.address == notice.address and not broker.is_cut
+                    if hears and self.random.random() < 0.7 and broker.frozen_until <= self.now:
+                        broker.manager.notified(notice.header, self.now)
 
     # ------------------------------------------------------------ brokers
 

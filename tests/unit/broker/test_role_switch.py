@@ -58,7 +58,8 @@ class Rig:
             ),
             registration=self.registration,
         )
-        self.switch = RoleSwitch(self.clock, self.configuration, parts, self, slave_id=3)
+        self.slave_id = 3
+        self.switch = RoleSwitch(self.clock, self.configuration, parts, self)
 
     def note(self, what: str, result: Any = None) -> Any:
         self.done.append(what)

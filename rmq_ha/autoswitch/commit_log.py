@@ -1,0 +1,124 @@
+"""The commit log of a broker in controller mode: consumers read what is confirmed, and no more.
+
+Spec: controller.md, section 8.5.
+"""
+
+from typing import Protocol
+
+from zope.interface import implementer
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.interfaces import ICommitLog
+from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.seams import Disk
+from rmq_ha.store.batch import BatchLayout
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.layout import log_files
+from rmq_ha.store.parts import ClassicParts, Surroundings
+from rmq_ha.store.tail import LogTail, Slice
+
+
+class Leadership(Protocol):
+    """What the set says about appends."""
+
+    @property
+    def may_append(self) -> bool:
+        """This broker leads, holds a lease, and enough are in sync."""
+
+
+@implementer(ICommitLog)
+class EpochCommitLog(CommitLog):
+    """
+    The built-in log, in which a master appends only while it leads.
+
+    :ivar leadership: None: nothing is appended.
+    :ivar admits: clients' messages are taken; by role.
+    :ivar confirm_offset: what lies below it no election can lose, and may be read.
+    """
+
+    leadership: Leadership | None = None
+    admits = False
+    confirm_offset = 0
+
+    def make_parts(self, store: Surroundings) -> "EpochParts":
+        """What a store shall put around this log."""
+        return EpochParts(store, self)
+
+    @property
+    def readable_end(self) -> int:
+        """Where what is confirmed ends."""
+        return min(self.max_offset, max(self.confirm_offset, self.min_offset, 0))
+
+    def confirmed(self, offset: int) -> None:
+        """More may be read; it never becomes less, but with a cut."""
+        if offset > self.confirm_offset:
+            self.confirm_offset = offset
+            for callback in self._subscribers:
+                callback()
+
+    def append_group(
+        self, messages: list[Message], now_ms: int
+    ) -> list[AppendResult | PutMessageStatus]:
+        """As `CommitLog.append_group`, by a master in its epoch."""
+        if not self._may_append:
+            return [PutMessageStatus.SERVICE_NOT_AVAILABLE] * len(messages)
+        return super().append_group(messages, now_ms)
+
+    def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
+        """As `CommitLog.append_batch`, by a master in its epoch."""
+        if not self._may_append:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        return super().append_batch(batch, now_ms)
+
+    @property
+    def _may_append(self) -> bool:
+        return self.admits and self.leadership is not None and self.leadership.may_append
+
+
+class EpochParts(ClassicParts):
+    """What is around such a log: the built-in parts, up to what is confirmed."""
+
+    is_elected = True
+
+    def __init__(self, store: Surroundings, log: EpochCommitLog) -> None:
+        super().__init__(store, log)
+        self._epoch_log = log
+        self.tail = ConfirmedTail(log)
+
+    def recover(self, last_exit_ok: bool) -> None:
+        """As `LogParts` says; what was dispatched was confirmed, of the rest nobody knows."""
+        super().recover(last_exit_ok)
+        self._epoch_log.confirm_offset = max(self._store.queues.max_physical_offset, 0)
+
+
+class ConfirmedTail(LogTail):
+    """What of the log is not dispatched yet, and may be."""
+
+    def __init__(self, log: EpochCommitLog) -> None:
+        super().__init__(log)
+        self._epoch_log = log
+
+    def next_slice(self, position: int, waits: bool) -> Slice | None:
+        """As `Tail` says; a record is read when all of it is confirmed."""
+        log = self._epoch_log
+        left = len(log.pending)
+        found = super().next_slice(position, waits)
+        end = log.readable_end
+        if found is None or found.end <= end:
+            return found
+        kept = [item for item in found.requests if item.physical_offset + item.size <= end]
+        if len(log.pending) < left:
+            log.pending.extendleft(reversed(found.requests[len(kept) :]))
+        if not kept:
+            return None
+        return Slice(kept, kept[-1].physical_offset + kept[-1].size, False)
+
+
+def make_epoch_log(disk: Disk, config: MessageStoreConfig) -> EpochCommitLog:
+    """
+    The log in the configured directories; nothing is read before the store loads.
+
+    :raises ConfigurationError: the delay levels cannot be read.
+    """
+    return EpochCommitLog(*log_files(disk, config))

@@ -1,0 +1,566 @@
+"""AutoSwitchHAService: replication of a broker whose role the controllers give.
+
+Spec: controller.md, chapters 3, 7 and 8.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
+from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
+from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, Refused, StepDown
+from rmq_ha.autoswitch.commit_log import EpochCommitLog
+from rmq_ha.autoswitch.epochs import Epochs
+from rmq_ha.autoswitch.feed import EpochFeed, Report
+from rmq_ha.autoswitch.files import EpochFile, IdentityFiles
+from rmq_ha.autoswitch.link import EpochLink
+from rmq_ha.autoswitch.manager import ReplicasManager
+from rmq_ha.autoswitch.protocol import EpochFeedProtocol
+from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
+from rmq_ha.autoswitch.service import ControllerClient, Decision
+from rmq_ha.autoswitch.settings import ManagerSettings, ReplicationSettings
+from rmq_ha.autoswitch.sync_state import SyncState
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
+from rmq_ha.ha.places import chain_to
+from rmq_ha.interfaces import IReplication
+from rmq_ha.model.networks import Networks
+from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.remoting.calls import Calls
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.seams import Host
+from rmq_ha.timing.timer import rearm
+from rmq_ha.wire.command import RemotingCommand
+
+_LOOK_AGAIN_S = 1.0
+"""At a set that the controllers were asked for."""
+
+
+class Roles(Protocol):
+    """Who is told of elections."""
+
+    def follow(self) -> None:
+        """This broker is a slave."""
+
+    def lead(self, term: int) -> None:
+        """This broker leads an epoch, once everything is confirmed and dispatched."""
+
+
+class DispatchedStore(Protocol):
+    """What replication needs of its store besides the log."""
+
+    dispatcher: Any
+
+    def set_tail_aside(self, end: int, why: str) -> "Deferred[Any]":
+        """Give up what lies behind `end`, and keep it in a folder."""
+
+
+class _Put(NamedTuple):
+    """Somebody waits for a place in the log to be kept."""
+
+    end: int
+    deadline: float
+    waiter: "Deferred[PutMessageStatus]"
+
+
+class _FeedFactory(Factory):
+    """Takes slaves in while this broker leads."""
+
+    noisy = False
+
+    def __init__(self, service: "AutoSwitchHAService") -> None:
+        self._service = service
+
+    def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
+        """None: it is closed at once."""
+        return self._service.meet(addr)
+
+
+@implementer(IReplication)
+class AutoSwitchHAService:
+    """
+    Replication of one broker in controller mode: the listener, the link to whoever leads, who is
+    in sync, and the conversation with the controllers.
+
+    A change of role is one step after the other, each of which is on the disk before the next; a
+    newer decision makes an older one that is under way stop before it has an effect.
+
+    :ivar roles: set before `start`.
+    :ivar on_master: called with the master's address for clients when it is known; None: nobody.
+    :ivar controllers: None until `start`.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, configuration: BrokerConfiguration, log: EpochCommitLog) -> None:
+        own, mode, store = configuration.ours, configuration.controlled, configuration.store
+        if own.ha_secret or own.ha_secret_required:
+            raise ConfigurationError(
+                "haSecret: controller mode has none yet; name the slaves in haAllowedSlaves, "
+                "and keep the port within the pair's network"
+            )
+        self._host = host
+        self._configuration = configuration
+        self._log = log
+        self.roles: Roles | None = None
+        self.on_master: Callable[[str | None], None] = lambda address: None
+        self.controllers: ControllerClient | None = None
+        self.settings = ReplicationSettings(
+            all_ack_in_sync_state_set=mode.all_ack_in_sync_state_set,
+            in_sync_replicas=mode.in_sync_replicas,
+            min_in_sync_replicas=mode.min_in_sync_replicas,
+            ha_max_time_slave_not_catchup=mode.ha_max_time_slave_not_catchup,
+            ha_send_heartbeat_interval=store.ha_send_heartbeat_interval,
+            ha_housekeeping_interval=store.ha_housekeeping_interval,
+            ha_transfer_batch_size=store.ha_transfer_batch_size,
+            sync_from_last_file=mode.sync_from_last_file,
+            async_learner=mode.async_learner,
+        )
+        root = store.store_path_root_dir
+        self._file = EpochFile(
+            host.disk, mode.store_path_epoch_file or f"{root}/epochFileCheckpoint"
+        )
+        self._files = IdentityFiles(
+            host.disk, mode.store_path_broker_identity or f"{root}/brokerIdentity"
+        )
+        self._epochs = Epochs()
+        self._state: SyncState | None = None
+        self._epoch = 0
+        self._turn = 0
+        self._changing = DeferredLock()
+        self._feeds: list[EpochFeedProtocol] = []
+        self._link: EpochLink | None = None
+        self._puts: deque[_Put] = deque()
+        self._timer: IDelayedCall | None = None
+        self._port: IListeningPort | None = None
+        self._client: Calls | None = None
+        self._store: DispatchedStore | None = None
+        self._allowed = Networks(own.ha_allowed_slaves)
+        self._is_stopped = False
+        self._elections = 0
+        log.leadership = self
+
+    def attach(self, client: Calls, store: DispatchedStore) -> None:
+        """
+        What it needs of its broker; before `start`.
+
+        :param client: asks controllers and masters; it is not stopped here.
+        """
+        self._client, self._store = client, store
+
+    # ------------------------------------------------------------ beginning and end
+
+    def start(self) -> "Deferred[None]":
+        """
+        Listen, and ask the controllers what this broker is.
+
+        :returns: fires when listening; fails with CannotListenError, or with StoreError when the
+            files of controller mode cannot be used.
+        """
+        return Deferred.fromCoroutine(self._start())
+
+    async def _start(self) -> None:
+        configuration, mode = self._configuration, self._configuration.controlled
+        broker, port = configuration.broker, configuration.server.listen_port
+        cluster, name = broker.broker_cluster_name, broker.broker_name or ""
+        self._files.load(cluster, name)
+        self._file.load()
+        self._epochs = self._file.epochs.cut(int(self._log.max_offset))
+        settings = ManagerSettings(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_address=f"{broker.broker_ip1}:{port}",
+            controllers=mode.controllers,
+            sync_controller_metadata_period=mode.sync_controller_metadata_period,
+            sync_broker_metadata_period=mode.sync_broker_metadata_period,
+            broker_heartbeat_interval=mode.broker_heartbeat_interval,
+            controller_heart_beat_timeout_mills=mode.controller_heart_beat_timeout_mills,
+            broker_election_priority=mode.broker_election_priority,
+        )
+        host = self._host
+        manager = ReplicasManager(
+            settings,
+            self._files.identity,
+            self._files.application,
+            self._progress,
+            host.now_ms,
+            host.random,
+        )
+        assert self._client is not None
+        self.controllers = ControllerClient(host, manager, self._files, self._client, self)
+        endpoint = host.network.server(port + 1 if port else 0, configuration.ours.bind_address)
+        listening: Deferred[IListeningPort] = maybeDeferred(endpoint.listen, _FeedFactory(self))
+        self._port = await listening
+        self.log.info(
+            "replication listens on port {port}; controllers: {controllers}",
+            port=getattr(self._port.getHost(), "port", None),
+            controllers=", ".join(mode.controllers),
+        )
+        self.controllers.start()
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Say nothing more, neither to controllers nor to slaves.
+
+        :returns: fires when the log is left alone; puts that still wait got FLUSH_SLAVE_TIMEOUT.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._is_stopped = True
+        self._turn += 1
+        self._log.admits = False
+        if self.controllers is not None:
+            self.controllers.stop()
+        port, self._port = self._port, None
+        if port is not None:
+            await maybeDeferred(port.stopListening)
+        self._lead_no_more("this broker stops")
+        await self._changing.acquire()
+        await self._leave_master()
+
+    # ------------------------------------------------------------ decisions
+
+    def decided(self, decision: Decision) -> None:
+        """As `RoleOwner` says."""
+        state = self._state
+        if isinstance(decision, Adopt | Refused):
+            if state is None:
+                return
+            if isinstance(decision, Adopt):
+                state.adopt(decision.known)
+            else:
+                state.refused(self._now())
+            self._settle()
+            return
+        self._turn += 1
+        self._elections += 1
+        self._log.admits = False
+        self._lead_no_more("its role changes")
+        if isinstance(decision, StepDown):
+            self.log.warn("this broker leads no more: {why}", why=decision.why)
+        if not isinstance(decision, Lead) and self.roles is not None:
+            self.roles.follow()
+        changed = self._changing.run(self._change, decision, self._turn)
+        changed.addErrback(lambda failure: self.log.failure("a role change failed", failure))
+
+    def _change(self, decision: Lead | Follow | StepDown, turn: int) -> "Deferred[None]":
+        return Deferred.fromCoroutine(self._carry_out(decision, turn))
+
+    async def _carry_out(self, decision: Lead | Follow | StepDown, turn: int) -> None:
+        await self._leave_master()
+        if turn != self._turn:
+            return
+        if isinstance(decision, Follow):
+            self._follow(decision)
+        elif isinstance(decision, Lead):
+            try:
+                await self._lead(decision, turn)
+            except (OSError, StoreError, ProtocolViolation) as error:
+                self.log.error(
+                    "this broker was elected for epoch {epoch}, but cannot lead: {error}",
+                    epoch=decision.epoch,
+                    error=error,
+                )
+                if turn == self._turn and self.controllers is not None:
+                    self.controllers.failed()
+
+    async def _leave_master(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.stop()
+
+    def _follow(self, decision: Follow) -> None:
+        assert self._client is not None
+        self.log.info(
+            "follows broker {master_id} at {peer}, epoch {epoch}",
+            master_id=decision.master_id,
+            peer=decision.master_address,
+            epoch=decision.epoch,
+        )
+        self.on_master(decision.master_address)
+        self._link = EpochLink(self._host, self._client, decision.master_address, self)
+        self._link.start()
+
+    async def _lead(self, decision: Lead, turn: int) -> None:
+        await self._drop_torn_record()
+        epochs = self._epochs.led(decision.epoch, int(self._log.max_offset))
+        await self._host.worker.call(self._file.write, epochs)
+        self._epochs = epochs
+        if turn != self._turn or self.broker_id is None:
+            return
+        self._epoch = decision.epoch
+        self._state = SyncState(
+            self.broker_id,
+            self._log,
+            epochs,
+            decision.known,
+            self.settings,
+            self._now(),
+            self._log.confirm_offset,
+        )
+        self.on_master(None)
+        self._settle()
+        if self.roles is not None:
+            self.roles.lead(decision.epoch)
+
+    async def _drop_torn_record(self) -> None:
+        """A slave's log may end within a record; what is torn was acknowledged by nobody."""
+        assert self._store is not None
+        end, low = int(self._log.max_offset), int(self._store.dispatcher.position)
+        if end <= max(low, self._log.min_offset, 0):
+            return
+        chain = chain_to(self._log, low, end)
+        whole = low if chain is None else chain.end
+        if whole < end:
+            await self._store.set_tail_aside(whole, "the end of a record that never came")
+
+    def _lead_no_more(self, why: str) -> None:
+        """Whatever a put waits for, nobody will say that it is there."""
+        self._state = None
+        self._timer = rearm(self._host.clock, self._timer, None, self._on_time)
+        for connection in self._feeds[:]:
+            connection.close(why)
+        waiting, self._puts = self._puts, deque()
+        for put in waiting:
+            put.waiter.callback(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+
+    # ------------------------------------------------------------ the role, as others ask for it
+
+    @property
+    def broker_id(self) -> int | None:
+        """As the controllers gave it; None: not yet."""
+        identity = None if self.controllers is None else self.controllers.manager.identity
+        return None if identity is None else identity.broker_id
+
+    @property
+    def epochs(self) -> Epochs:
+        """Of the log."""
+        return self._epochs
+
+    def notified(self, channel: Channel, request: RemotingCommand) -> None:
+        """1008, one-way: a controller tells of an election. As `ControllerClient.notified`."""
+        if self.controllers is not None:
+            self.controllers.notified(channel, request)
+
+    @property
+    def slave_id(self) -> int:
+        """The brokerId of this broker while it is a slave."""
+        return self.broker_id or 1
+
+    @property
+    def may_append(self) -> bool:
+        """As `Leadership` says."""
+        return (
+            self._state is not None
+            and self._state.has_enough
+            and self.controllers is not None
+            and self.controllers.may_accept
+        )
+
+    def leads(self, term: int) -> bool:
+        """It leads that epoch, still."""
+        return self._state is not None and self._epoch == term
+
+    def is_settled(self) -> bool:
+        """All of the log is confirmed."""
+        return self._state is not None and self._log.readable_end >= self._log.max_offset
+
+    def admit_puts(self, admitted: bool) -> None:
+        """Let clients' messages into the log, or not."""
+        self._log.admits = admitted
+
+    def why_no_puts(self) -> str:
+        """What is missing, and what to do."""
+        addresses = ", ".join(self._configuration.controlled.controllers)
+        if self._state is None:
+            if self._link is not None:
+                return f"the broker at {self._link.master} leads, and takes the messages"
+            return f"no controller ({addresses}) has said who leads; try again"
+        if not self._state.has_enough:
+            return (
+                f"{len(self._state.known.members)} brokers are in sync, and "
+                f"minInSyncReplicas={self.settings.min_in_sync_replicas}: start the others"
+            )
+        if self.controllers is not None and not self.controllers.may_accept:
+            return (
+                f"the controllers ({addresses}) do not answer, and another broker may be elected: "
+                "start them, or mend the network to them"
+            )
+        return f"this broker leads epoch {self._epoch}, and confirms what is in its log; try again"
+
+    def _progress(self) -> Progress:
+        log = self._log
+        return Progress(self._epochs.last_epoch, int(log.max_offset), log.readable_end)
+
+    # ------------------------------------------------------------ as a slave
+
+    def make_replica(self) -> EpochReplica:
+        """As `Follower` says."""
+        return EpochReplica(
+            self.slave_id,
+            self._log,
+            self._epochs,
+            self._log.confirm_offset,
+            self.settings,
+            self._now(),
+        )
+
+    def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
+        """As `EpochReplicaOwner` says; first the log, as an epoch without bytes does no harm."""
+        return Deferred.fromCoroutine(self._fulfil(task))
+
+    async def _fulfil(self, task: Cut | Remember) -> None:
+        assert self._store is not None
+        if isinstance(task, Cut):
+            self._log.confirm_offset = min(self._log.confirm_offset, task.end)
+            await self._store.set_tail_aside(task.end, "the master of a newer epoch has another")
+        await self._host.worker.call(self._file.write, task.epochs)
+        self._epochs = task.epochs
+
+    def confirmed(self, offset: int) -> None:
+        """As `Follower` says."""
+        self._log.confirmed(offset)
+
+    # ------------------------------------------------------------ as the master
+
+    def meet(self, address: IAddress | None) -> TwistedProtocol | None:
+        """Somebody connects; None while this broker does not lead, and for strangers."""
+        host = str(getattr(address, "host", ""))
+        if self._state is None or (self._allowed and host not in self._allowed):
+            self.log.debug("{peer} refused on the replication port", peer=host)
+            return None
+        feed = EpochFeed(self._log, self._state, self.settings, self._now())
+        connection = EpochFeedProtocol(feed, self, self._host.clock)
+        self._feeds.append(connection)
+        return connection
+
+    def greeted(self, connection: EpochFeedProtocol, broker_id: int) -> None:
+        """As `EpochFeedOwner` says."""
+        if self._state is not None:
+            before = self._state.connected(broker_id, connection, self._now())
+            if isinstance(before, EpochFeedProtocol):
+                before.close("it connected anew")
+
+    def reported(self, connection: EpochFeedProtocol, report: Report) -> None:
+        """As `EpochFeedOwner` says."""
+        if self._state is not None:
+            self._state.reported(connection, report, self._now())
+            self._settle()
+
+    def left(self, connection: EpochFeedProtocol, why: str) -> None:
+        """As `EpochFeedOwner` says."""
+        self._feeds.remove(connection)
+        slave = connection.feed.slave
+        self.log.info("slave {peer} left: {why}", peer=connection.peer, why=why)
+        if slave is not None and self._state is not None:
+            self._state.closed(slave.broker_id, connection)
+            self._settle()
+
+    def appended(self) -> None:
+        """The log grew: send what is new."""
+        if self._state is not None:
+            self._state.appended(self._now())
+            for connection in self._feeds[:]:
+                connection.push()
+            self._settle()
+
+    def wait_replicated(
+        self, next_offset: int, start_offset: int
+    ) -> "PutMessageStatus | Deferred[PutMessageStatus]":
+        """
+        See `IReplication.wait_replicated`.
+
+        Spec: controller.md, section 8.6.
+        """
+        state = self._state
+        if state is None:
+            return PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+        if state.is_kept(next_offset):
+            return PutMessageStatus.PUT_OK
+        waiter: Deferred[PutMessageStatus] = Deferred()
+        seconds = self._configuration.store.slave_timeout / 1000
+        self._puts.append(_Put(next_offset, self._now() + seconds, waiter))
+        self.appended()
+        return waiter
+
+    def is_replicated(self, start_offset: int, next_offset: int) -> bool:
+        """As many as have to hold it, do."""
+        return self._state is not None and self._state.is_kept(next_offset)
+
+    def replicated_offset(self) -> int:
+        """The highest offset that a slave holds; 0 with none."""
+        return max((connection.feed.acked for connection in self._feeds), default=0)
+
+    def set_master_address(self, address: str | None) -> None:
+        """What name servers say is not asked for: the controllers name the master."""
+
+    def _settle(self) -> None:
+        """Something changed: who has to be in sync, what may be read, which puts are kept?"""
+        state = self._state
+        if state is None or self._is_stopped:
+            return
+        now = self._now()
+        wanted = state.proposal(now)
+        if wanted is not None and self.controllers is not None:
+            self.controllers.propose(wanted)
+        self._log.confirmed(state.confirm_offset)
+        while self._puts and state.is_kept(self._puts[0].end):
+            self._puts.popleft().waiter.callback(PutMessageStatus.PUT_OK)
+        while self._puts and self._puts[0].deadline <= now:
+            self._puts.popleft().waiter.callback(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        times = [state.deadline(now), None if state.wanted is None else now + _LOOK_AGAIN_S]
+        if self._puts:
+            times.append(self._puts[0].deadline)
+        deadline = min((time for time in times if time is not None), default=None)
+        if self._state is state:
+            self._timer = rearm(self._host.clock, self._timer, deadline, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._settle()
+
+    def _now(self) -> float:
+        return self._host.clock.seconds()
+
+    def statistics(self) -> dict[str, Any]:
+        """Role, epoch, who is in sync, and the connections; sizes in bytes."""
+        state, link, end = self._state, self._link, int(self._log.max_offset)
+        return {
+            "id": self.broker_id,
+            "epoch": self._epochs.last_epoch,
+            "leads": state is not None,
+            "lease": self.controllers is not None and self.controllers.may_accept,
+            "elections": self._elections,
+            "in_sync": [] if state is None else list(state.known.members),
+            "confirm_offset": self._log.readable_end,
+            "waiting": len(self._puts),
+            "replicated_offset": self.replicated_offset(),
+            "slaves": [
+                {
+                    "address": connection.peer,
+                    "broker_id": None if slave is None else slave.broker_id,
+                    "requested": connection.feed.requested,
+                    "acked": connection.feed.acked,
+                    "lag": max(0, end - connection.feed.acked),
+                    "stage": "stranded" if connection.feed.is_stranded else "caught up",
+                }
+                for connection in self._feeds
+                for slave in [connection.feed.slave]
+            ],
+            "master": None
+            if link is None
+            else {
+                "address": link.master,
+                "state": link.state,
+                "fault": link.fault or None,
+                "set_aside": 0,
+                "silent_ms": None,
+            },
+        }

@@ -1,0 +1,193 @@
+"""A slave's connection to the master that the controllers named, kept up.
+
+Spec: controller.md, sections 3.4 and 7.3.
+"""
+
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.autoswitch.protocol import EpochReplicaProtocol
+from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
+from rmq_ha.errors import DivergedLog, NothingInCommon, RemotingError, StoreError
+from rmq_ha.ha.link import split_address
+from rmq_ha.remoting.calls import Calls
+from rmq_ha.seams import Host
+from rmq_ha.timing.timer import rearm
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+ASK_TIMEOUT_MS = 3000
+CONNECT_SECONDS = 5.0
+RETRY_SECONDS = (0.1, 0.3)
+"""At random in this range, the first times."""
+MOST_SECONDS = 2.0
+MENDED_SECONDS = 5.0
+"""After something that somebody has to mend."""
+
+
+class Follower(Protocol):
+    """Whose log follows."""
+
+    def make_replica(self) -> EpochReplica:
+        """For one connection; our log as it is now."""
+
+    def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
+        """Do it, and have it on the disk; fails with `StoreError` or `OSError`."""
+
+    def confirmed(self, offset: int) -> None:
+        """What lies below may be read, as the master says."""
+
+
+class EpochLink:
+    """
+    One master, again and again, until `stop`.
+
+    The master itself says where its replication listens (906), as name servers know it late or
+    not at all (hazard 15 of chapter 14).
+
+    :param master: `host:port` for clients.
+    :ivar fault: why our log does not continue the master's, for operators; empty: nothing wrong.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, client: Calls, master: str, owner: Follower) -> None:
+        self.master = master
+        self.fault = ""
+        self.connection: EpochReplicaProtocol | None = None
+        self._host = host
+        self._client = client
+        self._owner = owner
+        self._timer: IDelayedCall | None = None
+        self._attempt: Deferred[Any] | None = None
+        self._task: Deferred[None] | None = None
+        self._is_running = False
+        self._failures = 0
+        self._told = ""
+        self._gone: Deferred[None] | None = None
+
+    @property
+    def state(self) -> str:
+        """For those who look at it."""
+        if self.connection is None:
+            return "connecting"
+        return "following" if self.connection.replica.is_following else "handshake"
+
+    def start(self) -> None:
+        """Connect."""
+        self._is_running = True
+        self._connect()
+
+    def stop(self) -> "Deferred[None]":
+        """Fires when the connection is closed, and nothing is done to our log any more."""
+        self._is_running = False
+        self._timer = rearm(self._host.clock, self._timer, None, self._connect)
+        if self._attempt is not None:
+            self._attempt.cancel()
+        done: Deferred[None] = Deferred()
+        self._gone = done
+        if self.connection is not None:
+            self.connection.close()
+        self._see_whether_gone()
+        return done
+
+    def _see_whether_gone(self) -> None:
+        if self._gone is not None and self.connection is None and self._task is None:
+            gone, self._gone = self._gone, None
+            gone.callback(None)
+
+    def _connect(self) -> None:
+        self._timer = None
+        if self._is_running and self._attempt is None and self.connection is None:
+            self._attempt = Deferred.fromCoroutine(self._open())
+            self._attempt.addCallbacks(self._connected, self._failed)
+
+    async def _open(self) -> EpochReplicaProtocol:
+        asked = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        answer = await self._client.invoke(self.master, asked, ASK_TIMEOUT_MS)
+        address = (answer.ext or {}).get("masterHaAddress", "")
+        if not address:
+            raise RemotingError(f"{self.master} does not say that it is master yet")
+        host, port = split_address(address)
+        endpoint = self._host.network.client(host, port, timeout=CONNECT_SECONDS)
+        factory = Factory.forProtocol(self._build)
+        factory.noisy = False
+        connected: Deferred[Any] = endpoint.connect(factory)
+        made: EpochReplicaProtocol = await connected
+        return made
+
+    def _build(self) -> EpochReplicaProtocol:
+        replica = self._owner.make_replica()
+        return EpochReplicaProtocol(replica, self, self._host.clock)
+
+    def _connected(self, connection: EpochReplicaProtocol) -> None:
+        self._attempt = None
+        if connection.is_lost:
+            self._later(RETRY_SECONDS)
+            return
+        self.connection = connection
+        if not self._is_running:
+            connection.close()
+
+    def _failed(self, failure: Failure) -> None:
+        self._attempt = None
+        if self._is_running:
+            self._tell(f"cannot connect: {failure.getErrorMessage()}")
+            self._later(RETRY_SECONDS)
+        self._see_whether_gone()
+
+    def _later(self, between: tuple[float, float]) -> None:
+        if not self._is_running:
+            return
+        clock, random = self._host.clock, self._host.random
+        seconds = min(MOST_SECONDS, random.uniform(*between) * 1.5 ** min(self._failures, 10))
+        self._failures += 1
+        self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
+
+    # ------------------------------------------------------------ of the connection
+
+    def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
+        """As `EpochReplicaOwner` says; `stop` waits for it."""
+        self._task = done = self._owner.fulfil(task)
+        return done.addBoth(self._fulfilled)
+
+    def _fulfilled(self, result: Any) -> Any:
+        self._task = None
+        self._see_whether_gone()
+        return result
+
+    def confirmed(self, offset: int) -> None:
+        """As `EpochReplicaOwner` says."""
+        if self._is_running:
+            self._failures, self.fault, self._told = 0, "", ""
+            self._owner.confirmed(offset)
+
+    def lost(self, connection: EpochReplicaProtocol, error: Exception | None, why: str) -> None:
+        """As `EpochReplicaOwner` says: come back, later where somebody has to mend something."""
+        self.connection = None
+        if isinstance(error, DivergedLog | NothingInCommon | StoreError):
+            self.fault = why
+            self.log.error(
+                "this broker does not follow the master at {peer}: {error}",
+                peer=self.master,
+                error=why,
+            )
+            if self._is_running:
+                clock = self._host.clock
+                at = clock.seconds() + MENDED_SECONDS
+                self._timer = rearm(clock, self._timer, at, self._connect)
+        else:
+            self._tell(why)
+            self._later(RETRY_SECONDS)
+        self._see_whether_gone()
+
+    def _tell(self, why: str) -> None:
+        """Once, not for every attempt."""
+        if why != self._told:
+            self._told = why
+            self.log.warn("replication from {peer}: {error}", peer=self.master, error=why)

@@ -1,0 +1,79 @@
+"""What controllers, slaves and tools ask of a broker in controller mode: codes 906, 1007, 1008.
+
+Spec: controller.md, section 5.2.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from rmq_ha.autoswitch.epochs import OPEN_END, Epochs
+from rmq_ha.broker.processors.fields import Handler
+from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.store.parts import StoreLog
+from rmq_ha.wire import fastjson
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+class ControllerModeProcessor:
+    """
+    Answers them.
+
+    :param notified: takes 1008.
+    :param epochs: of the log.
+    :param identity: of this broker now.
+    """
+
+    def __init__(
+        self,
+        notified: Callable[[Channel, RemotingCommand], None],
+        epochs: Callable[[], Epochs],
+        log: StoreLog,
+        identity: Callable[[], BrokerIdentity],
+    ) -> None:
+        self._notified = notified
+        self._epochs = epochs
+        self._log = log
+        self._identity = identity
+
+    def routes(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange_ha_info,
+            RequestCode.GET_BROKER_EPOCH_CACHE: self.epoch_cache,
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified,
+        }
+
+    def exchange_ha_info(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
+        """EXCHANGE_BROKER_HA_INFO: a master says where its replication listens, others nothing."""
+        identity = self._identity()
+        if identity.broker_id != MASTER_ID:
+            return request.response()
+        return request.response(
+            ext={
+                "masterAddress": identity.address,
+                "masterHaAddress": identity.ha_address,
+                "masterFlushOffset": str(self._log.flushed_offset),
+            }
+        )
+
+    def epoch_cache(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_EPOCH_CACHE: who wrote which part of the log."""
+        identity, entries = self._identity(), self._epochs().entries
+        ends = [entry.start for entry in entries[1:]] + [OPEN_END]
+        listed: list[dict[str, Any]] = [
+            {"endOffset": end, "epoch": entry.epoch, "startOffset": entry.start}
+            for entry, end in zip(entries, ends, strict=bool(entries))
+        ]
+        return request.response(
+            body=fastjson.encode(
+                {
+                    "brokerId": identity.broker_id,
+                    "brokerName": identity.broker_name,
+                    "clusterName": identity.cluster,
+                    "epochList": listed,
+                    "maxOffset": self._log.max_offset,
+                }
+            )
+        )
