@@ -36,6 +36,8 @@ from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
 from rmq_ha.timing.timer import rearm
+from rmq_ha.tls.ha import HaTls
+from rmq_ha.tls.server import TlsMode
 from rmq_ha.wire.command import RemotingCommand
 
 _LOOK_AGAIN_S = 1.0
@@ -104,6 +106,12 @@ class AutoSwitchHAService:
             raise ConfigurationError(
                 "haSecret: controller mode has none yet; name the slaves in haAllowedSlaves, "
                 "and keep the port within the pair's network"
+            )
+        tls = HaTls(configuration.plugin_options, host.disk.read_bytes, host.now_ms)
+        if tls.is_enabled or tls.mode is not TlsMode.DISABLED:
+            raise ConfigurationError(
+                "tls.ha.mode: controller mode replicates by plain TCP, as 5.3.3 does: keep the "
+                "port within the pair's network"
             )
         self._host = host
         self._configuration = configuration
@@ -377,7 +385,7 @@ class AutoSwitchHAService:
         self._log.admits = admitted
 
     def why_no_puts(self) -> str:
-        """What is missing, and what to do."""
+        """What is missing, and what to do; empty where nothing is."""
         addresses = ", ".join(self._configuration.controlled.controllers)
         if self._state is None:
             if self._link is not None:
@@ -393,7 +401,9 @@ class AutoSwitchHAService:
                 f"the controllers ({addresses}) do not answer, and another broker may be elected: "
                 "start them, or mend the network to them"
             )
-        return f"this broker leads epoch {self._epoch}, and confirms what is in its log; try again"
+        if not self._log.admits:
+            return f"this broker begins to lead epoch {self._epoch}; try again"
+        return ""
 
     def _progress(self) -> Progress:
         log = self._log
@@ -540,6 +550,7 @@ class AutoSwitchHAService:
             "elections": self._elections,
             "in_sync": [] if state is None else list(state.known.members),
             "confirm_offset": self._log.readable_end,
+            "unconfirmed": end - self._log.readable_end,
             "waiting": len(self._puts),
             "replicated_offset": self.replicated_offset(),
             "slaves": [

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rmq_ha.acl.service import PlainAccessControl
+from rmq_ha.app.status.controlled import set_health, tell_set
 from rmq_ha.app.status.dledger import group_health, tell_group
 from rmq_ha.app.status.exporter import tell_runtime
 from rmq_ha.app.status.health import Health
@@ -40,6 +41,7 @@ class BrokerStatus:
         configuration = broker.configuration
         self._store_config = configuration.store
         self._is_elected = configuration.store.enable_dleger_commit_log
+        self._is_controlled = configuration.controlled.enable_controller_mode
         self._clock = broker.host.clock
         self._began = self._clock.seconds()
         self._most_alone = configuration.ours.slave_alone_seconds
@@ -73,6 +75,8 @@ class BrokerStatus:
             tell_group(samples, self._broker.replication.statistics())
         else:
             self._tell_replication(samples)
+        if self._is_controlled:
+            tell_set(samples, self._broker.replication.statistics())
         if self._broker.is_slave:
             self._tell_slave(samples)
         else:
@@ -88,6 +92,9 @@ class BrokerStatus:
             return Health(False, f"{name}: the store is not open")
         if self._is_elected:
             return group_health(name, broker.replication.statistics(), store.why_not_writable())
+        if self._is_controlled:
+            why = store.why_not_writable() or broker.replication.why_no_puts()
+            return set_health(name, broker.replication.statistics(), why)
         if broker.is_slave:
             link = broker.replication.statistics().get("master") or {}
             if link.get("state") == "following":

@@ -299,6 +299,16 @@ _DLEDGER = (
 )
 
 
+_CONTROLLED = (
+    _ours("controller_epoch", _GAUGE, "epochs", "The newest that this log has"),
+    _ours("controller_is_master", _GAUGE, "0 or 1", "This broker leads its set"),
+    _ours("controller_has_lease", _GAUGE, "0 or 1", "It may accept: no other can be elected yet"),
+    _ours("controller_in_sync", _GAUGE, "brokers", "In sync, with this one; told by the master"),
+    _ours("controller_unconfirmed_bytes", _GAUGE, "bytes", "Of the log that may not be read yet"),
+    _ours("controller_role_changes_total", _COUNTER, "changes", "Roles that this broker was given"),
+)
+
+
 def _five(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Described:
     return Described(f"rocketmq_{name}", kind, unit, (*FIVE, *labels), meaning)
 
@@ -465,5 +475,14 @@ _NAMESRV = (
 
 CATALOGUE: dict[str, Described] = {
     item.name: item
-    for item in (*_BROKER, *_REPLICATION, *_DLEDGER, *_ROCKETMQ_5, *EXPORTER, *_PROCESS, *_NAMESRV)
+    for item in (
+        *_BROKER,
+        *_REPLICATION,
+        *_DLEDGER,
+        *_CONTROLLED,
+        *_ROCKETMQ_5,
+        *EXPORTER,
+        *_PROCESS,
+        *_NAMESRV,
+    )
 }

@@ -5,8 +5,10 @@ Spec: controller.md, chapters 3, 7 and 8.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
+from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.client.requests import pull_request, send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.netty import NettyClientConfig
@@ -17,7 +19,9 @@ from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
+from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
+from tests.unit.broker.test_metrics_dledger import scrape
 from tests.unit.controller.controllers import Controllers, until, wait
 
 TOPIC = "TBW102"
@@ -242,3 +246,38 @@ def test_a_stop_leaves_nothing_behind() -> None:
     pulled = brokers.ask(brokers.leader(), pull_request("readers", TOPIC, 0, 0))
     assert pulled.code == 0
     assert not brokers.findings.violations
+
+
+def test_what_operators_are_told() -> None:
+    brokers = Set()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"one") == 0
+    leads, follows = (BrokerStatus(node.controller) for node in (first, second))
+    assert leads.health().line().endswith("id 1, epoch 1: leads; in sync: 1, 2\n")
+    assert leads.health().is_ready
+    address = f"{first.host.ip}:{LISTEN_PORT}"
+    assert follows.health().line().endswith(f"id 2, epoch 1: following {address}\n")
+    told = scrape(leads)
+    assert told["rmqha_controller_epoch", "0"] == told["rmqha_controller_is_master", "0"] == 1
+    assert told["rmqha_controller_in_sync", "0"] == 2
+    assert told["rmqha_controller_unconfirmed_bytes", "0"] == 0
+    assert scrape(follows)["rmqha_controller_is_master", "2"] == 0
+    brokers.desk.crash(0)
+    brokers.until(lambda: not first.replication.may_append, 9.0)
+    told_why = leads.health()
+    assert not told_why.is_ready
+    assert "the controllers (10.0.0.1:9878) do not answer" in told_why.line()
+
+
+def test_tools_are_told_the_epochs_and_only_the_master_where_it_replicates() -> None:
+    brokers = Set()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    for node, where in ((first, f"{first.host.ip}:10912"), (second, None)):
+        answer = brokers.ask(node, RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO))
+        assert (answer.code, (answer.ext or {}).get("masterHaAddress")) == (0, where)
+    answer = brokers.ask(first, RemotingCommand(RequestCode.GET_BROKER_EPOCH_CACHE))
+    assert json.loads(answer.body or b"")["epochList"] == [
+        {"endOffset": (1 << 63) - 1, "epoch": 1, "startOffset": 0}
+    ]

@@ -1,0 +1,45 @@
+"""Metrics and health of a broker in controller mode."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rmq_ha.app.status.health import Health
+from rmq_ha.app.status.samples import Samples
+
+
+def tell_set(samples: Samples, found: Mapping[str, Any]) -> None:
+    """
+    Add to a scrape.
+
+    :param found: statistics of `AutoSwitchHAService`.
+    """
+    samples.add("rmqha_controller_epoch", max(found["epoch"], 0))
+    samples.add("rmqha_controller_is_master", found["leads"])
+    samples.add("rmqha_controller_has_lease", found["lease"])
+    samples.add("rmqha_controller_in_sync", len(found["in_sync"]))
+    samples.add("rmqha_controller_unconfirmed_bytes", found["unconfirmed"])
+    samples.add("rmqha_controller_role_changes_total", found["elections"])
+
+
+def set_health(name: str, found: Mapping[str, Any], why_no_puts: str) -> Health:
+    """
+    A master is ready when it takes puts, a slave when it can follow.
+
+    :param name: of the broker.
+    :param why_no_puts: empty: it takes puts.
+    """
+    number = "no id yet" if found["id"] is None else f"id {found['id']}"
+    text = f"{name}: {number}, epoch {max(found['epoch'], 0)}"
+    if found["leads"]:
+        if why_no_puts:
+            return Health(False, f"{text}: leads, but no puts: {why_no_puts}")
+        members = ", ".join(map(str, sorted(found["in_sync"])))
+        return Health(True, f"{text}: leads; in sync: {members}")
+    link = found["master"]
+    if link is None:
+        return Health(False, f"{text}: {why_no_puts}")
+    if link["fault"]:
+        return Health(False, f"{text}: does not follow {link['address']}: {link['fault']}")
+    if link["state"] == "following":
+        return Health(True, f"{text}: following {link['address']}")
+    return Health(True, f"{text}: serves reads, but does not follow a master ({link['state']})")
