@@ -87,15 +87,15 @@ class Epochs:
         """
         What they are when this log's broker begins to lead: the epoch is its own from `end` on.
 
-        An entry of the same number, from before a restart, gives way: what a crash took from
-        this log others may have, and they have to find out at the handshake.
+        An entry of the same number, from before a restart, stays: the epoch goes on. What a crash
+        took from this log others may have: they are told at the handshake (`SyncState.led_from`).
 
         :param end: of the log.
         :raises ProtocolViolation: a newer epoch is in the log already.
         """
         if epoch < self.last_epoch:
             raise ProtocolViolation(f"elected for epoch {epoch}, but the log has {self.last_epoch}")
-        return Epochs(entry for entry in self.entries if entry.epoch < epoch).appended(epoch, end)
+        return self if epoch == self.last_epoch else self.appended(epoch, end)
 
     def cut(self, end: int) -> "Epochs":
         """Of a log that ends there now."""

@@ -40,6 +40,7 @@ class Term(Protocol):
 
     :ivar epochs: of the log; read for each frame, so that none leaves under an old number.
     :ivar confirm_offset: told to slaves.
+    :ivar led_from: end of the log when this broker began to lead.
     """
 
     @property
@@ -49,6 +50,10 @@ class Term(Protocol):
     @property
     def confirm_offset(self) -> int:
         """What may be read."""
+
+    @property
+    def led_from(self) -> int:
+        """End of the log when this broker began to lead."""
 
     def sent_to(self, broker_id: int) -> int:
         """Up to where this broker was sent the log in this epoch, on any connection."""
@@ -138,9 +143,7 @@ class EpochFeed:
 
     def _begin(self, slave: SlaveHandshake, offset: int) -> None:
         """A first report: what it holds was there before this epoch, or we have sent it."""
-        last = self._term.epochs.last
-        common = 0 if last is None else last.start
-        known = min(max(common, self._term.sent_to(slave.broker_id)), int(self._log.max_offset))
+        known = self._known_to(slave)
         if not 0 <= offset <= known:
             raise ReplicationError(
                 f"broker {slave.broker_id} says that it holds {offset}, and nobody can have sent "
@@ -149,6 +152,11 @@ class EpochFeed:
         self.requested = offset
         self.sent = offset or self._first_offset(slave)
         self._goal = int(self._log.max_offset)
+
+    def _known_to(self, slave: SlaveHandshake) -> int:
+        """More than that of our log it cannot have."""
+        known = max(self._term.led_from, self._term.sent_to(slave.broker_id))
+        return min(known, int(self._log.max_offset))
 
     def _first_offset(self, slave: SlaveHandshake) -> int:
         """Where an empty slave begins; `NOWHERE` while there is nothing."""
@@ -172,7 +180,7 @@ class EpochFeed:
         if self._owed_handshakes:
             self._owed_handshakes -= 1
             self._last_write = now
-            return encode_master_handshake(self._handshake())
+            return encode_master_handshake(self._handshake(self.slave))
         if self.requested is None:
             return b""
         if self.sent == NOWHERE:
@@ -185,9 +193,14 @@ class EpochFeed:
         self._last_write = now
         return encode_transfer(frame)
 
-    def _handshake(self) -> MasterHandshake:
+    def _handshake(self, slave: SlaveHandshake) -> MasterHandshake:
+        """
+        Our newest epoch ends, to a slave, where it can have it from us, and not where our log does:
+        a master that restarts goes on in its epoch, and may have lost bytes that the slave has,
+        and have others in their place by now.
+        """
         epochs = self._term.epochs
-        return MasterHandshake(int(self._log.max_offset), epochs.last_epoch, epochs)
+        return MasterHandshake(self._known_to(slave), epochs.last_epoch, epochs)
 
     def _epoch_at(self, offset: int) -> tuple[Epoch, int] | None:
         return self._term.epochs.at(max(offset, 0))

@@ -40,6 +40,8 @@ class SyncState:
 
     :param confirm_offset: that of the log when it began to lead.
     :ivar epochs: of the log.
+    :ivar led_from: end of the log when it began to lead: behind that, others have of this log only
+        what it has sent them.
     :ivar known: the set as the controller has it.
     :ivar wanted: what it is asked for just now; None: nothing.
     :ivar confirm_offset: what lies below it may be read.
@@ -68,7 +70,7 @@ class SyncState:
         self._barred: dict[int, float] = {}
         self._gone: set[int] = set()
         self._is_asked = False
-        self._level = int(log.max_offset)
+        self.led_from = self._level = int(log.max_offset)
         self._confirm()
 
     # ------------------------------------------------------------ connections

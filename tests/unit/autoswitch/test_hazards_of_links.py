@@ -38,9 +38,10 @@ class Pair:
 
     def __init__(self, *members: int, **settings: object) -> None:
         self.settings = ReplicationSettings(**settings)  # type: ignore[arg-type]
-        self.log = MemoryLog(4096, 0, bytes(1000))
+        self.log = MemoryLog(4096, 0, bytes(400))
         known = SyncStateSet(members or (1, 2), 7)
         self.state = SyncState(1, self.log, epochs((1, 0), (4, 400)), known, self.settings, 0.0)
+        self.put(600)
 
     def slave(self, broker_id: int, now: float = 0.0) -> tuple[EpochFeed, object]:
         feed, link = EpochFeed(self.log, self.state, self.settings, now), object()
@@ -468,3 +469,29 @@ def test_a_silent_master_is_left() -> None:
     assert replica.on_time(5.0) == encode_report(0)
     with pytest.raises(ReplicationError, match="sent nothing for 20 s"):
         replica.on_time(20.0)
+
+
+def test_a_master_that_restarts_in_its_epoch_shares_with_a_slave_what_it_has_now() -> None:
+    """The slave may have bytes that the master has lost, and has written anew since."""
+    pair = Pair()
+    restarted = SyncState(1, pair.log, pair.state.epochs, pair.state.known, pair.settings, 0.0)
+    pair.state = restarted
+    pair.put(500)
+    feed = EpochFeed(pair.log, restarted, pair.settings, 0.0)
+    feed.receive_data(encode_slave_handshake(SlaveHandshake(2)), 0.0)
+    (handshake,) = _frames(feed.next_frame(0.0))
+    assert isinstance(handshake, MasterHandshake)
+    assert handshake.max_offset == 1000
+    assert epochs((1, 0), (4, 400)).consistent_point(1300, handshake.epochs, 1000) == 1000
+    restarted.sending(2, 1400)
+    again = EpochFeed(pair.log, restarted, pair.settings, 0.0)
+    again.receive_data(encode_slave_handshake(SlaveHandshake(2)), 0.0)
+    (handshake,) = _frames(again.next_frame(0.0))
+    assert isinstance(handshake, MasterHandshake)
+    assert handshake.max_offset == 1400
+
+
+def _frames(data: bytes) -> list[MasterHandshake | Transfer]:
+    reader = MasterReader()
+    reader.receive_data(data)
+    return list(iter(reader.next_frame, None))

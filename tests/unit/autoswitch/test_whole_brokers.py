@@ -35,8 +35,9 @@ class Set:
         brokers: int = 2,
         size: int = 1,
         change: Callable[[BrokerConfiguration], None] = lambda configuration: None,
+        seed: int = 5,
     ) -> None:
-        self.desk = Controllers(size, 0)
+        self.desk = Controllers(size, 0, seed)
         self.world = self.desk.world
         self.findings = Findings()
         self.name_server = NamesrvNode(self.world.add("namesrv"))

@@ -107,8 +107,8 @@ class SimBroker:
 class Controllers:
     """One group of controllers `n0`, `n1` ..., and brokers of the set `b`."""
 
-    def __init__(self, size: int = 1, brokers: int = 2, **config: Any) -> None:
-        self.world = World(5, subnet="10.0.0")
+    def __init__(self, size: int = 1, brokers: int = 2, seed: int = 5, **config: Any) -> None:
+        self.world = World(seed, subnet="10.0.0")
         self.config = config
         self.hosts = [self.world.add(f"n{number}") for number in range(size)]
         self.addresses = [f"{host.ip}:{PORT}" for host in self.hosts]
