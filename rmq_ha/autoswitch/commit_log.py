@@ -87,9 +87,19 @@ class EpochParts(ClassicParts):
         self.tail = ConfirmedTail(log)
 
     def recover(self, last_exit_ok: bool) -> None:
-        """As `LogParts` says; what was dispatched was confirmed, of the rest nobody knows."""
+        """
+        As `LogParts` says; what was dispatched was confirmed, of the rest nobody knows.
+
+        So what recovery builds anew beyond that is taken back.
+        """
+        log, queues, index = self._epoch_log, self._store.queues, self._store.index
+        dispatched = max(queues.max_physical_offset, 0)
         super().recover(last_exit_ok)
-        self._epoch_log.confirm_offset = max(self._store.queues.max_physical_offset, 0)
+        log.confirm_offset = confirmed = min(dispatched, int(log.max_offset))
+        if queues.max_physical_offset > confirmed:
+            queues.truncate(confirmed)
+        if index is not None:
+            index.truncate(confirmed)
 
 
 class ConfirmedTail(LogTail):

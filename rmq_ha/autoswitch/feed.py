@@ -20,6 +20,9 @@ from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.errors import ReplicationError
 from rmq_ha.interfaces import ICommitLog
 
+CONFIRM_SECONDS = 0.1
+"""After which an idle slave hears that more may be read."""
+
 
 class Report(NamedTuple):
     """
@@ -93,6 +96,7 @@ class EpochFeed:
         self._paused = False
         self._last_read = now
         self._last_write = now
+        self._told = 0
 
     @property
     def is_stranded(self) -> bool:
@@ -227,7 +231,8 @@ class EpochFeed:
         return Transfer(self.sent, epoch, self._confirmed())
 
     def _confirmed(self) -> int:
-        return min(self._term.confirm_offset, OPEN_END)
+        self._told = min(self._term.confirm_offset, OPEN_END)
+        return self._told
 
     def on_time(self, now: float) -> None:
         """
@@ -245,7 +250,11 @@ class EpochFeed:
         return min(self._heartbeat_time(), self._expiry_time())
 
     def _heartbeat_time(self) -> float:
-        return self._last_write + self._settings.ha_send_heartbeat_interval / 1000
+        """Soon, where the slave has what it may let be read and does not know it."""
+        pause = self._settings.ha_send_heartbeat_interval / 1000
+        if self._told < min(self.acked, self._term.confirm_offset):
+            pause = min(pause, CONFIRM_SECONDS)
+        return self._last_write + pause
 
     def _expiry_time(self) -> float:
         return self._last_read + self._settings.ha_housekeeping_interval / 1000

@@ -154,6 +154,8 @@ class EpochReplica:
             self.is_following = True
             return
         point = self.epochs.consistent_point(end, master.epochs, master.max_offset)
+        if point is None and self.confirm_offset <= 0 == self._log.min_offset:
+            point = 0  # it led before anybody had anything, and nobody was told that it is kept
         if point is None:
             raise NothingInCommon(
                 max(int(self._log.min_offset), 0),
@@ -161,7 +163,8 @@ class EpochReplica:
                 "the store away to begin as a new replica, or look which of the two is right",
             )
         if point < end:
-            self._check_boundary(point)
+            if point > self._log.min_offset:
+                self._check_boundary(point)
             self.task = Cut(point, self.epochs.cut(point))
             return
         common = Epochs(

@@ -381,10 +381,18 @@ def test_hazard_13_a_log_without_epochs_is_refused() -> None:
 
 
 def test_hazard_14_no_common_epoch_says_so() -> None:
-    log, _ = record_log([b"one"])
-    replica = follower(log, epochs((1, 0)))
+    log, starts = record_log([b"one", b"two"])
+    replica = follower(log, epochs((1, 0)), starts[1])
     with pytest.raises(NothingInCommon, match="no epoch of our log"):
         replica.receive_data(hello(900, (2, 0)), 0.0)
+
+
+def test_who_led_before_anybody_had_anything_gives_up_what_nobody_was_told_of() -> None:
+    """Found by seed 109 of test_simulated_brokers: it stayed away for ever."""
+    log, _ = record_log([b"one"])
+    replica = follower(log, epochs((1, 0)))
+    replica.receive_data(hello(900, (2, 0)), 0.0)
+    assert replica.task == Cut(0, Epochs())
 
 
 def test_hazard_14_a_cut_within_a_record_says_so() -> None:

@@ -32,6 +32,7 @@ class Link:
         self.hosts = [self.world.add(name) for name in ("master", "slave")]
         self.log, self.slave_log = log, slave
         self.epochs = Epochs()
+        self.confirm_offset = 0
         known = SyncStateSet((1,), 1)
         self.state = SyncState(1, log, Epochs([Epoch(1, 0)]), known, SETTINGS, self.now)
         self.feeds: list[EpochFeedProtocol] = []
@@ -55,7 +56,9 @@ class Link:
         return self.feeds[-1]
 
     def connect(self) -> None:
-        replica = EpochReplica(2, self.slave_log, self.epochs, 0, SETTINGS, self.now)
+        replica = EpochReplica(
+            2, self.slave_log, self.epochs, self.confirm_offset, SETTINGS, self.now
+        )
         self.replica = EpochReplicaProtocol(replica, self, self.hosts[1].seams.clock)
         client = Factory()
         client.buildProtocol = lambda _: self.replica  # type: ignore[method-assign]
@@ -181,6 +184,7 @@ def test_hazard_14_nothing_in_common_is_told_to_the_owner() -> None:
     slave, _ = record_log([b"other"])
     link = diverged(log, slave, log.max_offset)
     link.epochs = Epochs([Epoch(2, 0)])
+    link.confirm_offset = 1
     link.connect()
     until(link.world, lambda: bool(link.lost_because), 3.0)
     assert isinstance(link.lost_because[0], NothingInCommon)
