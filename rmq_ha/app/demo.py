@@ -2,7 +2,8 @@
 
 A name server in this process, a SYNC_MASTER and its slave as `twistd rmqha` processes on free
 ports; some thousand messages; kill -9 of the master; everything is read back from the slave.
-With `--dledger` it is the leader of a group of three (`demo_group`).
+With `--dledger` it is the leader of a group of three (`demo_group`), with `--failover` a master
+whose successor a controller elects (`demo_failover`).
 """
 
 import signal
@@ -16,6 +17,7 @@ from rich.console import Console
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
+from rmq_ha.app.demo_failover import BROKERS, FailoverStory
 from rmq_ha.app.demo_group import MEMBERS, GroupStory
 from rmq_ha.app.demo_parts import PROBE, TOPIC, Story, broker
 from rmq_ha.client.requests import pull_request
@@ -24,6 +26,7 @@ from rmq_ha.wire.codes import ResponseCode
 
 PAIR_PORTS = 9
 GROUP_PORTS = 1 + 4 * MEMBERS
+FAILOVER_PORTS = 2 + 4 * BROKERS
 
 
 class PairStory(Story):
@@ -70,16 +73,22 @@ class PairStory(Story):
 @click.command()
 @click.option("--messages", default=5000, show_default=True, help="how many to send")
 @click.option("--dledger", is_flag=True, help="a group of three that elects its leader")
-def main(messages: int, dledger: bool) -> None:
+@click.option("--failover", is_flag=True, help="a pair with a controller that elects the other")
+def main(messages: int, dledger: bool, failover: bool) -> None:
     """Start a replicating pair, send, kill the master, read everything back from the slave."""
+    if dledger and failover:
+        raise click.UsageError("--dledger elects for itself: take one of the two")
+    kind: type[Story]
+    kind, ports = (GroupStory, GROUP_PORTS) if dledger else (PairStory, PAIR_PORTS)
+    if failover:
+        kind, ports = FailoverStory, FAILOVER_PORTS
     console = Console()
     good: list[bool] = []
 
     async def play(reactor: Any) -> None:
         make_steady(reactor)
         with tempfile.TemporaryDirectory(prefix="rmqha-demo-") as directory:
-            story = (GroupStory if dledger else PairStory)(reactor, messages, console)
-            ports = GROUP_PORTS if dledger else PAIR_PORTS
+            story = kind(reactor, messages, console)
             good.append(await story.run(Path(directory), ports))
 
     try:

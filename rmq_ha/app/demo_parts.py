@@ -48,9 +48,16 @@ mappedFileSizeCommitLog=67108864
 
 @contextmanager
 def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> Iterator[Any]:
-    """A `twistd rmqha` process; killed at the end if it still runs."""
+    """As `server`, of a broker with the keys that all have."""
     text = COMMON.format(namesrv=namesrv, port=port, store=directory / name)
-    (directory / f"{name}.properties").write_text(text + role)
+    with server(directory, name, "rmqha", text + role) as process_and_output:
+        yield process_and_output
+
+
+@contextmanager
+def server(directory: Path, name: str, plugin: str, text: str) -> Iterator[Any]:
+    """A process of `twistd`; killed at the end if it still runs."""
+    (directory / f"{name}.properties").write_text(text)
     command = [sys.executable, "-m", "twisted.scripts.twistd"]
     twistd = Path(sys.executable).with_name("twistd")
     if twistd.exists():
@@ -58,7 +65,7 @@ def broker(directory: Path, name: str, port: int, namesrv: int, role: str) -> It
     output = directory / f"{name}.log"
     with output.open("wb") as sink:
         process = subprocess.Popen(
-            [*command, "-n", "--pidfile=", "rmqha", "--config", f"{name}.properties", "--ready"],
+            [*command, "-n", "--pidfile=", plugin, "--config", f"{name}.properties", "--ready"],
             cwd=directory,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -76,12 +83,12 @@ class Story:
     """A cluster, a crash, and what is left; the steps that every demo has."""
 
     def __init__(self, reactor: Any, messages: int, console: Console) -> None:
-        self._reactor = reactor
-        self._messages = messages
+        self.reactor = reactor
+        self.messages = messages
         self.console = console
         self.client = RemotingClient(make_host(reactor), NettyClientConfig())
-        self._acknowledged: set[int] = set()
-        self._other: dict[str, int] = {}
+        self.acknowledged: set[int] = set()
+        self.other: dict[str, int] = {}
 
     async def play(self, directory: Path, base: int) -> bool:
         """
@@ -103,7 +110,7 @@ class Story:
         except OSError as error:
             raise click.ClickException(str(error)) from None
         namesrv = NamesrvController(
-            make_host(self._reactor),
+            make_host(self.reactor),
             NamesrvConfig(kv_config_path=str(directory / "kvConfig.json")),
             NettyServerConfig(listen_port=base),
             interface="127.0.0.1",
@@ -136,7 +143,7 @@ class Story:
                 pass
             if process is not None and process.poll() is not None:
                 break
-            await deferLater(self._reactor, 0.1)
+            await deferLater(self.reactor, 0.1)
         raise click.ClickException(what)
 
     async def send(self, address: str, topic: str, queue_id: int, number: int) -> tuple[int, Any]:
@@ -159,7 +166,7 @@ class Story:
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=self.console) as progress:
-            task = progress.add_task("send", total=self._messages)
+            task = progress.add_task("send", total=self.messages)
 
             async def one(number: int) -> None:
                 await self._count(master, number)
@@ -168,24 +175,28 @@ class Story:
             def start(number: int) -> Deferred[None]:
                 return Deferred.fromCoroutine(one(number))
 
-            await gatherResults([window.run(start, n) for n in range(self._messages)])
-        rate = self._messages / (time.monotonic() - began)
+            await gatherResults([window.run(start, n) for n in range(self.messages)])
+        rate = self.messages / (time.monotonic() - began)
         self.console.print(
-            f"{len(self._acknowledged):,} of {self._messages:,} acknowledged with SEND_OK"
-            f" ({rate:,.0f}/s from this Python client); other answers: {self._other or 'none'}"
+            f"{len(self.acknowledged):,} of {self.messages:,} acknowledged with SEND_OK"
+            f" ({rate:,.0f}/s from this Python client); other answers: {self.other or 'none'}"
         )
+
+    def count_other(self, reason: str) -> None:
+        """One that was not acknowledged."""
+        self.other[reason] = self.other.get(reason, 0) + 1
 
     async def _count(self, master: str, number: int) -> None:
         try:
             code, response = await self.send(master, TOPIC, number % QUEUES, number)
         except RemotingError as error:
-            self._other[str(error)] = self._other.get(str(error), 0) + 1
+            self.count_other(str(error))
             return
         if code == 0:
-            self._acknowledged.add(number)
+            self.acknowledged.add(number)
         else:
             reason = f"{code} {response.remark or ''}".strip()
-            self._other[reason] = self._other.get(reason, 0) + 1
+            self.count_other(reason)
 
     async def route(self, namesrv: str, topic: str) -> dict[str, str]:
         """Addresses by brokerId."""
@@ -205,7 +216,7 @@ class Story:
         """
         queues = [await self._read_queue(address, queue_id) for queue_id in range(QUEUES)]
         found = [number for queue in queues for number in queue]
-        missing = self._acknowledged.difference(found)
+        missing = self.acknowledged.difference(found)
         in_order = all(queue == sorted(queue) for queue in queues)
         repeated = len(found) - len(set(found))
         self.console.print(
@@ -213,7 +224,7 @@ class Story:
             f" acknowledged but missing: {len(missing)}; repeated: {repeated};"
             f" order per queue kept: {'yes' if in_order else 'NO'}"
         )
-        good = bool(self._acknowledged) and not missing and not repeated and in_order
+        good = bool(self.acknowledged) and not missing and not repeated and in_order
         self.console.print(
             "[green]nothing that was acknowledged is lost[/green]"
             if good

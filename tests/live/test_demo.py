@@ -26,3 +26,15 @@ def test_demo_of_a_group() -> None:
     assert "was elected and takes sends" in text
     assert "read back from the new leader" in text
     assert "nothing that was acknowledged is lost" in text
+
+
+def test_demo_of_a_fail_over() -> None:
+    """`rmqha-demo --failover` goes on sending through the kill, and says how long it took."""
+    command = [str(Path(sys.executable).with_name("rmqha-demo")), "--failover"]
+    command += ["--messages", "2000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert "was elected; for" in text
+    assert "read back from the new master" in text
+    assert "nothing that was acknowledged is lost" in text

@@ -1,0 +1,119 @@
+"""`rmqha-demo --failover`: a controller elects the other broker, and sends go on by themselves.
+
+A name server in this process; a controller and two brokers in controller mode as `twistd`
+processes on free ports; sends all the time; kill -9 of the master; everything is read back.
+"""
+
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.task import deferLater
+
+from rmq_ha.app.demo_parts import PROBE, QUEUES, TOPIC, Story, broker, server
+from rmq_ha.errors import RemotingError
+
+BROKERS = 2
+SENDERS = 16
+PAUSE_S = 0.01
+KEYS = """\
+enableControllerMode=true
+controllerAddr=127.0.0.1:{controller}
+allAckInSyncStateSet=true
+"""
+CONTROLLER = """\
+controllerDLegerPeers=n0-127.0.0.1:{port}
+controllerStorePath={store}
+bindAddress=127.0.0.1
+mappedFileSize=1048576
+"""
+
+
+class FailoverStory(Story):
+    """A master falls, and the controllers have another one at once."""
+
+    _master = ""
+    _number = 0
+    _last = 0.0
+    _pause = 0.0
+
+    async def play(self, directory: Path, base: int) -> bool:
+        """Half of the messages before the kill, half after it; nobody tells the senders."""
+        ports = [base + 4 + 4 * number for number in range(BROKERS)]
+        keys = KEYS.format(controller=base + 1)
+        text = CONTROLLER.format(port=base + 1, store=directory / "controller")
+        servers: dict[str, Any] = {}
+        with ExitStack() as stack:
+            stack.enter_context(server(directory, "controller", "rmqcontroller", text))
+            for number, port in enumerate(ports):
+                started = broker(directory, f"broker-{number}", port, base, keys)
+                servers[f"127.0.0.1:{port}"] = stack.enter_context(started)
+            await self.wait_ready(*servers.values())
+            namesrv = f"127.0.0.1:{base}"
+            await self._wait_pair(namesrv, set(servers))
+            self.console.print(f"controller and two brokers are up; {self._master} was elected")
+            await self._send_on(namesrv, self.messages // 2)
+            old = self._master
+            self._last, self._pause = time.monotonic(), 0.0
+            sending = Deferred.fromCoroutine(self._send_on(namesrv, self.messages))
+            await deferLater(self.reactor, 0.2)
+            servers[old][0].send_signal(signal.SIGKILL)
+            servers[old][0].wait()
+            self.console.print("kill -9 of the master, while messages are sent")
+            await sending
+            self.console.print(
+                f"{self._master} was elected; for {self._pause:.2f} s nothing was accepted"
+            )
+            self.console.print(
+                f"{len(self.acknowledged):,} of {self._number:,} acknowledged with SEND_OK; "
+                f"other answers: {self.other or 'none'}"
+            )
+            return await self.verdict("the new master", self._master)
+
+    async def _wait_pair(self, namesrv: str, both: set[str]) -> None:
+        """Until one leads and takes messages, and the other one is found as its slave."""
+
+        async def paired() -> bool:
+            for address in both:
+                if (await self.send(address, TOPIC, 0, PROBE))[0] == 0:
+                    self._master = address
+            found = await self.route(namesrv, TOPIC)
+            return set(found.values()) == both and found.get("0") == self._master
+
+        await self.until(paired, "no broker was elected")
+
+    async def _send_on(self, namesrv: str, up_to: int) -> None:
+        """Several at once, each message once, to whoever is the master by now."""
+
+        async def one_after_the_other() -> None:
+            while len(self.acknowledged) < up_to:
+                number, self._number = self._number, self._number + 1
+                try:
+                    code, _ = await self.send(self._master, TOPIC, number % QUEUES, number)
+                except RemotingError as error:
+                    self.count_other(type(error).__name__)
+                else:
+                    if code == 0:
+                        self._accepted(number)
+                        continue
+                    self.count_other(str(code))
+                await deferLater(self.reactor, PAUSE_S)
+                await self._look(namesrv)
+
+        await gatherResults([Deferred.fromCoroutine(one_after_the_other()) for _ in range(SENDERS)])
+
+    def _accepted(self, number: int) -> None:
+        now = time.monotonic()
+        self._pause = max(self._pause, now - self._last)
+        self._last = now
+        self.acknowledged.add(number)
+
+    async def _look(self, namesrv: str) -> None:
+        """Who is the master by now?"""
+        try:
+            self._master = (await self.route(namesrv, TOPIC)).get("0", self._master)
+        except RemotingError:
+            pass
