@@ -10,14 +10,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import click
+from rich.console import Console
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 
 from rmq_ha.app.demo_parts import PROBE, QUEUES, TOPIC, Story, broker, server
+from rmq_ha.controller.codec import decode_set
+from rmq_ha.controller.codes import RequestCode
 from rmq_ha.errors import RemotingError
+from rmq_ha.wire.command import RemotingCommand
 
 BROKERS = 2
 SENDERS = 16
+LIMIT_S = 60.0
 PAUSE_S = 0.01
 KEYS = """\
 enableControllerMode=true
@@ -35,10 +41,12 @@ mappedFileSize=1048576
 class FailoverStory(Story):
     """A master falls, and the controllers have another one at once."""
 
-    _master = ""
-    _number = 0
-    _last = 0.0
-    _pause = 0.0
+    def __init__(self, reactor: Any, messages: int, console: Console) -> None:
+        super().__init__(reactor, messages, console)
+        self._master = ""
+        self._number = 0
+        self._last = self._pause = 0.0
+        self._accepted_by: dict[str, int] = {}
 
     async def play(self, directory: Path, base: int) -> bool:
         """Half of the messages before the kill, half after it; nobody tells the senders."""
@@ -53,13 +61,13 @@ class FailoverStory(Story):
                 servers[f"127.0.0.1:{port}"] = stack.enter_context(started)
             await self.wait_ready(*servers.values())
             namesrv = f"127.0.0.1:{base}"
-            await self._wait_pair(namesrv, set(servers))
+            await self._wait_pair(namesrv, f"127.0.0.1:{base + 1}", set(servers))
             self.console.print(f"controller and two brokers are up; {self._master} was elected")
-            await self._send_on(namesrv, self.messages // 2)
             old = self._master
+            sending = Deferred.fromCoroutine(self._send_on(namesrv))
+            while self._accepted_by.get(old, 0) < self.messages // 2:
+                await deferLater(self.reactor, PAUSE_S)
             self._last, self._pause = time.monotonic(), 0.0
-            sending = Deferred.fromCoroutine(self._send_on(namesrv, self.messages))
-            await deferLater(self.reactor, 0.2)
             servers[old][0].send_signal(signal.SIGKILL)
             servers[old][0].wait()
             self.console.print("kill -9 of the master, while messages are sent")
@@ -73,31 +81,38 @@ class FailoverStory(Story):
             )
             return await self.verdict("the new master", self._master)
 
-    async def _wait_pair(self, namesrv: str, both: set[str]) -> None:
-        """Until one leads and takes messages, and the other one is found as its slave."""
+    async def _wait_pair(self, namesrv: str, controller: str, both: set[str]) -> None:
+        """Until one leads and takes messages, and the other one is in sync, and found."""
 
         async def paired() -> bool:
             for address in both:
                 if (await self.send(address, TOPIC, 0, PROBE))[0] == 0:
                     self._master = address
             found = await self.route(namesrv, TOPIC)
-            return set(found.values()) == both and found.get("0") == self._master
+            ask = RemotingCommand(RequestCode.GET_REPLICA_INFO, {"brokerName": "broker-a"})
+            answer = await self.client.invoke(controller, ask, 3000)
+            is_found = set(found.values()) == both and found.get("0") == self._master
+            return is_found and len(decode_set(answer.body or b"").members) == BROKERS
 
         await self.until(paired, "no broker was elected")
 
-    async def _send_on(self, namesrv: str, up_to: int) -> None:
-        """Several at once, each message once, to whoever is the master by now."""
+    async def _send_on(self, namesrv: str) -> None:
+        """Several at once, each message once, until a second master took its half of them."""
+        half, end = self.messages // 2, time.monotonic() + LIMIT_S
 
         async def one_after_the_other() -> None:
-            while len(self.acknowledged) < up_to:
+            while sum(count >= half for count in self._accepted_by.values()) < BROKERS:
+                if time.monotonic() > end:
+                    raise click.ClickException("no other broker took messages")
                 number, self._number = self._number, self._number + 1
+                master = self._master
                 try:
-                    code, _ = await self.send(self._master, TOPIC, number % QUEUES, number)
+                    code, _ = await self.send(master, TOPIC, number % QUEUES, number)
                 except RemotingError as error:
                     self.count_other(type(error).__name__)
                 else:
                     if code == 0:
-                        self._accepted(number)
+                        self._accepted(master, number)
                         continue
                     self.count_other(str(code))
                 await deferLater(self.reactor, PAUSE_S)
@@ -105,8 +120,9 @@ class FailoverStory(Story):
 
         await gatherResults([Deferred.fromCoroutine(one_after_the_other()) for _ in range(SENDERS)])
 
-    def _accepted(self, number: int) -> None:
+    def _accepted(self, master: str, number: int) -> None:
         now = time.monotonic()
+        self._accepted_by[master] = self._accepted_by.get(master, 0) + 1
         self._pause = max(self._pause, now - self._last)
         self._last = now
         self.acknowledged.add(number)
