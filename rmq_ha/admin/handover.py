@@ -1,4 +1,4 @@
-"""`rmqha-admin handover`: a DLedger group's leader gives its place to another member."""
+"""`rmqha-admin handover`: who leads a DLedger group, or in controller mode, hands over."""
 
 from typing import Any
 
@@ -7,30 +7,37 @@ import click
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.dledger import Known, client_of, group_options, known_group, show_found
 from rmq_ha.admin.dledger_group import GroupRefused, MemberStatus, leader_of
+from rmq_ha.admin.handover_set import elect, set_of
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.role_change import ChangeRefused
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.admin.targets import targets
+from rmq_ha.client.asks import Asker
 from rmq_ha.client.brokers import broker_config
 from rmq_ha.config.dledger_settings import parse_peers
 from rmq_ha.errors import RemotingError
 
 _CLASSIC = (
-    "{which} is no DLedger group, whose leader can hand over: `rmqha-admin promote` on the slave's"
-    " machine makes the slave the master, then `rmqha-admin demote` brings the old master back as"
-    " a slave (docs/failover.md)"
+    "{which} is in no DLedger group and in no controller mode, where who leads can hand over:"
+    " `rmqha-admin promote` on the slave's machine makes the slave the master, then `rmqha-admin"
+    " demote` brings the old master back as a slave (docs/failover.md)"
 )
 
 
 @click.command()
 @click.argument("which", metavar="[BROKER|HOST:PORT]", default="")
-@click.option("--to", metavar="MEMBER", help="Who shall lead; else who lacks least of the log.")
+@click.option(
+    "--to",
+    metavar="MEMBER|ID",
+    help="Who shall lead; else who lacks least of the log, or the next one in sync.",
+)
 @group_options
 @sure_options
 @common_options
 def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any) -> None:
     """
-    Have the leader of a DLedger group hand over, say before its machine is taken down.
+    Have the leader of a DLedger group, or the master of a pair with a controller, hand over, say
+    before its machine is taken down.
 
     The group is that of BROKER, or as --group and --peers or --config name it. For about a second
     no message is taken. A classic pair has `promote` and `demote` instead.
@@ -49,16 +56,18 @@ def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any)
             raise click.UsageError(f"{error.message}; else {_CLASSIC.format(which=what)}") from None
 
     async def work(session: Session) -> int | None:
-        found = known or await group_of(session, which)
-        return await give_over(session, found, to, yes=yes, dry_run=dry_run)
+        if known is not None:
+            return await give_over(session, known, to, yes=yes, dry_run=dry_run)
+        return await give_over_of(session, which, to, yes=yes, dry_run=dry_run)
 
     run(work)
 
 
-async def group_of(session: Session, which: str) -> Known:
+async def give_over_of(session: Session, which: str, to: str | None, **sure: bool) -> int | None:
     """
-    The group that a broker says it is in.
+    As a broker says in which group or set it is.
 
+    :returns: the exit code.
     :raises ChangeRefused: it is in none.
     :raises NothingFound: there is no such broker.
     """
@@ -70,9 +79,12 @@ async def group_of(session: Session, which: str) -> Known:
         except RemotingError as error:
             problem = error
             continue
+        if (controlled := set_of(config)) is not None:
+            return await elect(session, Asker(await session.direct()), controlled, to, **sure)
         if config.get("enableDLegerCommitLog") != "true":
             raise ChangeRefused(_CLASSIC.format(which=which))
-        return Known(config["dLegerGroup"], parse_peers(config["dLegerPeers"]))
+        known = Known(config["dLegerGroup"], parse_peers(config["dLegerPeers"]))
+        return await give_over(session, known, to, **sure)
     raise problem or NothingFound(f"no broker is called {which}")
 
 

@@ -280,8 +280,8 @@ def test_a_broker_says_which_group_it_is_in_and_the_group_has_another_leader():
     before = sim.master()
 
     async def work(session):
-        known = await handover.group_of(session, before.configuration.broker.broker_name)
-        return await handover.give_over(session, known, None, **YES)
+        name = before.configuration.broker.broker_name
+        return await handover.give_over_of(session, name, None, **YES)
 
     operator = sim.world.hosts["n0"].seams  # takes orders from the hosts of dLegerPeers
     said = say(cluster, work, operator)
@@ -294,7 +294,7 @@ def test_a_broker_says_which_group_it_is_in_and_the_group_has_another_leader():
 
 def test_a_classic_pair_is_told_what_its_way_is(tmp_path):
     cluster = SimCluster("one")
-    said = say(cluster, lambda s: handover.group_of(s, "one"))
+    said = say(cluster, lambda s: handover.give_over_of(s, "one", None, **YES))
     assert said.code == 1
     assert "rmqha-admin promote" in said.err
     path = tmp_path / "broker.properties"

@@ -1,0 +1,142 @@
+"""`rmqha-admin handover` in controller mode: the controllers elect the broker that shall lead.
+
+Spec: controller.md, sections 5.1 and 10.4.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rmq_ha.admin.confirm import is_wanted
+from rmq_ha.admin.role_change import ChangeRefused
+from rmq_ha.admin.session import Session
+from rmq_ha.client.asking import Ask, Asking, expect
+from rmq_ha.client.asks import Asker
+from rmq_ha.controller.codec import decode_header, decode_set
+from rmq_ha.controller.codes import RequestCode
+from rmq_ha.controller.messages import (
+    ElectMasterRequest,
+    ElectMasterResponse,
+    GetMetadataResponse,
+    GetReplicaInfoRequest,
+    GetReplicaInfoResponse,
+)
+from rmq_ha.errors import RemotingError
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.ext_fields import ext_fields
+
+
+class ControlledSet(NamedTuple):
+    """
+    Brokers of one name whose roles controllers give.
+
+    :ivar controllers: addresses.
+    """
+
+    cluster: str
+    broker_name: str
+    controllers: tuple[str, ...]
+
+
+class Leading(NamedTuple):
+    """Who leads a set, as its controllers say."""
+
+    controller: str
+    master_id: int | None
+    master_address: str | None
+    members: tuple[int, ...]
+
+
+def set_of(config: Mapping[str, str]) -> ControlledSet | None:
+    """The set that a broker with this configuration is in; None: it is in none."""
+    if config.get("enableControllerMode") != "true":
+        return None
+    addresses = [text.strip() for text in config.get("controllerAddr", "").split(";")]
+    return ControlledSet(
+        config.get("brokerClusterName", ""),
+        config.get("brokerName", ""),
+        tuple(address for address in addresses if address),
+    )
+
+
+def leading(known: ControlledSet) -> Asking[Leading]:
+    """
+    Ask the controllers.
+
+    :raises ChangeRefused: none of them knows who leads them.
+    :raises BrokerRefused: they know no such set.
+    :raises RemotingError: the one that leads them does not answer.
+    """
+    controller = yield from _leader(known)
+    header = GetReplicaInfoRequest(broker_name=known.broker_name)
+    asked = RemotingCommand(RequestCode.GET_REPLICA_INFO, ext=ext_fields(header))
+    answer = yield from expect(Ask(asked, controller))
+    found = decode_header(GetReplicaInfoResponse, answer.ext)
+    members = answer.read(decode_set).members
+    return Leading(controller, found.master_broker_id, found.master_address, members)
+
+
+def _leader(known: ControlledSet) -> Asking[str]:
+    problem = "controllerAddr is empty"
+    for address in known.controllers:
+        try:
+            answer = yield from expect(Ask(RemotingCommand(RequestCode.GET_METADATA_INFO), address))
+        except RemotingError as error:
+            problem = str(error)
+            continue
+        found = decode_header(GetMetadataResponse, answer.ext).controller_leader_address
+        if found:
+            return found
+        problem = f"{address} knows no leader of the controllers"
+    raise ChangeRefused(f"no controller can elect: {problem}")
+
+
+async def elect(
+    session: Session, asker: Asker, known: ControlledSet, to: str | None, **sure: bool
+) -> int | None:
+    """
+    Have the controllers elect another one that is in sync.
+
+    :param to: its id; None: the smallest of the others.
+    :returns: the exit code.
+    :raises ChangeRefused: nobody, or not that one, may be elected without losing messages.
+    """
+    found = await asker.run(leading(known))
+    chosen = _chosen(found, to)
+    if chosen == found.master_id:
+        session.output.line(
+            f"{chosen} leads {known.broker_name} already", {"leader": chosen, "changed": False}
+        )
+        return None
+    plan = f"{found.master_id} ({found.master_address}) hands {known.broker_name} over to {chosen}"
+    if not is_wanted(f"{plan}. Do it?", **sure):
+        session.output.line(f"dry run: {plan}", {"leader": found.master_id, "to": chosen})
+        return None
+    request = ElectMasterRequest(
+        cluster_name=known.cluster,
+        broker_name=known.broker_name,
+        broker_id=chosen,
+        designate_elect=True,
+    )
+    asked = RemotingCommand(RequestCode.ELECT_MASTER, ext=ext_fields(request))
+    answer = await asker.run(expect(Ask(asked, found.controller)))
+    elected = decode_header(ElectMasterResponse, answer.ext)
+    text = f"{chosen} ({elected.master_address}) leads {known.broker_name}"
+    session.output.line(
+        f"{text} in epoch {elected.master_epoch}",
+        {"leader": chosen, "epoch": elected.master_epoch, "changed": True},
+    )
+    return None
+
+
+def _chosen(found: Leading, to: str | None) -> int:
+    who = ", ".join(map(str, found.members)) or "nobody"
+    if to is not None:
+        if not to.isdecimal() or int(to) not in found.members:
+            raise ChangeRefused(f"broker {to} is not in sync ({who} are): it would lose messages")
+        return int(to)
+    others = [number for number in sorted(found.members) if number != found.master_id]
+    if not others:
+        raise ChangeRefused(
+            f"no other broker is in sync ({who} is): start it, or see why it does not follow"
+        )
+    return others[0]
