@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from rmq_ha.config.controller_mode import ControllerModeConfig
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.ours import RmqHaConfig
@@ -183,6 +184,7 @@ _JAVA_NAMESRV = {
     "clusterTest",
     "orderMessageEnable",
 }
+_KEYS_OF_OURS = fields_by_key(RmqHaConfig).keys() | fields_by_key(ControllerModeConfig).keys()
 _SERVER_OF_OURS = {
     "maxConnections",
     "maxConnectionsPerIp",
@@ -238,7 +240,7 @@ DIFFERENCES = [
     ),
     Difference(
         "getBrokerConfig",
-        rf"({'|'.join(fields_by_key(RmqHaConfig).keys() | _SERVER_OF_OURS)}) = .*",
+        rf"({'|'.join(_KEYS_OF_OURS | _SERVER_OF_OURS)}) = .*",
         "",
         "keys of ours",
     ),

@@ -32,6 +32,7 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.frame = self.random.choice((40, 150, 32768))
         self.brokers = Set(
             self.random.choice((2, 2, 3)), self.random.choice((1, 1, 3)), self.change, seed
         )
@@ -45,6 +46,7 @@ class Storm:
         configuration.controlled.controller_heart_beat_timeout_mills = 4000
         configuration.controlled.ha_max_time_slave_not_catchup = 3000
         configuration.store.slave_timeout = 1000
+        configuration.store.ha_transfer_batch_size = self.frame
 
     def send(self) -> None:
         """To every broker that may take it; the answer comes when it comes."""
@@ -93,7 +95,14 @@ class Storm:
                 self.bring_back(number)
         for _ in range(random.randrange(4)):
             self.send()
-        brokers.run(random.choice((0.01, 0.1, 0.5, 1.0, 3.0)))
+        for _ in range(random.choice((1, 2, 10, 20, 60))):
+            brokers.run(0.05)
+            accepting = [each.host.name for each in brokers.nodes if self.accepts(each)]
+            assert len(accepting) <= 1, f"{accepting} accept at once"
+
+    @staticmethod
+    def accepts(node: BrokerNode) -> bool:
+        return node.state == "running" and node.store.log.admits and node.replication.may_append
 
     def bring_back(self, number: int) -> None:
         self.note(f"controller {number} is back")
