@@ -571,7 +571,5 @@ class AutoSwitchHAService:
                 "address": link.master,
                 "state": link.state,
                 "fault": link.fault or None,
-                "set_aside": 0,
-                "silent_ms": None,
             },
         }
