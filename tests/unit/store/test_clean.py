@@ -4,7 +4,7 @@ import pytest
 
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.seams import DiskUsage
-from rmq_ha.store.clean import disk_ratio
+from rmq_ha.store.clean import LogCleaner, disk_ratio
 
 HOUR = 3600
 
@@ -175,3 +175,115 @@ def test_forced_deletions_are_said(machine, store, monkeypatch):
         "0.0 hours",
     ):
         assert part in line
+
+
+def test_the_twentieth_round_is_one(machine, store, monkeypatch):
+    """And what is due then goes."""
+    use(machine, monkeypatch, 50)
+    store.clean_expired_files()
+    for _ in range(19):
+        machine.finish(store.cleaner.clean())
+    machine.now_ms += 80 * HOUR * 1000
+    assert machine.finish(store.cleaner.clean()) == 1
+
+
+def test_a_file_expires_with_its_last_hour(machine, store, monkeypatch):
+    """Not a millisecond before; then it goes quietly, whatever the disk says."""
+    use(machine, monkeypatch, 80)
+    store.configuration.store.file_reserved_time = 100
+    row = store.log.row
+    written = machine.disk.mtime_ms(row.path(row.starts[3]))
+    machine.now_ms += written + 100 * HOUR * 1000 - machine.host.now_ms() - 1
+    due = sum(
+        machine.host.now_ms() >= machine.disk.mtime_ms(row.path(start)) + 100 * HOUR * 1000
+        for start in row.starts[:5]
+    )
+    assert due < 4
+    assert machine.finish(store.cleaner.clean()) == due
+    machine.now_ms += 1
+    assert machine.finish(store.cleaner.clean()) == 4 - due
+    assert store.cleaner.forced_deletions == 0
+
+
+@pytest.mark.parametrize(("extra", "count"), [(0, 4), (10, 0)])
+def test_extra_hours_are_kept_on_top(machine, store, monkeypatch, extra, count):
+    """Where a log is kept longer than fileReservedTime says, never shorter."""
+    use(machine, monkeypatch, 80)
+    cleaner = LogCleaner(
+        store.configuration.store,
+        machine.disk,
+        machine.worker,
+        store.log,
+        f"{machine.root}/consumequeue",
+        store.flags,
+        machine.host.now_ms,
+        extra_hours=extra,
+    )
+    assert machine.finish(cleaner.clean()) == count
+
+
+def test_each_file_that_goes_before_its_time_is_said_and_counted(machine, store, monkeypatch):
+    """Not only the first one of a round."""
+    use(machine, monkeypatch, 86)
+    store.configuration.store.file_reserved_time = 200
+    assert machine.finish(store.cleaner.clean()) == 5
+    assert store.cleaner.forced_deletions == 5
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue"])
+def test_nothing_goes_before_its_time_at_the_limit(machine, store, monkeypatch, folder):
+    """85 % on either disk is not above it."""
+
+    def usage(path):
+        used = 85 if path.endswith(folder) else 50
+        return DiskUsage(100, used, 100 - used)
+
+    monkeypatch.setattr(machine.disk, "usage", usage)
+    store.configuration.store.file_reserved_time = 200
+    assert machine.finish(store.cleaner.clean()) == 0
+
+
+def test_a_round_takes_ten_files(machine, message, monkeypatch):
+    """The rest has to wait: each deletion takes the disk a while."""
+    store = machine.open(delete_when="")
+    for _ in range(13):
+        store.put_many([message(b"x" * 40000)], lambda results: None)
+    machine.turn()
+    machine.clock.advance(0.5)
+    machine.clock.advance(0)
+    use(machine, monkeypatch, 90)
+    assert machine.finish(store.cleaner.clean()) == 10
+    assert machine.finish(store.cleaner.clean()) == 2
+
+
+def test_the_emptiest_directory_decides(machine, message, monkeypatch):
+    """There the log can still grow: one that is full does not take files from the others."""
+    store = machine.open(store_path_commit_log=f"{machine.root}/a,{machine.root}/b")
+    used = {"a": 95, "b": 40}
+
+    def usage(path):
+        percent = used.get(path[-1], 30)
+        return DiskUsage(100, percent, 100 - percent)
+
+    monkeypatch.setattr(machine.disk, "usage", usage)
+    assert store.cleaner.log_ratio() == 0.4
+    store.cleaner.check_disk()
+    assert store.is_writable
+
+
+def test_a_full_disk_is_said_once(machine, store, monkeypatch):
+    """And once that it has room again; a log that a full disk stopped then goes on."""
+    said = []
+    log = type("Log", (), {})()
+    for level in ("info", "warn", "error"):
+        setattr(log, level, lambda text, level=level, **_: said.append(level))
+    monkeypatch.setattr("rmq_ha.store.clean.LogCleaner.log", log)
+    store.log.fault, store.log.may_resume = "no room", True
+    use(machine, monkeypatch, 91)
+    for _ in range(2):
+        store.cleaner.check_disk()
+        assert (said, store.log.fault) == (["error"], "no room")
+    use(machine, monkeypatch, 90)
+    for _ in range(2):
+        store.cleaner.check_disk()
+        assert (said, store.log.fault) == (["error", "info"], None)

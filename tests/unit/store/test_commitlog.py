@@ -53,9 +53,48 @@ def test_interface(log):
     verifyObject(ICommitLog, log)
 
 
+def test_what_recovery_found_is_read_from_the_files(log):
+    """The bytes of the last write are kept for replication, and may be others after a repair."""
+    log.append_raw(0, b"x" * 10)
+    log.row.file(0).pwrite(b"y" * 10, 0)
+    log.recovered(10, 10)
+    assert log.read(0, 100) == b"y" * 10
+
+
+def test_a_part_of_the_last_write(log):
+    """No more than is asked for, though all of it is at hand."""
+    log.append_raw(0, b"x" * 10)
+    log.append_raw(10, b"y" * 40)
+    assert log.read(10, 20) == b"y" * 20
+    assert log.read(10, 40) == b"y" * 40
+
+
+def test_a_log_that_ends_with_its_file(log):
+    """There is nothing at its end, and no file to look for it."""
+    log.append_raw(0, b"x" * SIZE)
+    assert log.read(SIZE, 10) == b""
+    assert log.record_at(SIZE) is None
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_stamps_never_go_back(log, is_batch):
+    """Whatever the clock does: searches by time rest on it. 0 is no stamp."""
+    stamps = []
+    for now in (0, 9, 7):
+        if is_batch:
+            layout = log.encoder.lay_out(MessageBatch("T", 0, HOST, HOST, []), 1 << 20)
+            layout.add([(0, b"b", "")])
+            result = log.append_batch(layout, now)
+        else:
+            (result,) = log.append_group([message_of(1)], now)
+        stamps.append((result.store_timestamp, log.last_store_timestamp))
+    assert stamps == [(1, 1), (9, 9), (9, 9)]
+
+
 def test_an_empty_log(log):
     """No files: -1 and 0, nothing to read."""
     assert (log.min_offset, log.max_offset, log.flushed_offset) == (-1, 0, 0)
+    assert (log.fault, log.may_resume, log.last_store_timestamp) == (None, False, 0)
     assert log.read(0, 100) == b""
     assert log.record_at(0) is None
 
@@ -94,6 +133,21 @@ def test_an_empty_file_that_a_crash_left(log):
     assert (log.row.starts, log.max_offset) == ([2 * SIZE], 2 * SIZE + 3)
 
 
+def test_several_empty_files_that_a_crash_left(log):
+    """None of them stays before or behind the one in which the log begins."""
+    for start in (0, SIZE, 2 * SIZE):
+        log.row.create(start)
+    log.append_raw(4 * SIZE, b"abc")
+    assert log.row.starts == [4 * SIZE]
+
+
+def test_the_file_in_which_a_log_begins_is_no_spare_one(log):
+    """Without it the log would begin at 0 at its next start."""
+    log.append_raw(3 * SIZE, b"")
+    log.drop_spare()
+    assert (log.row.starts, log.min_offset) == ([3 * SIZE], 3 * SIZE)
+
+
 @pytest.mark.parametrize(
     ("offset", "size"), [(11, 1), (9, 1), (10, SIZE - 9), (0, 1), (SIZE, 1), (5 * SIZE, 0)]
 )
@@ -119,6 +173,47 @@ def test_a_slave_whose_disk_has_failed_takes_no_more():
     with pytest.raises(StoreError, match="no more writes"):
         log.append_raw(10, b"y")
     assert (log.max_offset, log.may_resume) == (10, False)
+
+
+def test_a_log_that_refuses_writes_takes_none(log):
+    """After a flush that failed nobody knows what is on the disk: neither message nor batch."""
+    log.append_group([message_of(10)], 5)
+    end = log.max_offset
+    log.refuse_writes("the disk is broken")
+    refused = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert log.append_group([message_of(10)] * 2, 6) == [refused] * 2
+    assert append_batch(log, [message_of(10)], {}) is refused
+    assert log.max_offset == end
+
+
+@pytest.mark.parametrize("with_wipe", [False, True])
+def test_a_failed_flush_of_a_full_disk_is_for_good(with_wipe):
+    """Room alone would have let it take writes again; the pages that were lost do not come back."""
+    disk = SimDisk(Random(1), lambda: 0)
+    log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/log"], SIZE), [1000])
+    log.row.load()
+    log.append_group([message_of(10)], 5)
+    refusing = ("pwrite",) if with_wipe else ("pwrite", "zero")
+    disk.fault = lambda operation, path: 28 if operation in refusing else None
+    assert log.append_group([message_of(10)], 5) == [PutMessageStatus.SERVICE_NOT_AVAILABLE]
+    assert log.may_resume
+    log.refuse_writes("a flush failed")
+    assert (log.fault, log.may_resume) == ("a flush failed", False)
+
+
+def test_a_log_that_took_writes_again_has_nothing_to_resume():
+    """Nor does it while the disk does not let go of what the failed write left."""
+    disk = SimDisk(Random(1), lambda: 0)
+    log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/log"], SIZE), [1000])
+    log.row.load()
+    log.append_group([message_of(10)], 5)
+    disk.fault = lambda operation, path: 28 if operation in ("pwrite", "zero") else None
+    log.append_group([message_of(10)], 5)
+    log.resume()
+    assert (log.fault is None, log.may_resume) == (False, True)
+    disk.fault = lambda operation, path: None
+    log.resume()
+    assert (log.fault, log.may_resume) == (None, False)
 
 
 def test_a_file_that_cannot_be_made_ahead_is_made_when_it_is_needed():
@@ -377,3 +472,13 @@ def test_the_largest_batch_leaves_eight_bytes_of_its_file(log, more):
     else:
         assert (result.physical_offset, result.message_count) == (SIZE, 2)
         assert log.max_offset == 2 * SIZE - 8
+
+
+def test_a_message_that_fits_no_field_leaves_its_file_unmade(log):
+    """It would have begun the next file: no more is made than the end of the one before says."""
+    (large,) = log.append_group([message_of(SIZE - 300)], 5)
+    small, odd = message_of(10), message_of(600, queue_id=1 << 40)
+    results = log.append_group([small, odd], 5)
+    assert results[1] is PutMessageStatus.MESSAGE_ILLEGAL
+    assert results[0].physical_offset == large.next_offset
+    assert (log.max_offset, log.row.starts) == (SIZE, [0, SIZE])

@@ -899,3 +899,94 @@ def test_messages_of_several_levels_that_come_together_are_delivered(machine, me
         machine.clock.advance(seconds)
         machine.turn(20)
         assert store.max_offset_in_queue("TopicA", 0) == count
+
+
+def test_a_store_changes_sides(machine, message):
+    """As a slave it takes no puts and waits for what it cannot read; as a master it skips that."""
+    store = machine.open()
+    put(store, message())
+    machine.turn()
+    end = store.log.max_offset
+    store.become(is_slave=True)
+    assert put(store, message()) == [(REFUSED, None)]
+    store.log.append_raw(end, b"\xff" * 200)
+    machine.turn(5)
+    assert store.dispatcher.position == end
+    ask = ("g", "TopicA", 0, 99, 1, None)
+    assert store.get_message(*ask).next_begin_offset == 99
+    store.become(is_slave=False)
+    store.dispatcher.run()
+    machine.turn(5)
+    assert store.dispatcher.position > end
+    assert store.get_message(*ask).next_begin_offset == 1
+
+
+def test_numbers_of_a_queue_that_is_gone_are_given_again(machine, message):
+    """They come from what is on the disk, and from nothing that was known before."""
+    store = machine.open()
+    put(store, message(), message(topic="B"))
+    machine.turn()
+    store.queues.remove_queue("TopicA", 0)
+    store.renumber()
+    found = [put(store, message(topic=topic))[0].append.queue_offset for topic in ("TopicA", "B")]
+    assert found == [0, 1]
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize(
+    ("took", "is_busy"), [(1.0, False), (1.5, True), (9_999.0, True), (10_000.0, False)]
+)
+def test_a_slow_write_keeps_others_away(simulated, message, is_batch, took, is_busy):
+    """For osPageCacheBusyTimeOutMills; hours are no slow disk, but a machine that slept."""
+    machine, store = simulated, simulated.open()
+    machine.clock.advance(1)
+
+    def slow(operation, path):
+        if operation == "pwrite" and "/commitlog/" in path:
+            machine.clock.rightNow += took
+
+    machine.disk.fault = slow
+    if is_batch:
+        store.put_batch(batch_of((0, b"", "")))
+    else:
+        put(store, message())
+    assert store.is_page_cache_busy() is is_busy
+    machine.clock.rightNow += 0.999
+    assert store.is_page_cache_busy() is is_busy
+    machine.clock.rightNow += 0.001
+    assert not store.is_page_cache_busy()
+
+
+def test_no_dispatcher_speaks_for_another(machine, message):
+    """The mistake of one does not keep the records from the next."""
+    store = machine.open()
+    seen = []
+
+    class Plugin:
+        def dispatch(self, requests):
+            seen.append(self)
+            raise ValueError("a plugin's mistake")
+
+    for _ in range(2):
+        store.add_dispatcher(Plugin())
+    put(store, message())
+    machine.turn()
+    assert len(set(seen)) == 2
+    assert store.dispatcher.behind == 0
+
+
+def test_new_lives_that_a_start_finds_are_told_once(machine, message):
+    """Each with the number behind all that consumers may have read."""
+    store = machine.open()
+    put(store, message(), message(), message(topic="B"))
+    machine.turn()
+    told = []
+    store.on_new_life = lambda *life: told.append(life)
+    store.is_open = False
+    store.queues.restarted("TopicA", 0, 0)
+    store.queues.restarted("B", 0, 0)
+    assert told == []
+    store.is_open = True
+    for _ in range(2):
+        store.tell_new_lives()
+    assert sorted(told) == [("B", 0, 1), ("TopicA", 0, 2)]

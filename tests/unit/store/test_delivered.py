@@ -227,3 +227,114 @@ def test_a_clock_that_is_set_forward() -> None:
     made.run(31)
     assert made.delivered() == [f"m{number}" for number in range(200)]
     assert made.store.schedule.offset_table == {2: 200}
+
+
+def taken(copies: DeliveredCopies, record: Record, since: Since) -> bool:
+    """What `take` says in the end."""
+    while (found := copies.take(record, since)) is None:
+        pass
+    return found
+
+
+def delivered_copies(made: DelayedStore) -> list[int]:
+    """Where in the log the messages of queue 0 of T are."""
+    queue = made.store.queues.get("T", 0)
+    assert queue is not None
+    return [unit[0] for unit in queue.units(0, 99)]
+
+
+def test_a_copy_is_counted_once_from_wherever_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Levels begin at places of their own: what one has read no other reads again."""
+    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 2)
+    made = DelayedStore()
+    for name in ("a", "b", "c", "same", "d"):
+        made.put(name, 1 if name == "same" else 0, unique=False)
+        made.run(3)
+    record, places = the_delayed(made), delivered_copies(made)
+    for begins in ([3, 0], [0, 3], [4, 3, 0], [3, 0, 3]):
+        copies = DeliveredCopies(made.store.queues, made.store.record_at)
+        found = [taken(copies, record, Since(places[at], 0)) for at in begins]
+        assert found.count(True) == 1
+        assert found[begins.index(min(begins, key=lambda at: at == 4))] is True
+
+
+def test_a_copy_at_the_place_from_which_they_count_is_one() -> None:
+    """One byte later it is not."""
+    made = DelayedStore()
+    made.put("m", 1, unique=False)
+    made.run(3)
+    record, (place,) = the_delayed(made), delivered_copies(made)
+    copies = DeliveredCopies(made.store.queues, made.store.record_at)
+    assert taken(copies, record, Since(place + 1, 0)) is False
+    assert taken(copies, record, Since(place, 0)) is True
+
+
+@pytest.mark.parametrize(("most", "is_left"), [(1, True), (9, False)])
+def test_what_was_too_much_to_remember_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_left: bool
+) -> None:
+    """A copy that is not found may be behind the point where reading ended."""
+    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 1)
+    monkeypatch.setattr(delivered, "_MOST_COPIES", most)
+    made = DelayedStore()
+    for name in "abcdef":
+        made.put(name, 1)
+    made.run(3)
+    made.put("g", 1)
+    made.run(0.1)
+    queue = made.store.queues.get(SCHEDULE_TOPIC, 0)
+    assert queue is not None
+    physical_offset, size, _ = queue.units(6, 1)[0]
+    waiting = decode_record(made.store.record_at(physical_offset, size) or b"")
+    copies = DeliveredCopies(made.store.queues, made.store.record_at)
+    assert taken(copies, waiting, Since(0, 0)) is False
+    assert copies.may_be_gone(waiting) is is_left
+
+
+def test_a_queue_that_is_gone_in_the_middle_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its topic was deleted while it was read."""
+    monkeypatch.setattr(delivered, "_RECORDS_A_CALL", 1)
+    made = DelayedStore()
+    for name in "abc":
+        made.put(name, 1)
+    made.run(3)
+    record = the_delayed(made)._replace(born_timestamp=1)
+    copies = DeliveredCopies(made.store.queues, made.store.record_at)
+    queue = made.store.queues.get("T", 0)
+    assert queue is not None
+    assert copies.take(record, Since(0, 0)) is None
+    queue.truncate(delivered_copies(made)[1])
+    assert taken(copies, record, Since(0, 0)) is False
+    assert copies.may_be_gone(record)
+
+
+def test_a_damaged_copy_is_none() -> None:
+    """Neither of its own message nor of the one before it."""
+    made = DelayedStore()
+    for _ in range(2):
+        made.put("same", 1, unique=False)
+    made.run(3)
+    record, (_, second) = the_delayed(made), delivered_copies(made)
+    store = made.store
+
+    def damaged(at: int, size: int) -> bytes | None:
+        data = store.record_at(at, size)
+        return data[:-1] if data and at == second else data
+
+    copies = DeliveredCopies(store.queues, damaged)
+    assert taken(copies, record, Since(0, 0)) is True
+    assert taken(copies, record, Since(0, 0)) is False
+
+
+def test_a_delayed_message_is_no_copy_of_itself() -> None:
+    """Not even one that a client addressed to the topic in which it waits."""
+    made = DelayedStore()
+    made.store.schedule.stop()
+    made.put("m", 1, topic=SCHEDULE_TOPIC)
+    made.run(0.1)
+    record = the_delayed(made)
+    assert record.properties["REAL_TOPIC"] == record.topic
+    copies = DeliveredCopies(made.store.queues, made.store.record_at)
+    assert copies.glance(record, record.store_timestamp) == delivered.ABSENT

@@ -6,6 +6,7 @@ import pytest
 
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.default import KEYS_AT_ONCE
+from rmq_ha.store.flags import Flag
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -225,3 +226,95 @@ def test_a_record_of_very_many_keys_takes_several_turns(machine, message):
     for key in (keys[0], keys[KEYS_AT_ONCE - 1], keys[KEYS_AT_ONCE], keys[-1]):
         assert len(store.query("TopicA", key, 8, 0, 1 << 62).records) == 1
     assert store.max_offset_in_queue("TopicA", 0) == 2
+
+
+def test_who_waits_where_nothing_is_left_hears_at_once(machine, message):
+    """Of an empty log, and of one that is dispatched to its last byte, but not of one byte less."""
+    data, _ = log_of(machine, message, count=1)
+    store = machine.open(**SLAVE)
+    assert store.dispatcher.reached_end().called
+    store.log.append_raw(0, data)
+    machine.turn()
+    assert store.dispatcher.reached_end().called
+    store.log.append_raw(len(data), data[:1])
+    machine.turn()
+    assert store.dispatcher.behind == 1
+    assert not store.dispatcher.reached_end().called
+
+
+def test_each_who_waits_hears_when_its_own_end_is_reached(machine, message):
+    """In a slice that ends there to the byte, and not only with the last one."""
+    store = machine.open()
+    store.dispatcher.stop()
+    waiting = []
+    for _ in range(2):
+        store.put_many([message() for _ in range(256)], lambda results: None)
+        waiting.append(store.dispatcher.reached_end())
+    store.dispatcher.run_slice()
+    assert [done.called for done in waiting] == [True, False]
+    store.dispatcher.run_slice()
+    assert [done.called for done in waiting] == [True, True]
+
+
+def test_who_waits_for_what_was_cut_off_waits_no_more(machine, message):
+    """The log ends before what it waits for: all that is left is dispatched."""
+    store = machine.open()
+    store.dispatcher.stop()
+    store.put_many([message()], lambda results: None)
+    end = store.log.max_offset
+    store.put_many([message()], lambda results: None)
+    done = store.dispatcher.reached_end()
+    store.log.pending.clear()
+    store.log.recovered(end, 0)
+    store.dispatcher.run_slice()
+    assert (store.dispatcher.position, done.called) == (end, True)
+
+
+@pytest.mark.parametrize("number", [None, EIO])
+def test_a_stop_leaves_no_turn_of_the_dispatcher(simulated, message, number):
+    """Neither the next slice nor the second try of one that failed."""
+    machine = simulated
+    store = machine.open()
+    before = len(machine.clock.getDelayedCalls())
+    machine.disk.fault = lambda operation, path: number if "/consumequeue/" in path else None
+    store.put_many([message() for _ in range(600)], lambda results: None)
+    store.dispatcher.run()
+    assert len(machine.clock.getDelayedCalls()) > before
+    ours = [
+        call for call in machine.clock.getDelayedCalls() if call.func.__self__ is store.dispatcher
+    ]
+    assert len(ours) == 1
+    store.dispatcher.stop()
+    assert not ours[0].active()
+
+
+def test_only_failures_in_a_row_refuse_puts(simulated, message, monkeypatch):
+    """Two now and two later are not the three for which an index has patience."""
+    said = []
+    log = type("Log", (), {"info": lambda self, text, **fields: said.append(fields["what"])})
+    log.error = lambda *_, **__: None
+    monkeypatch.setattr("rmq_ha.store.dispatch.Dispatcher.log", log())
+    machine = simulated
+    store = machine.open()
+    for failures in (2, 2, 3):
+        left = [failures]
+
+        def fault(operation, path, left=left):
+            if operation != "reserve" or "/index/" not in path or not left[0]:
+                return None
+            left[0] -= 1
+            return EIO
+
+        machine.disk.fault = fault
+        keys = " ".join(f"k{number}" for number in range(140))
+        store.put_many([message(KEYS=keys)], lambda results: None)
+        machine.turn()
+        for _ in range(failures - 1):
+            machine.clock.advance(1)
+        assert not left[0]
+        assert store.is_writable is (failures < 3)
+        assert said == []
+        machine.clock.advance(1)
+        assert store.dispatcher.behind == 0
+        assert store.is_writable
+    assert said == [Flag.INDEX_FILE.value]

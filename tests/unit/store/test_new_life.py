@@ -391,7 +391,11 @@ def test_all_entries_that_are_due_expire_and_no_others():
     table.table.update({("T", 0): 100, ("T", 1): 100, ("U", 0): 101, ("V", 0): 300})
     table.expire(100)
     assert table.table == {("U", 0): 101, ("V", 0): 300}
+    table.is_dirty = False
+    table.cut(300)
+    assert not table.is_dirty
     table.cut(200)
     assert table.table == {("U", 0): 101, ("V", 0): 200}
+    assert table.is_dirty
     table.expire(200)
     assert table.table == {}

@@ -340,3 +340,16 @@ def test_a_restart_goes_on_in_the_same_file(count: int, last_exit_ok: bool) -> N
     check(again, 0, count + 5)
     files = [{path: disk.content(path) for path in disk.paths(EXT_DIR)} for disk in (one, two)]
     assert files[0] == files[1]
+
+
+def test_sync_makes_extensions_safe_as_well() -> None:
+    """Their units in the queue lead nowhere else, and filters would let pass what they exclude."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    made = table(disk)
+    made.put_requests(run_of(0, 12))
+    made.sync()
+    queue = made.queue("T", 0)
+    before = [queue.extended(unit[2]) for unit in queue.units(0, 12)]
+    again = reopened(disk.crash(), last_exit_ok=False).queue("T", 0)
+    assert [again.extended(unit[2]) for unit in again.units(0, 12)] == before
+    assert None not in before
