@@ -214,6 +214,10 @@ def test_impossible_queue_offsets_are_left_out(queue_offset: int) -> None:
     table = a_table(a_disk())
     table.put_requests([request(queue_offset, 0), request(0, 100)])
     assert table.queue("T", 0).units(0, 9) == [(100, 100, 7)]
+    table.put_requests([request(queue_offset, 200)])
+    assert table.queue("T", 0).max_offset == 1
+    table.put_requests([request(1, 300)])
+    assert table.queue("T", 0).units(0, 9) == [(100, 100, 7), (300, 100, 7)]
 
 
 def test_a_delivery_time_beyond_64_bits_is_no_failure() -> None:
@@ -261,7 +265,9 @@ def test_load_ignores_what_java_ignores() -> None:
     assert [key for key, _ in reopened(disk).items()] == [("T", 0)]
 
 
-@pytest.mark.parametrize("name", ["00000000000000000810", "stray", "800"])
+@pytest.mark.parametrize(
+    "name", ["00000000000000000810", "stray", "800", "0000000000000000080\u0660", "x" * 20]
+)
 def test_load_refuses_strange_files(name: str) -> None:
     """Of a name that no queue gives; the message says which."""
     disk = a_disk()
@@ -677,3 +683,51 @@ def test_a_queue_of_which_only_fillers_are_left_is_empty(first: int, last_exit_o
     assert disk.list_dir("/store/consumequeue/T/0") == []
     table.put_requests([request(first + 2, 50)])
     assert (queue.min_offset, queue.max_offset) == (first + 2, first + 3)
+
+
+def test_a_file_of_a_wrong_size_alone_stops_the_load() -> None:
+    """The setting may be wrong: nothing is removed, and the message says what to do."""
+    disk = a_disk()
+    disk.replace(f"/store/consumequeue/T/0/{0:020d}", b"cut")
+    with pytest.raises(StoreError, match=r"has 3 bytes.*no queue has a file of that size"):
+        a_table(disk).load()
+    assert files_of(disk) == ["0"]
+
+
+def test_what_was_odd_is_removed_once() -> None:
+    """A load after that, of files that were built anew, takes none of them."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(3))
+    disk.replace(f"/store/consumequeue/T/1/{0:020d}", b"cut")
+    again = a_table(disk)
+    again.load()
+    again.put_requests([request(0, 300, queue_id=1)])
+    again.forget()
+    assert list(again.items()) == []
+    again.load()
+    again.recover()
+    assert again.topic_queue_table() == {("T", 0): 3, ("T", 1): 1}
+
+
+def test_a_deleted_queue_that_is_made_again_tells_of_its_new_life() -> None:
+    """With its first number, and once; a queue that goes on tells nothing."""
+    told: list[tuple[str, int, int]] = []
+    table = ConsumeQueueTable(a_disk(), "/store", FILE, begins={("T", 0): 500, ("T", 1): 500})
+    table.restarted = lambda *life: told.append(life)
+    table.put_requests([request(0, 0), request(1, 400)])
+    assert told == []
+    assert table.get("T", 0) is None
+    table.put_requests([request(3, 500), request(4, 600)])
+    assert told == [("T", 0, 3)]
+    table.put_requests([request(5, 700)])
+    assert told == [("T", 0, 3)]
+
+
+def test_a_queue_expires_when_the_log_begins_at_its_end() -> None:
+    """Not while its last byte is there; nor one of which no record is known."""
+    table = a_table(a_disk())
+    table.put_requests([request(0, 0, size=100)])
+    table.queue("T", 1)
+    assert table.expired_queues(100) == []
+    assert table.expired_queues(101) == [("T", 0)]

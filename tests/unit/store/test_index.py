@@ -1,6 +1,6 @@
 """The index: layout, inserting, looking up, cleaning. Spec: store.md, section 4."""
 
-from errno import EIO, ENOSPC
+from errno import EIO, EMFILE, ENOMEM, ENOSPC
 from random import Random
 
 import pytest
@@ -15,6 +15,7 @@ from rmq_ha.store.format.index import (
     HEADER_SIZE,
     ITEM,
     ITEM_SIZE,
+    SLOT,
     SLOT_SIZE,
     IndexHeader,
     file_name,
@@ -713,3 +714,195 @@ def test_a_file_that_begins_in_the_first_millisecond_has_times() -> None:
             index._files[-1].truncate(0)
             index._files[-1].put(entries)
         assert find(index, "b", 4000) == found
+
+
+def four_files() -> tuple[SimDisk, list[str]]:
+    disk = a_disk()
+    an_index(disk).put_requests([request(100 * i, f"u{i}") for i in range(60)])
+    return disk, [f"/store/index/{name}" for name in disk.list_dir("/store/index")]
+
+
+def test_a_file_that_cannot_be_read_goes_with_those_behind_it() -> None:
+    """As a damaged one does, and is said; nothing of it stays open."""
+    disk, names = four_files()
+    files = opened_files(disk)
+    disk.fault = lambda operation, path: EIO if (operation, path) == ("pread", names[1]) else None
+    index = an_index(disk)
+    index.load(True, 0)
+    assert names[1] in index.damage
+    assert [path for path, _ in index.headers()] == disk.paths("/store/index") == names[:1]
+    assert files
+    assert all(file._closed for file in files)
+
+
+@pytest.mark.parametrize("operation", ["open", "pread"])
+def test_a_disk_that_refuses_just_now_costs_no_file(operation: str) -> None:
+    """The start fails; what it could not look at may be good."""
+    disk, names = four_files()
+    number = EMFILE if operation == "open" else ENOMEM
+    disk.fault = lambda called, path: number if (called, path) == (operation, names[1]) else None
+    with pytest.raises(StoreError, match=names[1]):
+        an_index(disk).load(True, 0)
+    assert disk.paths("/store/index") == names
+
+
+def test_a_file_of_other_settings_beside_good_ones_is_damage() -> None:
+    """The settings are those of the others."""
+    disk, names = four_files()
+    disk.damage(names[2], b"short")
+    index = an_index(disk)
+    index.load(True, 0)
+    assert f"{names[2]} has 5 bytes" in index.damage
+    assert disk.paths("/store/index") == names[:2]
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_file_that_cannot_be_removed_is_said(cut: int) -> None:
+    """Else it would be back after the next start, with records that the log has no more."""
+    disk, names = four_files()
+    index = an_index(disk)
+    index.load(True, 0)
+    disk.fault = lambda operation, path: EIO if operation == "remove" else None
+    with pytest.raises(StoreError, match="cannot remove"):
+        if cut:
+            index.truncate(0)
+        else:
+            index.delete_expired(1 << 40)
+    assert disk.paths("/store/index") == names
+
+
+@pytest.mark.parametrize(("late", "count"), [(0, 4), (1, 3)])
+def test_after_a_crash_the_checkpoint_vouches_to_the_millisecond(late: int, count: int) -> None:
+    """A file that ends later goes; after a clean stop none does."""
+    disk, names = four_files()
+    end = an_index(disk)
+    end.load(True, 0)
+    sure = end.headers()[-1][1].end_timestamp - late
+    index = an_index(disk)
+    index.load(False, sure)
+    assert len(index.headers()) == len(disk.paths("/store/index")) == count
+
+
+def test_a_part_that_is_all_is_the_last_one() -> None:
+    """Nobody has to ask once more."""
+    assert an_index(a_disk()).put_requests([request(0, "", "a b c")], 3)
+
+
+def test_a_file_that_cannot_be_made_leaves_nothing_open() -> None:
+    """It is tried again every second, and descriptors are few."""
+    disk = a_disk()
+    files = opened_files(disk)
+    index = an_index(disk)
+    disk.is_full = True
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            index.put_requests([request(0, "u")])
+    assert files
+    assert all(file._closed for file in files)
+
+
+def test_a_broken_chain_does_not_hide_older_files() -> None:
+    """What the newest file lost is said in the log; the others are searched."""
+    disk, names = four_files()
+    index = an_index(disk)
+    index.load(True, 0)
+    newest = index._files[-1]
+    newest.header = newest.header._replace(index_count=1000)
+    slot = HEADER_SIZE + key_hash("T", "u0") % SLOTS * SLOT_SIZE
+    disk.open(names[-1], WHOLE).pwrite(SLOT.pack(900), slot)
+    assert find(index, "u0") == [0]
+
+
+def test_a_search_that_has_it_all_opens_no_older_file() -> None:
+    """It ends with the file in which it found enough."""
+    disk, _ = four_files()
+    index = an_index(disk)
+    index.load(True, 0)
+    files = opened_files(disk)
+    assert query(index, "T", "u59", 1, 0, 1 << 62)[0] == [5900]
+    assert len(files) == 1
+
+
+def test_a_file_that_was_cut_off_before_it_was_flushed_does_not_come_back() -> None:
+    """The worker would make it anew to flush it."""
+    disk = a_disk()
+    files = opened_files(disk)
+    index = an_index(disk)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(60)])
+    index.truncate(0)
+    assert all(file._closed for file in files)
+    index.sync()
+    assert disk.paths("/store/index") == []
+
+
+def test_each_full_file_is_flushed_once_also_when_one_was_cut() -> None:
+    """The one that was cut waits until it is full again; the one before it does not wait longer."""
+    disk = a_disk()
+    index = an_index(disk)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(45)])
+    index.truncate(2500)
+    index.put_requests([request(100 * i, f"u{i}") for i in range(25, 40)])
+    flushed: list[str] = []
+    disk.fault = lambda operation, path: flushed.append(path) if operation == "sync" else None
+    index.sync()
+    assert sorted(flushed) == disk.paths("/store/index")
+    assert len(flushed) == 3
+
+
+def test_an_expired_file_is_closed() -> None:
+    """Also one that was searched while it was the newest."""
+    disk, names = four_files()
+    files = opened_files(disk)
+    index = an_index(disk)
+    index.load(True, 0)
+    index._files[0].find(1, 1, 0, 1, [])
+    index._files[0].truncate(1 << 40)
+    index._files[0].reserve(0)
+    assert not files[-1]._closed
+    assert index.delete_expired(1801) == 1
+    assert all(file._closed for file in files)
+    assert disk.paths("/store/index") == names[1:]
+
+
+def a_file(disk: SimDisk, *entries: tuple[int, int, int]) -> index_file.IndexFile:
+    """A file with these items, that is on the disk."""
+    file = index_file.IndexFile(disk, "/store/index/1", SLOTS, ITEMS)
+    file.create(None)
+    for entry in entries:
+        file.put([entry])
+    file.sync()
+    return file
+
+
+def item_of(disk: SimDisk, number: int) -> tuple[int, int, int, int]:
+    at = HEADER_SIZE + SLOT_SIZE * SLOTS + number * ITEM_SIZE
+    return ITEM.unpack(disk.open("/store/index/1", WHOLE).pread(ITEM_SIZE, at))
+
+
+def test_a_cut_behind_the_end_of_a_file_changes_nothing() -> None:
+    """Not even its times, which are exact as long as nothing was taken out."""
+    file = a_file(a_disk(), (1, 100, NOW), (2, 200, NOW + 1500))
+    before = file.header
+    file.truncate(201)
+    assert (file.header, file.is_dirty) == (before, False)
+
+
+def test_an_item_that_the_header_does_not_count_is_none() -> None:
+    """Lost power may keep a slot and lose the header: its record may be gone from the log."""
+    disk = a_disk()
+    file = a_file(disk, (1, 100, NOW), (1, 200, NOW))
+    file.header = file.header._replace(index_count=2)
+    assert found_in(file, 1) == []
+    file.put([(1, 300, NOW)])
+    assert found_in(file, 1) == [300]
+    assert item_of(disk, 2) == (1, 300, 0, 0), "the slot led to the very place of this item"
+
+
+@pytest.mark.parametrize("previous", [2, 3])
+def test_a_chain_that_leads_back_to_itself_ends(previous: int) -> None:
+    """What is found is found once."""
+    disk = a_disk()
+    file = a_file(disk, (1, 100, NOW), (1, 200, NOW), (5, 300, NOW))
+    at = HEADER_SIZE + SLOT_SIZE * SLOTS + 2 * ITEM_SIZE
+    disk.open("/store/index/1", WHOLE).pwrite(ITEM.pack(1, 200, 0, previous), at)
+    assert found_in(file, 1) == [200]
