@@ -1,5 +1,6 @@
 """The index: layout, inserting, looking up, cleaning. Spec: store.md, section 4."""
 
+from collections.abc import Callable
 from errno import EIO, EMFILE, ENOMEM, ENOSPC
 from random import Random
 
@@ -756,25 +757,24 @@ def test_a_file_of_other_settings_beside_good_ones_is_damage() -> None:
     assert disk.paths("/store/index") == names[:2]
 
 
-@pytest.mark.parametrize("cut", [0, 1])
-def test_a_file_that_cannot_be_removed_is_said(cut: int) -> None:
+@pytest.mark.parametrize(
+    "removes", [lambda index: index.truncate(0), lambda index: index.delete_expired(1 << 40)]
+)
+def test_a_file_that_cannot_be_removed_is_said(removes: Callable[[IndexService], object]) -> None:
     """Else it would be back after the next start, with records that the log has no more."""
     disk, names = four_files()
     index = an_index(disk)
     index.load(True, 0)
     disk.fault = lambda operation, path: EIO if operation == "remove" else None
     with pytest.raises(StoreError, match="cannot remove"):
-        if cut:
-            index.truncate(0)
-        else:
-            index.delete_expired(1 << 40)
+        removes(index)
     assert disk.paths("/store/index") == names
 
 
 @pytest.mark.parametrize(("late", "count"), [(0, 4), (1, 3)])
 def test_after_a_crash_the_checkpoint_vouches_to_the_millisecond(late: int, count: int) -> None:
     """A file that ends later goes; after a clean stop none does."""
-    disk, names = four_files()
+    disk, _ = four_files()
     end = an_index(disk)
     end.load(True, 0)
     sure = end.headers()[-1][1].end_timestamp - late

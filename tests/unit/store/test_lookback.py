@@ -1,7 +1,7 @@
 """Delayed messages when stamps say nothing: the clock was set, and the broker was killed. 10.5."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -448,3 +448,93 @@ def test_progress_outside_its_queue_becomes_the_nearest_end() -> None:
     store.load()
     assert store.schedule.runtime_info() == {"scheduleMessageOffset_4": "9,0"}
     store.close()
+
+
+def with_copies_of(count: int, delivered: Iterable[int]) -> DelayedStore:
+    """A store with delayed messages, of which these have copies, in this order."""
+    made = DelayedStore()
+    made.store.schedule.stop()
+    for number in range(count):
+        made.put(f"m{number}", 1)
+    made.run(2)
+    for number in delivered:
+        made.store.put_message(message_of(delayed(made, 1, number)))
+    made.run(0.1)
+    return made
+
+
+def looked_back(
+    made: DelayedStore,
+    recorded: int,
+    record_at: Callable[[int, int], bytes | None] | None = None,
+) -> tuple[LookBack, DelayLevel]:
+    store = made.store
+    level = DelayLevel(1, store.delay_levels[0], recorded)
+    look_back = LookBack(store.queues, record_at or store.record_at, lambda level, unit: unit[2])
+    look_back.begin([level], store.log.last_store_timestamp)
+    while not look_back.is_settled(level):
+        pass
+    return look_back, level
+
+
+def test_one_that_is_missing_between_delivered_ones_is_not_passed_over() -> None:
+    """Three side by side are what a level may begin behind: each of them is looked at."""
+    for missing in (4, 5):
+        made = with_copies_of(7, [number for number in range(7) if number != missing])
+        assert looked_back(made, 7)[1].offset == missing
+
+
+def test_copies_that_lie_in_another_order_count() -> None:
+    """A put that failed and came later: what was delivered before it was delivered."""
+    made = with_copies_of(4, [0, 1, 3, 2])
+    look_back, level = looked_back(made, 3)
+    while (found := look_back.is_delivered(level, 3, delayed(made, 1, 3))) is None:
+        pass
+    assert (level.offset, found) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: None,
+        lambda data: data[:-1],
+        lambda data: data.replace(b"REAL_TOPIC", b"REAL_TOPIX"),
+    ],
+    ids=["gone", "cut", "without its topic"],
+)
+def test_a_delayed_message_that_says_nothing_is_passed_over(
+    spoil: Callable[[bytes], bytes | None],
+) -> None:
+    """Nobody can deliver it; those before it say where the level begins."""
+    made = with_copies_of(6, range(6))
+    spoiled = delayed(made, 1, 5).physical_offset
+
+    def record_at(offset: int, size: int) -> bytes | None:
+        data = made.store.record_at(offset, size)
+        return spoil(data) if data and offset == spoiled else data
+
+    assert looked_back(made, 6, record_at)[1].offset == 6
+
+
+def test_after_the_end_nothing_is_asked_and_a_new_beginning_is_one() -> None:
+    """A master that became a slave, and leads again: what it knew then does not count."""
+    made = with_copies_of(4, [0, 1])
+    look_back, level = looked_back(made, 0)
+    assert level.unsure_until == 4
+    look_back.end()
+    assert look_back.is_settled(level)
+    assert look_back.is_delivered(level, 0, delayed(made, 1, 0)) is False
+    made.store.put_message(message_of(delayed(made, 1, 2)))
+    made.run(0.1)
+    again = DelayLevel(1, level.delay_ms, 0)
+    look_back.begin([again], made.store.log.last_store_timestamp)
+    while not look_back.is_settled(again):
+        pass
+    found = []
+    for offset in range(4):
+        while (one := look_back.is_delivered(again, offset, delayed(made, 1, offset))) is None:
+            pass
+        found.append(one)
+    assert found == [True, True, True, False]
+    look_back.reached(again, 4)
+    assert look_back._copies is None
