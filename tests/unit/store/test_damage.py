@@ -3,13 +3,21 @@
 import json
 from errno import ENOSPC
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
+from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
 from rmq_ha.host.disk import RealFile
 from rmq_ha.model.status import BrokerRole
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.damage import DamagedLog, Promise
+from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, decode_record
+from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.owed import OwedLog
+from rmq_ha.store.setaside import TailAside
+from rmq_ha.testing.disk import SimDisk
 
 SMALL = {"mapped_file_size_commit_log": 16384}
 SLAVE = {**SMALL, "broker_role": BrokerRole.SLAVE}
@@ -462,3 +470,109 @@ def test_the_hole_behind_the_end_is_not_read(machine, message, monkeypatch, stop
     store = machine.load(**settings)
     assert store.log.max_offset == end
     assert read < 32 << 20
+
+
+FILE = 4096
+
+
+class Behind:
+    """Stands for what reads whole records behind the end, and keeps them."""
+
+    def __init__(self, *items):
+        self.items = [SimpleNamespace(**item) for item in items]
+        self.kept = []
+
+    def records(self, start, end):
+        found = [item for item in self.items if start <= item.physical_offset < end]
+        return iter([found] if found else [])
+
+    def keep(self, kind, start, end, why, now_ms, *, is_owed):
+        self.kept.append((start, end, is_owed))
+        return TailAside(*[""] * len(TailAside._fields))
+
+
+def judged(*heads, files=1, behind=(), disk=None, **settings):
+    """Who judges a log of some files, with these bytes at these places."""
+    disk = disk or SimDisk(Random(1), lambda: 0)
+    log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/s/commitlog"], FILE), [1000])
+    for number in range(files):
+        log.row.create(number * FILE)
+    for offset, head in heads:
+        start = log.row.start_of(offset)
+        log.row.file(start).pwrite(head, offset - start)
+    settings = {"is_slave": False, "may_cut": False, **settings}
+    return DamagedLog(log, Behind(*behind), **settings)
+
+
+def head_of(size):
+    return size.to_bytes(4, "big") + MESSAGE_MAGIC.to_bytes(4, "big", signed=MESSAGE_MAGIC < 0)
+
+
+@pytest.mark.parametrize("start", [0, FILE])
+@pytest.mark.parametrize(
+    ("size", "missing", "is_damage"),
+    [
+        (300, 299, False),  # the rest of a record that was never whole
+        (300, 300, True),
+        (300, 301, True),
+        (None, 7, False),  # less than says what it is
+        (None, 8, True),
+        (None, 400, True),
+    ],
+)
+def test_what_is_missing_of_what_was_promised(start, size, missing, is_damage):
+    """A whole record is damage, and so are bytes of which nobody knows what they were."""
+    end = start + 1000
+    damaged = judged((end, head_of(size) if size else bytes(8)), files=2)
+    promise = Promise(end + missing, 0, "the checkpoint")
+    if not is_damage:
+        assert damaged.settle(end, 0, promise, 0) is None
+        return
+    with pytest.raises(StoreError, match=f"{missing} bytes are missing"):
+        damaged.settle(end, 0, promise, 0)
+
+
+def test_a_file_that_was_promised_and_is_not_there():
+    """The log ends with the file before it, as if it had been meant to."""
+    with pytest.raises(StoreError, match="20 bytes are missing"):
+        judged().settle(FILE, 0, Promise(FILE + 20, 0, "the checkpoint"), 0)
+
+
+@pytest.mark.parametrize(
+    ("newest", "stored", "is_promised"),
+    [(0, 0, False), (0, 99, True), (0, 100, False), (100, 9, False)],
+)
+def test_a_stamp_promises_what_was_stored_before_it(newest, stored, is_promised):
+    """Not what was stored in that very millisecond, nor what has no stamp; none goes back."""
+    item = {"physical_offset": 2000, "size": 300, "store_timestamp": stored}
+    damaged = judged(behind=[item])
+    if is_promised:
+        with pytest.raises(StoreError, match="1 whole messages follow"):
+            damaged.settle(1000, newest, Promise(0, 100, "the checkpoint"), 0)
+    else:
+        damaged.settle(1000, newest, Promise(0, 100, "the checkpoint"), 0)
+        assert damaged._keeper.kept == [(1000, 2300, False)]
+
+
+@pytest.mark.parametrize("ends", [(100, 900), (900, 100), (900, 900)])
+@pytest.mark.parametrize("settings", [{}, {"may_cut": True}, {"is_slave": True}])
+def test_every_stretch_that_is_owed_counts(ends, settings):
+    """One that came back does not speak for another: no master leads without any of them."""
+    disk = SimDisk(Random(1), lambda: 0)
+    for number, end in enumerate(ends):
+        content = json.dumps({"owed": True, "to": end}).encode()
+        disk.replace(f"/s/setaside/{number}/about.json", content)
+    owed = OwedLog(disk, "/s")
+    damaged = judged(disk=disk, **settings)
+    if settings:
+        damaged.settle_owed(500, owed)
+    else:
+        with pytest.raises(StoreError, match="went on to 900"):
+            damaged.settle_owed(500, owed)
+    left = [each.end for each in owed.open()]
+    if "may_cut" in settings:
+        assert left == []
+    elif settings:
+        assert left == [end for end in ends if end == 900]
+    else:
+        assert 900 in left
