@@ -17,6 +17,7 @@ from rmq_ha.autoswitch.frames import (
     encode_transfer,
 )
 from rmq_ha.autoswitch.settings import ReplicationSettings
+from rmq_ha.autoswitch.tables import Entry, TableFeed, Tables
 from rmq_ha.errors import ReplicationError
 from rmq_ha.interfaces import ICommitLog
 
@@ -72,8 +73,10 @@ class EpochFeed:
     `receive_data` takes what it says, `next_frame` gives what to write; call that after every
     event until it is empty. Differs from 5.3.3 on purpose: a report beyond what was sent to that
     broker in this epoch, or below an earlier one, closes the connection; a frame is named after
-    the epoch that its bytes are of, as the list says now.
+    the epoch that its bytes are of, as the list says now. A slave that takes tables gets all of
+    them before the handshake is answered: once it reports, it has them.
 
+    :param tables: of this broker; None: no slave gets any.
     :ivar slave: how it began; None before.
     :ivar requested: its first report; None before.
     :ivar acked: its last one.
@@ -81,7 +84,12 @@ class EpochFeed:
     """
 
     def __init__(
-        self, log: ICommitLog, term: Term, settings: ReplicationSettings, now: float
+        self,
+        log: ICommitLog,
+        term: Term,
+        settings: ReplicationSettings,
+        now: float,
+        tables: Tables | None = None,
     ) -> None:
         self.slave: SlaveHandshake | None = None
         self.requested: int | None = None
@@ -90,6 +98,8 @@ class EpochFeed:
         self._log = log
         self._term = term
         self._settings = settings
+        self._tables = tables
+        self._stream: TableFeed | None = None
         self._reader = SlaveReader()
         self._owed_handshakes = 0
         self._goal = 0
@@ -125,6 +135,8 @@ class EpochFeed:
             raise ReplicationError(f"a slave says that its id is {slave.broker_id}")
         if self.requested is not None or (self.slave is not None and self.slave != slave):
             raise ReplicationError("a slave begins a second time on one connection")
+        if self.slave is None and slave.takes_tables and self._tables is not None:
+            self._stream = TableFeed(self._tables, self._term.epochs.last_epoch)
         self.slave = slave
         self._owed_handshakes += 1
 
@@ -169,6 +181,14 @@ class EpochFeed:
             return NOWHERE
         return max(low, (end - 1) // size * size) if slave.syncs_from_last_file and end else low
 
+    def table_changed(self, entry: Entry, now: float) -> bool:
+        """
+        Something of a table changed.
+
+        :returns: `deadline` is another now.
+        """
+        return self._stream is not None and self._stream.changed(entry, now)
+
     def pause(self) -> None:
         """The transport is full: nothing leaves before `resume`."""
         self._paused = True
@@ -181,6 +201,10 @@ class EpochFeed:
         """What to write now; empty when nothing is to be sent."""
         if self._paused or self.slave is None:
             return b""
+        if self._stream is not None:
+            frame = self._stream.next_frame(now)
+            if frame:
+                return frame  # no write that puts a heartbeat off: it says nothing of the log
         if self._owed_handshakes:
             self._owed_handshakes -= 1
             self._last_write = now
@@ -189,13 +213,17 @@ class EpochFeed:
             return b""
         if self.sent == NOWHERE:
             self.sent = self._first_offset(self.slave)
-        frame = self._piece(self.slave)
-        if frame is None:
+        if self._stream is not None and self.sent < self._log.max_offset:
+            frame = self._stream.before_log()
+            if frame:
+                return frame
+        transfer = self._piece(self.slave)
+        if transfer is None:
             if now < self._heartbeat_time():
                 return b""
-            frame = self._heartbeat()
+            transfer = self._heartbeat()
         self._last_write = now
-        return encode_transfer(frame)
+        return encode_transfer(transfer)
 
     def _handshake(self, slave: SlaveHandshake) -> MasterHandshake:
         """
@@ -247,7 +275,9 @@ class EpochFeed:
         """When to call `on_time` and `next_frame` if nothing else happens."""
         if self.requested is None or self._paused:
             return self._expiry_time()
-        return min(self._heartbeat_time(), self._expiry_time())
+        time = min(self._heartbeat_time(), self._expiry_time())
+        due = None if self._stream is None else self._stream.deadline
+        return time if due is None else min(time, due)
 
     def _heartbeat_time(self) -> float:
         """Soon, where the slave has what it may let be read and does not know it."""

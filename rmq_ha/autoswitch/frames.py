@@ -8,12 +8,16 @@ master's handshake   int32 1; int32 12k; int64 end of its log; int32 its last ep
 slave's report       int32 2; int64 end of its log
 master's transfer    int32 2; int32 size (0: heartbeat); int64 offset of the body;
                      int32 epoch; int64 its start; int64 confirm offset; the body
+master's tables      int32 100; int32 size; int32 epoch; int64 number; the body
 ===================  ==================================================================
+
+The last is not of RocketMQ: it goes to slaves that wrote 2 as asyncLearner, which to a Java master
+is as good as 0.
 
 Spec: controller.md, chapter 6.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
@@ -28,12 +32,16 @@ _MASTER = Struct(">iiqi")
 _ENTRY = Struct(">iq")
 _REPORT = Struct(">iq")
 _TRANSFER = Struct(">iiqiqq")
+_TABLES = Struct(">iiiq")
 SLAVE_SIZE, MASTER_SIZE, ENTRY_SIZE, REPORT_SIZE, TRANSFER_SIZE = 16, 20, 12, 12, 36
 assert (_SLAVE.size, _MASTER.size, _ENTRY.size) == (SLAVE_SIZE, MASTER_SIZE, ENTRY_SIZE)
 assert (_REPORT.size, _TRANSFER.size) == (REPORT_SIZE, TRANSFER_SIZE)
+TABLES_SIZE = _TABLES.size
 
 MAX_BODY_SIZE = 4 * 1024 * 1024 - TRANSFER_SIZE
 """A Java slave's buffer has to hold the whole frame."""
+MAX_TABLES_SIZE = 16 * 1024 * 1024
+"""A piece of the tables that is larger is none."""
 NOWHERE = -1
 """The offset in heartbeats of a master whose log has no file yet."""
 
@@ -43,6 +51,15 @@ class State(IntEnum):
 
     HANDSHAKE = 1
     TRANSFER = 2
+    TABLES = 100
+
+
+class _Learner(IntEnum):
+    """What a slave writes as asyncLearner."""
+
+    NO = 0
+    YES = 1
+    TAKES_TABLES = 2
 
 
 class SlaveHandshake(NamedTuple):
@@ -52,11 +69,13 @@ class SlaveHandshake(NamedTuple):
     :ivar broker_id: as its controller gave it.
     :ivar syncs_from_last_file: an empty slave that wants no more than the last file.
     :ivar is_learner: it never joins the set.
+    :ivar takes_tables: it can read the frames with tables; a learner cannot say so.
     """
 
     broker_id: int
     syncs_from_last_file: bool = False
     is_learner: bool = False
+    takes_tables: bool = False
 
 
 class MasterHandshake(NamedTuple):
@@ -87,10 +106,26 @@ class Transfer(NamedTuple):
     body: bytes = b""
 
 
+class Piece(NamedTuple):
+    """
+    A piece of the master's tables.
+
+    :ivar epoch: in which the master leads.
+    :ivar number: 1, 2, 3, ... on one connection.
+    """
+
+    epoch: int
+    number: int
+    body: bytes
+
+
 def encode_slave_handshake(handshake: SlaveHandshake) -> bytes:
     """Sixteen bytes, for one write: Java reads the id of whatever is there after twelve."""
-    flags = int(handshake.syncs_from_last_file), int(handshake.is_learner)
-    return _SLAVE.pack(State.HANDSHAKE, *flags, handshake.broker_id)
+    learner = _Learner.TAKES_TABLES if handshake.takes_tables else _Learner.NO
+    if handshake.is_learner:
+        learner = _Learner.YES
+    from_last = int(handshake.syncs_from_last_file)
+    return _SLAVE.pack(State.HANDSHAKE, from_last, learner, handshake.broker_id)
 
 
 def encode_master_handshake(handshake: MasterHandshake) -> bytes:
@@ -119,6 +154,18 @@ def encode_transfer(frame: Transfer) -> bytes:
     )
 
 
+def encode_piece(piece: Piece) -> bytes:
+    """
+    A frame with tables.
+
+    :raises ReplicationError: it is larger than any slave would take.
+    """
+    size = len(piece.body)
+    if size > MAX_TABLES_SIZE:
+        raise ReplicationError(f"{size} bytes of tables do not fit into one frame")
+    return _TABLES.pack(State.TABLES, size, piece.epoch, piece.number) + piece.body
+
+
 class SlaveReader:
     """Finds what a slave says in what arrives; holds back at most fifteen bytes."""
 
@@ -145,7 +192,12 @@ class SlaveReader:
                 break
             if state == State.HANDSHAKE:
                 _, from_last, learner, broker_id = _SLAVE.unpack_from(data, position)
-                yield SlaveHandshake(broker_id, from_last == 1, learner == 1)
+                yield SlaveHandshake(
+                    broker_id,
+                    from_last == 1,
+                    learner == _Learner.YES,
+                    learner == _Learner.TAKES_TABLES,
+                )
             else:
                 offset: int = _REPORT.unpack_from(data, position)[1]
                 yield offset
@@ -154,16 +206,23 @@ class SlaveReader:
 
 
 class MasterReader:
-    """Finds a master's frames in what arrives; holds back at most one frame."""
+    """
+    Finds a master's frames in what arrives; holds back at most one frame.
 
-    def __init__(self) -> None:
+    :param takes_tables: frames with tables are read, too.
+    """
+
+    def __init__(self, takes_tables: bool = False) -> None:
         self._held = bytearray()
+        self._most = {State.HANDSHAKE: MAX_BODY_SIZE, State.TRANSFER: MAX_BODY_SIZE}
+        if takes_tables:
+            self._most[State.TABLES] = MAX_TABLES_SIZE
 
     def receive_data(self, data: bytes) -> None:
         """Take what arrived."""
         self._held += data
 
-    def next_frame(self) -> MasterHandshake | Transfer | None:
+    def next_frame(self) -> MasterHandshake | Transfer | Piece | None:
         """
         The next whole frame, once; None where more has to come.
 
@@ -173,15 +232,15 @@ class MasterReader:
         if len(held) < MASTER_SIZE:
             return None
         state, size = _HEAD.unpack_from(held)
-        if state not in (State.HANDSHAKE, State.TRANSFER) or not 0 <= size <= MAX_BODY_SIZE:
+        if not 0 <= size <= self._most.get(state, -1):
             raise ReplicationError(
                 f"the master begins with {state} and {size}, which is not of controller mode; "
                 "all brokers of a set have to be in it"
             )
-        head = MASTER_SIZE if state == State.HANDSHAKE else TRANSFER_SIZE
+        head, decode = _DECODERS[state]
         if len(held) < head + size:
             return None
-        frame = _handshake(held, size) if state == State.HANDSHAKE else _transfer(held, size)
+        frame = decode(held, size)
         del held[: head + size]
         return frame
 
@@ -204,3 +263,17 @@ def _transfer(data: bytearray, size: int) -> Transfer:
         raise ReplicationError(f"the master announces {size} bytes at {offset}")
     body = bytes(memoryview(data)[TRANSFER_SIZE : TRANSFER_SIZE + size])
     return Transfer(offset, Epoch(epoch, start), confirm, body)
+
+
+def _piece(data: bytearray, size: int) -> Piece:
+    _, _, epoch, number = _TABLES.unpack_from(data)
+    return Piece(epoch, number, bytes(memoryview(data)[TABLES_SIZE : TABLES_SIZE + size]))
+
+
+_Decoder = Callable[[bytearray, int], MasterHandshake | Transfer | Piece]
+_DECODERS: dict[int, tuple[int, _Decoder]] = {
+    State.HANDSHAKE: (MASTER_SIZE, _handshake),
+    State.TRANSFER: (TRANSFER_SIZE, _transfer),
+    State.TABLES: (TABLES_SIZE, _piece),
+}
+"""By the first number: size of the head, and what reads it."""

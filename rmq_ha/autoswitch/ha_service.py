@@ -26,6 +26,7 @@ from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
 from rmq_ha.autoswitch.service import ControllerClient, Decision
 from rmq_ha.autoswitch.settings import ManagerSettings, ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
+from rmq_ha.autoswitch.tables import Entry, Tables
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
 from rmq_ha.ha.places import chain_to
@@ -149,18 +150,21 @@ class AutoSwitchHAService:
         self._port: IListeningPort | None = None
         self._client: Calls | None = None
         self._store: DispatchedStore | None = None
+        self._tables: Tables | None = None
         self._allowed = Networks(own.ha_allowed_slaves)
         self._is_stopped = False
         self._elections = 0
         log.leadership = self
 
-    def attach(self, client: Calls, store: DispatchedStore) -> None:
+    def attach(self, client: Calls, store: DispatchedStore, tables: Tables) -> None:
         """
         What it needs of its broker; before `start`.
 
         :param client: asks controllers and masters; it is not stopped here.
+        :param tables: go to slaves of ours, and are taken from a master of ours.
         """
-        self._client, self._store = client, store
+        self._client, self._store, self._tables = client, store, tables
+        tables.watch(self._table_changed)
 
     # ------------------------------------------------------------ beginning and end
 
@@ -420,6 +424,7 @@ class AutoSwitchHAService:
             self._log.confirm_offset,
             self.settings,
             self._now(),
+            None if self.settings.async_learner else self._tables,
         )
 
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":
@@ -446,7 +451,7 @@ class AutoSwitchHAService:
         if self._state is None or (self._allowed and host not in self._allowed):
             self.log.debug("{peer} refused on the replication port", peer=host)
             return None
-        feed = EpochFeed(self._log, self._state, self.settings, self._now())
+        feed = EpochFeed(self._log, self._state, self.settings, self._now(), self._tables)
         connection = EpochFeedProtocol(feed, self, self._host.clock)
         self._feeds.append(connection)
         return connection
@@ -472,6 +477,10 @@ class AutoSwitchHAService:
         if slave is not None and self._state is not None:
             self._state.closed(slave.broker_id, connection)
             self._settle()
+
+    def _table_changed(self, entry: Entry) -> None:
+        for connection in self._feeds[:]:
+            connection.table_changed(entry)
 
     def appended(self) -> None:
         """The log grew: send what is new."""

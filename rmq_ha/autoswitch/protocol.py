@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from rmq_ha.autoswitch.feed import EpochFeed, Report
 from rmq_ha.autoswitch.replica import Cut, EpochReplica, Remember
+from rmq_ha.autoswitch.tables import Entry
 from rmq_ha.errors import ReplicationError, StoreError
 from rmq_ha.ha.protocol import (
     CLOSE_SECONDS,
@@ -94,8 +95,16 @@ class EpochFeedProtocol(Protocol):
             self.log.failure("cannot read the log for slave {peer}", peer=self.peer)
             self.close(f"our log cannot be read: {error}")
             return
+        except ReplicationError as error:
+            self.close(str(error))
+            return
         if self._is_open:
             self._timer = rearm(self._clock, self._timer, deadline, self._on_time)
+
+    def table_changed(self, entry: Entry) -> None:
+        """The slave has to hear of it in time."""
+        if self._is_open and self.feed.table_changed(entry, self._clock.seconds()):
+            self.push()
 
     def _send(self, now: float) -> float:
         """Write what may be written; returns when to look again."""
@@ -255,5 +264,6 @@ class EpochReplicaProtocol(Protocol):
         """The owner decides when to come back."""
         self._is_open = False
         self.is_lost = True
+        self.replica.closed()
         self._timer = rearm(self._clock, self._timer, None, self._on_time)
         self._owner.lost(self, self._error, str(self._error or reason_text(reason)))

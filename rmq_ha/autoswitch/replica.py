@@ -10,12 +10,14 @@ from rmq_ha.autoswitch.frames import (
     NOWHERE,
     MasterHandshake,
     MasterReader,
+    Piece,
     SlaveHandshake,
     Transfer,
     encode_report,
     encode_slave_handshake,
 )
 from rmq_ha.autoswitch.settings import ReplicationSettings
+from rmq_ha.autoswitch.tables import Tables
 from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
 from rmq_ha.ha.places import HEAD_SIZE, chain_to, record_size
 from rmq_ha.interfaces import ICommitLog
@@ -46,8 +48,10 @@ class EpochReplica:
     While `task` is not None, nothing is appended and nothing reported: whoever drives this does
     it, then calls `done`. Differs from 5.3.3 on purpose: it reports at once, waits for the disk
     before a cut or an epoch counts, refuses a log without epochs, and a master whose epochs are
-    older than ours.
+    older than ours. Tables count once the handshake is over: those of a master that leads no more
+    do not.
 
+    :param tables: takes those of a master of ours; None: none are asked for.
     :ivar task: what has to be done first.
     :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
     :ivar epochs: of our log.
@@ -62,6 +66,7 @@ class EpochReplica:
         confirm_offset: int,
         settings: ReplicationSettings,
         now: float,
+        tables: Tables | None = None,
     ) -> None:
         self.task: Cut | Remember | None = None
         self.epochs = epochs
@@ -70,7 +75,10 @@ class EpochReplica:
         self._id = broker_id
         self._log = log
         self._settings = settings
-        self._reader = MasterReader()
+        self._tables = tables
+        self._reader = MasterReader(takes_tables=tables is not None)
+        self._pieces: list[bytes] = []
+        self._number = 0
         self._held: Transfer | None = None
         self._reported = -1
         self._last_read = now
@@ -91,7 +99,12 @@ class EpochReplica:
         self._last_read = self._last_write = now
         settings = self._settings
         return encode_slave_handshake(
-            SlaveHandshake(self._id, settings.sync_from_last_file, settings.async_learner)
+            SlaveHandshake(
+                self._id,
+                settings.sync_from_last_file,
+                settings.async_learner,
+                self._tables is not None,
+            )
         )
 
     def receive_data(self, data: bytes, now: float) -> bytes:
@@ -126,12 +139,16 @@ class EpochReplica:
 
     def _go_on(self, now: float) -> bytes:
         while self.task is None:
+            if self.is_following:
+                self._take_pieces()
             frame = self._held or self._reader.next_frame()
             if frame is None:
                 break
             self._held = None
             if isinstance(frame, MasterHandshake):
                 self._greeted(frame)
+            elif isinstance(frame, Piece):
+                self._expect(frame)
             else:
                 self._take(frame)
         end = int(self._log.max_offset)
@@ -190,6 +207,37 @@ class EpochReplica:
                 f"the master's epochs end ours at {point}, but no record of our log begins there: "
                 "move the store away to begin as a new replica",
             )
+
+    # ------------------------------------------------------------ tables
+
+    @property
+    def pieces(self) -> int:
+        """So many pieces of tables came."""
+        return self._number
+
+    def _expect(self, piece: Piece) -> None:
+        last = self.epochs.last_epoch
+        if piece.number != self._number + 1 or piece.epoch < last:
+            raise ReplicationError(
+                f"the master sends piece {piece.number} of its tables in epoch {piece.epoch}, "
+                f"after piece {self._number}, and we have heard of epoch {last}"
+            )
+        self._number = piece.number
+        self._pieces.append(piece.body)
+
+    def _take_pieces(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        for piece in pieces:
+            assert self._tables is not None
+            try:
+                self._tables.take(piece)
+            except ProtocolViolation as error:
+                raise ReplicationError(f"the master's tables: {error}") from None
+
+    def closed(self) -> None:
+        """The connection is over."""
+        if self._tables is not None:
+            self._tables.ended()
 
     # ------------------------------------------------------------ frames
 

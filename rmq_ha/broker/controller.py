@@ -40,6 +40,7 @@ from rmq_ha.broker.slave import SlaveSynchronize
 from rmq_ha.broker.slow_consumers import CHECK_S as SLOW_CONSUMERS_S
 from rmq_ha.broker.slow_consumers import SlowConsumers
 from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.streamed_tables import StreamedTables
 from rmq_ha.broker.tables.client_offsets import ClientOffsets
 from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
@@ -250,8 +251,6 @@ class BrokerController:
         self.tls = TlsReload(host, parts)
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
-        if isinstance(self.replication, AutoSwitchHAService):
-            self.replication.attach(signed(self.client, host, configuration), self.store)
         api = BrokerOuterAPI(signed(self.client, host, configuration))
         self.slave_synchronize = SlaveSynchronize(
             host.clock,
@@ -264,6 +263,17 @@ class BrokerController:
             self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
         )
         if isinstance(self.replication, AutoSwitchHAService):
+            tables = StreamedTables(
+                self.slave_synchronize,
+                self.topics,
+                self.groups,
+                self.consumer_offsets,
+                self.delay_offsets,
+                lambda: self.store.schedule.offset_table,
+            )
+            self.store.schedule.on_progress = tables.delay_offsets_changed
+            calls = signed(self.client, host, configuration)
+            self.replication.attach(calls, self.store, tables)
             self.replication.on_master = self.slave_synchronize.set_master_address
         self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.registration = Registration(

@@ -185,7 +185,12 @@ class RoleSwitch:
             self._want(True, term)
 
     async def _is_ready(self, term: int) -> bool:
-        """Wait until all is committed and dispatched; false when the leadership is over first."""
+        """
+        Wait until all is committed and dispatched; false when the leadership is over first.
+
+        What was heard of the old master's delivery is written: the schedule begins with the file.
+        """
+        await self._parts.delay_offsets.persist_if_dirty()
         while self._group.leads(term) and not self._is_stopped and not self._wanted:
             if self._group.is_settled() and self._parts.store.dispatcher.behind <= 0:
                 return True

@@ -24,6 +24,7 @@ from rmq_ha.interfaces import ICommitLogDispatcher
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.topics import SYSTEM_TOPICS
 from rmq_ha.timing.periodic import Periodic
+from rmq_ha.wire.bodies import GroupTable, TopicTable
 
 FIRST_SECONDS = 3.0
 EVERY_SECONDS = 10.0
@@ -37,6 +38,7 @@ class _Kind:
 
     name: str
     copy: Callable[[str], Awaitable[bool]]
+    persist: Callable[[], Awaitable[bool]]
     failures: int = 0
     last_success: float | None = None
     last_error: str = ""
@@ -48,8 +50,10 @@ class SlaveSynchronize:
     Fetches topics, consumer offsets, delay offsets and groups from the master, every 10 s.
 
     Each is on its own: one that fails is logged and counted, and the others go on. A table is
-    replaced only by one that came whole and could be read.
+    replaced only by one that came whole and could be read. Nothing is fetched while the master
+    sends its tables itself; a pass writes what came then.
 
+    :ivar is_streamed: the master sends its tables itself.
     :param address: this broker's own; a "master" at it is not asked.
     :param drop_topic: deletes the queues of a topic that the master has deleted; None: they stay.
     """
@@ -75,16 +79,19 @@ class SlaveSynchronize:
         self._consumer_offsets = consumer_offsets
         self._delay_offsets = delay_offsets
         self._address = address
+        self.is_streamed = False
         self._master: str | None = None
         self._is_started = False
         self._soon: IDelayedCall | None = None
         self._asked_for: set[str] = set()
         self._running: Deferred[None] | None = None
         self._kinds = [
-            _Kind("topics", self._copy_topics),
-            _Kind("consumer_offsets", self._copy_consumer_offsets),
-            _Kind("delay_offsets", self._copy_delay_offsets),
-            _Kind("groups", self._copy_groups),
+            _Kind("topics", self._copy_topics, topics.persist_if_dirty),
+            _Kind(
+                "consumer_offsets", self._copy_consumer_offsets, consumer_offsets.persist_if_dirty
+            ),
+            _Kind("delay_offsets", self._copy_delay_offsets, delay_offsets.persist_if_dirty),
+            _Kind("groups", self._copy_groups, groups.persist_if_dirty),
         ]
         self._periodic = Periodic(
             clock, "slave synchronisation", self._pass_in_time, EVERY_SECONDS, FIRST_SECONDS
@@ -170,10 +177,10 @@ class SlaveSynchronize:
         """
         By table: `age_seconds` since the last copy (None: never), `failures`, `last_error`.
 
-        The key `master` says who is asked, or None.
+        The key `master` says who is asked, or None; `streamed` that it sends them itself.
         """
         now = self._clock.seconds()
-        found: dict[str, Any] = {"master": self._master}
+        found: dict[str, Any] = {"master": self._master, "streamed": self.is_streamed}
         for kind in self._kinds:
             found[kind.name] = {
                 "age_seconds": None if kind.last_success is None else now - kind.last_success,
@@ -183,15 +190,19 @@ class SlaveSynchronize:
         return found
 
     async def _synchronize(self) -> None:
+        if self.is_streamed:
+            self._vanished.look()
         for kind in self._kinds:
             master = self._master
             if master is None or master == self._address:
                 return
             try:
-                is_written = await kind.copy(master)
+                is_written = await (kind.persist() if self.is_streamed else kind.copy(master))
             except Exception as error:  # whatever it was, the other tables are copied
                 if self._master != master:
                     return
+                if self.is_streamed:
+                    continue
                 self._failed(kind, master, error)
                 continue
             if not is_written:
@@ -217,9 +228,12 @@ class SlaveSynchronize:
         kind.last_error = text
 
     def _check(self, master: str) -> None:
-        """:raises RemotingError: it is not the master any more, but perhaps this broker is."""
-        if self._master != master:
-            raise RemotingError(f"{master} is not the master any more")
+        """
+        :raises RemotingError: it is not the master any more, but perhaps this broker is; or it
+            sends its tables itself by now, and what it answered is older.
+        """
+        if self._master != master or self.is_streamed:
+            raise RemotingError(f"{master} is not the master any more, or sends its tables itself")
 
     async def _copy_topics(self, master: str) -> bool:
         try:
@@ -228,13 +242,22 @@ class SlaveSynchronize:
             # A master without that port (a firewall, or none of Java's) has it on the main one.
             snapshot = await self._api.topic_configs(master)
         self._check(master)
+        return await self.take_topics(snapshot)
+
+    def take_topics(self, snapshot: TopicTable) -> "Deferred[bool]":
+        """
+        Have the topics that the master has.
+
+        :returns: as `persist`.
+        """
         ours = self._topics
         known = [topic for topic in ours.table if not ours.is_system(topic)]
         self._vanished.copied(ours.data_version, known, snapshot)
-        if snapshot.version != self._topics.data_version:
-            self.log.info("topics replaced by those of master {peer}", peer=master)
-            return await self._topics.replace_all(snapshot.version, snapshot.topics)
-        return await self._topics.persist_if_dirty()
+        if snapshot.version == ours.data_version:
+            return ours.persist_if_dirty()
+        if not self.is_streamed:
+            self.log.info("topics replaced by those of master {peer}", peer=self._master)
+        return ours.replace_all(snapshot.version, snapshot.topics)
 
     async def _copy_consumer_offsets(self, master: str) -> bool:
         offsets = await self._api.consumer_offsets(master)
@@ -250,10 +273,20 @@ class SlaveSynchronize:
     async def _copy_groups(self, master: str) -> bool:
         snapshot = await self._api.subscription_groups(master)
         self._check(master)
-        if snapshot.version != self._groups.data_version:
-            self.log.info("consumer groups replaced by those of master {peer}", peer=master)
-            return await self._groups.replace_all(snapshot.version, snapshot.groups)
-        return await self._groups.persist_if_dirty()
+        return await self.take_groups(snapshot)
+
+    def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
+        """
+        Have the groups that the master has.
+
+        :returns: as `persist`.
+        """
+        ours = self._groups
+        if snapshot.version == ours.data_version:
+            return ours.persist_if_dirty()
+        if not self.is_streamed:
+            self.log.info("consumer groups replaced by those of master {peer}", peer=self._master)
+        return ours.replace_all(snapshot.version, snapshot.groups)
 
 
 def fast_address(address: str) -> str:

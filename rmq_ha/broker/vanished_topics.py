@@ -57,6 +57,11 @@ class VanishedTopics:
             for topic in known:
                 if topic not in new.topics:
                     self._since.setdefault(topic, now)
+        self.look()
+
+    def look(self) -> None:
+        """We know what the master has now: drop those whose time has come."""
+        now = self._seconds()
         for topic in [topic for topic, since in self._since.items() if now - since >= GRACE_S]:
             del self._since[topic]
             self._drop_queues(topic)

@@ -46,6 +46,7 @@ class ScheduleMessageService:
     :param put: stores messages; calls back once, with one result for each.
     :param flush_interval_ms: from a delivery to the write of delayOffset.json.
     :param newest_ms: the store time of the newest record of the log; 0 for none.
+    :ivar on_progress: called when `offset_table` has changed.
     :ivar on_delivered: told of each batch: the level's number, the messages, what became of each.
     """
 
@@ -74,6 +75,7 @@ class ScheduleMessageService:
         self._find = find
         self._put = put
         self._newest_ms = newest_ms
+        self.on_progress: Callable[[], None] = lambda: None
         self.on_delivered: Delivered = lambda level, messages, results: None
         self._offsets = DelayOffsets(clock, disk, worker, store_path, flush_interval_ms)
         self._levels: dict[int, DelayLevel] = {}
@@ -369,6 +371,7 @@ class ScheduleMessageService:
             level.stored_ahead = {ahead for ahead in level.stored_ahead if ahead >= offset}
         # Also where that is less than what the file said: a crash now must not lose the rest.
         self._offsets.delivered(level.number, offset)
+        self.on_progress()
         self._look_back.reached(level, offset)
 
 

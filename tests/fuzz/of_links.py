@@ -17,9 +17,11 @@ from rmq_ha.autoswitch.epochs import Epoch, Epochs
 from rmq_ha.autoswitch.feed import EpochFeed
 from rmq_ha.autoswitch.frames import (
     MasterHandshake,
+    Piece,
     SlaveHandshake,
     Transfer,
     encode_master_handshake,
+    encode_piece,
     encode_slave_handshake,
     encode_transfer,
 )
@@ -46,6 +48,7 @@ from rmq_ha.tls.server import ServerTls
 from rmq_ha.tls.std_session import StdSession
 from tests.fuzz.of_wire import RECORDS
 from tests.fuzz.target import target
+from tests.unit.broker.streamed import TableSet
 from tests.unit.ha.memory_log import MemoryLog
 from tests.unit.tls.material import Files, now_ms
 
@@ -221,10 +224,16 @@ class AtOnceOwner(Owner):
     "autoswitch.master",
     [
         encode_master_handshake(MasterHandshake(len(LOG), 1, EPOCHS))
-        + encode_transfer(Transfer(0, Epoch(1, 0), 0, LOG))
+        + encode_transfer(Transfer(0, Epoch(1, 0), 0, LOG)),
+        *(
+            encode_piece(Piece(1, 1, piece))
+            + encode_master_handshake(MasterHandshake(0, 1, EPOCHS))
+            for piece in TableSet().tables.whole()
+        ),
     ],
     (),
 )
 def read_master_of_controller_mode(data: bytes) -> None:
-    replica = EpochReplica(2, MemoryLog(4096), Epochs(), 0, ReplicationSettings(), 0.0)
+    tables = TableSet().tables
+    replica = EpochReplica(2, MemoryLog(4096), Epochs(), 0, ReplicationSettings(), 0.0, tables)
     deliver(EpochReplicaProtocol(replica, AtOnceOwner(), Clock()), data)  # type: ignore[arg-type]

@@ -239,7 +239,9 @@ class BrokerStatus:
         if not self._is_elected:
             self._tell_link(samples)
         since_start = self._clock.seconds() - self._began
-        for table, copies in self._broker.slave_synchronize.statistics().items():
+        found = self._broker.slave_synchronize.statistics()
+        samples.add("rmqha_slave_sync_streamed", found["streamed"])
+        for table, copies in found.items():
             if not isinstance(copies, dict):
                 continue
             age = copies["age_seconds"]

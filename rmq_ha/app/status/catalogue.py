@@ -246,6 +246,12 @@ _REPLICATION = (
         "table",
     ),
     _ours("slave_sync_failures_total", _COUNTER, "copies", "Copies that failed", "table"),
+    _ours(
+        "slave_sync_streamed",
+        _GAUGE,
+        "0 or 1",
+        "The master sends its tables as they change; a copy is a write of what came",
+    ),
 )
 
 _DLEDGER = (

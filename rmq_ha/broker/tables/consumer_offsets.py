@@ -3,7 +3,7 @@
 Spec: store.md, section 12.4; remoting.md, section 7.4 and chapter 8.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rmq_ha.broker.tables.parts import Parts
@@ -24,11 +24,13 @@ class ConsumerOffsetManager(PersistedTable):
     `flushConsumerOffsetInterval` and at stop.
 
     :ivar table: `topic@group` to queue id to offset; to be read only.
+    :ivar on_change: told of each `topic@group` whose offsets changed, or went.
     """
 
     def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
         super().__init__(disk, worker, path)
         self.table: dict[str, dict[int, int]] = {}
+        self.on_change: Callable[[str], None] = lambda key: None
         self._parts = Parts[dict[int, int]](lambda queues: queues)
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
@@ -41,8 +43,12 @@ class ConsumerOffsetManager(PersistedTable):
         elif queues.get(queue_id) == queue_offset:
             return
         queues[queue_id] = queue_offset
+        self._has_changed(key)
+
+    def _has_changed(self, key: str) -> None:
         self._parts.changed(key)
         self.is_dirty = True
+        self.on_change(key)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 without one."""
@@ -62,9 +68,8 @@ class ConsumerOffsetManager(PersistedTable):
         for key, queues in table.items():
             if self.table.get(key) != queues:
                 self.table[key] = dict(queues)
+                self._has_changed(key)
                 changed = True
-        if changed:
-            self.is_dirty = True
         return changed
 
     def clone(self, source_group: str, group: str, topic: str) -> bool:
@@ -77,7 +82,7 @@ class ConsumerOffsetManager(PersistedTable):
         if queues is None:
             return False
         self.table[f"{topic}@{group}"] = dict(queues)
-        self.is_dirty = True
+        self._has_changed(f"{topic}@{group}")
         return True
 
     def remove_group(self, group: str) -> int:
@@ -86,12 +91,7 @@ class ConsumerOffsetManager(PersistedTable):
 
         :returns: of how many topics.
         """
-        keys = [key for key, _, name in self._split() if name == group]
-        for key in keys:
-            del self.table[key]
-        if keys:
-            self.is_dirty = True
-        return len(keys)
+        return self.forget([key for key, _, name in self._split() if name == group])
 
     def remove_topic(self, topic: str) -> int:
         """
@@ -99,12 +99,18 @@ class ConsumerOffsetManager(PersistedTable):
 
         :returns: of how many groups.
         """
-        keys = [key for key, name, _ in self._split() if name == topic]
-        for key in keys:
-            del self.table[key]
-        if keys:
-            self.is_dirty = True
-        return len(keys)
+        return self.forget([key for key, name, _ in self._split() if name == topic])
+
+    def forget(self, keys: Iterable[str]) -> int:
+        """
+        Forget all offsets of each `topic@group`.
+
+        :returns: how many there were.
+        """
+        known = [key for key in keys if self.table.pop(key, None) is not None]
+        for key in known:
+            self._has_changed(key)
+        return len(known)
 
     def begin_anew(self, topic: str, queue_id: int, queue_offset: int) -> list[str]:
         """
@@ -120,12 +126,10 @@ class ConsumerOffsetManager(PersistedTable):
         for key, name, group in list(self._split()):
             if name == topic and self.table[key].get(queue_id, -1) > queue_offset:
                 del self.table[key][queue_id]
-                self._parts.changed(key)
                 groups.append(group)
                 if not self.table[key]:
                     del self.table[key]
-        if groups:
-            self.is_dirty = True
+                self._has_changed(key)
         return groups
 
     def unread(self, min_offset: Callable[[str, int], int]) -> dict[str, int]:

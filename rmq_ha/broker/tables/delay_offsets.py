@@ -38,15 +38,19 @@ class DelayOffsetCopy(PersistedTable):
 
     text = b""
 
+    def keep(self, text: bytes) -> None:
+        """Keep the master's text; `persist_if_dirty` writes it."""
+        if text != self.text:
+            self.text = text
+            self.is_dirty = True
+
     def take(self, text: bytes) -> "Deferred[bool]":
         """
         Keep the master's text, and write it when it is news.
 
         :returns: as `persist`.
         """
-        if text != self.text:
-            self.text = text
-            self.is_dirty = True
+        self.keep(text)
         return self.persist_if_dirty()
 
     def encode(self) -> bytes:

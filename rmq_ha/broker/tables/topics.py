@@ -175,7 +175,7 @@ class TopicConfigManager(VersionedTable[TopicConfig]):
         }
         if changes:
             self._table.update(changes)
-            self._bump()
+            self._bump(*changes)
         return bool(changes)
 
     def permission_changed(self) -> None:

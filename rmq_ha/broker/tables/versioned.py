@@ -35,6 +35,7 @@ class VersionedTable(PersistedTable, Generic[T]):
     :param most: how many there may be before clients' requests create no more; operators' do.
     :cvar most_key: the configuration key that says `most`.
     :ivar not_created: how often one was not.
+    :ivar on_change: told of the name of each one that changed, came or went.
     :ivar data_version: by which name servers and slaves notice a change.
     """
 
@@ -54,6 +55,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         self._now_ms = now_ms
         self._most = most
         self.not_created = 0
+        self.on_change: Callable[[str], None] = lambda name: None
         self._table = dict(built_in)
         self._parts = Parts[T](lambda config: config.to_json())
 
@@ -74,7 +76,7 @@ class VersionedTable(PersistedTable, Generic[T]):
         """
         if self._table.pop(name, None) is None:
             return None
-        return self._bump()
+        return self._bump(name)
 
     def replace_all(self, version: DataVersion, table: Mapping[str, T]) -> "Deferred[bool]":
         """
@@ -125,8 +127,11 @@ class VersionedTable(PersistedTable, Generic[T]):
 
     def _put(self, name: str, config: T) -> "Deferred[bool]":
         self._table[name] = config
-        return self._bump()
+        return self._bump(name)
 
-    def _bump(self) -> "Deferred[bool]":
+    def _bump(self, *names: str) -> "Deferred[bool]":
+        """The version, for these that changed."""
         self.data_version.next_version(self._now_ms())
+        for name in names:
+            self.on_change(name)
         return self.persist()

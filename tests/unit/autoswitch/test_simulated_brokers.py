@@ -27,6 +27,53 @@ STEPS = 30
 READ_EVERY = 3
 
 
+class Progress:
+    """A group that commits every 50 ms; whoever follows knows of it 100 ms later."""
+
+    def __init__(self, brokers: Set) -> None:
+        self.brokers = brokers
+        self.offset = 0
+        self.seen: dict[str, list[int]] = {}
+        self.checks = 0
+
+    def begin(self) -> None:
+        """Something happened."""
+        self.seen.clear()
+
+    def go_on(self, master: BrokerNode | None) -> None:
+        """Look at those who followed at the last three looks, then commit."""
+        if master is None:
+            self.begin()
+            return
+        self.offset += 1
+        master.controller.consumer_offsets.commit("group", TOPIC, 0, self.offset)
+        for node in self.brokers.nodes:
+            name = f"{master.host.name} {node.host.name}"
+            if node is master or not self.follows(node, master):
+                self.seen.pop(name, None)
+                continue
+            commits = self.seen.setdefault(name, [])
+            if len(commits) >= 2:
+                known = node.controller.consumer_offsets.query("group", TOPIC, 0)
+                assert known >= commits[-2], f"{name}: {known} 0.1 s after {commits[-2]}"
+                self.checks += 1
+            commits.append(self.offset)
+
+    @staticmethod
+    def follows(node: BrokerNode, master: BrokerNode) -> bool:
+        """Both ends say so; a connection of before a crash has one end."""
+        if node.state != "running":
+            return False
+        slave = node.replication.statistics()
+        link, address = slave["master"], f"{master.host.ip}:{LISTEN_PORT}"
+        known = [each["broker_id"] for each in master.replication.statistics()["slaves"]]
+        is_following = link is not None and (link["state"], link["address"]) == (
+            "following",
+            address,
+        )
+        return is_following and slave["id"] in known
+
+
 class Storm:
     """Brokers, a client that sends to whomever it finds, and what a seed does to them."""
 
@@ -39,6 +86,8 @@ class Storm:
         self.sent = 0
         self.acked: list[bytes] = []
         self.history: list[str] = []
+        self.is_cut = False
+        self.progress = Progress(self.brokers)
 
     def change(self, configuration: BrokerConfiguration) -> None:
         """Who loses power may lose what was not synced, so all is."""
@@ -83,9 +132,11 @@ class Storm:
             other = random.choice(others)
             self.note(f"cut {node.host.name} {other}")
             brokers.world.network.partition(node.host.name, other)
+            self.is_cut = True
         elif action < 0.7:
             self.note("heal")
             brokers.world.network.heal()
+            self.is_cut = False
         elif action < 0.75:
             number = random.randrange(len(brokers.desk.hosts))
             if brokers.desk.hosts[number].is_running:
@@ -95,10 +146,12 @@ class Storm:
                 self.bring_back(number)
         for _ in range(random.randrange(4)):
             self.send()
+        self.progress.begin()
         for _ in range(random.choice((1, 2, 10, 20, 60))):
             brokers.run(0.05)
-            accepting = [each.host.name for each in brokers.nodes if self.accepts(each)]
-            assert len(accepting) <= 1, f"{accepting} accept at once"
+            accepting = [each for each in brokers.nodes if self.accepts(each)]
+            assert len(accepting) <= 1, f"{[each.host.name for each in accepting]} accept at once"
+            self.progress.go_on(None if self.is_cut or not accepting else accepting[0])
 
     @staticmethod
     def accepts(node: BrokerNode) -> bool:

@@ -46,7 +46,9 @@ class Rig:
             topics=SimpleNamespace(  # type: ignore[arg-type]
                 create_in_send_back=lambda topic: self.note(f"{topic} of one queue"),
             ),
-            delay_offsets=SimpleNamespace(load=self.load_delay_offsets),  # type: ignore[arg-type]
+            delay_offsets=SimpleNamespace(  # type: ignore[arg-type]
+                load=self.load_delay_offsets, persist_if_dirty=lambda: succeed(True)
+            ),
             transaction_checks=SimpleNamespace(  # type: ignore[arg-type]
                 start=lambda: self.note("checks on"),
                 stop=lambda: self.note("checks off", self.checks_stopped),

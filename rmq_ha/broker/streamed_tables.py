@@ -1,0 +1,274 @@
+"""StreamedTables: a broker's tables as pieces that its slaves take as they change.
+
+The pieces are JSON objects, as the tables' files are; `rmq_ha.autoswitch.tables` says when each
+goes. Of topics, groups and delay levels a slave has what the master has. Of consumer offsets it
+keeps those of groups that the master does not know, as a copy does: a master that lost its file
+must not take them along.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from rmq_ha.autoswitch.tables import Entry
+from rmq_ha.broker.slave import SlaveSynchronize
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.broker.tables.versioned import VersionedTable, Writable
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.model.data_version import DataVersion
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.wire.bodies import GroupTable, TopicTable
+from rmq_ha.wire.pages import PAGE_SIZE
+
+encode_json = msgspec.json.Encoder().encode
+DELAY_LEVELS = "levels"
+"""The one entry of the table of delay offsets."""
+
+
+class _Piece(msgspec.Struct, rename="camel", omit_defaults=True):
+    """
+    Entries of one table.
+
+    :ivar entries: by name as in the table's file; None for one that is gone.
+    :ivar is_whole: with the pieces before it, up to one that `is_last`, it is all of the table.
+    """
+
+    table: str
+    entries: dict[str, Any]
+    data_version: dict[str, Any] | None = None
+    is_whole: bool = False
+    is_last: bool = True
+
+
+class _Table(Protocol):
+    """One table, at both ends; its entries as JSON has them."""
+
+    def entries(self) -> Mapping[str, Any]:
+        """All of it, by name."""
+
+    def entry(self, name: str) -> Any:
+        """One of it; None where there is none."""
+
+    def size_of(self, entry: Any) -> int:
+        """How much of a page it takes."""
+
+    def version(self) -> dict[str, int] | None:
+        """Of all of it."""
+
+    def be(self, entries: Mapping[str, Any], version: Any) -> None:
+        """A master's table came whole."""
+
+    def amend(self, entries: Mapping[str, Any], version: Any) -> None:
+        """Some of its entries came."""
+
+
+T = TypeVar("T", bound=Writable)
+
+
+class _Configs(Generic[T]):
+    """
+    Topics, or groups.
+
+    :param take: has them in the place of those that there are.
+    """
+
+    def __init__(
+        self,
+        table: VersionedTable[T],
+        from_json: Callable[[dict[str, Any]], T],
+        take: Callable[[DataVersion, dict[str, T]], object],
+    ) -> None:
+        self._table, self._from_json, self._take = table, from_json, take
+
+    def entries(self) -> Mapping[str, Any]:
+        return {name: config.to_json() for name, config in self._table.table.items()}
+
+    def entry(self, name: str) -> Any:
+        config = self._table.get(name)
+        return None if config is None else config.to_json()
+
+    def size_of(self, entry: Any) -> int:
+        return 1
+
+    def version(self) -> dict[str, int] | None:
+        return self._table.data_version.to_json()
+
+    def be(self, entries: Mapping[str, Any], version: Any) -> None:
+        if not entries:
+            raise ProtocolViolation("a table came without any entry")
+        self._have({}, entries, version)
+
+    def amend(self, entries: Mapping[str, Any], version: Any) -> None:
+        self._have(self._table.table, entries, version)
+
+    def _have(self, known: Mapping[str, T], entries: Mapping[str, Any], version: Any) -> None:
+        configs = {name: config for name, config in known.items() if name not in entries}
+        for name, entry in entries.items():
+            if entry is not None:
+                configs[name] = self._from_json(entry)
+        self._take(DataVersion.from_json(version), configs)
+
+
+class _Offsets:
+    def __init__(self, offsets: ConsumerOffsetManager) -> None:
+        self._offsets = offsets
+
+    def entries(self) -> Mapping[str, Any]:
+        return self._offsets.table
+
+    def entry(self, name: str) -> Any:
+        return self._offsets.table.get(name)
+
+    def size_of(self, entry: Any) -> int:
+        return len(entry)
+
+    def version(self) -> dict[str, int] | None:
+        return None
+
+    def be(self, entries: Mapping[str, Any], version: Any) -> None:
+        self.amend(entries, version)
+
+    def amend(self, entries: Mapping[str, Any], version: Any) -> None:
+        self._offsets.forget([name for name, entry in entries.items() if entry is None])
+        self._offsets.merge(
+            {
+                name: {int(queue): int(offset) for queue, offset in entry.items()}
+                for name, entry in entries.items()
+                if entry is not None
+            }
+        )
+
+
+class _Delays:
+    """
+    One entry: all levels.
+
+    :param table: the master's, by level.
+    """
+
+    def __init__(self, table: Callable[[], Mapping[int, int]], copy: DelayOffsetCopy) -> None:
+        self._table, self._copy = table, copy
+
+    def entries(self) -> Mapping[str, Any]:
+        return {DELAY_LEVELS: self._table()}
+
+    def entry(self, name: str) -> Any:
+        return self._table()
+
+    def size_of(self, entry: Any) -> int:
+        return 1
+
+    def version(self) -> dict[str, int] | None:
+        return None
+
+    def be(self, entries: Mapping[str, Any], version: Any) -> None:
+        self.amend(entries, version)
+
+    def amend(self, entries: Mapping[str, Any], version: Any) -> None:
+        levels = entries[DELAY_LEVELS]
+        self._copy.keep(
+            delay_offset_body({int(level): int(offset) for level, offset in levels.items()})
+        )
+
+
+class StreamedTables:
+    """
+    Topics, groups, consumer offsets and delay offsets of one broker.
+
+    :param delay_offsets: those of this broker while it leads, by level.
+    """
+
+    def __init__(
+        self,
+        slave: SlaveSynchronize,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumer_offsets: ConsumerOffsetManager,
+        delay_copy: DelayOffsetCopy,
+        delay_offsets: Callable[[], Mapping[int, int]],
+    ) -> None:
+        self._slave = slave
+        self._topics, self._groups, self._offsets = topics, groups, consumer_offsets
+        self._tables: dict[str, _Table] = {
+            "topics": _Configs(
+                topics,
+                TopicConfig.from_json,
+                lambda version, table: slave.take_topics(TopicTable(version, table)),
+            ),
+            "groups": _Configs(
+                groups,
+                SubscriptionGroupConfig.from_json,
+                lambda version, table: slave.take_groups(GroupTable(version, table)),
+            ),
+            "consumerOffsets": _Offsets(consumer_offsets),
+            "delayOffsets": _Delays(delay_offsets, delay_copy),
+        }
+        self._coming: dict[str, dict[str, Any]] = {}
+        self._changed: Callable[[Entry], None] = lambda entry: None
+
+    def watch(self, changed: Callable[[Entry], None]) -> None:
+        """As `Tables` says."""
+        self._changed = changed
+        self._topics.on_change = lambda name: changed(Entry("topics", name, True))
+        self._groups.on_change = lambda name: changed(Entry("groups", name, True))
+        self._offsets.on_change = lambda name: changed(Entry("consumerOffsets", name))
+
+    def delay_offsets_changed(self) -> None:
+        """A level delivered something."""
+        self._changed(Entry("delayOffsets", DELAY_LEVELS))
+
+    def whole(self) -> Iterator[bytes]:
+        """As `Tables` says."""
+        for name, table in self._tables.items():
+            yield from self._pieces(name, table, table.entries(), is_whole=True)
+
+    def news(self, entries: Iterable[Entry]) -> Iterator[bytes]:
+        """As `Tables` says."""
+        names: dict[str, list[str]] = {}
+        for entry in entries:
+            names.setdefault(entry.table, []).append(entry.name)
+        for name, changed in names.items():
+            table = self._tables[name]
+            found = {entry: table.entry(entry) for entry in sorted(changed)}
+            yield from self._pieces(name, table, found, is_whole=False)
+
+    def _pieces(
+        self, name: str, table: _Table, entries: Mapping[str, Any], *, is_whole: bool
+    ) -> Iterator[bytes]:
+        version, room, page = table.version(), PAGE_SIZE, dict[str, Any]()
+        for entry, value in entries.items():
+            room -= 1 if value is None else table.size_of(value)
+            if page and room < 0:
+                yield encode_json(_Piece(name, page, version, is_whole, False))
+                room, page = PAGE_SIZE - table.size_of(value), {}
+            page[entry] = value
+        yield encode_json(_Piece(name, page, version, is_whole, True))
+
+    def take(self, piece: bytes) -> None:
+        """As `Tables` says; a table that we do not know is a newer broker's, and left out."""
+        self._slave.is_streamed = True
+        try:
+            found = msgspec.json.decode(piece, type=_Piece)
+            table = self._tables.get(found.table)
+            if table is not None:
+                self._take(found, table)
+        except (msgspec.MsgspecError, TypeError, ValueError, AttributeError, KeyError) as error:
+            raise ProtocolViolation(f"a piece of tables cannot be read: {error}") from None
+
+    def _take(self, piece: _Piece, table: _Table) -> None:
+        if not piece.is_whole:
+            table.amend(piece.entries, piece.data_version)
+            return
+        coming = self._coming.setdefault(piece.table, {})
+        coming.update(piece.entries)
+        if piece.is_last:
+            table.be(self._coming.pop(piece.table), piece.data_version)
+
+    def ended(self) -> None:
+        """As `Tables` says: what came counts, half a table does not."""
+        self._coming.clear()
+        self._slave.is_streamed = False
