@@ -296,7 +296,7 @@ class ClassicParts:
         if last_exit_ok:
             verify = store.configuration.ours.verify_log_at_start
             lasts = () if verify else (ends.last if ends else None, queues.last_record())
-            found = recovery.normal(*lasts)
+            found = recovery.normal(*lasts, dispatched=queues.max_physical_offset)
             safe = found.end
         else:
             safe = recovery.first_unsure(store.sure_until_ms())

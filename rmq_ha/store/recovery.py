@@ -3,7 +3,7 @@
 Spec: store.md, sections 5.4 and 5.6.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from twisted.logger import Logger
@@ -46,13 +46,18 @@ class LogRecovery:
         self._row = log.row
         self._check_crc = check_crc
 
-    def normal(self, *last: tuple[int, int] | None) -> RecoveredLog:
+    def normal(self, *last: tuple[int, int] | None, dispatched: int = 0) -> RecoveredLog:
         """
         After a clean stop: read on from the last message that the queues know.
 
         :param last: its physical offset and size, or what else might be it. Without one that
             stands in the log there: read the last three files.
+        :param dispatched: what lies below was whole. A slave may stop within what its master sends.
         """
+        found = self._read_on(last)
+        return found if found.end <= dispatched else self._without_torn(found)
+
+    def _read_on(self, last: Iterable[tuple[int, int] | None]) -> RecoveredLog:
         starts = self._row.starts
         for offset, size in filter(None, last):
             start = self._row.start_of(offset)
@@ -86,10 +91,12 @@ class LogRecovery:
         """
         if not self._row.starts:
             return RecoveredLog(0, 0, 0)
-        found = self._read_from(self._row.starts.index(start), dispatch)
+        return self._without_torn(self._read_from(self._row.starts.index(start), dispatch))
+
+    def _without_torn(self, found: RecoveredLog) -> RecoveredLog:
         if found.last is not None and self._is_torn(found.last):
             self.log.warn(
-                "the record at {offset} lost its end in the crash",
+                "the record at {offset} lost its end in the stop or crash",
                 offset=found.last.physical_offset,
             )
             return found._replace(end=found.last.physical_offset)

@@ -664,3 +664,42 @@ def test_a_crash_is_gone_behind_as_far_as_the_index_is_to_be_safe(machine, setti
     store.checkpoint.set(CheckpointTimes(10_000, 10_500, 5000, 1))
     assert store.sure_until_ms() == sure
     store.checkpoint.set(store.found_times)
+
+
+@pytest.mark.parametrize("missing", [1, 3, 9, 12])
+@pytest.mark.parametrize("settings", [{}, {"verify_log_at_start": True}])
+def test_a_slave_may_stop_within_the_properties_of_a_record(
+    make_simulated, message, missing, settings
+):
+    """No checksum covers them: what is left of the record looks whole."""
+    master, slave = make_simulated(), make_simulated()
+    source = master.open()
+    results = []
+    source.put_many(
+        [message(b"%d" % number, KEYS="order-789") for number in range(3)], results.extend
+    )
+    master.turn()
+    data = source.log.read(0, source.log.max_offset)
+    last = results[-1].append.physical_offset
+    store = slave.open(**SLAVE)
+    store.log.append_raw(0, data[:-missing])
+    slave.turn()
+    slave.stop(store)
+    store = slave.open(**SLAVE, **settings)
+    assert store.log.max_offset == last
+    store.log.append_raw(last, data[last:])
+    slave.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == 3
+    assert store.log.read(0, len(data)) == data
+
+
+@pytest.mark.parametrize("settings", [{}, {"verify_log_at_start": True}])
+def test_a_whole_record_with_odd_properties_stays(machine, message, settings):
+    """The queues know it: it was whole."""
+    store = machine.open()
+    results = []
+    store.put_many([message(b"odd", KEYS="zero\0")], results.extend)
+    machine.turn()
+    end = store.log.max_offset
+    machine.stop(store)
+    assert machine.open(**settings).log.max_offset == end
