@@ -77,10 +77,9 @@ class Rig:
                 [DispatchRequest(topic, 0, at, size, tags_code, 1, offset, "", "", 0, 0, {})]
             )
 
-    def get(
-        self, offset: int, most: int = 32, wanted: IMessageFilter | None = None, topic: str = "T"
-    ) -> GetMessageResult:
-        reader = MessageReader(
+    @property
+    def reader(self) -> MessageReader:
+        return MessageReader(
             self.config,
             self.log,
             self.queues,
@@ -89,7 +88,11 @@ class Rig:
             self.is_slave,
             lambda: self.now,
         )
-        return reader.get_message("g", topic, 0, offset, most, wanted)
+
+    def get(
+        self, offset: int, most: int = 32, wanted: IMessageFilter | None = None, topic: str = "T"
+    ) -> GetMessageResult:
+        return self.reader.get_message("g", topic, 0, offset, most, wanted)
 
 
 @implementer(IMessageFilter)

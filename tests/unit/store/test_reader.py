@@ -351,3 +351,45 @@ def test_a_pull_that_nothing_matches_ends_with_its_file() -> None:
         for most in (1, 3, 12, 32):
             found = rig.get(offset, most, ByContent())
             assert found.next_begin_offset == offset - offset % QUEUE_FILE + QUEUE_FILE
+
+
+@pytest.mark.parametrize("counts", [(1, 3), (2, 3), (3, 1), (3, 3)], ids=str)
+@pytest.mark.parametrize("room", [(99, 300), (200, 201), (300, 100), (250, 1000)], ids=str)
+@pytest.mark.parametrize("size", [100, 50, 700])
+def test_limits_of_memory_and_disk_to_the_message(
+    counts: tuple[int, int], room: tuple[int, int], size: int
+) -> None:
+    """Wherever what is in memory begins, and whatever lies between the messages."""
+    limits = {
+        f"max_transfer_{what}_on_message_in_{where}": value
+        for what, values in (("count", counts), ("bytes", room))
+        for where, value in zip(("disk", "memory"), values, strict=True)
+    }
+    rig = Rig(access_message_in_memory_max_ratio=100, **limits)
+    for number in range(7):
+        rig.put(1, size if number == 3 else 100)
+        if number in (2, 5):
+            rig.put(1, 100, 0, "U")
+    places = [at for at, *_ in rig.queues.queue("T", 0).units(0, QUEUE_FILE)]
+    for hot_from in (0, *places, rig.log.max_offset):
+        rig.memory = rig.log.max_offset - hot_from
+        for offset in range(len(places)):
+            for most in (1, 2, 9):
+                status, next_offset, found, is_cold = walked(rig, offset, most, None)
+                result = rig.get(offset, most)
+                assert (result.status, result.next_begin_offset) == (status, next_offset)
+                assert offsets(result) == found
+                assert result.suggest_pulling_from_slave is is_cold
+
+
+def test_when_a_record_was_stored() -> None:
+    """Only of one that the log has as a whole."""
+    rig = Rig()
+    rig.put(3)
+    reader = rig.reader
+    known = [reader.store_timestamp_at(at, 100) for at in (0, 100, 200)]
+    assert min(known) > 0
+    assert reader.store_timestamp_at(200, 101) == -1
+    rig.log.min_offset = 100
+    assert reader.store_timestamp_at(99, 100) == reader.store_timestamp_at(0, 100) == -1
+    assert reader.store_timestamp_at(100, 100) == known[1]
