@@ -150,3 +150,8 @@ def test_nothing_is_known_before_it_is_loaded_nor_written_once_it_is_closed(disk
 def test_a_short_file():
     """Damage means: read everything again."""
     assert CheckpointTimes.decode(b"\x01" * 23) == (0, 0, 0, 0)
+
+
+def test_what_java_wrote_stays_as_it_is():
+    """Nothing was flushed that we know of: our bytes are zeros, as Java leaves them."""
+    assert CheckpointTimes(1, 2, 3).encode()[24:] == bytes(len(CheckpointTimes().encode()) - 24)

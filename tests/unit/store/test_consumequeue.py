@@ -731,3 +731,19 @@ def test_a_queue_expires_when_the_log_begins_at_its_end() -> None:
     table.queue("T", 1)
     assert table.expired_queues(100) == []
     assert table.expired_queues(101) == [("T", 0)]
+
+
+def test_a_unit_of_a_later_file_is_mended_there() -> None:
+    disk = SimDisk(Random(1), lambda: 0)
+    queues = ConsumeQueueTable(disk, "/store", 200)
+    queue = queues.queue("T", 0)
+    assert (queue.first_offset, queue.first_file) == (0, "")
+    queues.put_requests(
+        [DispatchRequest("T", 0, 100 * n, 100, n, 1, n, "", "", 0, 0, {}) for n in range(25)]
+    )
+    assert queue.first_file.endswith("/00000000000000000000")
+    before = queue.units(0, 10), queue.units(10, 10)
+    queue.mend(13, (7, 8, 9))
+    assert queue.units(13, 1) == [(7, 8, 9)]
+    queue.mend(13, (1300, 100, 13))
+    assert (queue.units(0, 10), queue.units(10, 10)) == before

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -990,3 +991,56 @@ def test_new_lives_that_a_start_finds_are_told_once(machine, message):
     for _ in range(2):
         store.tell_new_lives()
     assert sorted(told) == [("B", 0, 1), ("TopicA", 0, 2)]
+
+
+def test_the_oldest_message_is_told_from_the_size_of_two(machine, message):
+    store = machine.open()
+    put(store, message(b"one"))
+    store.configuration.store.max_message_size = store.log.max_offset // 2
+    assert store.earliest_message_time() == machine.now_ms
+    store.configuration.store.max_message_size = store.log.max_offset // 2 + 1
+    assert store.earliest_message_time() == -1
+
+
+def test_the_oldest_message_of_a_log_that_begins_late(machine, message):
+    """Its size counts, not its place."""
+    store = machine.open(mapped_file_size_commit_log=4096)
+    for _ in range(5):
+        put(store, message(b"x" * 3000))
+    store.log.drop_oldest(3)
+    store.configuration.store.max_message_size = 4000
+    assert store.earliest_message_time() == -1
+
+
+def test_the_store_waits_for_its_replication_to_end(machine, message):
+    """Nothing of the log is closed while a slave or master still works on it."""
+    store = machine.open()
+    stopped = Deferred()
+    store.replication = SimpleNamespace(
+        start=lambda: None, stop=lambda: stopped, appended=lambda: None
+    )
+    store._service._has_replication = True
+    done = store.stop()
+    machine.clock.advance(1.0)
+    assert not done.called
+    assert machine.disk.exists(f"{machine.root}/abort")
+    stopped.callback(None)
+    machine.finish(done)
+    assert not machine.disk.exists(f"{machine.root}/abort")
+
+
+def test_each_delay_level_is_told(machine, message):
+    store = machine.open()
+    put(store, message(b"one", DELAY="1"), message(b"two", DELAY="2"), message(b"2", DELAY="2"))
+    machine.turn()
+    machine.clock.advance(2.1)
+    machine.turn(5)
+    info = store.schedule.runtime_info()
+    assert info == {"scheduleMessageOffset_1": "1,1", "scheduleMessageOffset_2": "2,2"}
+
+
+def test_only_a_log_of_our_own_is_cut(machine):
+    store = machine.open()
+    store._tail_cut = None
+    with pytest.raises(StoreError, match="only the end of a classic commit log"):
+        machine.finish(store.set_tail_aside(0, "why"))

@@ -109,3 +109,29 @@ def test_what_was_not_stored_is_counted_by_reason_and_never_timed(machine, messa
     assert outcomes.refused[PutMessageStatus.SERVICE_NOT_AVAILABLE] == 2
     assert store.statistics.put_failed == 3
     assert sum(outcomes.seconds.counts) == 1
+
+
+def test_what_no_quorum_has_is_counted_as_not_stored(machine, message):
+    """It is in the log, and a group's next leader may cut it off."""
+    store = machine.open()
+    replica = Replica()
+    store.attach_replication(replica)
+    replica.answer = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    put(store, message(), message())
+    outcomes = store.statistics.outcomes
+    assert outcomes.refused == {PutMessageStatus.SERVICE_NOT_AVAILABLE: 2}
+    assert outcomes.degraded == {}
+
+
+def test_a_put_takes_as_long_as_it_took(machine, message, monkeypatch):
+    store = machine.open()
+    machine.clock.advance(100.0)
+    append = store.log.append_group
+
+    def slow(*arguments):
+        machine.clock.advance(0.25)
+        return append(*arguments)
+
+    monkeypatch.setattr(store.log, "append_group", slow)
+    put(store, message(), message())
+    assert round(store.statistics.outcomes.seconds.total, 6) == 0.5

@@ -353,3 +353,39 @@ def test_sync_makes_extensions_safe_as_well() -> None:
     again = reopened(disk.crash(), last_exit_ok=False).queue("T", 0)
     assert [again.extended(unit[2]) for unit in again.units(0, 12)] == before
     assert None not in before
+
+
+def test_a_file_that_ends_where_the_first_unit_begins_stays() -> None:
+    """The place at its very end is of the next file; what lies behind is looked at there."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    queues = table(disk)
+    queues.put_requests(run_of(0, 40))
+    extension = queues.get("T", 0)._extension  # type: ignore[union-attr]
+    assert extension is not None
+    starts = list(extension._starts)
+    extension.delete_before(address_of(starts[2]))
+    assert extension._starts == starts[1:]
+    extension.delete_before(address_of(starts[2] + 1))
+    assert extension._starts == starts[2:]
+
+
+def test_what_a_failed_write_staged_is_forgotten() -> None:
+    """Else the same units would be written twice, and the addresses after them be wrong."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    queues = table(disk)
+    queues.put_requests(run_of(0, 2))
+    queue = queues.get("T", 0)
+    assert queue is not None
+    extension = queue._extension
+    assert extension is not None
+    end = extension._end
+    extension.stage(run_of(2, 1)[0])
+    queues.put_requests(run_of(2, 3))
+    check(queues, 0, 5)
+    size = 0
+    for number in range(2, 5):
+        ((_, _, address),) = queue.units(number, 1)
+        unit = queue.extended(address)
+        assert unit is not None
+        size += len(encode_extension(unit) or b"")
+    assert extension._end == end + size

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from errno import ENOSPC
+from random import Random
 
 import pytest
 from twisted.logger import capturedLogs, formatEvent
@@ -15,6 +16,7 @@ from rmq_ha.store.format.commitlog import decode_record, encode_blank
 from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.rebuild import QueueRebuild
 from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.testing.disk import SimDisk
 from tests.unit.store.lookup import query
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
@@ -697,3 +699,67 @@ def test_a_whole_record_with_odd_properties_stays(machine, message, settings):
     end = store.log.max_offset
     machine.stop(store)
     assert machine.open(**settings).log.max_offset == end
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_opened_store_is_not_clean_after_a_loss_of_power(machine, seed):
+    """`abort` is on the disk before anything else: a crash must not pass for a clean stop."""
+    machine.disk = SimDisk(Random(seed), lambda: machine.host.now_ms())
+    machine.lose_power(machine.load())
+    assert machine.disk.exists(f"{machine.root}/abort")
+
+
+@pytest.mark.parametrize("lost", [1, 3, 19])
+def test_a_queue_that_lacks_its_end_is_whole_again_without_notes(machine, message, lost):
+    """Its last messages would be out of reach, and their numbers given to others."""
+    store = machine.open()
+    fill(machine, store, 60, message)
+    machine.stop(store)
+    machine.disk.remove(f"{machine.root}/queueEnds")
+    path = f"{machine.root}/consumequeue/TopicA/1/{0:020d}"
+    data = machine.disk.read_bytes(path)
+    machine.disk.damage(path, data[: 20 * (20 - lost)] + bytes(len(data) - 20 * (20 - lost)))
+    again = machine.open()
+    assert again.max_offset_in_queue("TopicA", 1) == 20
+    assert machine.disk.read_bytes(path) == data
+
+
+def test_only_what_is_lacking_is_read_without_notes(machine, message, asked):
+    store = machine.open()
+    fill(machine, store, 9, message)
+    machine.stop(store)
+    machine.disk.remove(f"{machine.root}/queueEnds")
+    machine.open()
+    assert not asked
+
+
+def test_a_record_that_is_longer_than_one_read(machine, message):
+    """After a clean stop and after a crash."""
+    store = machine.open(mapped_file_size_commit_log=8 << 20, max_message_size=4 << 20)
+    results = []
+    store.put_many([message(b"x" * (3 << 20)), message(b"next")], results.extend)
+    machine.turn()
+    end = store.log.max_offset
+    machine.stop(store)
+    settings = {"mapped_file_size_commit_log": 8 << 20, "max_message_size": 4 << 20}
+    store = machine.open(verify_log_at_start=True, **settings)
+    assert store.log.max_offset == end
+    machine.crash(store)
+    assert machine.open(**settings).log.max_offset == end
+
+
+def test_a_log_that_begins_later_than_at_its_clean_stop_says_so(machine, message):
+    store = machine.open(mapped_file_size_commit_log=16384)
+    fill(machine, store, 60, message)
+    machine.stop(store)
+    for is_gone in (False, True):
+        if is_gone:
+            machine.disk.remove(f"{machine.root}/commitlog/{0:020d}")
+        with capturedLogs() as events:
+            store = machine.open(mapped_file_size_commit_log=16384)
+        told = [formatEvent(event) for event in events]
+        said = [text for text in told if "was stopped: what lay between is gone" in text]
+        assert bool(said) is is_gone
+        if is_gone:
+            assert said[0].startswith("the commit log begins at 16384, and began at 0 when")
+        machine.stop(store)
