@@ -141,7 +141,7 @@ def _cuts(buffer: Any, position: int, size: int) -> tuple[int, int, int, int] | 
     if size <= head:
         return None
     length = _INT(buffer, position + head - 4)[0]
-    cuts = cuts_at(buffer, position, end, position + head, length)
+    cuts = cuts_at(buffer, end, position + head, length)
     return cuts if cuts is not None and cuts[3] == end else None
 
 

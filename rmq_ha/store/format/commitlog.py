@@ -191,7 +191,7 @@ def decode_record(buffer: bytes, position: int = 0, *, check_crc: bool = False) 
         raise CorruptRecord(f"no message magic at {position}: {magic:08x}")
     if not 0 < size <= total:
         raise CorruptRecord(f"record at {position} claims {size} of {total} bytes")
-    cuts = cuts_at(buffer, position, position + size, position + head.size, length)
+    cuts = cuts_at(buffer, position + size, position + head.size, length)
     if cuts is None or cuts[3] != position + size:
         raise CorruptRecord(f"the parts of the record at {position} do not add up")
     body_at, topic_at, properties_at, end = cuts
@@ -234,7 +234,7 @@ def decode_records(data: bytes) -> list[Record]:
 
 
 def cuts_at(
-    buffer: bytes, position: int, limit: int, body_at: int, length: int
+    buffer: bytes, limit: int, body_at: int, length: int
 ) -> tuple[int, int, int, int] | None:
     """Where body, topic text and properties text start, and the end; None if they do not fit."""
     topic_length_at = body_at + length
@@ -283,7 +283,7 @@ def dispatch_request_at(
             return UNREADABLE
         values = head.unpack_from(buffer, position)
         body_at = position + head.size
-    cuts = cuts_at(buffer, position, position + size, body_at, values[9])
+    cuts = cuts_at(buffer, position + size, body_at, values[9])
     if cuts is None:
         return UNREADABLE
     body_at, topic_at, properties_at, end = cuts

@@ -54,7 +54,7 @@ def record_fits(data: bytes, physical_offset: int, size: int) -> bool:
         return False
     body_at = _body_at(data)
     length = int.from_bytes(data[body_at - 4 : body_at], "big", signed=True)
-    cuts = cuts_at(data, 0, size, body_at, length)
+    cuts = cuts_at(data, size, body_at, length)
     return cuts is not None and cuts[3] == size
 
 

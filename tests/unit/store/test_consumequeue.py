@@ -747,3 +747,26 @@ def test_a_unit_of_a_later_file_is_mended_there() -> None:
     assert queue.units(13, 1) == [(7, 8, 9)]
     queue.mend(13, (1300, 100, 13))
     assert (queue.units(0, 10), queue.units(10, 10)) == before
+
+
+@pytest.mark.parametrize("lost", [0, 200, 400])
+def test_a_lost_file_goes_with_those_behind_it(lost: int) -> None:
+    disk = SimDisk(Random(1), lambda: 0)
+    queues = ConsumeQueueTable(disk, "/store", 200)
+    queues.put_requests(
+        [DispatchRequest("T", 0, 100 * n, 100, n, 1, n, "", "", 0, 0, {}) for n in range(25)]
+    )
+    queue = queues.queue("T", 0)
+    folder = queue.first_file.rpartition("/")[0]
+    assert len(disk.list_dir(folder)) == 3
+    queue.drop_from(lost)
+    kept = [f"{start:020d}" for start in (0, 200, 400) if start < lost]
+    assert disk.list_dir(folder) == kept
+    assert queue.max_offset == lost // 20
+    queue.recover(True)
+    assert queue.max_offset == lost // 20
+    assert (
+        queue.last_record() == ((lost // 20 - 1) * 100, 100)
+        if lost
+        else queue.last_record() is None
+    )

@@ -1,10 +1,13 @@
 """Where messages that ask for a delay go. Spec: store.md, section 10."""
 
+from dataclasses import replace
+
 import pytest
 
 from rmq_ha.model.message import Address, Message
+from rmq_ha.model.properties import decode_properties
 from rmq_ha.model.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from rmq_ha.store.puts import redirect_delayed, stored_place
+from rmq_ha.store.puts import asks_for_delay, redirect, redirect_delayed, stored_place
 
 HOST = Address(b"\x7f\0\0\1", 10911)
 
@@ -38,3 +41,32 @@ def test_what_asks_for_no_delay_stays(level: str) -> None:
 def test_a_half_message_is_not_delayed_before_its_end(topic: str, sys_flag: int) -> None:
     """The delay counts from the commit."""
     assert stored_place(delayed("3", topic, sys_flag), 18) == (topic, 7)
+
+
+@pytest.mark.parametrize(
+    ("properties", "text", "asks"),
+    [
+        ({"DELAY": "1"}, "", True),
+        ({}, "DELAY\x011\x02", True),
+        ({"KEYS": "k"}, "DELAY\x011\x02", False),  # the dict counts where there is one
+        ({"KEYS": "k"}, "KEYS\x01k\x02", False),
+        ({}, "KEYS\x01k\x02", False),
+        ({}, "", False),
+    ],
+)
+def test_whether_a_message_asks_for_a_delay(message, properties, text, asks):
+    plain = message()
+    found = replace(message(), properties=properties, properties_string=text)
+    assert asks_for_delay([plain, found]) is asks
+    assert not asks_for_delay([plain])
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [({"KEYS": "k"}, ""), ({}, "KEYS\x01k\x02"), ({"KEYS": "k"}, "A\x01b\x02")],
+)
+def test_a_delayed_message_keeps_its_properties(message, properties, text):
+    asked = replace(message(), properties=properties, properties_string=text)
+    found = redirect(asked, 2, 18)
+    assert found.properties == {"KEYS": "k", "DELAY": "2", "REAL_TOPIC": "TopicA", "REAL_QID": "0"}
+    assert decode_properties(found.properties_string) == found.properties

@@ -453,3 +453,32 @@ def test_a_stop_waits_for_the_cut(machine, pair):
     assert store.checkpoint.written.flushed_offset <= appended[30].physical_offset
     expect(machine.open(**SLAVE), appended, 30)
     master.close()
+
+
+def test_what_was_owed_before_is_given_up_with_the_tail(machine, pair):
+    """All of it: the master has another log from there on, and nobody would give it anew."""
+    _, appended = pair
+    folders = [f"{machine.root}/setaside/damaged-{number}" for number in range(3)]
+    for folder in folders:
+        content = json.dumps({"owed": True, "to": appended[50].next_offset}).encode()
+        machine.disk.replace(f"{folder}/about.json", content)
+    store = machine.open(**SLAVE)
+    set_aside(machine, store, appended[45].physical_offset)
+    for folder in folders:
+        assert json.loads(machine.disk.read_bytes(f"{folder}/about.json"))["owed"] is False
+
+
+def test_delivery_does_not_go_on_behind_what_was_cut(machine, message):
+    """Else what the master has there instead would never be delivered."""
+    machine.disk, root = SimDisk(Random(1), lambda: 0), machine.root
+    machine.root = f"{root}-master"
+    master = machine.open(mapped_file_size_commit_log=16384)
+    results = []
+    master.put_many([message(b"%d" % number, DELAY="1") for number in range(5)], results.extend)
+    machine.root = root
+    slave = machine.open(**SLAVE)
+    feed(slave, master, master.log.max_offset)
+    machine.turn(5)
+    slave.schedule.offset_table[1] = 5
+    set_aside(machine, slave, results[2].append.physical_offset)
+    assert slave.schedule.offset_table == {1: 2}

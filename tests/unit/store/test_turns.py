@@ -31,3 +31,13 @@ def test_turns_without_a_queue() -> None:
     assert not watch.came(0, 0)
     assert not watch.came(0, 1)
     assert watch.came(0, 1)
+
+
+def test_a_queue_counts_for_its_own_turn() -> None:
+    watch = TurnWatch()
+    watch.came("c", 2)
+    watch.took(0.5, 1.0)
+    watch.took(0.6, 2.0)
+    watch.came("c", 2)
+    watch.took(0.7, 3.0)
+    assert watch.waiting_ms(3.0) == 0
