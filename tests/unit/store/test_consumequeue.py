@@ -770,3 +770,23 @@ def test_a_lost_file_goes_with_those_behind_it(lost: int) -> None:
         if lost
         else queue.last_record() is None
     )
+
+
+@pytest.mark.parametrize("missing", [200, 400, 600])
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+def test_a_queue_ends_at_its_first_gap(missing: int, last_exit_ok: bool) -> None:
+    disk = SimDisk(Random(1), lambda: 0)
+    queues = ConsumeQueueTable(disk, "/store", 200)
+    queues.put_requests(
+        [DispatchRequest("T", 0, 100 * n, 100, n, 1, n, "", "", 0, 0, {}) for n in range(45)]
+    )
+    folder = queues.queue("T", 0).first_file.rpartition("/")[0]
+    disk.remove(f"{folder}/{missing:020d}")
+    again = ConsumeQueueTable(disk, "/store", 200)
+    again.load()
+    again.recover(last_exit_ok)
+    queue = again.get("T", 0)
+    assert queue is not None
+    assert queue.max_offset == missing // 20
+    assert len(disk.list_dir(folder)) == missing // 200
+    assert bool(queue.damage) is last_exit_ok

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from twisted.logger import globalLogPublisher
 
 from rmq_ha.errors import ConfigurationError, StoreError, StoreLocked
 from rmq_ha.model.message import Address, MessageBatch
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.model.status import BrokerRole, FlushDiskType, GetMessageStatus, PutMessageStatus
 from rmq_ha.seams import DiskUsage
 from rmq_ha.store.batch import MEMBERS_A_TURN
@@ -1044,3 +1046,37 @@ def test_only_a_log_of_our_own_is_cut(machine):
     store._tail_cut = None
     with pytest.raises(StoreError, match="only the end of a classic commit log"):
         machine.finish(store.set_tail_aside(0, "why"))
+
+
+def test_when_a_message_was_stored_that_is_not_there(machine, message):
+    store = machine.open(message_index_enable=False)
+    put(store, message(b"one"))
+    machine.turn()
+    assert store.store_timestamp_at("TopicA", 0, 1) == -1
+    assert store.store_timestamp_at("None", 0, 0) == -1
+    store.queues.queue("TopicA", 0).mend(0, (store.log.max_offset - 10, 100, 0))
+    assert store.store_timestamp_at("TopicA", 0, 0) == -1
+    store.queues.queue("TopicA", 0).mend(0, (store.log.max_offset, 100, 0))
+    assert store.store_timestamp_at("TopicA", 0, 0) == -1
+    assert store.query("TopicA", "k", 9, 0, 1 << 60) == ([], 0, 0), "there is no index"
+
+
+def test_whoever_counts_deliveries_is_told_of_each(machine, message):
+    store = machine.open()
+    told = []
+    store.schedule.on_delivered = lambda level, messages, results: told.append(
+        (level, [item.body for item in messages], [result.status for result in results])
+    )
+    put(store, message(b"one", DELAY="1"), message(b"two", DELAY="1"))
+    machine.turn()
+    machine.clock.advance(1.1)
+    machine.turn(5)
+    assert told == [(1, [b"one", b"two"], [PutMessageStatus.PUT_OK] * 2)]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_properties_may_have_all_the_room_that_there_is(machine, message, more):
+    store = machine.open(mapped_file_size_commit_log=1 << 20)
+    text = "K\x01" + "v" * (MAX_PROPERTIES_SIZE - 2 + more)
+    (result,) = put(store, replace(message(b"x"), properties={}, properties_string=text))
+    assert (result.status is PutMessageStatus.PUT_OK) is not bool(more)

@@ -5,6 +5,7 @@ import json
 import os
 from errno import ENOSPC
 from random import Random
+from zlib import crc32
 
 import pytest
 from twisted.logger import capturedLogs, formatEvent
@@ -763,3 +764,24 @@ def test_a_log_that_begins_later_than_at_its_clean_stop_says_so(machine, message
         if is_gone:
             assert said[0].startswith("the commit log begins at 16384, and began at 0 when")
         machine.stop(store)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"log":1}',
+        b'{"log":[1],"last":[],"queues":{}}',
+        b'{"log":[1,2],"last":[3],"queues":{}}',
+        b'{"log":[1,2],"last":7,"queues":{}}',
+        b'{"log":[1,2],"last":[],"queues":[]}',
+        b'{"log":[1,2],"last":[],"queues":{"T":{"x":[0,1,2]}}}',
+        b'{"log":[1,2],"last":[],"queues":{"T":{"0":[0,1]}}}',
+        b'{"log":[1,2],"last":[],"queues":{"T":7}}',
+    ],
+)
+def test_notes_that_are_not_what_we_write_are_none(text):
+    """Whatever their checksum says: the start compares for itself then."""
+    assert QueueEnds.decode(f"{crc32(text):08x}\n".encode() + text) is None

@@ -459,10 +459,10 @@ def test_what_was_owed_before_is_given_up_with_the_tail(machine, pair):
     """All of it: the master has another log from there on, and nobody would give it anew."""
     _, appended = pair
     folders = [f"{machine.root}/setaside/damaged-{number}" for number in range(3)]
+    store = machine.open(**SLAVE)
     for folder in folders:
         content = json.dumps({"owed": True, "to": appended[50].next_offset}).encode()
         machine.disk.replace(f"{folder}/about.json", content)
-    store = machine.open(**SLAVE)
     set_aside(machine, store, appended[45].physical_offset)
     for folder in folders:
         assert json.loads(machine.disk.read_bytes(f"{folder}/about.json"))["owed"] is False
