@@ -1080,3 +1080,33 @@ def test_properties_may_have_all_the_room_that_there_is(machine, message, more):
     text = "K\x01" + "v" * (MAX_PROPERTIES_SIZE - 2 + more)
     (result,) = put(store, replace(message(b"x"), properties={}, properties_string=text))
     assert (result.status is PutMessageStatus.PUT_OK) is not bool(more)
+
+
+def test_what_an_answer_may_hold_is_read_in_slices(machine, message, monkeypatch):
+    """All of it, in the order of the log, up to the last that fits."""
+    store = machine.open(mapped_file_size_commit_log=1 << 20)
+    found = put(store, *[message(b"%d" % number * 100, KEYS="k") for number in range(20)])
+    machine.turn()
+    sizes = [result.append.size for result in found]
+    assert len(set(sizes[:10])) == 1
+    monkeypatch.setattr("rmq_ha.store.reads._READ_AT_ONCE", 1)
+    asked = ("TopicA", "k", 32, 0, 1 << 60)
+    places = [result.append.physical_offset for result in found]
+    assert store.query(*asked).records == [store.record_at(place) for place in places]
+    for more in (0, -1):
+        monkeypatch.setattr("rmq_ha.store.reads._MAX_ANSWER", sum(sizes[-3:]) + more)
+        assert len(store.query(*asked).records) == 3 + more
+
+
+def test_whether_a_message_is_in_memory(machine, message):
+    store = machine.open()
+    put(store, message(b"one"), message(b"two"))
+    machine.turn()
+    ratio = store.configuration.store.access_message_in_memory_max_ratio / 100
+    store._memory_bytes = store.log.max_offset / ratio
+    assert not store.is_in_disk("TopicA", 0, 0)
+    store._memory_bytes = (store.log.max_offset - 1) / ratio
+    assert store.is_in_disk("TopicA", 0, 0)
+    assert not store.is_in_disk("TopicA", 0, 1)
+    assert not store.is_in_disk("TopicA", 0, 2)
+    assert store.min_offset_in_queue("None", 0) == 0

@@ -399,3 +399,17 @@ def test_all_entries_that_are_due_expire_and_no_others():
     assert table.is_dirty
     table.expire(200)
     assert table.table == {}
+
+
+def test_all_deletions_that_a_crash_cut_short_are_finished(simulated, message):
+    machine = simulated
+    store = machine.open()
+    for queue_id in range(3):
+        put(store, message(b"old", topic="T", queue_id=queue_id))
+    put(store, message(b"kept", topic="Other"))
+    machine.turn()
+    store.deleted.add([("T", 0), ("T", 1), ("T", 2)], store.log.max_offset)
+    machine.crash(store)
+    machine.disk = machine.disk.crash(power=False)
+    store = machine.load()
+    assert [key for key, _ in store.queues.items()] == [("Other", 0)]

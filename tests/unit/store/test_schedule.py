@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.errors import CorruptRecord, StoreError
@@ -395,6 +396,43 @@ class ScheduleTests(SynchronousTestCase):
         assert self.bodies() == []
         self.run_for(1)
         assert sorted(self.bodies()) == [0, 1, 2]
+
+    def test_levels_that_there_are_no_more_are_told_while_something_waits(self) -> None:
+        """The operator may want them back before it is due."""
+        for count in (0, 2):
+            for number in range(count):
+                self.add(5, number, due=self.now_ms() + 3000)
+            self.queues.queue(SCHEDULE_TOPIC, 3)
+            with capturedLogs() as events:
+                self.service.start()
+            told = [event for event in events if event["log_level"] is LogLevel.warn]
+            assert [(event["delay_level"], event["count"]) for event in told] == (
+                [(5, 2)] if count else []
+            )
+            self.successResultOf(self.service.stop())
+
+    def test_whoever_copies_the_progress_hears_of_it(self) -> None:
+        told: list[dict[int, int]] = []
+        self.service.on_progress = lambda: told.append(dict(self.service.offset_table))
+        self.service.start()
+        self.add(1, 1)
+        self.run_for(2.5)
+        assert told == [{1: 1}]
+
+    def test_who_waits_longer_puts_nobody_off(self) -> None:
+        """A level whose put takes long, and one that is due meanwhile."""
+        self.service.start()
+        self.run_for(1.0)
+        self.add(2, 20, due=self.now_ms() + 100)
+        self.add(1, 10, due=self.now_ms() + 400)
+        slow: Deferred[PutMessageResult] = Deferred()
+        self.outcome = lambda message: slow if message.body == b"20" else succeed(STORED)
+        self.run_for(0.3)
+        assert self.bodies() == [20]
+        slow.callback(BUSY)  # tried again later, which must not move the other's time
+        self.outcome = lambda message: succeed(STORED)
+        self.run_for(0.15)
+        assert sorted(self.bodies()) == [10, 20, 20]
 
     def test_stop_writes_and_a_restart_goes_on(self) -> None:
         """No message is delivered twice after a clean stop."""
