@@ -1110,3 +1110,31 @@ def test_whether_a_message_is_in_memory(machine, message):
     assert not store.is_in_disk("TopicA", 0, 1)
     assert not store.is_in_disk("TopicA", 0, 2)
     assert store.min_offset_in_queue("None", 0) == 0
+
+
+def test_long_turns_are_told_to_those_who_send_one_after_the_other(machine, message):
+    """As an overload: what they sent waited for the turns of others."""
+    store = machine.open()
+    machine.turn()
+    for _ in range(3):
+        assert store.waited_ms("client", 2) == 0
+        put(store, message())
+        machine.clock.advance(0.4)
+    assert store.waited_ms("client", 2) == 400
+
+
+def test_what_a_start_built_is_flushed(simulated, message):
+    """Also where nothing comes after it."""
+    machine = simulated
+    store = machine.open()
+    put(store, *[message(b"%d" % number) for number in range(9)])
+    machine.turn()
+    machine.finish(store.stop())
+    path = f"{machine.root}/consumequeue/TopicA/0/{0:020d}"
+    machine.disk.remove(path)
+    machine.disk.remove(f"{machine.root}/queueEnds")
+    store = machine.open()
+    assert store.max_offset_in_queue("TopicA", 0) == 9
+    for _ in range(100):
+        machine.clock.advance(0.1)
+    assert machine.disk.is_safe(path)
