@@ -10,6 +10,20 @@ _NAMES = DELAY_LEVELS.split()
 _LEVEL_OF_MS = {ms: level for level, ms in enumerate(parse_delay_levels(DELAY_LEVELS), 1)}
 
 
+def check_delay(text: str) -> None:
+    """
+    What an application wrote as DELAY; a broker may have more levels than those that we name.
+
+    :raises IllegalMessage: no broker has such a level: it would refuse the message, or deliver it
+        at once.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise IllegalMessage(
+            f'properties={{"DELAY": {text!r}}}: a level is a whole number, 0 is at once; a time is'
+            " given by delay=timedelta(...)"
+        )
+
+
 def delay_level(level: int, delay: timedelta | None) -> int:
     """
     The level that is meant; 0: at once.

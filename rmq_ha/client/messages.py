@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from rmq_ha.client.compression import UndecodableBody, inflate
-from rmq_ha.client.delay_levels import delay_level
+from rmq_ha.client.delay_levels import check_delay, delay_level
 from rmq_ha.client.errors import IllegalMessage
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address, offset_msg_id
@@ -78,8 +78,8 @@ class Message:
         :param delay_time_level: 1 to 18 (1s 5s 10s 30s 1m ... 2h by default); 0: at once.
         :param delay: the same by its time: `timedelta(hours=2)`.
         :param wait_store_msg_ok: the broker answers when flush and replica are done too.
-        :raises IllegalMessage: no level has that delay; topic, tags, keys or properties are no
-            texts; the flag is no number of 32 bits.
+        :raises IllegalMessage: no level has that delay, or DELAY is none; topic, tags, keys or
+            properties are no texts; the flag is no number of 32 bits.
         """
         if not (isinstance(topic, str) and isinstance(tags, str)):
             raise IllegalMessage(f"topic and tags are texts, not {topic!r} and {tags!r}")
@@ -106,6 +106,7 @@ class Message:
                         f"names and values of properties are texts: {name!r} has {value!r}"
                     )
                 own.setdefault(name, value)
+            check_delay(own.get(DELAY, "0"))
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {len(self.body)} bytes, {self.properties!r})"

@@ -174,7 +174,8 @@ def test_message_properties() -> None:
     }
     assert (message.delay_time_level, message.wait_store_msg_ok) == (3, True)
     assert not Message("T", b"x", wait_store_msg_ok=False).wait_store_msg_ok
-    assert Message("T", b"x", properties={"DELAY": "x"}).delay_time_level == 0
+    message.properties["DELAY"] = "x"
+    assert message.delay_time_level == 0
 
 
 @pytest.mark.parametrize(
@@ -368,3 +369,17 @@ def test_name_servers_that_are_none_are_refused(text: str) -> None:
     """`a:1,b` would be one host, which nobody ever finds."""
     with pytest.raises(ConfigurationError, match="between two of them is a semicolon"):
         name_servers(text)
+
+
+@pytest.mark.parametrize("text", ["-5", "+5", "", " 3", "3s", "1.5", "٣"])
+def test_a_delay_that_is_no_level_is_refused(text: str) -> None:
+    """A broker would refuse it, or deliver it at once."""
+    with pytest.raises(IllegalMessage, match=r'properties=\{"DELAY": .*timedelta'):
+        Message("T", b"", properties={"DELAY": text})
+
+
+@pytest.mark.parametrize("text", ["0", "3", "20"])
+def test_a_level_of_a_broker_with_levels_of_its_own(text: str) -> None:
+    message = Message("T", b"", properties={"DELAY": text})
+    assert message.delay_time_level == int(text)
+    assert Message("T", b"", properties={"DELAY": text}, delay_time_level=2).delay_time_level == 2
