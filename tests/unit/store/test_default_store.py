@@ -1138,3 +1138,12 @@ def test_what_a_start_built_is_flushed(simulated, message):
     for _ in range(100):
         machine.clock.advance(0.1)
     assert machine.disk.is_safe(path)
+
+
+@pytest.mark.parametrize("kind", list(FlushDiskType))
+def test_nothing_is_timed_any_more_after_a_stop(machine, message, kind):
+    store = machine.open(flush_disk_type=kind)
+    store.put_many([message(b"one"), message(b"two", DELAY="1")], lambda results: None)
+    machine.turn()
+    machine.finish(store.stop())
+    assert machine.clock.getDelayedCalls() == []

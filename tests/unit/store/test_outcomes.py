@@ -135,3 +135,55 @@ def test_a_put_takes_as_long_as_it_took(machine, message, monkeypatch):
     monkeypatch.setattr(store.log, "append_group", slow)
     put(store, message(), message())
     assert round(store.statistics.outcomes.seconds.total, 6) == 0.5
+
+
+def test_waits_are_counted_from_their_beginning(machine, message):
+    """Whatever the clock says."""
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    machine.clock.advance(1000.0)
+    replica = Replica()
+    store.attach_replication(replica)
+    replica.answer = late = Deferred()
+    machine.worker.later = True
+    put(store, message())
+    machine.clock.advance(0.2)
+    machine.worker.later = False
+    machine.worker.work()
+    machine.clock.advance(0.3)
+    late.callback(OK)
+    outcomes = store.statistics.outcomes
+    assert round(outcomes.seconds.total, 6) == 0.5
+    assert round(outcomes.replica_seconds.total, 6) == 0.5
+    assert round(outcomes.flush_seconds.total, 6) == 0.2
+
+
+def test_of_a_run_that_came_too_late_each_message_has_its_own_answer(machine, message):
+    """Also when it is known at once; a single one has that of all."""
+    store = machine.open()
+    replica = Replica()
+    store.attach_replication(replica)
+    replica.answer = SLAVE_TIMEOUT
+    for acknowledged, count, status in (
+        (1 << 40, 2, OK),
+        (0, 2, SLAVE_TIMEOUT),
+        (0, 1, SLAVE_TIMEOUT),
+    ):
+        replica.acknowledged = acknowledged
+        found = []
+        store.put_many([message()] * count, found.extend)
+        assert [result.status for result in found] == [status] * count
+
+
+def test_what_is_flushed_to_its_last_byte_is_flushed(machine, message):
+    store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    replica = Replica()
+    store.attach_replication(replica)
+    replica.answer = late = Deferred()
+    found = []
+    store.put_many([message(), message()], found.extend)
+    machine.turn()
+    assert store.log.flushed_offset == store.log.max_offset
+    replica.acknowledged = 1 << 40
+    late.callback(SLAVE_TIMEOUT)
+    machine.turn()
+    assert [result.status for result in found] == [OK, OK]
