@@ -389,3 +389,75 @@ def test_what_a_failed_write_staged_is_forgotten() -> None:
         assert unit is not None
         size += len(encode_extension(unit) or b"")
     assert extension._end == end + size
+
+
+def extended(count: int) -> tuple[SimDisk, Any, list[int]]:
+    """A disk, the extension of a queue with so many units, and their addresses."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    queues = table(disk)
+    queues.put_requests(run_of(0, count))
+    queue = queues.get("T", 0)
+    assert queue is not None
+    return disk, queue._extension, [queue.units(number, 1)[0][2] for number in range(count)]
+
+
+@pytest.mark.parametrize("last", [0, 3, 17, 39])
+def test_nothing_is_left_behind_the_last_address(last: int) -> None:
+    """Neither on the disk nor in memory; what comes next is written there."""
+    disk, extension, addresses = extended(40)
+    assert all(extension.get(address) for address in addresses)
+    extension.settle(addresses[last])
+    kept = [extension.get(address) is not None for address in addresses]
+    assert kept == [number <= last for number in range(40)]
+    end = extension._end
+    path = f"{EXT_DIR}/{extension._starts[-1]:020d}"
+    assert disk.list_dir(EXT_DIR) == [f"{start:020d}" for start in extension._starts]
+    assert not any(disk.read_bytes(path)[end - extension._starts[-1] :])
+    again = extension.stage(run_of(last + 1, 1)[0])
+    extension.write()
+    assert position_of(again) >= end
+    assert extension.get(again).store_timestamp == 5000 + last + 1
+
+
+def test_an_extension_without_any_address_keeps_what_it_has() -> None:
+    """Its queue holds no unit that says where it ends: the next one gets a new file."""
+    _, extension, addresses = extended(40)
+    extension.settle(None)
+    assert extension._end % EXT_FILE == 0
+    assert extension._end >= position_of(addresses[-1])
+    staged = extension.stage(run_of(40, 1)[0])
+    extension.write()
+    assert position_of(staged) % EXT_FILE == 0
+    assert extension.get(staged).store_timestamp == 5040
+
+
+def test_a_lost_last_unit_ends_its_file() -> None:
+    disk, extension, addresses = extended(40)
+    position = position_of(addresses[20])
+    start = position - position % EXT_FILE
+    path = f"{EXT_DIR}/{start:020d}"
+    file = disk.open(path, EXT_FILE)
+    file.pwrite(bytes(EXT_FILE - (position - start)), position - start)
+    extension._window = None or extension._window
+    extension.settle(addresses[20])
+    assert extension._starts[-1] == start
+    assert extension._end == start + EXT_FILE
+
+
+def test_a_cleared_extension_begins_anew() -> None:
+    disk, extension, _ = extended(40)
+    extension.clear()
+    assert disk.list_dir(EXT_DIR) == []
+    assert (extension._starts, extension._end) == ([], 0)
+    staged = extension.stage(run_of(0, 1)[0])
+    extension.write()
+    assert position_of(staged) == 0
+    assert extension.get(staged) is not None
+
+
+def test_the_last_file_is_never_deleted() -> None:
+    _, extension, addresses = extended(40)
+    for _ in range(2):
+        extension.delete_before(addresses[-1] + 10 * EXT_FILE)
+        assert len(extension._starts) == 1
+    assert extension.get(addresses[-1]) is not None
