@@ -785,3 +785,13 @@ def test_a_log_that_begins_later_than_at_its_clean_stop_says_so(machine, message
 def test_notes_that_are_not_what_we_write_are_none(text):
     """Whatever their checksum says: the start compares for itself then."""
     assert QueueEnds.decode(f"{crc32(text):08x}\n".encode() + text) is None
+
+
+def test_a_clean_log_of_several_files_is_read_from_its_last_message(machine, message):
+    """Not three files of it, which may be 3 GiB."""
+    store = machine.open(mapped_file_size_commit_log=16384)
+    results = fill(machine, store, 40, message)
+    last = results[-1].append
+    assert last.physical_offset > 16384
+    found = LogRecovery(store.log, True).normal((last.physical_offset, last.size))
+    assert (found.end, found.records) == (last.next_offset, 1)

@@ -8,7 +8,7 @@ import pytest
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.flush import _sync_all
-from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.store.format.commitlog import decode_record, dispatch_request_at
 from rmq_ha.testing.disk import Inode, SimDisk
 from tests.unit.store.lookup import query
 
@@ -482,3 +482,18 @@ def test_delivery_does_not_go_on_behind_what_was_cut(machine, message):
     slave.schedule.offset_table[1] = 5
     set_aside(machine, slave, results[2].append.physical_offset)
     assert slave.schedule.offset_table == {1: 2}
+
+
+@pytest.mark.parametrize("kept", [23, 28, 45])
+def test_what_is_known_of_the_log_ends_with_it(machine, pair, kept):
+    """Stamps, records that wait to be dispatched, and where deleted queues end."""
+    _, appended = pair
+    store = machine.open(**SLAVE)
+    end = appended[kept].physical_offset
+    last = decode_record(store.record_at(appended[kept - 1].physical_offset))
+    store.deleted.add([("Gone", 0)], store.log.max_offset)
+    store.log.pending.append(dispatch_request_at(store.log.read(end, 4096), 0, 4096, []))
+    set_aside(machine, store, end)
+    assert store.log.last_store_timestamp == last.store_timestamp
+    assert store.deleted.table == {("Gone", 0): end}
+    assert not store.log.pending
