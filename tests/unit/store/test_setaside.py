@@ -497,3 +497,20 @@ def test_what_is_known_of_the_log_ends_with_it(machine, pair, kept):
     assert store.log.last_store_timestamp == last.store_timestamp
     assert store.deleted.table == {("Gone", 0): end}
     assert not store.log.pending
+
+
+def test_what_is_left_is_dispatched_at_once(machine, pair):
+    """It came just before the cut, and nothing may come after it for long."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    machine.turn(5)
+    feed(store, master, appended[59].next_offset)
+    machine.worker.later = True
+    done = store.set_tail_aside(appended[57].physical_offset, "the master has other bytes")
+    machine.turn(3)  # whoever was told of the new records looks now, in vain
+    machine.worker.later = False
+    while not done.called:
+        machine.worker.work()
+        machine.clock.advance(0)
+    machine.turn(3)
+    expect(store, appended, 57)
