@@ -246,16 +246,16 @@ class SlaveSynchronize:
 
     def take_topics(self, snapshot: TopicTable) -> "Deferred[bool]":
         """
-        Have the topics that the master has.
+        Have the topics that the master has; a copy of a version that we have is no news.
 
         :returns: as `persist`.
         """
         ours = self._topics
         known = [topic for topic in ours.table if not ours.is_system(topic)]
         self._vanished.copied(ours.data_version, known, snapshot)
-        if snapshot.version == ours.data_version:
-            return ours.persist_if_dirty()
         if not self.is_streamed:
+            if snapshot.version == ours.data_version:
+                return ours.persist_if_dirty()
             self.log.info("topics replaced by those of master {peer}", peer=self._master)
         return ours.replace_all(snapshot.version, snapshot.topics)
 
@@ -277,14 +277,14 @@ class SlaveSynchronize:
 
     def take_groups(self, snapshot: GroupTable) -> "Deferred[bool]":
         """
-        Have the groups that the master has.
+        Have the groups that the master has, as `take_topics`.
 
         :returns: as `persist`.
         """
         ours = self._groups
-        if snapshot.version == ours.data_version:
-            return ours.persist_if_dirty()
         if not self.is_streamed:
+            if snapshot.version == ours.data_version:
+                return ours.persist_if_dirty()
             self.log.info("consumer groups replaced by those of master {peer}", peer=self._master)
         return ours.replace_all(snapshot.version, snapshot.groups)
 

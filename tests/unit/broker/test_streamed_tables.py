@@ -137,6 +137,19 @@ def test_large_tables_come_in_pieces_and_count_when_they_are_whole():
     assert pair.is_equal()
 
 
+def test_one_change_of_more_than_a_page_follows():
+    """All of its pieces have one version."""
+    pair = Pair()
+    names = {f"T{number}" for number in range(PAGE_SIZE + 5)}
+    for name in names:
+        pair.master.topics._table[name] = TopicConfig(name)
+    pair.begin()
+    pair.master.topics.update_order(names)
+    assert len(list(pair.master.tables.news(pair.changed))) == 2
+    pair.send()
+    assert pair.is_equal()
+
+
 def test_half_a_table_is_none():
     pair = Pair()
     for number in range(PAGE_SIZE):
@@ -144,9 +157,11 @@ def test_half_a_table_is_none():
     first, *_ = pair.master.tables.whole()
     pair.slave.tables.take(first)
     pair.slave.tables.ended()
-    pair.begin()
     assert pair.slave.topics.get("T1") is None
     assert pair.slave.topics.get("T") is not None
+    del pair.master.topics._table["T1"]
+    pair.begin()
+    assert pair.is_equal(), "nor is it a part of the next one"
 
 
 def test_nothing_is_asked_while_tables_come():
