@@ -211,7 +211,7 @@ def test_every_send_was_acknowledged(story: Story) -> None:
 
 def test_ordered(story: Story) -> None:
     """Each shard in order; going back only as far as redelivery does after the kill."""
-    got = story.arrived("ordered", story.wanted("ordered"))
+    got = story.arrived("ordered", story.wanted("ordered"), 90)
     firsts = list(dict.fromkeys(got))
     for shard in range(3):
         numbers = [body for body in firsts if int(body.rpartition("-")[2]) % 3 == shard]
