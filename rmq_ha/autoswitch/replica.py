@@ -139,7 +139,7 @@ class EpochReplica:
 
     def _go_on(self, now: float) -> bytes:
         while self.task is None:
-            if self.is_following:
+            if self._pieces and self.is_following:
                 self._take_pieces()
             frame = self._held or self._reader.next_frame()
             if frame is None:
@@ -209,11 +209,6 @@ class EpochReplica:
             )
 
     # ------------------------------------------------------------ tables
-
-    @property
-    def pieces(self) -> int:
-        """So many pieces of tables came."""
-        return self._number
 
     def _expect(self, piece: Piece) -> None:
         last = self.epochs.last_epoch

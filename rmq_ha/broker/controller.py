@@ -268,10 +268,9 @@ class BrokerController:
                 self.topics,
                 self.groups,
                 self.consumer_offsets,
+                self.store.schedule,
                 self.delay_offsets,
-                lambda: self.store.schedule.offset_table,
             )
-            self.store.schedule.on_progress = tables.delay_offsets_changed
             calls = signed(self.client, host, configuration)
             self.replication.attach(calls, self.store, tables)
             self.replication.on_master = self.slave_synchronize.set_master_address

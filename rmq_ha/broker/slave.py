@@ -3,9 +3,9 @@
 Spec: remoting.md, chapter 8; ha.md, section 10.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -18,13 +18,17 @@ from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
+from rmq_ha.broker.tables.versioned import VersionedTable, Writable
 from rmq_ha.broker.vanished_topics import VanishedTopics
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.interfaces import ICommitLogDispatcher
+from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.topics import SYSTEM_TOPICS
 from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.bodies import GroupTable, TopicTable
+
+T = TypeVar("T", bound=Writable)
 
 FIRST_SECONDS = 3.0
 EVERY_SECONDS = 10.0
@@ -253,11 +257,7 @@ class SlaveSynchronize:
         ours = self._topics
         known = [topic for topic in ours.table if not ours.is_system(topic)]
         self._vanished.copied(ours.data_version, known, snapshot)
-        if not self.is_streamed:
-            if snapshot.version == ours.data_version:
-                return ours.persist_if_dirty()
-            self.log.info("topics replaced by those of master {peer}", peer=self._master)
-        return ours.replace_all(snapshot.version, snapshot.topics)
+        return self._replace("topics", ours, *snapshot)
 
     async def _copy_consumer_offsets(self, master: str) -> bool:
         offsets = await self._api.consumer_offsets(master)
@@ -281,12 +281,16 @@ class SlaveSynchronize:
 
         :returns: as `persist`.
         """
-        ours = self._groups
+        return self._replace("consumer groups", self._groups, *snapshot)
+
+    def _replace(
+        self, what: str, ours: VersionedTable[T], version: DataVersion, table: Mapping[str, T]
+    ) -> "Deferred[bool]":
         if not self.is_streamed:
-            if snapshot.version == ours.data_version:
+            if version == ours.data_version:
                 return ours.persist_if_dirty()
-            self.log.info("consumer groups replaced by those of master {peer}", peer=self._master)
-        return ours.replace_all(snapshot.version, snapshot.groups)
+            self.log.info("{what} replaced by those of master {peer}", what=what, peer=self._master)
+        return ours.replace_all(version, table)
 
 
 def fast_address(address: str) -> str:

@@ -6,8 +6,10 @@ keeps those of groups that the master does not know, as a copy does: a master th
 must not take them along.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -22,19 +24,18 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.bodies import GroupTable, TopicTable
-from rmq_ha.wire.pages import PAGE_SIZE
+from rmq_ha.wire.pages import next_page, page_of
 
-encode_json = msgspec.json.Encoder().encode
 DELAY_LEVELS = "levels"
 """The one entry of the table of delay offsets."""
 
 
-class _Piece(msgspec.Struct, rename="camel", omit_defaults=True):
+class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
     """
-    Entries of one table.
+    Entries of one table: what a `Piece` holds.
 
     :ivar entries: by name as in the table's file; None for one that is gone.
-    :ivar is_whole: with the pieces before it, up to one that `is_last`, it is all of the table.
+    :ivar is_whole: with the bodies before it, up to one that `is_last`, it is all of the table.
     """
 
     table: str
@@ -44,24 +45,40 @@ class _Piece(msgspec.Struct, rename="camel", omit_defaults=True):
     is_last: bool = True
 
 
-class _Table(Protocol):
-    """One table, at both ends; its entries as JSON has them."""
+class _Table(ABC):
+    """
+    One table, at both ends; its entries as JSON has them.
 
+    :cvar precedes_log: as `Entry` has it.
+    """
+
+    precedes_log: ClassVar[bool] = False
+
+    @abstractmethod
+    def watch(self, changed: Callable[[str], None]) -> None:
+        """Have this called with the name of each entry that changed."""
+
+    @abstractmethod
     def entries(self) -> Mapping[str, Any]:
         """All of it, by name."""
 
     def entry(self, name: str) -> Any:
         """One of it; None where there is none."""
+        return self.entries().get(name)
 
     def size_of(self, entry: Any) -> int:
         """How much of a page it takes."""
+        return 1
 
     def version(self) -> dict[str, int] | None:
         """Of all of it."""
+        return None
 
     def be(self, entries: Mapping[str, Any], version: Any) -> None:
         """A master's table came whole."""
+        self.amend(entries, version)
 
+    @abstractmethod
     def amend(self, entries: Mapping[str, Any], version: Any) -> None:
         """Some of its entries came."""
 
@@ -69,12 +86,14 @@ class _Table(Protocol):
 T = TypeVar("T", bound=Writable)
 
 
-class _Configs(Generic[T]):
+class _Configs(_Table, Generic[T]):
     """
     Topics, or groups.
 
     :param take: has them in the place of those that there are.
     """
+
+    precedes_log = True
 
     def __init__(
         self,
@@ -84,15 +103,15 @@ class _Configs(Generic[T]):
     ) -> None:
         self._table, self._from_json, self._take = table, from_json, take
 
+    def watch(self, changed: Callable[[str], None]) -> None:
+        self._table.on_change = changed
+
     def entries(self) -> Mapping[str, Any]:
         return {name: config.to_json() for name, config in self._table.table.items()}
 
     def entry(self, name: str) -> Any:
         config = self._table.get(name)
         return None if config is None else config.to_json()
-
-    def size_of(self, entry: Any) -> int:
-        return 1
 
     def version(self) -> dict[str, int] | None:
         return self._table.data_version.to_json()
@@ -113,24 +132,18 @@ class _Configs(Generic[T]):
         self._take(DataVersion.from_json(version), configs)
 
 
-class _Offsets:
+class _Offsets(_Table):
     def __init__(self, offsets: ConsumerOffsetManager) -> None:
         self._offsets = offsets
+
+    def watch(self, changed: Callable[[str], None]) -> None:
+        self._offsets.on_change = changed
 
     def entries(self) -> Mapping[str, Any]:
         return self._offsets.table
 
-    def entry(self, name: str) -> Any:
-        return self._offsets.table.get(name)
-
     def size_of(self, entry: Any) -> int:
-        return len(entry)
-
-    def version(self) -> dict[str, int] | None:
-        return None
-
-    def be(self, entries: Mapping[str, Any], version: Any) -> None:
-        self.amend(entries, version)
+        return 1 if entry is None else len(entry)
 
     def amend(self, entries: Mapping[str, Any], version: Any) -> None:
         self._offsets.forget([name for name, entry in entries.items() if entry is None])
@@ -143,30 +156,31 @@ class _Offsets:
         )
 
 
-class _Delays:
+class Delivery(Protocol):
     """
-    One entry: all levels.
+    What of a `ScheduleMessageService` is sent.
 
-    :param table: the master's, by level.
+    :ivar on_progress: called when `offset_table` has changed.
     """
 
-    def __init__(self, table: Callable[[], Mapping[int, int]], copy: DelayOffsetCopy) -> None:
-        self._table, self._copy = table, copy
+    on_progress: Callable[[], None]
+
+    @property
+    def offset_table(self) -> dict[int, int]:
+        """The next queue offset by level, of a master."""
+
+
+class _Delays(_Table):
+    """One entry: all levels."""
+
+    def __init__(self, delivery: Delivery, copy: DelayOffsetCopy) -> None:
+        self._delivery, self._copy = delivery, copy
+
+    def watch(self, changed: Callable[[str], None]) -> None:
+        self._delivery.on_progress = lambda: changed(DELAY_LEVELS)
 
     def entries(self) -> Mapping[str, Any]:
-        return {DELAY_LEVELS: self._table()}
-
-    def entry(self, name: str) -> Any:
-        return self._table()
-
-    def size_of(self, entry: Any) -> int:
-        return 1
-
-    def version(self) -> dict[str, int] | None:
-        return None
-
-    def be(self, entries: Mapping[str, Any], version: Any) -> None:
-        self.amend(entries, version)
+        return {DELAY_LEVELS: self._delivery.offset_table}
 
     def amend(self, entries: Mapping[str, Any], version: Any) -> None:
         levels = entries[DELAY_LEVELS]
@@ -179,7 +193,8 @@ class StreamedTables:
     """
     Topics, groups, consumer offsets and delay offsets of one broker.
 
-    :param delay_offsets: those of this broker while it leads, by level.
+    :param delivery: of delayed messages, while this broker leads.
+    :param delay_offsets: how far it is, while another one does.
     """
 
     def __init__(
@@ -188,11 +203,10 @@ class StreamedTables:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumer_offsets: ConsumerOffsetManager,
-        delay_copy: DelayOffsetCopy,
-        delay_offsets: Callable[[], Mapping[int, int]],
+        delivery: Delivery,
+        delay_offsets: DelayOffsetCopy,
     ) -> None:
         self._slave = slave
-        self._topics, self._groups, self._offsets = topics, groups, consumer_offsets
         self._tables: dict[str, _Table] = {
             "topics": _Configs(
                 topics,
@@ -205,21 +219,17 @@ class StreamedTables:
                 lambda version, table: slave.take_groups(GroupTable(version, table)),
             ),
             "consumerOffsets": _Offsets(consumer_offsets),
-            "delayOffsets": _Delays(delay_offsets, delay_copy),
+            "delayOffsets": _Delays(delivery, delay_offsets),
         }
         self._coming: dict[str, dict[str, Any]] = {}
-        self._changed: Callable[[Entry], None] = lambda entry: None
 
     def watch(self, changed: Callable[[Entry], None]) -> None:
         """As `Tables` says."""
-        self._changed = changed
-        self._topics.on_change = lambda name: changed(Entry("topics", name, True))
-        self._groups.on_change = lambda name: changed(Entry("groups", name, True))
-        self._offsets.on_change = lambda name: changed(Entry("consumerOffsets", name))
+        for name, table in self._tables.items():
+            table.watch(partial(self._tell, changed, name))
 
-    def delay_offsets_changed(self) -> None:
-        """A level delivered something."""
-        self._changed(Entry("delayOffsets", DELAY_LEVELS))
+    def _tell(self, changed: Callable[[Entry], None], table: str, name: str) -> None:
+        changed(Entry(table, name, self._tables[table].precedes_log))
 
     def whole(self) -> Iterator[bytes]:
         """As `Tables` says."""
@@ -239,34 +249,32 @@ class StreamedTables:
     def _pieces(
         self, name: str, table: _Table, entries: Mapping[str, Any], *, is_whole: bool
     ) -> Iterator[bytes]:
-        version, room, page = table.version(), PAGE_SIZE, dict[str, Any]()
-        for entry, value in entries.items():
-            room -= 1 if value is None else table.size_of(value)
-            if page and room < 0:
-                yield encode_json(_Piece(name, page, version, is_whole, False))
-                room, page = PAGE_SIZE - table.size_of(value), {}
-            page[entry] = value
-        yield encode_json(_Piece(name, page, version, is_whole, True))
+        version = table.version()
+        first: int | None = 0
+        while first is not None:
+            page, ext = page_of(entries, first, table.size_of)
+            first = next_page(ext, first)
+            yield msgspec.json.encode(_Body(name, page, version, is_whole, first is None))
 
     def take(self, piece: bytes) -> None:
         """As `Tables` says; a table that we do not know is a newer broker's, and left out."""
         self._slave.is_streamed = True
         try:
-            found = msgspec.json.decode(piece, type=_Piece)
+            found = msgspec.json.decode(piece, type=_Body)
             table = self._tables.get(found.table)
             if table is not None:
                 self._take(found, table)
         except (msgspec.MsgspecError, TypeError, ValueError, AttributeError, KeyError) as error:
             raise ProtocolViolation(f"a piece of tables cannot be read: {error}") from None
 
-    def _take(self, piece: _Piece, table: _Table) -> None:
-        if not piece.is_whole:
-            table.amend(piece.entries, piece.data_version)
+    def _take(self, body: _Body, table: _Table) -> None:
+        if not body.is_whole:
+            table.amend(body.entries, body.data_version)
             return
-        coming = self._coming.setdefault(piece.table, {})
-        coming.update(piece.entries)
-        if piece.is_last:
-            table.be(self._coming.pop(piece.table), piece.data_version)
+        coming = self._coming.setdefault(body.table, {})
+        coming.update(body.entries)
+        if body.is_last:
+            table.be(self._coming.pop(body.table), body.data_version)
 
     def ended(self) -> None:
         """As `Tables` says: what came counts, half a table does not."""

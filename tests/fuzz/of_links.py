@@ -48,7 +48,7 @@ from rmq_ha.tls.server import ServerTls
 from rmq_ha.tls.std_session import StdSession
 from tests.fuzz.of_wire import RECORDS
 from tests.fuzz.target import target
-from tests.unit.broker.streamed import TableSet
+from tests.unit.broker.slave_tables import TableSet
 from tests.unit.ha.memory_log import MemoryLog
 from tests.unit.tls.material import Files, now_ms
 

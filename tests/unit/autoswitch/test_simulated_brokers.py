@@ -34,7 +34,6 @@ class Progress:
         self.brokers = brokers
         self.offset = 0
         self.seen: dict[str, list[int]] = {}
-        self.checks = 0
 
     def begin(self) -> None:
         """Something happened."""
@@ -56,7 +55,6 @@ class Progress:
             if len(commits) >= 2:
                 known = node.controller.consumer_offsets.query("group", TOPIC, 0)
                 assert known >= commits[-2], f"{name}: {known} 0.1 s after {commits[-2]}"
-                self.checks += 1
             commits.append(self.offset)
 
     @staticmethod

@@ -234,7 +234,7 @@ def test_tables_count_after_the_handshake() -> None:
     assert not tables.pieces
     slave.receive_data(SAME, 0.0)
     assert tables.pieces == [b"one", b"two"]
-    assert slave.pieces == 2
+    assert slave._number == 2
     slave.closed()
     assert tables.has_ended
 

@@ -1,100 +1,28 @@
 """SlaveSynchronize. Spec: remoting.md, chapter 8; ha.md, section 10."""
 
-from random import Random
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, execute, fail, succeed
-from twisted.internet.task import Clock
+from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.slave import SlaveSynchronize, fast_address
-from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
-from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
-from rmq_ha.broker.tables.groups import SubscriptionGroupManager
-from rmq_ha.broker.tables.topics import TopicConfigManager
-from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import ProtocolViolation, RemotingTimeout
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.message import DispatchRequest
-from rmq_ha.testing.disk import SimDisk
 from rmq_ha.wire.command import RemotingCommand
-
-TOPICS = (
-    b'{"dataVersion":{"counter":3,"timestamp":1700000000000},"topicConfigTable":{"TopicA":{"order":'
-    b'false,"perm":6,"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"TopicA",'
-    b'"topicSysFlag":0,"writeQueueNums":8}}}'
-)
-OFFSETS = b'{"offsetTable":{"TopicA@CG":{0:5,1:7}}}'
-DELAYS = b'{"offsetTable":{1:3,3:4}}'
-GROUPS = (
-    b'{"dataVersion":{"counter":3,"timestamp":1700000000000},"subscriptionGroupTable":{"CG":{'
-    b'"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,"consumeFromMinEnable":true,'
-    b'"groupName":"CG","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":16,'
-    b'"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}'
-)
-FAST, MAIN = "m:10909", "m:10911"
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        return execute(function, *args)
-
-
-class FakeMaster:
-    """Bodies by (address, code); None and unknown ones time out."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
-        self.held: dict[tuple[str, int], Deferred[RemotingCommand]] = {}
-        self.bodies: dict[tuple[str, int], bytes | None] = {
-            (FAST, 21): TOPICS,
-            (MAIN, 43): OFFSETS,
-            (MAIN, 45): DELAYS,
-            (MAIN, 201): GROUPS,
-        }
-
-    def invoke(
-        self, address: str, command: RemotingCommand, timeout_ms: int
-    ) -> Deferred[RemotingCommand]:
-        assert timeout_ms == 3000
-        self.asked.append((address, command.code))
-        if (address, command.code) in self.held:
-            return self.held[address, command.code]
-        body = self.bodies.get((address, command.code))
-        if callable(body):
-            return succeed(body(command))
-        if body is None:
-            return fail(RemotingTimeout("3000 ms"))
-        return succeed(command.response(body=body))
-
-    def oneway(self, address: str, command: RemotingCommand) -> Deferred[None]:
-        raise AssertionError("nothing is sent one-way")
+from tests.unit.broker.slave_tables import DELAYS, FAST, GROUPS, MAIN, TOPICS, TableSet
 
 
 class SlaveTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock, self.master = Clock(), FakeMaster()
-        self.disk = SimDisk(Random(1), lambda: 0)
-        config = BrokerConfig(broker_name="broker-a")
-        worker = AtOnce()
-        self.topics = TopicConfigManager(self.disk, worker, "/c/topics.json", config, lambda: 9)
-        self.groups = SubscriptionGroupManager(
-            self.disk, worker, "/c/subscriptionGroup.json", config, lambda: 9
-        )
-        self.offsets = ConsumerOffsetManager(self.disk, worker, "/c/consumerOffset.json")
-        self.delays = DelayOffsetCopy(self.disk, worker, "/c/delayOffset.json")
-        self.slave = SlaveSynchronize(
-            self.clock,
-            BrokerOuterAPI(self.master),
-            self.topics,
-            self.groups,
-            self.offsets,
-            self.delays,
-            "s:10911",
-        )
+        made = TableSet()
+        self.clock, self.master, self.disk = made.clock, made.master, made.disk
+        self.topics, self.groups = made.topics, made.groups
+        self.offsets, self.delays = made.offsets, made.delays
+        self.slave = made.slave
 
     def copy(self) -> dict[str, Any]:
         self.slave.set_master_address(MAIN)

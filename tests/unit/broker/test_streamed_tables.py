@@ -8,8 +8,7 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.pages import PAGE_SIZE
-from tests.unit.broker.streamed import MASTER, TableSet
-from tests.unit.broker.test_slave import OFFSETS
+from tests.unit.broker.slave_tables import MAIN, OFFSETS, TableSet
 
 
 class Pair:
@@ -22,7 +21,8 @@ class Pair:
         self.master.topics.update(TopicConfig("T"))
         self.master.groups.update(SubscriptionGroupConfig("g"))
         self.master.offsets.commit("g", "T", 0, 5)
-        self.master.levels = {3: 7}
+        self.master.delivery.offset_table[3] = 7
+        self.slave.slave.set_master_address(MAIN)
         self.begin()
 
     def begin(self) -> None:
@@ -85,8 +85,8 @@ def test_every_change_follows(change):
 
 def test_delivery_follows():
     pair = Pair()
-    pair.master.levels[3] = 8
-    pair.master.tables.delay_offsets_changed()
+    pair.master.delivery.offset_table[3] = 8
+    pair.master.delivery.on_progress()
     pair.send()
     assert pair.slave.delays.text == b'{"offsetTable":{3:8}}'
 
@@ -121,10 +121,16 @@ def test_what_the_master_deleted_meanwhile_goes():
     assert pair.is_equal()
 
 
+def add_topics(pair, count):
+    """The master has these, too, without having said so; their names."""
+    names = {f"T{number}" for number in range(count)}
+    pair.master.topics._table.update({name: TopicConfig(name) for name in names})
+    return names
+
+
 def test_large_tables_come_in_pieces_and_count_when_they_are_whole():
     pair = Pair()
-    for number in range(PAGE_SIZE):
-        pair.master.topics._table[f"T{number}"] = TopicConfig(f"T{number}")
+    add_topics(pair, PAGE_SIZE)
     for queue in range(PAGE_SIZE):
         pair.master.offsets.commit("wide", "T", queue, queue)
     pair.master.topics.update(TopicConfig("Last"))
@@ -140,9 +146,7 @@ def test_large_tables_come_in_pieces_and_count_when_they_are_whole():
 def test_one_change_of_more_than_a_page_follows():
     """All of its pieces have one version."""
     pair = Pair()
-    names = {f"T{number}" for number in range(PAGE_SIZE + 5)}
-    for name in names:
-        pair.master.topics._table[name] = TopicConfig(name)
+    names = add_topics(pair, PAGE_SIZE + 5)
     pair.begin()
     pair.master.topics.update_order(names)
     assert len(list(pair.master.tables.news(pair.changed))) == 2
@@ -152,8 +156,7 @@ def test_one_change_of_more_than_a_page_follows():
 
 def test_half_a_table_is_none():
     pair = Pair()
-    for number in range(PAGE_SIZE):
-        pair.master.topics._table[f"T{number}"] = TopicConfig(f"T{number}")
+    add_topics(pair, PAGE_SIZE)
     first, *_ = pair.master.tables.whole()
     pair.slave.tables.take(first)
     pair.slave.tables.ended()
@@ -170,13 +173,13 @@ def test_nothing_is_asked_while_tables_come():
     assert slave.slave.statistics()["streamed"] is True
     assert not slave.disk.exists("/c/consumerOffset.json")
     slave.slave.synchronize()
-    assert not slave.calls.asked
+    assert not slave.master.asked
     assert slave.disk.read_bytes("/c/consumerOffset.json")
     assert slave.disk.read_bytes("/c/delayOffset.json") == b'{"offsetTable":{3:7}}'
     assert slave.slave.statistics()["consumer_offsets"]["age_seconds"] == 0
     slave.tables.ended()
     slave.slave.synchronize()
-    assert len(slave.calls.asked) == 4
+    assert len(slave.master.asked) == 4
 
 
 def test_an_answer_from_before_does_not_count():
@@ -185,9 +188,9 @@ def test_an_answer_from_before_does_not_count():
     slave = pair.slave
     slave.tables.ended()
     held: Deferred[RemotingCommand] = Deferred()
-    slave.calls.held[MASTER, 43] = held
+    slave.master.held[MAIN, 43] = held
     slave.slave.synchronize()
-    assert (MASTER, 43) in slave.calls.asked
+    assert (MAIN, 43) in slave.master.asked
     pair.master.offsets.commit("g", "TopicA", 0, 99)
     pair.master.offsets.commit("CG", "TopicA", 0, 99)
     pair.begin()

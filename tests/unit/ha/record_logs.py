@@ -7,12 +7,20 @@ from tests.unit.ha.memory_log import MemoryLog
 HOST = Address.parse("10.0.0.1", 10911)
 
 
-def record(physical_offset: int, body: bytes, store_timestamp: int = 1) -> bytes:
-    """One message of topic T."""
+def record(
+    physical_offset: int,
+    body: bytes,
+    store_timestamp: int = 1,
+    queue_offset: int | None = None,
+    topic: str = "T",
+    queue_id: int = 0,
+) -> bytes:
+    """One message; its number in the queue is its place, unless it is given."""
+    number = physical_offset if queue_offset is None else queue_offset
     return encode_record(
         Record(
-            0, 0, 0, 0, physical_offset, physical_offset, 0, 1, HOST, store_timestamp, HOST, 0, 0,
-            body, "T", "",
+            0, 0, queue_id, 0, number, physical_offset, 0, 1, HOST, store_timestamp, HOST, 0, 0,
+            body, topic, "",
         )
     )  # fmt: skip
 

@@ -23,8 +23,14 @@ def store(machine, message):
     return made
 
 
-def use(machine, monkeypatch, percent):
-    monkeypatch.setattr(machine.disk, "usage", lambda path: DiskUsage(100, percent, 100 - percent))
+def use(machine, monkeypatch, percent, folder=""):
+    """So much of the disk of that folder is used, and half of another one; "": of any."""
+
+    def usage(path):
+        used = percent if path.endswith(folder) else 50
+        return DiskUsage(100, used, 100 - used)
+
+    monkeypatch.setattr(machine.disk, "usage", usage)
 
 
 @pytest.mark.parametrize("percent", [0, 50, 75])
@@ -82,12 +88,7 @@ def test_a_filling_disk(machine, store, monkeypatch):
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue"])
 def test_either_disk_may_be_the_full_one(machine, store, monkeypatch, folder):
     """Log and queues may lie on two: where one of them is nearly full, young files go, too."""
-
-    def usage(path):
-        used = 90 if path.endswith(folder) else 50
-        return DiskUsage(100, used, 100 - used)
-
-    monkeypatch.setattr(machine.disk, "usage", usage)
+    use(machine, monkeypatch, 90, folder)
     assert machine.finish(store.cleaner.clean()) == 5
 
 
@@ -233,12 +234,7 @@ def test_each_file_that_goes_before_its_time_is_said_and_counted(machine, store,
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue"])
 def test_nothing_goes_before_its_time_at_the_limit(machine, store, monkeypatch, folder):
     """85 % on either disk is not above it."""
-
-    def usage(path):
-        used = 85 if path.endswith(folder) else 50
-        return DiskUsage(100, used, 100 - used)
-
-    monkeypatch.setattr(machine.disk, "usage", usage)
+    use(machine, monkeypatch, 85, folder)
     store.configuration.store.file_reserved_time = 200
     assert machine.finish(store.cleaner.clean()) == 0
 

@@ -734,59 +734,42 @@ def test_a_queue_expires_when_the_log_begins_at_its_end() -> None:
 
 
 def test_a_unit_of_a_later_file_is_mended_there() -> None:
-    disk = SimDisk(Random(1), lambda: 0)
-    queues = ConsumeQueueTable(disk, "/store", 200)
-    queue = queues.queue("T", 0)
+    table = a_table(a_disk())
+    queue = table.queue("T", 0)
     assert (queue.first_offset, queue.first_file) == (0, "")
-    queues.put_requests(
-        [DispatchRequest("T", 0, 100 * n, 100, n, 1, n, "", "", 0, 0, {}) for n in range(25)]
-    )
+    table.put_requests(run_of(100))
     assert queue.first_file.endswith("/00000000000000000000")
-    before = queue.units(0, 10), queue.units(10, 10)
-    queue.mend(13, (7, 8, 9))
-    assert queue.units(13, 1) == [(7, 8, 9)]
-    queue.mend(13, (1300, 100, 13))
-    assert (queue.units(0, 10), queue.units(10, 10)) == before
+    before = queue.units(0, UNITS), queue.units(UNITS, UNITS)
+    queue.mend(53, (7, 8, 9))
+    assert queue.units(53, 1) == [(7, 8, 9)]
+    queue.mend(53, (5300, 100, 7))
+    assert (queue.units(0, UNITS), queue.units(UNITS, UNITS)) == before
 
 
-@pytest.mark.parametrize("lost", [0, 200, 400])
+@pytest.mark.parametrize("lost", [0, FILE, 2 * FILE])
 def test_a_lost_file_goes_with_those_behind_it(lost: int) -> None:
-    disk = SimDisk(Random(1), lambda: 0)
-    queues = ConsumeQueueTable(disk, "/store", 200)
-    queues.put_requests(
-        [DispatchRequest("T", 0, 100 * n, 100, n, 1, n, "", "", 0, 0, {}) for n in range(25)]
-    )
-    queue = queues.queue("T", 0)
-    folder = queue.first_file.rpartition("/")[0]
-    assert len(disk.list_dir(folder)) == 3
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(100))
+    queue = table.queue("T", 0)
+    assert files_of(disk) == ["0", "800", "1600"]
     queue.drop_from(lost)
-    kept = [f"{start:020d}" for start in (0, 200, 400) if start < lost]
-    assert disk.list_dir(folder) == kept
-    assert queue.max_offset == lost // 20
+    assert files_of(disk) == ["0", "800", "1600"][: lost // FILE]
+    end = lost // UNIT_SIZE
+    assert queue.max_offset == end
     queue.recover(True)
-    assert queue.max_offset == lost // 20
-    assert (
-        queue.last_record() == ((lost // 20 - 1) * 100, 100)
-        if lost
-        else queue.last_record() is None
-    )
+    assert queue.max_offset == end
+    assert queue.last_record() == ((100 * (end - 1), 100) if lost else None)
 
 
-@pytest.mark.parametrize("missing", [200, 400, 600])
+@pytest.mark.parametrize("missing", [FILE, 2 * FILE, 3 * FILE])
 @pytest.mark.parametrize("last_exit_ok", [True, False])
 def test_a_queue_ends_at_its_first_gap(missing: int, last_exit_ok: bool) -> None:
-    disk = SimDisk(Random(1), lambda: 0)
-    queues = ConsumeQueueTable(disk, "/store", 200)
-    queues.put_requests(
-        [DispatchRequest("T", 0, 100 * n, 100, n, 1, n, "", "", 0, 0, {}) for n in range(45)]
-    )
-    folder = queues.queue("T", 0).first_file.rpartition("/")[0]
-    disk.remove(f"{folder}/{missing:020d}")
-    again = ConsumeQueueTable(disk, "/store", 200)
-    again.load()
-    again.recover(last_exit_ok)
-    queue = again.get("T", 0)
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(4 * UNITS + 5))
+    disk.remove(f"/store/consumequeue/T/0/{missing:020d}")
+    queue = reopened(disk, last_exit_ok).get("T", 0)
     assert queue is not None
-    assert queue.max_offset == missing // 20
-    assert len(disk.list_dir(folder)) == missing // 200
+    assert queue.max_offset == missing // UNIT_SIZE
+    assert len(files_of(disk)) == missing // FILE
     assert bool(queue.damage) is last_exit_ok

@@ -31,6 +31,13 @@ class Replica:
         return next_offset <= self.acknowledged
 
 
+def replicated(store):
+    """The store waits for this one from now on."""
+    replica = Replica()
+    store.attach_replication(replica)
+    return replica
+
+
 def put(store, *messages):
     store.put_many(list(messages), lambda results: None)
 
@@ -48,8 +55,7 @@ def test_a_put_that_waits_for_nobody_is_answered_at_once(machine, message):
 
 def test_waiting_for_a_slave_counts_until_it_answers(machine, message):
     store = machine.open()
-    replica = Replica()
-    store.attach_replication(replica)
+    replica = replicated(store)
     replica.answer = Deferred()
     put(store, message(), message(), message())
     outcomes = store.statistics.outcomes
@@ -81,8 +87,7 @@ def test_waiting_for_the_disk_is_counted_apart(machine, message):
 
 def test_degraded_acknowledgements_are_counted_by_reason(machine, message):
     store = machine.open()
-    replica = Replica()
-    store.attach_replication(replica)
+    replica = replicated(store)
     replica.answer = PutMessageStatus.SLAVE_NOT_AVAILABLE
     put(store, message(), message())
     replica.answer = late = Deferred()
@@ -114,8 +119,7 @@ def test_what_was_not_stored_is_counted_by_reason_and_never_timed(machine, messa
 def test_what_no_quorum_has_is_counted_as_not_stored(machine, message):
     """It is in the log, and a group's next leader may cut it off."""
     store = machine.open()
-    replica = Replica()
-    store.attach_replication(replica)
+    replica = replicated(store)
     replica.answer = PutMessageStatus.SERVICE_NOT_AVAILABLE
     put(store, message(), message())
     outcomes = store.statistics.outcomes
@@ -141,8 +145,7 @@ def test_waits_are_counted_from_their_beginning(machine, message):
     """Whatever the clock says."""
     store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
     machine.clock.advance(1000.0)
-    replica = Replica()
-    store.attach_replication(replica)
+    replica = replicated(store)
     replica.answer = late = Deferred()
     machine.worker.later = True
     put(store, message())
@@ -160,8 +163,7 @@ def test_waits_are_counted_from_their_beginning(machine, message):
 def test_of_a_run_that_came_too_late_each_message_has_its_own_answer(machine, message):
     """Also when it is known at once; a single one has that of all."""
     store = machine.open()
-    replica = Replica()
-    store.attach_replication(replica)
+    replica = replicated(store)
     replica.answer = SLAVE_TIMEOUT
     for acknowledged, count, status in (
         (1 << 40, 2, OK),
@@ -176,8 +178,7 @@ def test_of_a_run_that_came_too_late_each_message_has_its_own_answer(machine, me
 
 def test_what_is_flushed_to_its_last_byte_is_flushed(machine, message):
     store = machine.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-    replica = Replica()
-    store.attach_replication(replica)
+    replica = replicated(store)
     replica.answer = late = Deferred()
     found = []
     store.put_many([message(), message()], found.extend)

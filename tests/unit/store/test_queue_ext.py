@@ -26,6 +26,7 @@ from rmq_ha.store.format.consumequeue_ext import (
     encode_extension,
     position_of,
 )
+from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.reader import unit_matcher
 from rmq_ha.testing.disk import SimDisk
 
@@ -58,6 +59,16 @@ def run_of(first: int, count: int, code: int = 1000) -> list[DispatchRequest]:
         DispatchRequest("T", 0, 100 * n, 100, code + n, 5000 + n, n, "", "", 0, 0, {})
         for n in range(first, first + count)
     ]
+
+
+def filled(count: int) -> tuple[SimDisk, ConsumeQueueTable, ConsumeQueue]:
+    """A disk, a table on it, and its queue, which has so many units."""
+    disk = SimDisk(Random(1), lambda: 1000)
+    queues = table(disk)
+    queues.put_requests(run_of(0, count))
+    queue = queues.get("T", 0)
+    assert queue is not None
+    return disk, queues, queue
 
 
 def check(queues: ConsumeQueueTable, first: int, count: int, code: int = 1000) -> None:
@@ -174,11 +185,7 @@ def test_cut_queues_go_on_behind_their_last_unit() -> None:
 
 def test_a_destroyed_queue_makes_no_file_anew() -> None:
     """Whoever still has it finds nothing, and the directory stays gone."""
-    disk = SimDisk(Random(1), lambda: 1000)
-    queues = table(disk)
-    queues.put_requests(run_of(0, 60))
-    queue = queues.get("T", 0)
-    assert queue is not None
+    disk, queues, queue = filled(60)
     addresses = [code for *_, code in queue.units(0, 9)]
     queues.remove_queue("T", 0)
     assert [queue.extended(address) for address in addresses] == [None] * 9
@@ -357,11 +364,7 @@ def test_sync_makes_extensions_safe_as_well() -> None:
 
 def test_a_file_that_ends_where_the_first_unit_begins_stays() -> None:
     """The place at its very end is of the next file; what lies behind is looked at there."""
-    disk = SimDisk(Random(1), lambda: 1000)
-    queues = table(disk)
-    queues.put_requests(run_of(0, 40))
-    extension = queues.get("T", 0)._extension  # type: ignore[union-attr]
-    assert extension is not None
+    _, extension, _ = extended(40)
     starts = list(extension._starts)
     extension.delete_before(address_of(starts[2]))
     assert extension._starts == starts[1:]
@@ -371,11 +374,7 @@ def test_a_file_that_ends_where_the_first_unit_begins_stays() -> None:
 
 def test_what_a_failed_write_staged_is_forgotten() -> None:
     """Else the same units would be written twice, and the addresses after them be wrong."""
-    disk = SimDisk(Random(1), lambda: 1000)
-    queues = table(disk)
-    queues.put_requests(run_of(0, 2))
-    queue = queues.get("T", 0)
-    assert queue is not None
+    _, queues, queue = filled(2)
     extension = queue._extension
     assert extension is not None
     end = extension._end
@@ -393,11 +392,7 @@ def test_what_a_failed_write_staged_is_forgotten() -> None:
 
 def extended(count: int) -> tuple[SimDisk, Any, list[int]]:
     """A disk, the extension of a queue with so many units, and their addresses."""
-    disk = SimDisk(Random(1), lambda: 1000)
-    queues = table(disk)
-    queues.put_requests(run_of(0, count))
-    queue = queues.get("T", 0)
-    assert queue is not None
+    disk, _, queue = filled(count)
     return disk, queue._extension, [queue.units(number, 1)[0][2] for number in range(count)]
 
 

@@ -4,23 +4,18 @@ import pytest
 from twisted.logger import capturedLogs
 
 from rmq_ha.store import read_damage
-from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
+from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.store.format.consumequeue import FILLER, FILLER_SIZE
 from rmq_ha.store.read_damage import ReadDamage
 from tests.unit.ha.memory_log import MemoryLog
-from tests.unit.ha.record_logs import HOST
+from tests.unit.ha.record_logs import record
 
 ZEROS = (0, 0, 0)
 SIZE = 1 << 20
 
 
-def record(queue_offset: int, physical_offset: int, topic: str = "T", queue_id: int = 0) -> bytes:
-    return encode_record(
-        Record(
-            0, 0, queue_id, 0, queue_offset, physical_offset, 0, 1, HOST, 1, HOST, 0, 0, b"body",
-            topic, "",
-        )
-    )  # fmt: skip
+def numbered(queue_offset: int, physical_offset: int, **of) -> bytes:
+    return record(physical_offset, b"body", queue_offset=queue_offset, **of)
 
 
 class Queue:
@@ -55,7 +50,7 @@ class World:
         self.damage = ReadDamage(self.log, checks_body)
 
     def add(self, queue_offset, **of):
-        data = record(queue_offset, self.log.max_offset, **of)
+        data = numbered(queue_offset, self.log.max_offset, **of)
         self.units.append((self.log.max_offset, len(data), 0))
         self.log.put(data)
 
@@ -96,7 +91,7 @@ def test_a_message_is_looked_for_between_its_neighbours(at):
 def test_only_between_them():
     """A record with that number that lies elsewhere is another one."""
     world = World(3)
-    world.log.put(record(1, world.log.max_offset))
+    world.log.put(numbered(1, world.log.max_offset))
     world.add(3)
     world.queue.known[3] = world.units[3]
     world.log.data[world.units[1][0] + 4] ^= 1
@@ -108,13 +103,13 @@ def test_only_between_them():
     assert world.damage.lost == 2
 
 
-@pytest.mark.parametrize("numbered", [0, 7, 99])
+@pytest.mark.parametrize("number", [0, 7, 99])
 @pytest.mark.parametrize("at", [0, 2, 4])
-def test_a_sound_record_with_another_number_has_that_of_its_place(numbered, at):
+def test_a_sound_record_with_another_number_has_that_of_its_place(number, at):
     """It may fill all that lies between its neighbours, and be the first or last of the log."""
     world = World()
     start, size, _ = world.queue.known[at]
-    world.log.data[start : start + size] = record(numbered, start)
+    world.log.data[start : start + size] = numbered(number, start)
     assert world.find(at).queue_offset == at
     assert not world.queue.mended
     assert world.damage.searches == 0
@@ -124,7 +119,7 @@ def test_a_sound_record_with_another_number_has_that_of_its_place(numbered, at):
 def test_a_record_of_another_queue_is_not_of_this(of):
     world = World()
     start, size, _ = world.queue.known[2]
-    world.log.data[start : start + size] = record(2, start, **of)
+    world.log.data[start : start + size] = numbered(2, start, **of)
     assert world.find(2) is None
 
 
@@ -152,7 +147,7 @@ def lost(begin, unit, **neighbours):
     """What becomes of a unit whose record is not there: how many messages count as lost."""
     world = World(3, begin=begin, first=10)
     world.queue.known = {10: unit, 11: world.units[1], 12: world.units[2]} | neighbours
-    world.log.data[: len(record(10, begin))] = record(10, begin, topic="U")
+    world.log.data[: len(numbered(10, begin))] = numbered(10, begin, topic="U")
     world.queue.min_offset = 10
     assert world.find(10) is None
     return world.damage.lost
@@ -275,7 +270,7 @@ def test_another_queues_search_says_nothing_of_this(monkeypatch):
     other.queue_id = 1
     for number in range(3):
         start = world.log.max_offset
-        data = record(number, start, queue_id=1)
+        data = numbered(number, start, queue_id=1)
         other.known[number] = ZEROS
         world.log.put(data)
     world.queue.known = {0: ZEROS, 1: ZEROS}
@@ -289,7 +284,7 @@ def test_nothing_between_neighbours_is_no_search():
     world = World(3)
     del world.log.data[world.units[1][0] : world.units[2][0]]
     world.queue.known[2] = (world.units[1][0], world.units[2][1], 0)
-    world.log.data[world.units[1][0] :] = record(2, world.units[1][0])
+    world.log.data[world.units[1][0] :] = numbered(2, world.units[1][0])
     world.queue.known[1] = ZEROS
     assert world.find(1) is None
     assert (world.damage.searches, world.damage.lost) == (0, 1)
