@@ -31,6 +31,7 @@ TOPIC = "Demo"
 QUEUES = 4
 IN_FLIGHT = 64
 PROBE = -1
+SAID_LINES = 15
 KEY_MASK = (1 << 64) - 1
 
 COMMON = """\
@@ -123,9 +124,17 @@ class Story:
             await namesrv.stop()
 
     async def wait_ready(self, *brokers: Any) -> None:
-        """Until their processes say so."""
+        """
+        Until their processes say so.
+
+        :raises click.ClickException: one does not; with the last lines that it printed.
+        """
         for process, output in brokers:
-            await self.until(partial(_says_ready, output), f"{output.name}: not ready", process)
+            try:
+                await self.until(partial(_says_ready, output), f"{output.name}: not ready", process)
+            except click.ClickException as error:
+                said = "\n".join(output.read_text().splitlines()[-SAID_LINES:])
+                raise click.ClickException(f"{error.message}; it ends with:\n{said}") from None
 
     async def until(
         self, condition: Callable[[], Awaitable[bool]], what: str, process: Any = None

@@ -3,7 +3,9 @@
 import socket
 from random import SystemRandom
 
-_FIRST, _LAST = 20_000, 60_000
+# Below those that systems give to outgoing connections (Linux: from 32768 on), any of which
+# could take a free port before its server listens.
+_FIRST, _LAST = 10_000, 32_000
 
 
 def free_ports(count: int) -> int:
