@@ -332,8 +332,7 @@ class QueueFlusher:
     def _round(self) -> None:
         self._timer = None
         if self._is_held or self._running is not None:
-            self._dirty = True
-            return
+            return  # still dirty: `release`, or what runs, arms it again
         self._last_thorough = self._clock.seconds()
         self._dirty = False
         running: Deferred[None] = Deferred()

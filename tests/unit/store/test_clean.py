@@ -283,3 +283,26 @@ def test_a_full_disk_is_said_once(machine, store, monkeypatch):
     for _ in range(2):
         store.cleaner.check_disk()
         assert (said, store.log.fault) == (["error", "info"], None)
+
+
+def test_a_stop_waits_for_the_cleaning(machine, store, monkeypatch):
+    """A round that is at work would delete files of a store that is closed, or opened again."""
+    use(machine, monkeypatch, 50)
+    store.clean_expired_files()
+    machine.worker.later = True
+    every = store.configuration.store.clean_resource_interval / 1000
+    machine.clock.pump([1] * int(max(every, 60) + 1))
+    (cleaning,) = [call for call in machine.worker.queue if call[0] == store.cleaner._remove]
+    machine.worker.queue.remove(cleaning)
+    stopped = store.stop()
+    for _ in range(9):
+        machine.worker.work()
+        machine.clock.advance(1)
+    assert not machine.worker.queue
+    assert machine.disk.exists(f"{machine.root}/abort")
+    assert not stopped.called
+    machine.worker.later = False
+    machine.worker.queue.append(cleaning)
+    machine.worker.work()
+    machine.finish(stopped)
+    assert not machine.disk.exists(f"{machine.root}/abort")

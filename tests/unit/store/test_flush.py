@@ -5,7 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
+from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.store.checkpoint import Checkpoint
+from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
@@ -508,6 +511,77 @@ def test_no_round_and_no_stamp_while_they_are_held(machine, message):
         machine.worker.work()
     machine.worker.later = False
     assert store.checkpoint.written.flushed_offset == store.log.max_offset
+
+
+class Rounds:
+    """A `QueueFlusher` alone, on a worker that waits; a second between what it does."""
+
+    def __init__(self, machine):
+        self.clock, self.worker = machine.clock, machine.worker
+        self.checkpoint = Checkpoint(machine.disk, f"{machine.root}/checkpoint")
+        self.checkpoint.load()
+        self.syncs = 0
+        self.flusher = QueueFlusher(
+            self.clock, self.worker, MessageStoreConfig(), self.checkpoint, self.sync, list
+        )
+        self.worker.later = True
+
+    def sync(self):
+        self.syncs += 1
+
+    def flush_log(self, end):
+        """More of the log is on the disk."""
+        self.checkpoint.flushed = end
+        self.flusher.log_flushed()
+
+    def later(self, seconds):
+        """Time passes, and the worker works all the time."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            self.worker.work()
+
+
+@pytest.fixture
+def rounds(make_simulated):
+    return Rounds(make_simulated())
+
+
+def test_a_stamp_that_meets_a_round_comes_after_it(rounds):
+    """What was flushed during the round is told, though nothing is flushed any more."""
+    rounds.flush_log(100)
+    rounds.clock.advance(1)
+    rounds.checkpoint.flushed = 200
+    rounds.worker.work()
+    assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, 100)
+    rounds.later(1)
+    assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, 200)
+
+
+def test_a_round_that_meets_a_stamp_comes_after_it(rounds):
+    rounds.flusher.dispatched()
+    rounds.later(1)
+    rounds.flusher.dispatched()
+    rounds.clock.advance(58.5)
+    rounds.flush_log(100)
+    rounds.clock.advance(1)
+    rounds.clock.advance(1)
+    assert rounds.syncs == 1
+    rounds.worker.work()
+    assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, 100)
+    rounds.later(1)
+    assert rounds.syncs == 2
+
+
+def test_a_round_that_was_held_is_made_up_for(rounds):
+    """With the release; nothing has to be dispatched for it."""
+    rounds.flusher.dispatched()
+    held = Deferred.fromCoroutine(rounds.flusher.hold())
+    assert held.called
+    rounds.later(200)
+    assert rounds.syncs == 0
+    rounds.flusher.release()
+    rounds.later(1)
+    assert rounds.syncs == 1
 
 
 def test_a_stop_waits_for_a_stamp_that_is_being_written(machine, message):

@@ -228,10 +228,11 @@ def test_a_master_does_not_bring_the_old_life_back(simulated, message, new, endi
 def test_a_slave_deletes_the_queues_of_the_topics_that_it_is_told(simulated, message):
     """And no others; what is not dispatched yet is of the next life."""
     store = simulated.open()
-    put(store, message(topic="T"), message(topic="Other"))
+    put(store, message(topic="T"), message(topic="Other"), message(topic="T", queue_id=1))
     simulated.turn()
     (new,) = put(store, message(b"new", topic="T"))
-    assert store.remove_topics({"T", "Nobody"}) == 1
+    assert store.remove_topics({"T", "Nobody"}) == 2
+    assert store.queues.get("T", 1) is None
     simulated.turn()
     for _ in range(2):
         units = list(store.queues.queue("T", 0).units(new.append.queue_offset, 9))

@@ -601,11 +601,12 @@ def test_files_of_a_queue_that_hold_nothing_go(machine, message, ending):
     assert again.max_offset_in_queue("TopicB", 0) == 1
 
 
-def test_an_index_that_is_damaged_is_built_from_where_the_log_begins(machine, message):
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_an_index_that_is_damaged_is_built_from_where_the_log_begins(machine, message, end):
     """Not from a place that expired with the file that had it."""
     store = machine.open(mapped_file_size_commit_log=16384)
     fill(machine, store, 40, message)
-    machine.stop(store)
+    machine.stop(store) if end == "stop" else machine.crash(store)
     machine.disk.remove(f"{machine.root}/commitlog/{0:020d}")
     (name,) = machine.disk.list_dir(f"{machine.root}/index")
     path = f"{machine.root}/index/{name}"
