@@ -724,6 +724,20 @@ def test_a_deleted_queue_that_is_made_again_tells_of_its_new_life() -> None:
     assert told == [("T", 0, 3)]
 
 
+@pytest.mark.parametrize(("begin", "files"), [(2, 1), (50, 2)])
+def test_a_new_life_leaves_nothing_of_the_old_one_behind_it(begin: int, files: int) -> None:
+    """On the disk, too: the next start would serve the old messages again."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests(run_of(100))
+    table.put_requests([request(begin, 10_000)])
+    assert len(files_of(disk)) == files
+    for found in (table, reopened(disk)):
+        queue = found.queue("T", 0)
+        assert queue.max_offset == begin + 1
+        assert queue.units(begin - 1, 9) == [(100 * (begin - 1), 100, 7), (10_000, 100, 7)]
+
+
 def test_a_queue_expires_when_the_log_begins_at_its_end() -> None:
     """Not while its last byte is there; nor one of which no record is known."""
     table = a_table(a_disk())
