@@ -456,3 +456,18 @@ def test_the_last_file_is_never_deleted() -> None:
         extension.delete_before(addresses[-1] + 10 * EXT_FILE)
         assert len(extension._starts) == 1
     assert extension.get(addresses[-1]) is not None
+
+
+@pytest.mark.parametrize("size", [4096 - 20 - 1, 4096, 30_000])
+def test_a_unit_larger_than_what_is_read_at_once(size: int) -> None:
+    """A filter's bit map has as many bits as its setting says; it is read to its end."""
+    queues = table(SimDisk(Random(1), lambda: 1000), ext=1 << 16)
+    queues.bit_map_of = lambda request: bytes([request.queue_offset]) * size
+    queues.put_requests(run_of(0, 5))
+    queue = queues.get("T", 0)
+    assert queue is not None
+    for number in range(5):
+        ((_, _, address),) = queue.units(number, 1)
+        found = queue.extended(address)
+        assert found is not None
+        assert found.bit_map == bytes([number]) * size

@@ -514,3 +514,21 @@ def test_what_is_left_is_dispatched_at_once(machine, pair):
         machine.clock.advance(0)
     machine.turn(3)
     expect(store, appended, 57)
+
+
+def test_nothing_is_dispatched_while_the_log_is_cut(machine, pair):
+    """What is not dispatched yet may lie behind the cut; the rest goes on after it."""
+    master, appended = pair
+    machine.disk.remove_tree(machine.root)
+    store = machine.open(**SLAVE)
+    feed(store, master, appended[54].next_offset)
+    machine.worker.later = True
+    done = store.set_tail_aside(appended[30].physical_offset, "the master has other bytes")
+    reached = store.dispatcher.position
+    machine.clock.pump([0.01] * 9)
+    assert store.dispatcher.position == reached < appended[30].physical_offset
+    machine.worker.later = False
+    machine.worker.work()
+    machine.finish(done)
+    machine.turn()
+    assert store.dispatcher.position == appended[30].physical_offset
