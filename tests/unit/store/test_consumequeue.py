@@ -685,6 +685,20 @@ def test_a_queue_of_which_only_fillers_are_left_is_empty(first: int, last_exit_o
     assert (queue.min_offset, queue.max_offset) == (first + 2, first + 3)
 
 
+@pytest.mark.parametrize("last_exit_ok", [True, False])
+def test_the_last_message_is_found_before_files_of_fillers(last_exit_ok: bool) -> None:
+    """However many there are: without it the queue would pass for one that has nothing."""
+    disk, far = a_disk(), 7 + 5 * UNITS
+    a_table(disk).put_requests([*run_of(7), request(far, 1_000_000)])
+    last = far * UNIT_SIZE
+    path = f"/store/consumequeue/T/0/{last - last % FILE:020d}"
+    data = disk.content(path)[: last % FILE]
+    disk.damage(path, data.ljust(FILE, b"\0"))
+    queue = reopened(disk, last_exit_ok).queue("T", 0)
+    assert (queue.min_offset, queue.last_record()) == (0, (600, 100))
+    assert queue.units(6, 1) == [(600, 100, 7)]
+
+
 def test_a_file_of_a_wrong_size_alone_stops_the_load() -> None:
     """The setting may be wrong: nothing is removed, and the message says what to do."""
     disk = a_disk()
