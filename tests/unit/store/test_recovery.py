@@ -571,6 +571,23 @@ def test_a_queue_that_a_crash_lost_is_built_anew_before_it_goes_on(machine, mess
     assert places == sorted(set(places))
 
 
+@pytest.mark.parametrize("file_size", [16384, 1 << 19])
+def test_a_lost_queue_is_seen_wherever_a_start_looks(machine, message, file_size):
+    """In the middle of many files, and of many messages of one; nothing notes what there was."""
+    settings = {"mapped_file_size_commit_log": file_size}
+    store = machine.open(**settings)
+    others = [message(b"", topic="Other") for _ in range(2500)]
+    for messages in (others, [message(b"") for _ in range(5)], others, others, others):
+        store.put_many(messages, lambda results: None)
+        machine.now_ms += 10_000
+        machine.turn(20)
+    machine.clock.pump([1] * 70)
+    machine.crash(store)
+    machine.disk.remove_tree(f"{machine.root}/consumequeue/TopicA/0")
+    queue = machine.open(**settings).queues.get("TopicA", 0)
+    assert (queue.first_offset, queue.max_offset) == (0, 5)
+
+
 def test_a_queue_of_very_many_messages_is_built_anew(machine, message):
     """Piece by piece, and all of it."""
     store = machine.open(mapped_file_size_commit_log=1 << 20)
