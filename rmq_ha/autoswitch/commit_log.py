@@ -57,6 +57,11 @@ class EpochCommitLog(CommitLog):
             for callback in self._subscribers:
                 callback()
 
+    def recovered(self, end: int, safe: int) -> None:
+        """As `CommitLog.recovered`; of what is cut nothing is confirmed any more."""
+        super().recovered(end, safe)
+        self.confirm_offset = min(self.confirm_offset, end)
+
     def append_group(
         self, messages: list[Message], now_ms: int
     ) -> list[AppendResult | PutMessageStatus]:
@@ -85,19 +90,27 @@ class EpochParts(ClassicParts):
         super().__init__(store, log)
         self._epoch_log = log
         self.tail = ConfirmedTail(log)
+        log.subscribe(self._note)
+
+    def _note(self) -> None:
+        self._store.checkpoint.confirmed = self._epoch_log.readable_end
 
     def recover(self, last_exit_ok: bool) -> None:
         """
-        As `LogParts` says; what was dispatched was confirmed, of the rest nobody knows.
+        As `LogParts` says; what was dispatched was confirmed, and what the checkpoint says.
 
-        So what recovery builds anew beyond that is taken back.
+        What recovery builds anew beyond that is taken back.
         """
         log, queues, index = self._epoch_log, self._store.queues, self._store.index
         dispatched = max(queues.max_physical_offset, 0)
         super().recover(last_exit_ok)
-        log.confirm_offset = confirmed = min(dispatched, int(log.max_offset))
+        known = max(dispatched, self._store.checkpoint.confirmed)
+        log.confirm_offset = confirmed = min(known, int(log.max_offset))
         if queues.max_physical_offset > confirmed:
             queues.truncate(confirmed)
+            if queues.max_physical_offset > confirmed:  # it may lie within a record
+                confirmed, _ = queues.last_record() or (0, 0)
+                queues.truncate(confirmed)
         if index is not None:
             index.truncate(confirmed)
 

@@ -19,6 +19,7 @@ class Checkpoint:
     :ivar logics: newest message that is in the queues, ms.
     :ivar index: end of the last full index file, ms.
     :ivar flushed: up to this physical offset the commit log is on the disk; 0: not known.
+    :ivar confirmed: in controller mode: below this physical offset the log may be read.
     :ivar written: what the file says.
     """
 
@@ -28,17 +29,17 @@ class Checkpoint:
         self._disk = disk
         self._path = path
         self._file: File | None = None
-        self.physic = self.logics = self.index = self.flushed = 0
+        self.physic = self.logics = self.index = self.flushed = self.confirmed = 0
         self.written = CheckpointTimes()
 
     @property
     def times(self) -> CheckpointTimes:
         """All of it."""
-        return CheckpointTimes(self.physic, self.logics, self.index, self.flushed)
+        return CheckpointTimes(self.physic, self.logics, self.index, self.flushed, self.confirmed)
 
     def set(self, times: CheckpointTimes) -> None:
         """Replace it, in memory."""
-        self.physic, self.logics, self.index, self.flushed = times
+        self.physic, self.logics, self.index, self.flushed, self.confirmed = times
 
     def load(self) -> None:
         """
@@ -93,9 +94,13 @@ class Checkpoint:
             self._file.sync()
             self.written = times
 
-    def write_flushed(self, physic: int, flushed: int) -> None:
+    def write_flushed(self, physic: int, flushed: int, confirmed: int) -> None:
         """Put on the disk how far the commit log is; no more of the others. For the worker."""
-        self.write(self.written._replace(physic_msg_timestamp=physic, flushed_offset=flushed))
+        self.write(
+            self.written._replace(
+                physic_msg_timestamp=physic, flushed_offset=flushed, confirmed_offset=confirmed
+            )
+        )
 
     def give_up(self, end: int, newest: int) -> None:
         """
@@ -107,7 +112,7 @@ class Checkpoint:
         :param newest: when the last record before that was stored, ms.
         :raises OSError: the disk refuses.
         """
-        most = CheckpointTimes(newest, newest, newest, end)
+        most = CheckpointTimes.ending(end, newest)
         self.set(self.times.at_most(most))
         if self.written != self.written.at_most(most):
             self.write(self.written.at_most(most))

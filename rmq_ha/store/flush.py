@@ -303,7 +303,10 @@ class QueueFlusher:
         elif not self._is_held and checkpoint.flushed != checkpoint.written.flushed_offset:
             self._running = Deferred()
             written = self._worker.call(
-                checkpoint.write_flushed, checkpoint.physic, checkpoint.flushed
+                checkpoint.write_flushed,
+                checkpoint.physic,
+                checkpoint.flushed,
+                checkpoint.confirmed,
             )
             written.addErrback(self._failed).addBoth(self._done, self._running)
 

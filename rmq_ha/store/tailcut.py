@@ -141,7 +141,7 @@ class TailCut:
             recovery.begun_at(start) for start in list(row.starts) if start + row.file_size >= end
         ]
         most = max(0, min(firsts) - 1)
-        times = self._store.checkpoint.times.at_most(CheckpointTimes(most, most, most, end))
+        times = self._store.checkpoint.times.at_most(CheckpointTimes.ending(end, most))
         self._store.checkpoint.write(times)
         OwedLog(self._store.host.disk, self._store.root).give_up()
         return times

@@ -7,23 +7,34 @@ offset  size  type   meaning
 0       8     int64  physicMsgTimestamp, ms: newest message of the flushed commit log
 8       8     int64  logicsMsgTimestamp, ms: newest message of the flushed queues
 16      8     int64  indexMsgTimestamp, ms: end of the last full index file
-24      8     int64  ours: up to this physical offset the commit log is flushed; 0: not known
-32      4     uint32 ours: CRC-32 of the first and the fourth number; Java lets both stay, but
-                     changes the first one, and then the fourth counts for nothing
-36      4060         zero
+24      8     int64  masterFlushedOffset of RocketMQ 5, which ours never knows: 0
+32      8     int64  confirmPhyOffset of RocketMQ 5: what lies below it in the log no election
+                     loses; 0: not known
+40      216          zero
+256     8     int64  ours: up to this physical offset the commit log is flushed; 0: not known
+264     4     uint32 ours: CRC-32 of the first number and this one; Java lets both stay, but
+                     changes the first one, and then this one counts for nothing
+268     3828         zero
 ======  ====  =====  ==================================================================
 
-Big-endian. Spec: store.md, section 5.1.
+Big-endian. Ours once stood in the bytes from 24 to 36, and is read there where nothing is at 256.
+When Java has changed the first number since, what is left at 32 looks like a multiple of 4 GiB: no
+such confirmPhyOffset is believed.
+
+Spec: store.md, section 5.1; controller.md, section 4.3.
 """
 
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-_CHECKPOINT = Struct(">qqq")
+_CHECKPOINT = Struct(">qqqqq")
 _OURS = Struct(">qI")
+_OURS_AT = 256
+_ONCE_OURS_AT = 24
 _OFFSETS = Struct(">qq")
-CHECKPOINT_BYTES = _CHECKPOINT.size + _OURS.size
+_LOW_HALF = 0xFFFFFFFF
+CHECKPOINT_BYTES = _OURS_AT + _OURS.size
 CHECKPOINT_SIZE = 4096
 _GRACE_MS = 3000
 
@@ -33,12 +44,14 @@ class CheckpointTimes(NamedTuple):
     The three store times, ms; 0 where nothing is known.
 
     :ivar flushed_offset: of the commit log, bytes; 0 where nothing is known.
+    :ivar confirmed_offset: in controller mode: what lies below it may be read.
     """
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
     index_msg_timestamp: int = 0
     flushed_offset: int = 0
+    confirmed_offset: int = 0
 
     @property
     def min_timestamp(self) -> int:
@@ -50,24 +63,35 @@ class CheckpointTimes(NamedTuple):
         """The same when the index has to be complete, too."""
         return min(self.min_timestamp, self.index_msg_timestamp)
 
+    @classmethod
+    def ending(cls, end: int, newest: int) -> "CheckpointTimes":
+        """The most that is true of a log that ends there, whose last record is of `newest`, ms."""
+        return cls(newest, newest, newest, end, end)
+
     def at_most(self, most: "CheckpointTimes") -> "CheckpointTimes":
         """Of each number the lower one."""
         return CheckpointTimes(*map(min, self, most))
 
     def encode(self) -> bytes:
         """The first bytes of the file; the rest stays zero."""
-        physic, logics, index, flushed = self
+        physic, logics, index, flushed, confirmed = self
         checksum = crc32(_OFFSETS.pack(physic, flushed)) if flushed else 0
-        return _CHECKPOINT.pack(physic, logics, index) + _OURS.pack(flushed, checksum)
+        javas = _CHECKPOINT.pack(physic, logics, index, 0, confirmed)
+        return javas.ljust(_OURS_AT, b"\0") + _OURS.pack(flushed, checksum)
 
     @classmethod
     def decode(cls, data: bytes) -> "CheckpointTimes":
         """From the start of a file; a short one counts as zeros (recovery then reads all)."""
-        if len(data) < _CHECKPOINT.size:
-            return cls()
-        times = cls(*_CHECKPOINT.unpack_from(data))
         if len(data) < CHECKPOINT_BYTES:
-            return times
-        flushed, checksum = _OURS.unpack_from(data, _CHECKPOINT.size)
-        is_ours = checksum == crc32(_OFFSETS.pack(times.physic_msg_timestamp, flushed))
-        return times._replace(flushed_offset=flushed) if flushed and is_ours else times
+            return cls()
+        physic, logics, index, _, confirmed = _CHECKPOINT.unpack_from(data)
+        once = _flushed(data, _ONCE_OURS_AT, physic)
+        if once or confirmed < 0 or not confirmed & _LOW_HALF:
+            confirmed = 0
+        flushed = _flushed(data, _OURS_AT, physic) or once
+        return cls(physic, logics, index, flushed, confirmed)
+
+
+def _flushed(data: bytes, at: int, physic: int) -> int:
+    flushed, checksum = _OURS.unpack_from(data, at)
+    return int(flushed) if checksum == crc32(_OFFSETS.pack(physic, flushed)) else 0

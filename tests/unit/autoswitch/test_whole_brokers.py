@@ -15,6 +15,7 @@ from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
 from rmq_ha.testing.checkers import Findings
@@ -304,3 +305,25 @@ def test_a_slave_that_stops_within_a_record_gets_it_anew() -> None:
     brokers.run(1.0)
     assert second.store.log.read(0, end) == first.store.log.read(0, end)
     assert not brokers.findings.violations
+
+
+def test_what_was_confirmed_is_known_after_a_restart() -> None:
+    """Java's `confirmPhyOffset` in `checkpoint`; a cut takes it back before anything is cut."""
+    brokers = Set()
+    first = brokers.in_sync()
+    assert brokers.send(first, b"kept") == 0
+    brokers.run(70.0)
+    end = first.store.log.max_offset
+    assert first.store.checkpoint.written.confirmed_offset == end
+    brokers.world.network.partition(first.host.name, brokers.other(first).host.name)
+    assert brokers.send(first, b"nobody has it") == 12
+    first.crash(power=False)
+    path = f"{first.configuration.store.store_path_root_dir}/checkpoint"
+    assert CheckpointTimes.decode(first.host.disk.read_bytes(path)).confirmed_offset == end
+    brokers.desk.crash(0)
+    first.load()
+    assert first.store.log.confirm_offset == end
+    first.store.set_tail_aside(50, "a test")
+    brokers.run(1.0)
+    assert first.store.log.confirm_offset == 50
+    assert CheckpointTimes.decode(first.host.disk.read_bytes(path)).confirmed_offset == 50

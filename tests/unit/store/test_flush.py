@@ -163,7 +163,7 @@ def test_the_checkpoint_follows_the_flush(machine, message):
     stamp = result.append.store_timestamp
     path = f"{machine.root}/checkpoint"
     machine.clock.advance(1)
-    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (0, stamp, 0, 0)
+    assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (0, stamp, 0, 0, 0)
     for _ in range(160):
         machine.clock.advance(0.5)
     assert CheckpointTimes.decode(machine.disk.read_bytes(path)) == (
@@ -171,6 +171,7 @@ def test_the_checkpoint_follows_the_flush(machine, message):
         stamp,
         0,
         store.log.max_offset,
+        0,
     )
 
 
