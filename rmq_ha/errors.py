@@ -198,3 +198,8 @@ class TlsRefused(RmqHaError):
     def __init__(self, reason: str, *, retriable: bool = False) -> None:
         super().__init__(reason)
         self.retriable = retriable
+
+
+def may_pass(lost: BaseException | None) -> bool:
+    """Whether a connection that ended so may be had again though nobody changes anything."""
+    return not isinstance(lost, TlsRefused) or lost.retriable

@@ -28,6 +28,7 @@ from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 
 _CHUNK = 1 << 18
 _MOST_OPAQUE = 0x7FFFFFFF
+_BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 seconds = time.monotonic
 """The clock for durations."""
@@ -173,6 +174,7 @@ class _Connection:
         self._socket: socket.socket | None = None
         self._reader = FrameReader()
         self._opaque = 0
+        self._has_heard = False
 
     def ask(self, command: RemotingCommand, deadline: float, timeout_ms: float) -> RemotingCommand:
         self._opaque = self._opaque % _MOST_OPAQUE + 1
@@ -218,8 +220,10 @@ class _Connection:
             opened.close()
 
     def _lost(self, error: OSError) -> RemotingConnectError:
-        refused = isinstance(error, ssl.SSLCertVerificationError)
-        return RemotingConnectError(f"{self.address}: {_reason(error)}", retriable=not refused)
+        is_refusal = isinstance(error, ssl.SSLError) and not isinstance(error, _BROKEN_OFF)
+        # Who has answered once refuses neither certificate nor version: what broke off passes.
+        retriable = self._has_heard or not is_refusal
+        return RemotingConnectError(f"{self.address}: {_reason(error)}", retriable=retriable)
 
     def _send(self, command: RemotingCommand, deadline: float) -> socket.socket:
         frame = encode_frame(command)
@@ -234,6 +238,7 @@ class _Connection:
             data = opened.recv(_CHUNK)
             if not data:
                 raise ConnectionResetError("the connection was closed before the answer came")
+            self._has_heard = True
             for frame in self._reader.receive_data(data):
                 response = decode_frame(*frame)
                 if response.is_response and response.opaque == opaque:
@@ -282,6 +287,7 @@ class _Connection:
                 raise
         self._socket = opened
         self._reader = FrameReader()
+        self._has_heard = False
         return opened
 
 

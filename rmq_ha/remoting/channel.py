@@ -189,11 +189,16 @@ class Channel:
         self._flush()
         self._corked = None
 
-    def closed(self, reason: str) -> None:
-        """The connection is gone: fail the calls, tell those who want to know."""
+    def closed(self, reason: str, *, retriable: bool = True) -> None:
+        """
+        The connection is gone: fail the calls, tell those who want to know.
+
+        :param retriable: another one may be had.
+        """
         self.is_open = False
         self._is_gone = True
-        self.pending.fail_all(f"lost the connection to {self.remote_text}: {reason}")
+        text = f"lost the connection to {self.remote_text}: {reason}"
+        self.pending.fail_all(text, retriable=retriable)
         self.drained()
         for work in list(self._held):
             work.cancel()

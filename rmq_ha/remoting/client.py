@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.errors import RemotingConnectError, RemotingTimeout, TlsRefused
+from rmq_ha.errors import RemotingConnectError, RemotingTimeout, may_pass
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import Handler, RequestDispatcher
 from rmq_ha.remoting.protocol import RemotingProtocol
@@ -223,9 +223,7 @@ class _Peer:
 
     def _failed(self, failure: Failure) -> None:
         self._connecting = None
-        error = failure.value
-        retriable = error.retriable if isinstance(error, TlsRefused) else True
-        self._fail(failure.getErrorMessage(), retriable=retriable)
+        self._fail(failure.getErrorMessage(), retriable=may_pass(failure.value))
         if self._connecting is None:
             self._client._forget(self._address)
 

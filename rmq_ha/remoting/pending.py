@@ -71,14 +71,14 @@ class PendingCalls:
         """Nobody waits for this call any more."""
         self._calls.pop(opaque, None)
 
-    def fail_all(self, reason: str) -> None:
+    def fail_all(self, reason: str, *, retriable: bool = True) -> None:
         """The connection is gone: every call fails with `RemotingConnectError`."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
         calls, self._calls = self._calls, {}
         for call in calls.values():
-            call.waiting.errback(RemotingConnectError(reason))
+            call.waiting.errback(RemotingConnectError(reason, retriable=retriable))
 
     def _next_opaque(self) -> int:
         while True:

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused
+from rmq_ha.errors import ProtocolViolation, RmqHaError, TlsRefused, may_pass
 from rmq_ha.model.security import Security
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.remoting.dispatcher import RequestDispatcher
@@ -117,7 +117,7 @@ class RemotingProtocol(Protocol):
             self._frames.forget(self)
         if self._turns is not None:
             self._turns.forget(self)
-        self.channel.closed(reason.getErrorMessage())
+        self.channel.closed(reason.getErrorMessage(), retriable=may_pass(reason.value))
         self.lost.callback(None)
 
     # IPushProducer, for the transport's write buffer

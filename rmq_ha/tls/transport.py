@@ -60,6 +60,7 @@ class TlsTransport:
         self._deliver = deliver
         self._failed = failed
         self._failure: TlsRefused | None = None
+        self._has_heard = False
         self._early: list[bytes] = []
         self._timer: IDelayedCall | None = clock.callLater(HANDSHAKE_SECONDS, self._too_slow)
 
@@ -107,6 +108,7 @@ class TlsTransport:
             if self._session.is_secured:
                 self._begin()
         if plain and not self.disconnecting:
+            self._has_heard = True
             self._deliver(plain)
         if self._session.is_closed:
             self.loseConnection()
@@ -239,6 +241,8 @@ class TlsTransport:
     def _fail(self, error: TlsRefused) -> None:
         if self._failure is None:
             self._failure = error
+            # Who has answered once refuses neither certificate nor version: what broke off passes.
+            error.retriable |= self._has_heard
             self._failed(str(error))
 
     def _stop_timer(self) -> None:

@@ -33,11 +33,14 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-def guarded(authority: trustme.CA, broker: trustme.CA | None = None) -> SimCluster:
+def guarded(
+    authority: trustme.CA, broker: trustme.CA | None = None, clients: dict[str, str] | None = None
+) -> SimCluster:
     """
     Name server and broker that take TLS only.
 
     :param broker: whom the broker's certificate is of; None: of the same.
+    :param clients: what the broker demands of them, as keys.
     """
     cluster = SimCluster()
     cluster.hosts["a"] = cluster.world.add("a")
@@ -52,7 +55,7 @@ def guarded(authority: trustme.CA, broker: trustme.CA | None = None) -> SimClust
     server = NettyServerConfig(listen_port=NAMESRV_PORT)
     cluster.namesrv.controller = NamesrvController(seams, NamesrvConfig(), server, tls=SERVER)
     cluster.namesrv.controller.start()
-    options = {**SERVER, **ROOT}
+    options = {**SERVER, **ROOT, **(clients or {})}
     cluster.add("a", plugin_options=options, client={"use_tls": True})
     return cluster
 
@@ -90,6 +93,29 @@ def test_a_refused_certificate_passes_by_itself_for_nobody(authority: trustme.CA
     made = producer(cluster, authority, use_tls=True, tls=ROOT)
     before = cluster.clock.seconds()
     with pytest.raises(SendFailed, match="certificate") as caught:
+        cluster.wait(made.send(Message("T", b"x")))
+    assert not caught.value.retriable
+    assert cluster.clock.seconds() - before < 5
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("by_context", [False, True])
+def test_nor_does_one_that_lacks(
+    authority: trustme.CA, by_context: bool, newest: ssl.TLSVersion
+) -> None:
+    """A server refuses us: from TLS 1.3 on after the handshake, when the request has left."""
+    demanded = {
+        "tls.server.need.client.auth": "require",
+        "tls.server.authClient": "true",
+        "tls.server.trustCertPath": "/root.pem",
+    }
+    cluster = guarded(authority, clients=demanded)
+    context = trusting(authority)
+    context.maximum_version = newest
+    how: dict[str, Any] = {"ssl_context": context} if by_context else {"use_tls": True, "tls": ROOT}
+    made = producer(cluster, authority, **how)
+    before = cluster.clock.seconds()
+    with pytest.raises(SendFailed, match=r"certificate|handshake failure") as caught:
         cluster.wait(made.send(Message("T", b"x")))
     assert not caught.value.retriable
     assert cluster.clock.seconds() - before < 5

@@ -56,7 +56,7 @@ def server(
                     for frame in reader.receive_data(data):
                         counts[number] += 1
                         behaviour(peer, decode_frame(*frame))
-                except OSError:
+                except (OSError, ProtocolViolation):
                     return
 
     def accept() -> None:
@@ -597,3 +597,46 @@ def test_tls_by_an_ssl_context_of_the_application_s() -> None:
         pytest.raises(RemotingConnectError, match="its certificate is refused"),
     ):
         calls.invoke(address, RemotingCommand(1), 5000)
+
+
+@pytest.mark.parametrize("demand", ["a certificate", "another version"])
+def test_what_an_end_refuses_passes_by_itself_for_nobody(demand: str) -> None:
+    """It is told apart from an end that went, which may be back in a moment."""
+    authority = trustme.CA()
+    theirs, ours = server_context(authority), ssl.create_default_context()
+    authority.configure_trust(ours)
+    if demand == "a certificate":
+        authority.configure_trust(theirs)
+        theirs.verify_mode = ssl.CERT_REQUIRED
+        theirs.maximum_version = ssl.TLSVersion.TLSv1_2
+    else:
+        theirs.minimum_version = ssl.TLSVersion.TLSv1_3
+        ours.maximum_version = ssl.TLSVersion.TLSv1_2
+    with server(echo, theirs) as (address, _), closing(BlockingCalls(ssl_context=ours)) as calls:
+        with pytest.raises(RemotingConnectError, match="alert") as caught:
+            calls.invoke(address, RemotingCommand(1), 5000)
+        assert not caught.value.retriable
+
+
+def test_what_breaks_off_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end that answered once takes our certificate; so its TLS breaks for another reason."""
+    authority = trustme.CA()
+    ours = ssl.create_default_context()
+    authority.configure_trust(ours)
+    with server(echo, server_context(authority)) as (address, _):
+        calls = BlockingCalls(ssl_context=ours)
+        calls.invoke(address, RemotingCommand(1), 5000)
+
+        def broken(*_: object) -> bytes:
+            raise ssl.SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC]")
+
+        monkeypatch.setattr(ssl.SSLSocket, "recv", broken)
+        with pytest.raises(RemotingConnectError) as caught:
+            calls.invoke(address, RemotingCommand(1), 5000)
+        assert caught.value.retriable
+        monkeypatch.undo()
+        calls.close()
+    with server(echo) as (address, _), closing(BlockingCalls(ssl_context=ours)) as calls:
+        with pytest.raises(RemotingConnectError) as caught:
+            calls.invoke(address, RemotingCommand(1), 5000)
+        assert caught.value.retriable
