@@ -117,11 +117,11 @@ class Set:
         assert isinstance(answer, RemotingCommand)
         return answer
 
-    def bodies(self, node: BrokerNode) -> list[bytes]:
+    def bodies(self, node: BrokerNode, queue_id: int = 0) -> list[bytes]:
         found: list[bytes] = []
         offset = 0
         while True:
-            result = node.store.get_message("readers", TOPIC, 0, offset, 32, None)
+            result = node.store.get_message("readers", TOPIC, queue_id, offset, 32, None)
             if result is None or not result.messages:
                 return found
             found += [decode_record(record).body for record in result.messages]
