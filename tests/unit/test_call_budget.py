@@ -1,0 +1,34 @@
+"""What a message may take, in calls: exact, whatever else the machine does.
+
+The limits are what it takes today; whoever makes a path cheaper lowers them with it.
+`python bench/hotpath.py --part pair --chunk 1 --profile` says where the calls go.
+"""
+
+import hotpath
+import pytest
+from hotpath import Counts
+
+LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
+    ("send", 1): {"master": Counts(153, 145, 5.0)},
+    ("send", 64): {"master": Counts(15.2, 64.4, 0.2)},
+    ("pair", 1): {"master": Counts(249, 186.1, 8.0), "slave": Counts(114, 101, 6.0)},
+    ("pair", 64): {"master": Counts(16.7, 65.0, 0.24), "slave": Counts(10.4, 33.6, 0.2)},
+    ("pull", 32): {"master": Counts(13.3, 18.0, 1.13)},
+    ("walk", 64): {"start": Counts(9.3, 33.2, 0.2)},
+}
+
+
+@pytest.mark.parametrize(("part", "chunk"), LIMITS)
+def test_a_message_takes_no_more_calls_than_its_budget(part, chunk, tmp_path):
+    counted = hotpath.calls(part, chunk, chunk * 50 if chunk < 64 else 3200, str(tmp_path))
+    assert counted.keys() == LIMITS[part, chunk].keys()
+    for name, limit in LIMITS[part, chunk].items():
+        found = counted[name]
+        assert found.python <= limit.python + 0.05, (name, found)
+        assert found.c <= limit.c + 0.05, (name, found)
+        assert found.system <= limit.system + 0.005, (name, found)
+
+
+def test_a_budget_counts_the_same_in_each_run(tmp_path):
+    first = hotpath.calls("pair", 16, 320, str(tmp_path / "first"))
+    assert hotpath.calls("pair", 16, 320, str(tmp_path / "second")) == first
