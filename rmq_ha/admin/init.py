@@ -6,7 +6,7 @@ from collections.abc import Callable
 import click
 
 from rmq_ha.admin.confirm import dry_run_option
-from rmq_ha.admin.layouts import Place, Planned, controller, dledger, pair
+from rmq_ha.admin.layouts import Place, Planned, controller, dledger, failover, pair
 from rmq_ha.admin.options import common_options, current_options
 from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import FAILED
@@ -17,6 +17,7 @@ _LAYOUTS: dict[str, Callable[[Place], list[Planned]]] = {
     "pair": pair,
     "dledger": dledger,
     "controller": controller,
+    "failover": failover,
 }
 
 
@@ -26,6 +27,12 @@ _LAYOUTS: dict[str, Callable[[Place], list[Planned]]] = {
 @click.option("--dledger", "layout", flag_value="dledger", help="Three that elect their master.")
 @click.option(
     "--controller", "layout", flag_value="controller", help="Controllers for RocketMQ 5's brokers."
+)
+@click.option(
+    "--failover",
+    "layout",
+    flag_value="failover",
+    help="A pair that elects its master; the third host has a controller only.",
 )
 @click.option(
     "--hosts", default="", metavar="A,B,...", help="Addresses; default: all on 127.0.0.1."
@@ -50,7 +57,7 @@ def init(
     Nothing that is there is changed: exit code 1.
     """
     if layout is None:
-        raise click.UsageError("one of --pair, --dledger, --controller")
+        raise click.UsageError("one of --pair, --dledger, --failover, --controller")
     directory = os.path.abspath(directory)
     named = [host.strip() for host in hosts.split(",") if host.strip()]
     place = Place(named, cluster, name, os.path.abspath(data) if data else f"{directory}/data")

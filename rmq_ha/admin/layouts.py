@@ -95,19 +95,36 @@ def controller(place: Place) -> list[Planned]:
         raise WrongUsage(f"one controller or three, not {len(hosts)}: --hosts A or A,B,C")
     ports = Ports()
     peers = [f"n{number}-{host}:{ports.take(host, 9878)}" for number, host in enumerate(hosts)]
-    made = []
-    for number, host in enumerate(hosts):
-        file = f"controller-n{number}"
+    return [_controller(place, peers, number, host, ports) for number, host in enumerate(hosts)]
+
+
+def failover(place: Place) -> list[Planned]:
+    """
+    A pair whose master is elected: by three controllers, two of them in the pair's name servers.
+
+    :raises WrongUsage: not three hosts; on the last one there is a controller and nothing else.
+    """
+    hosts = _hosts(place, 3)
+    ports = Ports()
+    peers = [f"n{number}-{host}:{ports.take(host, 9878)}" for number, host in enumerate(hosts)]
+    made, addresses = [], []
+    for number, host in enumerate(hosts[:2]):
+        address, port, planned = _namesrv(place, host, number, ports)
+        within = ["enableControllerInNamesrv=true", *_member(place, peers, number)]
+        made.append(planned._replace(text=planned.text + _text(within)))
+        addresses.append(f"{address}:{port}")
+    made.append(_controller(place, peers, 2, hosts[2], ports))
+    for number, host in enumerate(hosts[:2]):
         lines = [
-            f"# A controller; brokers of RocketMQ 5 get controllerAddr={_addr_list(peers)}",
-            f"controllerDLegerGroup={place.cluster}-controller",
-            f"controllerDLegerPeers={';'.join(peers)}",
-            f"controllerDLegerSelfId=n{number}",
-            f"controllerStorePath={place.data}/{file}",
-            *_bound(host),
-            f"metricsPort={ports.take(host, _METRICS)}",
+            f"brokerName={place.name}",
+            "flushDiskType=ASYNC_FLUSH",
+            "enableControllerMode=true",
+            f"controllerAddr={_addr_list(peers)}",
+            "allAckInSyncStateSet=true",
+            *_addresses(host),
         ]
-        made.append(Planned(f"{file}.properties", host, "rmqha-controller", _text(lines)))
+        file = f"broker-{number + 1}"
+        made.append(_broker(place, host, file, ";".join(addresses), lines, ports))
     return made
 
 
@@ -128,6 +145,29 @@ class Ports:
             port += step
         self._taken.add((host, port))
         return port
+
+
+def _controller(
+    place: Place, peers: Sequence[str], number: int, host: str, ports: Ports
+) -> Planned:
+    lines = [
+        f"# A controller; brokers in controller mode get controllerAddr={_addr_list(peers)}",
+        *_member(place, peers, number),
+        *_bound(host),
+        f"metricsPort={ports.take(host, _METRICS)}",
+    ]
+    file = f"controller-n{number}.properties"
+    return Planned(file, host, "rmqha-controller", _text(lines))
+
+
+def _member(place: Place, peers: Sequence[str], number: int) -> list[str]:
+    """Which of the controllers this one is."""
+    return [
+        f"controllerDLegerGroup={place.cluster}-controller",
+        f"controllerDLegerPeers={';'.join(peers)}",
+        f"controllerDLegerSelfId=n{number}",
+        f"controllerStorePath={place.data}/controller-n{number}",
+    ]
 
 
 def _addr_list(peers: Sequence[str]) -> str:

@@ -7,20 +7,20 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rmq_ha.app.exposure import exposure, group_exposure, replication_exposure
+from rmq_ha.app.exposure import controller_exposure, exposure, group_exposure, replication_exposure
+from rmq_ha.app.namesrv_part import NamesrvPart
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.health import Health
-from rmq_ha.app.status.namesrv import NamesrvStatus
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port, is_dledger
-from rmq_ha.config.load import ANY_ADDRESS, PLAIN_ACL, embeds_namesrv, port_plan
+from rmq_ha.config.load import ANY_ADDRESS, PLAIN_ACL
 from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.plans import embeds_namesrv, port_plan
 from rmq_ha.config.ports import PlannedPort
 from rmq_ha.model.networks import EVERYBODY, canonical
-from rmq_ha.namesrv.controller import NamesrvController
 from rmq_ha.plugins import split_names
 from rmq_ha.seams import Host
 from rmq_ha.tls.options import TlsOptions
@@ -30,7 +30,8 @@ _BUILT_IN = "default"
 
 class BrokerServer:
     """
-    A broker, and before it the name server that it embeds when it has none.
+    A broker, and before it the name server that it embeds when it has none, or when there is to be
+    a controller in it.
 
     :param make_broker: builds the broker; after the name server, whose address it needs.
     """
@@ -47,7 +48,7 @@ class BrokerServer:
         self._configuration = configuration
         self._make_broker = make_broker
         self._ports = port_plan(configuration)
-        self._namesrv: NamesrvController | None = None
+        self._namesrv: NamesrvPart | None = None
         self._broker: Any = None
         self._status: StatusServer | None = None
 
@@ -85,6 +86,7 @@ class BrokerServer:
             facts["haListenPort"] = configuration.store.ha_listen_port
         if self._namesrv is not None:
             facts["namesrvPort"] = self._namesrv.port
+            facts |= self._namesrv.facts()
         if self._status is not None:
             facts["metricsPort"] = self._status.port
         return facts
@@ -99,17 +101,23 @@ class BrokerServer:
         if embeds_namesrv(configuration):
             await self._start_namesrv()
         self._broker = self._make_broker(self._host, configuration)
+        if self._namesrv is not None and self._namesrv.controller is not None:
+            self._namesrv.controller.settings.file = self._broker.config_file
         await self._broker.start()
         if self._status is not None:
             status = BrokerStatus(self._broker)
             self._status.add(status)
             self._status.add(CertificatesStatus("rmqha", self._broker.tls))
-            self._status.health = status.health
+            self._status.health = lambda: self._health(status.health())
+
+    def _health(self, own: Health) -> Health:
+        """Of the broker, and of the controller in it, which others wait for."""
+        told = None if self._namesrv is None else self._namesrv.controller_health()
+        return own if told is None else own.beside(told)
 
     def _warn_if_exposed(self) -> None:
         own = self._configuration.ours
-        tls = TlsOptions(self._configuration.plugin_options, self._host.disk.read_bytes)
-        options = {key: tls.text(key) for key in ("tls.server.mode", "tls.ha.mode")}
+        options = self._tls_modes()
         warning = exposure(own.bind_address, options, has_acl=bool(own.acl_plug_in))
         if warning is None and is_dledger(self._configuration):
             port = dledger_port(self._configuration)
@@ -120,26 +128,33 @@ class BrokerServer:
         if warning is not None:
             self.log.warn("{warning}", warning=warning)
 
+    def _tls_modes(self) -> dict[str, str]:
+        tls = TlsOptions(self._configuration.plugin_options, self._host.disk.read_bytes)
+        return {key: tls.text(key) for key in ("tls.server.mode", "tls.ha.mode")}
+
     async def _start_namesrv(self) -> None:
         configuration, own = self._configuration, self._configuration.ours
         interface = own.embedded_namesrv_address or own.bind_address or "127.0.0.1"
         address = "127.0.0.1" if interface in ANY_ADDRESS else interface
-        namesrv = NamesrvController(
+        namesrv = self._namesrv = NamesrvPart(
             self._host,
             self._namesrv_config(address),
+            configuration.controller if own.enable_controller_in_namesrv else None,
             replace(configuration.server, listen_port=own.embedded_namesrv_port),
-            interface=interface,
-            tls=configuration.plugin_options,
+            interface,
+            configuration.plugin_options,
         )
+        if namesrv.controller is not None:
+            port = namesrv.controller.port
+            warning = controller_exposure(interface, self._tls_modes(), port)
+            if warning is not None:
+                self.log.warn("{warning}", warning=warning)
         await namesrv.start()
-        self._namesrv = namesrv
         if self._status is not None:
-            self._status.add(NamesrvStatus(self._host, namesrv))
-        configuration.broker.namesrv_addr = f"{address}:{namesrv.port}"
-        self.log.info(
-            "no namesrvAddr: embedded name server on {address}",
-            address=configuration.broker.namesrv_addr,
-        )
+            namesrv.add_to(self._status)
+        address = f"{address}:{namesrv.port}"
+        configuration.broker.namesrv_addr = configuration.broker.namesrv_addr or address
+        self.log.info("embedded name server on {address}", address=address)
 
     def _namesrv_config(self, address: str) -> NamesrvConfig:
         """

@@ -9,9 +9,9 @@ from rmq_ha.app.acl_check import check_acl
 from rmq_ha.app.tls_check import check_tls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
-from rmq_ha.config.load import namesrv_port_plan, port_plan, render_changed
-from rmq_ha.config.load_controller import controller_port_plan
+from rmq_ha.config.load import render_changed
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.config.plans import controller_port_plan, namesrv_port_plan, port_plan
 from rmq_ha.config.settings import Notice
 
 

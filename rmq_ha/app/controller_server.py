@@ -8,7 +8,7 @@ from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.config.controller import ControllerConfiguration
-from rmq_ha.config.load_controller import controller_port_plan
+from rmq_ha.config.plans import controller_port_plan
 from rmq_ha.controller.service import ControllerService
 from rmq_ha.seams import Host
 

@@ -68,6 +68,20 @@ def group_exposure(bind_address: str, options: dict[str, str], port: int) -> str
     )
 
 
+def controller_exposure(bind_address: str, options: dict[str, str], port: int) -> str | None:
+    """
+    The same for a controller in a server that asks who wants something.
+
+    :param port: of the controller.
+    """
+    if exposure(bind_address, options) is None:
+        return None
+    return (
+        f"port {port} on {_where(bind_address)} is a controller's, which has no access control: "
+        "whoever reaches it may elect; set bindAddress, or tls.server.mode=enforcing"
+    )
+
+
 def _where(bind_address: str) -> str:
     return "all addresses" if bind_address in ANY_ADDRESS else bind_address
 

@@ -91,15 +91,17 @@ def _live_check(options: Any) -> Callable[[], NoReturn] | None:
 
 
 def known_brokers(configuration: Any) -> list[str]:
-    """Hosts that the configuration names: name servers, the master, the members of the group."""
-    if not isinstance(configuration, BrokerConfiguration):
-        return []
-    broker, store = configuration.broker, configuration.store
-    addresses = [
-        *(broker.namesrv_addr or "").split(";"),
-        store.ha_master_address or "",
-        *(peer.partition("-")[2] for peer in (store.dleger_peers or "").split(";")),
-    ]
+    """Hosts that it names: name servers, controllers, the master, the members of the group."""
+    peers = configuration.controller.controller_dleger_peers.split(";")
+    addresses = [peer.partition("-")[2] for peer in peers]
+    if isinstance(configuration, BrokerConfiguration):
+        broker, store = configuration.broker, configuration.store
+        addresses += [
+            *(broker.namesrv_addr or "").split(";"),
+            *configuration.controlled.controllers,
+            store.ha_master_address or "",
+            *(peer.partition("-")[2] for peer in (store.dleger_peers or "").split(";")),
+        ]
     return [address.rpartition(":")[0].strip("[] ") for address in addresses if address]
 
 

@@ -1,34 +1,40 @@
 """What `twistd rmqnamesrv` runs."""
 
+from typing import Any
+
 from twisted.logger import Logger
 
-from rmq_ha.app.exposure import exposure
+from rmq_ha.app.exposure import controller_exposure, exposure
 from rmq_ha.app.lone_server import LoneServer
+from rmq_ha.app.namesrv_part import NamesrvPart
 from rmq_ha.app.status.certificates import CertificatesStatus
-from rmq_ha.app.status.namesrv import NamesrvStatus
 from rmq_ha.app.status.server import StatusServer
-from rmq_ha.config.load import namesrv_port_plan
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
-from rmq_ha.namesrv.controller import NamesrvController
+from rmq_ha.config.plans import namesrv_port_plan
 from rmq_ha.seams import Host
 
 
 class NamesrvServer(LoneServer):
-    """A name server alone."""
+    """A name server, with or without a controller in it."""
 
     log = Logger()
 
     def __init__(self, host: Host, configuration: NamesrvConfiguration) -> None:
         own, options = configuration.namesrv, configuration.plugin_options
-        part = NamesrvController(
-            host, own, configuration.server, interface=own.bind_address, tls=options
-        )
+        controller = configuration.controller if own.enable_controller_in_namesrv else None
+        part = NamesrvPart(host, own, controller, configuration.server, own.bind_address, options)
         status = None
         if own.metrics_port:
-            told = NamesrvStatus(host, part)
             status = StatusServer(host, "rmqnamesrv", own.metrics_port, own.metrics_address)
-            status.add(told)
-            status.add(CertificatesStatus("rmqnamesrv", part.tls))
-            status.health = told.health
+            part.add_to(status)
+            status.add(CertificatesStatus("rmqnamesrv", part.namesrv.tls))
+            status.health = part.health
         exposed = exposure(own.bind_address, options, has_acl=own.acl_enable)
+        if exposed is None and part.controller is not None:
+            exposed = controller_exposure(own.bind_address, options, part.controller.port)
+        self._part = part
         super().__init__(part, status, namesrv_port_plan(configuration), exposed)
+
+    def facts(self) -> dict[str, Any]:
+        """With the controller's port."""
+        return super().facts() | self._part.facts()

@@ -37,4 +37,6 @@ def resolve_names(
                     "the address, or mend DNS or /etc/hosts"
                 )
             setattr(target, item.name, address)
-            notices.append(Notice(f"{setting.where}: {key}={value} becomes {address}"))
+            notice = Notice(f"{setting.where}: {key}={value} becomes {address}")
+            if notice not in notices:  # a key of two targets
+                notices.append(notice)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.controller_mode import ControllerModeConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.config.ours import RmqHaConfig
@@ -13,10 +14,11 @@ from rmq_ha.model.message import Address
 @dataclass(slots=True)
 class BrokerConfiguration:
     """
-    The six objects that a broker properties file feeds, after the start-up rules.
+    The seven objects that a broker properties file feeds, after the start-up rules.
 
     Spec: store.md, section 13.
 
+    :ivar controller: of the embedded name server; with `enableControllerInNamesrv` only.
     :ivar plugin_options: what has a dot: `<plugin name>.<key>` and `tls.` settings.
     :ivar config_file: absolute path of the file it came from; None without one.
     """
@@ -27,6 +29,7 @@ class BrokerConfiguration:
     client: NettyClientConfig = field(default_factory=NettyClientConfig)
     ours: RmqHaConfig = field(default_factory=RmqHaConfig)
     controlled: ControllerModeConfig = field(default_factory=ControllerModeConfig)
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
     plugin_options: dict[str, str] = field(default_factory=dict)
     config_file: str | None = None
 

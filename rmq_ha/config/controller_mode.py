@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmq_ha.config.dledger_settings import parse_peers
 from rmq_ha.config.fields import fields_by_key, key
 from rmq_ha.config.settings import Notice, Setting
 from rmq_ha.model.status import BrokerRole
@@ -108,6 +109,9 @@ def apply_controller_mode(
     where = settings["enableControllerMode"]
     if configuration.store.enable_dleger_commit_log:
         raise where.error("a DLedger group elects for itself: enableDLegerCommitLog must be false")
+    if not mode.controllers and configuration.ours.enable_controller_in_namesrv:
+        peers = parse_peers(configuration.controller.controller_dleger_peers)
+        mode.controller_addr = ";".join(peers.values())
     if not mode.controllers:
         raise where.error("controllerAddr is missing: host:port of every controller, with ;")
     for address in mode.controllers:
@@ -133,7 +137,8 @@ def apply_controller_mode(
     configuration.broker.broker_id = UNDECIDED_BROKER_ID
     configuration.store.broker_role = BrokerRole.ASYNC_MASTER
     configuration.store.ha_master_address = None
-    if configuration.broker.namesrv_addr is None:
+    is_embedded = configuration.ours.enable_controller_in_namesrv
+    if configuration.broker.namesrv_addr is None and not is_embedded:
         notices.append(
             Notice("without namesrvAddr no client finds this broker, whatever it is elected for")
         )

@@ -14,12 +14,15 @@ _REASONS = {
     ),
     "says where this server listens": (
         "listenPort haListenPort bindAddress embeddedNamesrvPort embeddedNamesrvAddress "
-        "metricsPort metricsAddress"
+        "metricsPort metricsAddress enableControllerInNamesrv"
     ),
     "says where clients, slaves and masters are sent": (
         "brokerIP1 brokerIP2 namesrvAddr haMasterAddress fetchNamesrvAddrByAddressServer"
     ),
     "says who this broker is": "brokerName brokerClusterName brokerId brokerRole",
+    "says which controllers this one belongs to": (
+        "controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerStorePath"
+    ),
     "says which DLedger group this broker belongs to": (
         "enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId"
     ),

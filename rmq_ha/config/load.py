@@ -11,10 +11,12 @@ from rmq_ha.config.addresses import resolve_names
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfiguration
 from rmq_ha.config.controller_mode import apply_controller_mode, is_controlled
-from rmq_ha.config.dledger import apply_dledger, dledger_port, is_dledger
+from rmq_ha.config.dledger import apply_dledger, is_dledger
 from rmq_ha.config.fields import fields_by_key
+from rmq_ha.config.load_controller import controller_within
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
-from rmq_ha.config.ports import PlannedPort, check_metrics_port, metrics_port
+from rmq_ha.config.plans import embeds_namesrv, namesrv_port_plan, port_plan
+from rmq_ha.config.ports import check_controller_port, check_metrics_port
 from rmq_ha.config.settings import (
     Notice,
     Setting,
@@ -31,7 +33,6 @@ from rmq_ha.model.status import BrokerRole
 
 BROKER_PORT = 10911
 NAMESRV_PORT = 9876
-DLEDGER_PURPOSE = "the DLedger group's other members (dLegerPeers)"
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 PLAIN_ACL = "plain"
 _PLUG_IN_KEYS = (
@@ -78,11 +79,13 @@ def load_broker(
     settings = collect(text, name, overrides, notices)
     configuration = BrokerConfiguration()
     configuration.server.listen_port = BROKER_PORT
-    fill(settings, _objects(configuration), configuration.plugin_options, notices)
-    resolve_names(_objects(configuration), settings, surroundings, notices)
+    targets = (*_objects(configuration), configuration.controller)
+    fill(settings, targets, configuration.plugin_options, notices)
+    resolve_names(targets, settings, surroundings, notices)
     configuration.config_file = surroundings.absolute(name) if name else None
     _complete_broker(configuration, surroundings)
     apply_dledger(configuration, settings, surroundings, notices)
+    controller_within(configuration, settings, surroundings, notices)
     apply_controller_mode(configuration, settings, notices)
     _apply_role(configuration, settings, notices)
     _apply_ports(configuration, settings, notices)
@@ -110,9 +113,13 @@ def load_namesrv(
     configuration = NamesrvConfiguration()
     configuration.server.listen_port = NAMESRV_PORT
     own = configuration.namesrv
-    fill(settings, (own, configuration.server), configuration.plugin_options, notices)
-    resolve_names((own,), settings, surroundings, notices)
-    check_metrics_port(namesrv_port_plan(configuration), settings)
+    targets = (own, configuration.server, configuration.controller)
+    fill(settings, targets, configuration.plugin_options, notices)
+    resolve_names(targets, settings, surroundings, notices)
+    controller_within(configuration, settings, surroundings, notices)
+    plan = namesrv_port_plan(configuration)
+    check_controller_port(plan, settings)
+    check_metrics_port(plan, settings)
     own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
     own.kv_config_path = surroundings.absolute(
         own.kv_config_path or surroundings.below_home("namesrv", "kvConfig.json")
@@ -161,45 +168,14 @@ def update(configuration: BrokerConfiguration, changes: Mapping[str, str]) -> li
     return list(dict.fromkeys(found))
 
 
-def embeds_namesrv(configuration: BrokerConfiguration) -> bool:
-    """The broker has no name server to register with and runs its own; no group's member does."""
-    return (
-        configuration.broker.namesrv_addr is None
-        and configuration.store.broker_role is not BrokerRole.SLAVE
-        and not is_dledger(configuration)
-        and not is_controlled(configuration)
-    )
-
-
-def port_plan(configuration: BrokerConfiguration) -> list[PlannedPort]:
-    """Every port that a broker takes."""
-    port = configuration.server.listen_port
-    plan = [
-        PlannedPort(port, "clients (listenPort)"),
-        PlannedPort(port - 2, "clients' fast port, no pulls (listenPort - 2)"),
-    ]
-    if is_dledger(configuration):
-        plan.append(PlannedPort(dledger_port(configuration), DLEDGER_PURPOSE))
-    else:
-        plan.append(PlannedPort(port + 1, "replication (listenPort + 1)"))
-    if embeds_namesrv(configuration):
-        embedded = configuration.ours.embedded_namesrv_port
-        plan.append(PlannedPort(embedded, "embedded name server (embeddedNamesrvPort)"))
-    return plan + metrics_port(configuration.ours.metrics_port)
-
-
-def namesrv_port_plan(configuration: NamesrvConfiguration) -> list[PlannedPort]:
-    """Every port that a name server takes."""
-    plan = [PlannedPort(configuration.server.listen_port, "brokers and clients (listenPort)")]
-    return plan + metrics_port(configuration.namesrv.metrics_port)
-
-
 def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
     if isinstance(configuration, ControllerConfiguration):
         return (configuration.controller, configuration.server)
     if isinstance(configuration, NamesrvConfiguration):
-        return (configuration.namesrv, configuration.server)
-    return (
+        own = (configuration.namesrv, configuration.server)
+        is_within = configuration.namesrv.enable_controller_in_namesrv
+        return (*own, configuration.controller) if is_within else own
+    objects = (
         configuration.broker,
         configuration.server,
         configuration.client,
@@ -207,6 +183,8 @@ def _objects(configuration: AnyConfiguration) -> tuple[Any, ...]:
         configuration.ours,
         configuration.controlled,
     )
+    is_within = configuration.ours.enable_controller_in_namesrv
+    return (*objects, configuration.controller) if is_within else objects
 
 
 def _option_lines(configuration: AnyConfiguration) -> list[str]:
@@ -309,6 +287,7 @@ def _apply_ports(
                     f"embeddedNamesrvPort={embedded}: this port is for {planned.purpose}; "
                     f"set another, or namesrvAddr"
                 )
+    check_controller_port(port_plan(configuration), settings)
     check_metrics_port(port_plan(configuration), settings)
 
 

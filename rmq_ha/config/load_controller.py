@@ -3,14 +3,18 @@
 Spec: controller.md, section 2.3.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from rmq_ha.config.addresses import resolve_names
+from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfig, ControllerConfiguration
 from rmq_ha.config.dledger_settings import parse_peers
-from rmq_ha.config.ports import PlannedPort, check_metrics_port, metrics_port
-from rmq_ha.config.settings import Notice, collect, fill, unknown_keys
+from rmq_ha.config.fields import fields_by_key
+from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.config.plans import controller_port_plan
+from rmq_ha.config.ports import check_metrics_port
+from rmq_ha.config.settings import Notice, Setting, collect, fill, unknown_keys
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
 
@@ -41,17 +45,56 @@ def load_controller(
     own = configuration.controller
     fill(settings, (own, configuration.server), configuration.plugin_options, notices)
     resolve_names((own,), settings, surroundings, notices)
+    configuration.server.listen_port = _complete(own, settings, surroundings)
+    if own.config_store_path or name:
+        own.config_store_path = surroundings.absolute(own.config_store_path or name)
+    check_metrics_port(controller_port_plan(configuration), settings)
+    notices += unknown_keys(configuration.plugin_options, settings)
+    return LoadedController(configuration, notices)
+
+
+def controller_within(
+    configuration: BrokerConfiguration | NamesrvConfiguration,
+    settings: Mapping[str, Setting],
+    surroundings: Surroundings,
+    notices: list[Notice],
+) -> None:
+    """
+    Complete the controller that a name server runs, whose file is the controller's, too.
+
+    :raises ConfigurationError: as `load_controller`.
+    """
+    others: tuple[Any, ...]
+    if isinstance(configuration, NamesrvConfiguration):
+        is_wanted = configuration.namesrv.enable_controller_in_namesrv
+        others = (configuration.namesrv, configuration.server)
+    else:
+        is_wanted = configuration.ours.enable_controller_in_namesrv
+        others = (configuration.ours, configuration.server, configuration.broker)
+    if is_wanted:
+        _complete(configuration.controller, settings, surroundings)
+        return
+    shared = {key for each in others for key in fields_by_key(type(each))}
+    notices += [
+        Notice(
+            f"{settings[key].where}: {key} has no effect without enableControllerInNamesrv=true",
+            is_unknown=True,
+        )
+        for key in fields_by_key(ControllerConfig)
+        if key in settings and key not in shared
+    ]
+
+
+def _complete(
+    own: ControllerConfig, settings: Mapping[str, Setting], surroundings: Surroundings
+) -> int:
+    """What the start needs to know; the port that it takes."""
     if own.controller_type.lower() != "dledger":
         raise settings["controllerType"].error("only DLedger is implemented")
     own.controller_store_path = surroundings.absolute(
         own.controller_store_path or surroundings.below_home("DLedgerController")
     )
-    if own.config_store_path or name:
-        own.config_store_path = surroundings.absolute(own.config_store_path or name)
-    configuration.server.listen_port = _own_port(own.controller_dleger_peers, own)
-    check_metrics_port(controller_port_plan(configuration), settings)
-    notices += unknown_keys(configuration.plugin_options, settings)
-    return LoadedController(configuration, notices)
+    return _own_port(own.controller_dleger_peers, own)
 
 
 def _own_port(text: str, own: ControllerConfig) -> int:
@@ -66,14 +109,3 @@ def _own_port(text: str, own: ControllerConfig) -> int:
         reason = str(error).replace("dLegerPeers", "controllerDLegerPeers")
         raise ConfigurationError(f"{reason}; for one controller n0-<its address>:9878") from None
     return int(address.rpartition(":")[2])
-
-
-def controller_port_plan(configuration: ControllerConfiguration) -> list[PlannedPort]:
-    """Every port that a controller takes."""
-    plan = [
-        PlannedPort(
-            configuration.server.listen_port,
-            "brokers, tools and the other controllers (controllerDLegerPeers)",
-        )
-    ]
-    return plan + metrics_port(configuration.controller.metrics_port)

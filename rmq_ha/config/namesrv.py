@@ -28,6 +28,12 @@ class NamesrvConfig:
         "ours: wipeWritePerm lasts until addWritePerm, over registrations and restarts; false: "
         "until the broker registers changed topics or comes back, as in RocketMQ",
     )
+    enable_controller_in_namesrv: bool = key(
+        "enableControllerInNamesrv",
+        False,
+        "run a controller in this process, on the own port of controllerDLegerPeers; a "
+        "controller's keys stand beside these",
+    )
     bind_address: str = key(
         "bindAddress", "", "ours: interface to listen on; empty: all, as the Java name server does"
     )

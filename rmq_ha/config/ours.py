@@ -184,6 +184,12 @@ class RmqHaConfig:
         "interface of the embedded name server; empty: bindAddress, or 127.0.0.1 if that is empty; "
         "0.0.0.0: all",
     )
+    enable_controller_in_namesrv: bool = key(
+        "enableControllerInNamesrv",
+        False,
+        "run a name server in this process, also beside namesrvAddr, and a controller in it, on "
+        "the own port of controllerDLegerPeers; a controller's keys stand beside these",
+    )
     namesrv_allowed_brokers: str = key(
         "namesrvAllowedBrokers",
         "",

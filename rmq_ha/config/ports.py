@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from rmq_ha.config.settings import Setting
 
+CONTROLLER_PURPOSE = "brokers, tools and the other controllers (controllerDLegerPeers)"
 METRICS_PURPOSE = "metrics and health (metricsPort)"
 
 
@@ -28,4 +29,14 @@ def check_metrics_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setti
         if planned.port == plan[-1].port:
             raise settings["metricsPort"].error(
                 f"this port is for {planned.purpose}; set another, or 0 for no metrics"
+            )
+
+
+def check_controller_port(plan: Sequence[PlannedPort], settings: Mapping[str, Setting]) -> None:
+    """:raises ConfigurationError: a controller's own port is one of its name server's, too."""
+    own = [planned.port for planned in plan if planned.purpose == CONTROLLER_PURPOSE]
+    for planned in plan:
+        if planned.port in own and planned.purpose not in (CONTROLLER_PURPOSE, METRICS_PURPOSE):
+            raise settings["controllerDLegerPeers"].error(
+                f"the own entry's port {planned.port} is for {planned.purpose}; give it another"
             )

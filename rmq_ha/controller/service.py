@@ -46,6 +46,8 @@ class ControllerService:
 
     :param tls: the `tls.*` keys; None: plain only.
     :ivar sets: what all controllers know alike.
+    :ivar settings: what updateControllerConfig changes; `settings.file` may be replaced by that of
+        a server which runs this controller and has one file for both.
     :ivar elections: how often this one has had a master elected.
     """
 
@@ -80,13 +82,13 @@ class ControllerService:
         self.manager = ReplicasInfoManager(
             self.sets, self.liveness, lambda: config.enable_elect_unclean_master
         )
-        self._settings = ControllerSettings(host.disk, host.worker, config)
+        self.settings = ControllerSettings(host.disk, host.worker, config)
         self._requests = ControllerRequests(
             host,
             self.group,
             self.manager,
             self.liveness,
-            self._settings,
+            self.settings,
             self._decided,
             self._lost,
         )
@@ -144,7 +146,7 @@ class ControllerService:
         await self.group.stop()
         await self._server.stop()
         await self._client.stop()
-        await self._settings.file.written()
+        await self.settings.file.written()
 
     # ------------------------------------------------------------ what it tells of itself
 

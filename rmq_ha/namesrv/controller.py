@@ -44,6 +44,7 @@ class NamesrvController:
     :ivar routes: who is registered.
     :ivar kv_config: the key-value store; in memory only without a `kvConfigPath`.
     :ivar tls: reads certificates again.
+    :ivar settings: what updateNamesrvConfig changes.
     :ivar access: checks signatures; None where nobody has to sign.
     :ivar addresses: counts who may not register.
     """
@@ -74,12 +75,12 @@ class NamesrvController:
             wiped,
             namesrv_config,
         )
-        self._settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
+        self.settings = NamesrvSettings(host.disk, host.worker, namesrv_config, server_config)
         allowed = Networks(namesrv_config.namesrv_allowed_brokers)
         self.addresses = BrokerAddresses(host, allowed)
         self.access = make_access(host, namesrv_config, allowed)
         dispatcher = RequestDispatcher([item for item in (self.addresses, self.access) if item])
-        config_processor = ConfigProcessor(self.kv_config, self._settings)
+        config_processor = ConfigProcessor(self.kv_config, self.settings)
         handlers = route_processor.handlers() | config_processor.handlers()
         audit = AuditLog(host.clock, ACTS)
         for code, handler in handlers.items():
@@ -152,7 +153,7 @@ class NamesrvController:
         await self.tls.stop()
         await self._server.stop()
         await self.kv_config.persist_if_dirty()
-        await self._settings.file.written()
+        await self.settings.file.written()
 
     def _expire_brokers(self, _: object) -> None:
         for broker in self.routes.expire(self._host.clock.seconds()):

@@ -84,6 +84,22 @@ class Sets:
         return self.info()[0].get("masterAddress")
 
 
+class SetsInNameServer(Sets):
+    """The same controller in a name server: one process, and one file."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.namesrv = f"127.0.0.1:{rig.ports(1)}"
+        super().__init__(rig)
+
+    def start(self) -> Server:
+        _, _, port = self.namesrv.rpartition(":")
+        both = f"enableControllerInNamesrv=true\nlistenPort={port}\n"
+        if both not in self.conf.read_text():
+            self.conf.write_text(f"{self.conf.read_text()}{both}kvConfigPath=kv.json\n")
+        command = [*TWISTD, "rmqnamesrv", "--config", str(self.conf), "--ready"]
+        return self.rig._start(command, self.address, self.directory, java=False)
+
+
 def broker(
     rig: Rig, name: str, conf: str, namesrv: str, controller: str, port: int | None = None
 ) -> Server:
@@ -116,12 +132,16 @@ def sends(address: str) -> bool:
 
 
 def test_java_brokers_join_elect_and_fail_over(rig: Rig) -> None:
-    """Two start at once and apply for ids, one leads, both are in sync; kill -9, and the other."""
+    """
+    Two start at once and apply for ids, one leads, both are in sync; kill -9, and the other.
+
+    Their controller is in their name server, as it is in `peer5 namesrv`.
+    """
     started = time.monotonic()
-    namesrv = rig.namesrv()
-    sets = Sets(rig)
+    sets = SetsInNameServer(rig)
     both = [
-        broker(rig, name, f"controller-{name}.conf", namesrv, sets.address) for name in ("a", "b")
+        broker(rig, name, f"controller-{name}.conf", sets.namesrv, sets.address)
+        for name in ("a", "b")
     ]
     rig.until(lambda: sets.info()[1] == (1, 2), START_S, "a set of two", sets.server, *both)
     master, slave = sorted(both, key=lambda server: server.address != sets.master)

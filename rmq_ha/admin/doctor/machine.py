@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from rmq_ha.admin.doctor.facts import Certificate, Facts, Local, NotLooked
 from rmq_ha.config import properties
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.load import load_broker, port_plan, render
+from rmq_ha.config.load import load_broker, render
+from rmq_ha.config.plans import port_plan
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError, ProtocolViolation
 from rmq_ha.seams import Disk

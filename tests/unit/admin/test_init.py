@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from rmq_ha.admin.main import main
 from rmq_ha.app import controller_tap, namesrv_tap, tap
-from rmq_ha.config.load import load_broker, load_namesrv, namesrv_port_plan, port_plan
-from rmq_ha.config.load_controller import controller_port_plan, load_controller
+from rmq_ha.config.load import load_broker, load_namesrv
+from rmq_ha.config.load_controller import load_controller
+from rmq_ha.config.plans import controller_port_plan, namesrv_port_plan, port_plan
 from rmq_ha.host.surroundings import real_surroundings
 
 TAPS: dict[str, Any] = {"broker": tap, "namesrv": namesrv_tap, "controller": controller_tap}
@@ -32,6 +33,8 @@ def init(*arguments: str) -> tuple[int, str]:
         (["--pair", "--hosts", "10.0.0.1,10.0.0.2", "--data", "/var/lib/rmqha"], 4),
         (["--dledger"], 5),
         (["--dledger", *THREE], 5),
+        (["--failover"], 5),
+        (["--failover", *THREE], 5),
         (["--controller"], 1),
         (["--controller", "--hosts", "127.0.0.1,127.0.0.1,127.0.0.1"], 3),
         (["--controller", *THREE], 3),
@@ -55,7 +58,7 @@ def test_every_file_passes_its_check(
         assert not first.startswith("# "), "a notice"
 
 
-@pytest.mark.parametrize("layout", ["--pair", "--dledger", "--controller"])
+@pytest.mark.parametrize("layout", ["--pair", "--dledger", "--failover", "--controller"])
 def test_on_one_machine_no_two_take_the_same_port(tmp_path: Path, layout: str) -> None:
     assert init(str(tmp_path), layout)[0] == 0
     taken: Counter[int] = Counter()
@@ -89,7 +92,13 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--pair", *THREE], ["--dledger", "--hosts", "a"], ["--controller", "--hosts", "a,b"]],
+    [
+        [],
+        ["--pair", *THREE],
+        ["--dledger", "--hosts", "a"],
+        ["--failover", "--hosts", "a,b"],
+        ["--controller", "--hosts", "a,b"],
+    ],
 )
 def test_what_cannot_be_meant_is_wrong_usage(tmp_path: Path, arguments: list[str]) -> None:
     assert init(str(tmp_path / "new"), *arguments)[0] == 2

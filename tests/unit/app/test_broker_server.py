@@ -6,7 +6,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from rmq_ha.app.broker_server import BrokerServer
-from rmq_ha.config.load import port_plan
+from rmq_ha.config.plans import port_plan
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.cluster import small_configuration
 from rmq_ha.testing.host import World

@@ -7,7 +7,8 @@ import pytest
 
 from rmq_ha.config.dledger_settings import parse_peers
 from rmq_ha.config.limits import TLS_KEYS
-from rmq_ha.config.load import LoadedBroker, embeds_namesrv, load_broker, load_namesrv, port_plan
+from rmq_ha.config.load import LoadedBroker, load_broker, load_namesrv
+from rmq_ha.config.plans import embeds_namesrv, port_plan
 from rmq_ha.config.properties import decode, parse
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.status import BrokerRole

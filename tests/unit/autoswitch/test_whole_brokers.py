@@ -6,7 +6,7 @@ Spec: controller.md, chapters 3, 7 and 8.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.client.requests import pull_request, send_request
@@ -20,6 +20,7 @@ from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
 from rmq_ha.testing.checkers import Findings
 from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
+from rmq_ha.testing.host import SimHost
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.test_metrics_dledger import scrape
@@ -29,7 +30,11 @@ TOPIC = "TBW102"
 
 
 class Set:
-    """Brokers of one name, controllers, a name server and a client."""
+    """
+    Brokers of one name, controllers, a name server and a client.
+
+    :param desk: controllers that are there; `names`: name servers that are; `hosts`: machines.
+    """
 
     def __init__(
         self,
@@ -37,15 +42,19 @@ class Set:
         size: int = 1,
         change: Callable[[BrokerConfiguration], None] = lambda configuration: None,
         seed: int = 5,
+        *,
+        desk: Controllers | None = None,
+        names: str = "",
+        hosts: Sequence[SimHost] = (),
     ) -> None:
-        self.desk = Controllers(size, 0, seed)
+        self.desk = desk or Controllers(size, 0, seed)
         self.world = self.desk.world
         self.findings = Findings()
         self.name_server = NamesrvNode(self.world.add("namesrv"))
         self.name_server.start()
         self.nodes = []
         for number in range(brokers):
-            host = self.world.add(f"b{number}")
+            host = hosts[number] if hosts else self.world.add(f"b{number}")
             configuration = small_configuration(
                 host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, -1
             )
@@ -57,7 +66,8 @@ class Set:
             mode.all_ack_in_sync_state_set = True
             configuration.store.file_reserved_time = 72
             change(configuration)
-            node = BrokerNode(host, configuration, self.findings, self.name_server.address)
+            address = names or self.name_server.address
+            node = BrokerNode(host, configuration, self.findings, address)
             self.nodes.append(node)
             self.boot(node)
             if not number:

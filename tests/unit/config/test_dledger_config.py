@@ -2,7 +2,8 @@
 
 import pytest
 
-from rmq_ha.config.load import LoadedBroker, embeds_namesrv, load_broker, port_plan
+from rmq_ha.config.load import LoadedBroker, load_broker
+from rmq_ha.config.plans import embeds_namesrv, port_plan
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.status import BrokerRole

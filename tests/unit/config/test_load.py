@@ -12,15 +12,14 @@ from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.limits import NO_EFFECT, NOT_IMPLEMENTED, RANGES, REFUSED
 from rmq_ha.config.load import (
     LoadedBroker,
-    embeds_namesrv,
     load_broker,
     load_namesrv,
-    port_plan,
     render,
     render_changed,
     update,
 )
 from rmq_ha.config.namesrv import NamesrvConfig
+from rmq_ha.config.plans import embeds_namesrv, port_plan
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.printable import is_one_line

@@ -2,8 +2,9 @@
 
 import pytest
 
-from rmq_ha.config.load import load_broker, load_namesrv, namesrv_port_plan, port_plan
+from rmq_ha.config.load import load_broker, load_namesrv
 from rmq_ha.config.log_format import LogFormat
+from rmq_ha.config.plans import namesrv_port_plan, port_plan
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ConfigurationError
 

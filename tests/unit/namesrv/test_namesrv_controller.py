@@ -142,7 +142,7 @@ class ControllerTests(SynchronousTestCase):
 
     def test_a_stop_waits_for_a_setting_that_is_being_written(self) -> None:
         self.server.disk.replace(CONFIG_PATH, b"")
-        settings = self.namesrv._settings
+        settings = self.namesrv.settings
         found = self.stop_while(lambda: settings.update("clusterTest=true"), CONFIG_PATH)
         self.assertIn(b"clusterTest=true", found)
 
