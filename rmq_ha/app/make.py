@@ -53,8 +53,10 @@ def make_service(
     from rmq_ha.host.admission import Admission
     from rmq_ha.host.clock import make_steady
     from rmq_ha.host.real import make_host
+    from rmq_ha.host.turns import make_lean
 
     make_steady(reactor)
+    make_lean(reactor)
     try:
         admission = Admission(configuration.server, descriptors, known_brokers(configuration))
         is_private = _own(configuration).private_files

@@ -1,0 +1,63 @@
+"""Turns of a reactor of ours, without what Twisted does in each of them for its old log.
+
+Twisted's epoll reactor serves each descriptor through `log.callWithLogger`, which makes a context
+that says whose turn it is: two thirds of what a turn costs, and nothing of ours reads it.
+"""
+
+import sys
+from errno import EINTR
+from select import EPOLLIN
+from typing import Any
+
+from twisted.python import log
+
+_NEEDED = ("_poller", "_selectables", "_doReadOrWrite", "_disconnectSelectable", "doPoll")
+
+
+def make_lean(reactor: Any) -> bool:
+    """
+    Let a reactor that is ours turn faster, if it is Twisted's epoll reactor as we know it.
+
+    :returns: whether it does; any other one, also one made of that, is left as it is.
+    """
+    kind = type(reactor)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if name != "twisted.internet.epollreactor.EPollReactor":
+        return False
+    if not all(hasattr(reactor, needed) for needed in _NEEDED):
+        return False
+    reactor.doIteration = reactor.doPoll = _LeanTurn(reactor)
+    return True
+
+
+class _LeanTurn:
+    """`EPollReactor.doPoll`, where all that a descriptor has is something to read."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._poll = reactor._poller.poll
+        self._selectables: dict[int, Any] = reactor._selectables
+
+    def __call__(self, timeout: float | None) -> None:
+        """Wait for events, seconds at most, and serve them."""
+        selectables = self._selectables
+        try:
+            events = self._poll(-1 if timeout is None else timeout, len(selectables))
+        except OSError as error:
+            if error.errno == EINTR:
+                return
+            raise
+        for descriptor, event in events:
+            selectable = selectables.get(descriptor)
+            if selectable is None:
+                continue  # one that was served before it has closed it
+            if event != EPOLLIN:
+                self._reactor._doReadOrWrite(selectable, descriptor, event)
+                continue
+            try:
+                why = selectable.doRead()
+            except BaseException:  # as Twisted: it is told, and the descriptor is given up
+                why = sys.exc_info()[1]
+                log.err()  # type: ignore[no-untyped-call]
+            if why:
+                self._reactor._disconnectSelectable(selectable, why, True)
