@@ -38,6 +38,7 @@ LAYERS = {
     "rmq_ha.ha.door": 3,
     "rmq_ha.ha.entrance": 3,
     "rmq_ha.ha.link": 3,
+    "rmq_ha.ha.shell": 3,
     "rmq_ha.autoswitch": 2,
     "rmq_ha.autoswitch.link": 3,
     "rmq_ha.autoswitch.ha_service": 3,

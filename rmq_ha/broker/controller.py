@@ -228,9 +228,8 @@ class BrokerController:
         if not self.configuration.ours.keep_offsets_of_deleted_topics:
             self.store.on_new_life = self.consumer_offsets.begin_anew
         for plugin in plugins[IDispatcherPlugin]:
-            self.store.add_dispatcher(
-                checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
-            )
+            dispatcher = checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
+            self.store.on_arrival(dispatcher.dispatch)
         self.front: Any = self.store
         for plugin in plugins[IMessageStorePlugin]:
             self.front = checked(plugin, plugin.wrap_store(context, self.front), IMessageStore)
@@ -303,11 +302,9 @@ class BrokerController:
         self.hold = PullRequestHoldService(
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
+        self.store.on_arrival(self.hold.on_arrival)
         if self.is_slave or self.store.is_elected:
-            self.store.add_dispatcher(self.hold)  # a slave's store announces no arrivals
-            self.store.add_dispatcher(self.slave_synchronize)
-        else:
-            self.store.on_arrival(self.hold.on_arrival)
+            self.store.on_arrival(self.slave_synchronize.on_arrival)
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
         )

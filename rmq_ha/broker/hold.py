@@ -9,9 +9,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from zope.interface import implementer
 
-from rmq_ha.interfaces import ICommitLogDispatcher, IMessageFilter
+from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.timing.timer import rearm
@@ -48,7 +47,6 @@ class HeldPull:
     check_at: float = field(default=GONE, init=False)
 
 
-@implementer(ICommitLogDispatcher)
 class PullRequestHoldService:
     """
     Holds pulls by queue; an arrival, their limit or the end of their connection lets them go.
@@ -118,10 +116,6 @@ class PullRequestHoldService:
             if waiting:
                 self._match(waiting, request, woken)
         self._release(woken)
-
-    def dispatch(self, requests: list[DispatchRequest]) -> None:
-        """As `on_arrival`, for a slave's store, which tells its dispatchers but no arrivals."""
-        self.on_arrival(requests)
 
     def stop(self) -> None:
         """Answer everything that waits; nothing is held from now on."""

@@ -137,7 +137,6 @@ class RoleSwitch:
 
     def _refuse_puts(self) -> None:
         self._group.admit_puts(False)
-        self._parts.store.become(is_slave=True)
         self._configuration.store.broker_role = BrokerRole.SLAVE
 
     def _want(self, leads: bool, term: int) -> None:
@@ -234,7 +233,6 @@ class RoleSwitch:
         parts.transaction_checks.start()
         self._identify(0)
         self._configuration.store.broker_role = BrokerRole.SYNC_MASTER
-        parts.store.become(is_slave=False)
         self._group.admit_puts(True)
         parts.registration.register_all()
         self.log.info("this broker is the master now, by term {term}", term=term)

@@ -11,7 +11,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
@@ -21,7 +20,6 @@ from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.broker.tables.versioned import VersionedTable, Writable
 from rmq_ha.broker.vanished_topics import VanishedTopics
 from rmq_ha.errors import ProtocolViolation, RemotingError
-from rmq_ha.interfaces import ICommitLogDispatcher
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.topics import SYSTEM_TOPICS
@@ -48,7 +46,6 @@ class _Kind:
     last_error: str = ""
 
 
-@implementer(ICommitLogDispatcher)
 class SlaveSynchronize:
     """
     Fetches topics, consumer offsets, delay offsets and groups from the master, every 10 s.
@@ -153,7 +150,7 @@ class SlaveSynchronize:
             self.log.failure("slave synchronisation failed", result)
         running.callback(None)
 
-    def dispatch(self, requests: list[DispatchRequest]) -> None:
+    def on_arrival(self, requests: list[DispatchRequest]) -> None:
         """
         Copy the tables soon when a message of a topic comes that is not in ours yet.
 

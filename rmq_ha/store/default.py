@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.interfaces import ICommitLogDispatcher, IMessageStore, IReplication
+from rmq_ha.interfaces import IMessageStore, IReplication
 from rmq_ha.model.message import (
     AppendResult,
     DispatchRequest,
@@ -84,7 +84,6 @@ class DefaultMessageStore(StoreMaintenance):
         self.root = root = store_root(config)
         self.host = host
         self.configuration = configuration
-        self.is_slave = config.broker_role is BrokerRole.SLAVE
         self.delay_levels = parse_delay_levels(config.message_delay_level)
         flags = RunningFlags()
         if log is None:
@@ -109,9 +108,7 @@ class DefaultMessageStore(StoreMaintenance):
             log,
             queues,
             index,
-            MessageReader(
-                config, log, queues, damage, memory_bytes, self.is_slave, host.clock.seconds
-            ),
+            MessageReader(config, log, queues, damage, memory_bytes, host.clock.seconds),
             damage,
             flags,
             StoreStatistics(host.now_ms(), host.steady_ms()),
@@ -144,7 +141,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.dispatcher = Dispatcher(
             host.clock,
             log,
-            self.is_slave,
+            config,
             self._dispatched,
             flags,
             self.parts.tail,
@@ -168,7 +165,6 @@ class DefaultMessageStore(StoreMaintenance):
             lambda: log.last_store_timestamp,
         )
         self.replication: IReplication | None = None
-        self._dispatchers: list[ICommitLogDispatcher] = []
         self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
         self.on_forced_deletion: Callable[[], None] = lambda: None
         self._new_lives: set[tuple[str, int]] = set()
@@ -182,22 +178,22 @@ class DefaultMessageStore(StoreMaintenance):
 
     # Assembling
 
-    def become(self, *, is_slave: bool) -> None:
-        """Change sides, as an election wants it; delivery of delayed messages is another step."""
-        self.is_slave = self.dispatcher.is_slave = is_slave
-        self._reader.is_slave = is_slave
+    @property
+    def is_slave(self) -> bool:
+        """What this broker is now; an election changes it (`RoleSwitch`)."""
+        return self._configuration.broker_role is BrokerRole.SLAVE
 
     def attach_replication(self, replication: IReplication) -> None:
         """The HA service: the store starts it, pokes it, asks it about puts, and stops it."""
         self.replication = self._settler.replication = replication
 
     def on_arrival(self, callback: Callable[[list[DispatchRequest]], None]) -> None:
-        """Have `callback` called with what was dispatched, unless this is a slave."""
-        self._arrivals.append(callback)
+        """
+        Have `callback` called with what can be read now, on a slave as on a master.
 
-    def add_dispatcher(self, dispatcher: ICommitLogDispatcher) -> None:
-        """One more dispatcher, after queues and index; its failures are logged and forgotten."""
-        self._dispatchers.append(dispatcher)
+        What it raises is logged and forgotten.
+        """
+        self._arrivals.append(callback)
 
     # Reading
 
@@ -325,11 +321,6 @@ class DefaultMessageStore(StoreMaintenance):
     # Dispatching
 
     def _dispatched(self, requests: list[DispatchRequest]) -> None:
-        for dispatcher in self._dispatchers:
-            try:
-                dispatcher.dispatch(requests)
-            except Exception:
-                self.logger.failure("dispatcher {dispatcher!r} failed", dispatcher=dispatcher)
         newest = requests[-1].store_timestamp
         self.checkpoint.logics = newest
         self.queue_flusher.dispatched()
@@ -337,11 +328,14 @@ class DefaultMessageStore(StoreMaintenance):
             self.log.last_store_timestamp = newest
             self.statistics.put_times += len(requests)
             self.statistics.put_size += sum([request.size for request in requests])
-            return
-        for level in {item.queue_id + 1 for item in requests if item.topic == SCHEDULE_TOPIC}:
-            self.schedule.arrived(level)
+        else:
+            for level in {item.queue_id + 1 for item in requests if item.topic == SCHEDULE_TOPIC}:
+                self.schedule.arrived(level)
         for callback in self._arrivals:
-            callback(requests)
+            try:
+                callback(requests)
+            except Exception:
+                self.logger.failure("{callback!r} failed at new messages", callback=callback)
 
     def _restarted(self, topic: str, queue_id: int, queue_offset: int) -> None:
         if self.is_open:

@@ -12,8 +12,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.tail import Tail
 
@@ -54,8 +56,7 @@ class Dispatcher:
     """
     Carries records, in log order and a slice a turn, to everyone who builds on them.
 
-    :param is_slave: a slave waits for bytes that it cannot read yet; a master skips them. It may
-        change.
+    :param config: a slave waits for bytes that it cannot read yet; a master skips them.
     :param reached: gets each slice when all targets have it.
     :param flags: while the log cannot be read, or a target fails, puts are refused.
     :param tail: of `log`.
@@ -69,7 +70,7 @@ class Dispatcher:
         self,
         clock: IReactorTime,
         log: "StoreLog",
-        is_slave: bool,
+        config: MessageStoreConfig,
         reached: Callable[[list[DispatchRequest]], None],
         flags: RunningFlags,
         tail: Tail,
@@ -77,7 +78,7 @@ class Dispatcher:
         self._clock = clock
         self._log = log
         self._tail = tail
-        self.is_slave = is_slave
+        self._config = config
         self._reached = reached
         self._flags = flags
         self._reading = _Need(Flag.COMMIT_LOG, _READ_PATIENCE)
@@ -90,6 +91,10 @@ class Dispatcher:
         self._waiting: list[tuple[int, Deferred[None]]] = []
         self.position = 0
         self.trouble = ""
+
+    @property
+    def _is_slave(self) -> bool:
+        return self._config.broker_role is BrokerRole.SLAVE
 
     def add_target(self, flag: Flag, target: Target, patience: int) -> None:
         """
@@ -143,7 +148,7 @@ class Dispatcher:
 
         Some slices are dispatched all the same, so that consumers see it move.
         """
-        if not self.is_slave:
+        if not self._is_slave:
             return False
         end = self._log.max_offset
         grown, self._seen_end = end - self._seen_end, end
@@ -172,7 +177,7 @@ class Dispatcher:
         if self.position >= log.readable_end:
             return False
         try:
-            found = self._tail.next_slice(self.position, self.is_slave)
+            found = self._tail.next_slice(self.position, self._is_slave)
         except StoreError as error:
             self._wait_and_retry(self._reading, str(error))
             return False

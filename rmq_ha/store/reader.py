@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.interfaces import ICommitLog, IMessageFilter
 from rmq_ha.model.message import GetMessageResult
-from rmq_ha.model.status import GetMessageStatus
+from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
@@ -42,8 +42,6 @@ class MessageReader:
     :param log: where the records are.
     :param memory_bytes: of this machine; what is farther behind the end of the log than the
         configured share of it counts as cold and is given out in smaller batches.
-    :param is_slave: the offset for the next pull is not corrected, unless `offsetCheckInSlave`. It
-        may change.
     :param seconds: a clock that never jumps, for filters that take long.
     """
 
@@ -54,7 +52,6 @@ class MessageReader:
         queues: ConsumeQueueTable,
         damage: ReadDamage,
         memory_bytes: int,
-        is_slave: bool,
         seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._config = config
@@ -63,7 +60,6 @@ class MessageReader:
         self._damage = damage
         self._memory = memory_bytes
         self._seconds = seconds
-        self.is_slave = is_slave
 
     def get_message(
         self,
@@ -118,7 +114,8 @@ class MessageReader:
                 )
             status = GetMessageStatus.OFFSET_FOUND_NULL
             next_offset = min(queue.next_file_offset(queue_offset), high)
-        if self.is_slave and not self._config.offset_check_in_slave:
+        is_slave = self._config.broker_role is BrokerRole.SLAVE
+        if is_slave and not self._config.offset_check_in_slave:
             next_offset = queue_offset
         return GetMessageResult(status, next_offset, low, high, [])
 

@@ -69,7 +69,7 @@ def test_an_arrival_wakes_who_waits_for_that_queue() -> None:
     assert len(it.service) == 1
     it.service.on_arrival([arrival()])
     assert it.resumed == [first, second]
-    it.service.dispatch([arrival(queue_id=1)])
+    it.service.on_arrival([arrival(queue_id=1)])
     assert it.resumed == [first, second, other]
 
 

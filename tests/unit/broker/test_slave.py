@@ -63,15 +63,15 @@ class SlaveTests(SynchronousTestCase):
         """A message of a topic that the slave lacks makes it copy the tables at once, once."""
         record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
         self.slave.start()
-        self.slave.dispatch([record])
+        self.slave.on_arrival([record])
         self.clock.advance(1)
         self.assertEqual(self.master.asked, [], "no master is known yet")
         self.slave.set_master_address(MAIN)
-        self.slave.dispatch([record, record])
+        self.slave.on_arrival([record, record])
         self.clock.advance(0.05)
         self.assertEqual(len(self.master.asked), 4)
         self.assertIn("TopicA", self.topics.table)
-        self.slave.dispatch([record])
+        self.slave.on_arrival([record])
         self.clock.advance(1)
         self.assertEqual(len(self.master.asked), 4)
         self.successResultOf(self.slave.stop())
@@ -82,7 +82,7 @@ class SlaveTests(SynchronousTestCase):
         self.slave.set_master_address(MAIN)
         self.slave.start()
         for _ in range(20):
-            self.slave.dispatch([record])
+            self.slave.on_arrival([record])
             self.clock.advance(0.05)
         self.assertLessEqual(len(self.master.asked), 8)
         self.successResultOf(self.slave.stop())
@@ -96,7 +96,7 @@ class SlaveTests(SynchronousTestCase):
         for passes in (1, 2):
             self.clock.advance(10)
             before = len(self.master.asked)
-            self.slave.dispatch([record])
+            self.slave.on_arrival([record])
             self.clock.advance(0.05)
             self.assertEqual(len(self.master.asked), before + 4, passes)
 
@@ -124,7 +124,7 @@ class SlaveTests(SynchronousTestCase):
         record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
         for _ in range(10):
             self.copy()
-            self.slave.dispatch([record])
+            self.slave.on_arrival([record])
             self.clock.advance(10)
         self.assertEqual(dropped, [])
         for _ in range(10):
@@ -147,7 +147,7 @@ class SlaveTests(SynchronousTestCase):
         record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
         self.slave.start()
         self.slave.set_master_address(MAIN)
-        self.slave.dispatch([record])
+        self.slave.on_arrival([record])
         self.successResultOf(self.slave.stop())
         self.clock.advance(30)
         self.assertEqual(self.master.asked, [])
@@ -159,7 +159,7 @@ class SlaveTests(SynchronousTestCase):
         held = self.master.held[FAST, 21] = Deferred()
         self.slave.start()
         self.slave.set_master_address(MAIN)
-        self.slave.dispatch([record])
+        self.slave.on_arrival([record])
         self.clock.advance(0.05)
         stopped = self.slave.stop()
         self.assertNoResult(stopped)

@@ -16,7 +16,7 @@ from rmq_ha.errors import ConfigurationError, StoreError
 from rmq_ha.ha.frames import encode_frame
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import split_address
-from rmq_ha.ha.protocol import prepare
+from rmq_ha.ha.shell import prepare
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from tests.unit.ha.ha_fakes import Station

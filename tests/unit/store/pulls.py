@@ -8,6 +8,7 @@ from zope.interface import implementer
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import Address, DispatchRequest, GetMessageResult
+from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.store.read_damage import ReadDamage
@@ -66,7 +67,8 @@ class Rig:
         self.config = MessageStoreConfig(**settings)  # type: ignore[arg-type]
         self.damage = ReadDamage(self.log, False)
         self.memory = 1 << 40
-        self.is_slave = is_slave
+        if is_slave:
+            self.config.broker_role = BrokerRole.SLAVE
         self.now = 0.0
 
     def put(self, count: int, size: int = 100, tags_code: int = 0, topic: str = "T") -> None:
@@ -85,7 +87,6 @@ class Rig:
             self.queues,
             self.damage,
             self.memory,
-            self.is_slave,
             lambda: self.now,
         )
 

@@ -204,7 +204,7 @@ def test_recovered_queues_of_a_torn_store(tmp_path: Path) -> None:
 def test_pulls_from_a_clean_store(clean: Path, log: FileLog, expected: dict[str, Any]) -> None:
     """Every message comes out whole and in order, in batches that end with a queue file."""
     table = loaded(clean)
-    reader = MessageReader(MessageStoreConfig(), log, table, ReadDamage(log, True), 1 << 40, False)
+    reader = MessageReader(MessageStoreConfig(), log, table, ReadDamage(log, True), 1 << 40)
     sizes = {record["offset"]: record["size"] for record in expected["records"]}
     for name, queue in expected["queues"].items():
         topic, _, queue_id = name.rpartition("-")
@@ -225,7 +225,7 @@ def test_pulls_from_a_clean_store(clean: Path, log: FileLog, expected: dict[str,
 def test_offsets_by_time(clean: Path, log: FileLog, expected: dict[str, Any]) -> None:
     """An exact store time finds its message, or one of the same millisecond."""
     table = loaded(clean)
-    reader = MessageReader(MessageStoreConfig(), log, table, ReadDamage(log, True), 1 << 40, False)
+    reader = MessageReader(MessageStoreConfig(), log, table, ReadDamage(log, True), 1 << 40)
     stamps = {record["offset"]: record["storeTimestamp"] for record in expected["records"]}
     for name, described in expected["queues"].items():
         topic, _, queue_id = name.rpartition("-")

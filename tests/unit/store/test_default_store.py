@@ -515,7 +515,7 @@ def test_extra_dispatchers(machine, message):
             raise ValueError("a plugin's mistake")
 
     plugin = Plugin()
-    store.add_dispatcher(plugin)
+    store.on_arrival(plugin.dispatch)
     put(store, message(), message())
     machine.turn()
     assert plugin.seen == 2
@@ -910,14 +910,14 @@ def test_a_store_changes_sides(machine, message):
     put(store, message())
     machine.turn()
     end = store.log.max_offset
-    store.become(is_slave=True)
+    store.configuration.store.broker_role = BrokerRole.SLAVE
     assert put(store, message()) == [(REFUSED, None)]
     store.log.append_raw(end, b"\xff" * 200)
     machine.turn(5)
     assert store.dispatcher.position == end
     ask = ("g", "TopicA", 0, 99, 1, None)
     assert store.get_message(*ask).next_begin_offset == 99
-    store.become(is_slave=False)
+    store.configuration.store.broker_role = BrokerRole.SYNC_MASTER
     store.dispatcher.run()
     machine.turn(5)
     assert store.dispatcher.position > end
@@ -971,7 +971,7 @@ def test_no_dispatcher_speaks_for_another(machine, message):
             raise ValueError("a plugin's mistake")
 
     for _ in range(2):
-        store.add_dispatcher(Plugin())
+        store.on_arrival(Plugin().dispatch)
     put(store, message())
     machine.turn()
     assert len(set(seen)) == 2

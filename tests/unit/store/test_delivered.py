@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store import delivered
 from rmq_ha.store.delayed import message_of
@@ -61,9 +62,9 @@ def test_only_those_without_a_copy_come_again(refused: bool) -> None:
     made.stop()
     made.start()
     if refused:  # so that the level is looked at again and again
-        made.store.become(is_slave=True)
+        made.store.configuration.store.broker_role = BrokerRole.SLAVE
         made.run(2)
-        made.store.become(is_slave=False)
+        made.store.configuration.store.broker_role = BrokerRole.ASYNC_MASTER
     made.run(3)
     assert made.delivered() == ["b", "a", "c"]
     assert made.store.schedule.offset_table == {2: 3}

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.dispatch import Dispatcher
 
 CHUNK = 1 << 18
@@ -42,7 +44,10 @@ class Counting(Dispatcher):
 
 def dispatcher(is_slave: bool) -> tuple[Counting, Any, Turns]:
     clock, log = Turns(), SimpleNamespace(max_offset=0)
-    made = Counting(clock, log, is_slave, lambda _: None, lambda *_: None, None)  # type: ignore[arg-type]
+    config = MessageStoreConfig(
+        broker_role=BrokerRole.SLAVE if is_slave else BrokerRole.SYNC_MASTER
+    )
+    made = Counting(clock, log, config, lambda _: None, lambda *_: None, None)  # type: ignore[arg-type]
     made.start()
     return made, log, clock
 

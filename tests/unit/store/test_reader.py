@@ -214,7 +214,7 @@ def test_store_times() -> None:
     """-1 for what the log does not have, or what is no record."""
     rig = Rig()
     rig.put(1)
-    reader = MessageReader(rig.config, rig.log, rig.queues, rig.damage, 1 << 40, False)
+    reader = MessageReader(rig.config, rig.log, rig.queues, rig.damage, 1 << 40)
     assert reader.store_timestamp_at(0, 100) == 1
     rig.log.data[4:8] = bytes(4)
     assert reader.store_timestamp_at(0, 100) == -1  # no magic
