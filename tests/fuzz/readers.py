@@ -32,6 +32,7 @@ ELSEWHERE = {
     "rmq_ha.app.demo_parts": "asks the brokers that the demo started itself",
     "rmq_ha.persisted:PersistedTable.decode": "says what a table's has to do",
     "rmq_ha.tls.any_session:AnySession.receive_data": "says what a session has to do",
+    "rmq_ha.ha.shell:ReplicaCore.receive_data": "says what a core has to do",
     "rmq_ha.broker.transactions.lookup:HalfMessages._decoded": "decode_record, for our own topics",
     "rmq_ha.client.pull_api:PullApi._decode": "decode_pulled, and what it leaves is chosen from",
     "rmq_ha.client.rebalance.consistent_hash:md5_hash": "reads nothing: a hash",

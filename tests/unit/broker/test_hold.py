@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
-from zope.interface.verify import verifyObject
 
 from rmq_ha.broker.hold import (
     MAX_EXPRESSIONS,
@@ -15,7 +14,6 @@ from rmq_ha.broker.hold import (
     HeldPull,
     PullRequestHoldService,
 )
-from rmq_ha.interfaces import ICommitLogDispatcher
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.filters import TagFilter
@@ -238,10 +236,6 @@ def test_stop_answers_everything() -> None:
     assert it.clock.getDelayedCalls() == []
     assert not it.service.hold(it.pull())
     it.service.stop()
-
-
-def test_it_can_stand_among_the_dispatchers_of_a_slave() -> None:
-    verifyObject(ICommitLogDispatcher, Holding().service)
 
 
 @given(
