@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from rmq_ha.client.serializers import BytesSerializer as BytesSerializer
     from rmq_ha.client.serializers import JsonSerializer as JsonSerializer
     from rmq_ha.client.serializers import ProtobufSerializer as ProtobufSerializer
+    from rmq_ha.client.serializers import RegisteredSerializer as RegisteredSerializer
     from rmq_ha.client.serializers import Serializer as Serializer
     from rmq_ha.client.serializers import TextSerializer as TextSerializer
     from rmq_ha.client.settings import ClientConfig as ClientConfig
@@ -143,7 +144,7 @@ else:
         " AllocateByConfig AllocateStrategy",
         "rmq_ha.client.request_reply": "create_reply_message",
         "rmq_ha.client.serializers": "AvroSerializer BytesSerializer JsonSerializer"
-        " ProtobufSerializer Serializer TextSerializer",
+        " ProtobufSerializer RegisteredSerializer Serializer TextSerializer",
         "rmq_ha.client.settings": "ClientConfig ProducerConfig",
         "rmq_ha.client.signing": "Credentials",
         "rmq_ha.client.subscriptions": "MessageSelector",

@@ -22,6 +22,9 @@ from rmq_ha.client.messages import Message, MessageExt
 from rmq_ha.errors import ConfigurationError
 
 T = TypeVar("T")
+_MAGIC = b"\0"
+_NUMBERED = 1 + 4
+_MOST_SCHEMAS = 1024
 
 
 class Serializer(ABC, Generic[T]):
@@ -155,6 +158,46 @@ class AvroSerializer(Serializer[Mapping[str, Any]]):
         if left:
             raise ValueError(f"{left} bytes behind the record: another schema?")
         return found
+
+
+class RegisteredSerializer(Serializer[T]):
+    """
+    Bodies that name their schema of a registry: a zero, its number in four bytes, the rest.
+
+    So Confluent's serializers for Avro and JSON write them, and registries that do as it does.
+    """
+
+    def __init__(
+        self, number: int, own: Serializer[T], reader: Callable[[int], Serializer[T]]
+    ) -> None:
+        """
+        :param number: the schema's at the registry, for what is written.
+        :param own: writes it.
+        :param reader: a schema's number to what reads bodies of it; called once for each.
+        :raises ConfigurationError: the number is none of a registry's.
+        """
+        if not 0 <= number < 1 << 32:
+            raise ConfigurationError(f"{number}: schemas have numbers from 0 to {(1 << 32) - 1}")
+        self.number = number
+        self._own = own
+        self._reader = reader
+        self._readers: dict[int, Serializer[T]] = {number: own}
+
+    def dumps(self, value: T) -> bytes:
+        """:raises Exception: what its own serializer raises."""
+        return _MAGIC + self.number.to_bytes(4, "big") + self._own.dumps(value)
+
+    def loads(self, data: bytes) -> T:
+        """:raises ValueError: no number is there; else what `reader` or its serializer raises."""
+        if len(data) < _NUMBERED or data[:1] != _MAGIC:
+            raise ValueError("it does not begin with a zero and the number of a schema")
+        number = int.from_bytes(data[1:_NUMBERED], "big")
+        found = self._readers.get(number)
+        if found is None:
+            found = self._reader(number)
+            if len(self._readers) < _MOST_SCHEMAS:
+                self._readers[number] = found
+        return found.loads(data[_NUMBERED:])
 
 
 class ProtobufMessage(Protocol):

@@ -16,14 +16,15 @@ from tests.interop.rig import PEER
 HERE = Path(__file__).parent
 
 
-def java_class_path(name: str, folder: Path) -> str:
+def java_class_path(name: str, folder: Path, peer: Path = PEER) -> str:
     """
     Compile a program of `tests/interop/java` against RocketMQ 4.9.7.
 
+    :param peer: the rig of another version.
     :returns: where it and the real classes are.
     """
     real = subprocess.run(
-        [str(PEER), "classpath"], capture_output=True, text=True, check=True
+        [str(peer), "classpath"], capture_output=True, text=True, check=True
     ).stdout.strip()
     folder.mkdir(parents=True, exist_ok=True)
     source = HERE / "java" / f"{name}.java"
@@ -32,13 +33,13 @@ def java_class_path(name: str, folder: Path) -> str:
     return f"{folder}:{real}"
 
 
-def compiled_java(name: str, folder: Path) -> list[str]:
+def compiled_java(name: str, folder: Path, peer: Path = PEER) -> list[str]:
     """
-    Compile a client.
+    Compile a client, as `java_class_path`.
 
     :returns: the command that runs it.
     """
-    class_path = java_class_path(name, folder)
+    class_path = java_class_path(name, folder, peer)
     settings = [
         f"-Drocketmq.client.logRoot={folder}/logs",
         "-Drocketmq.client.rebalance.waitInterval=1000",

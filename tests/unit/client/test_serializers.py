@@ -14,6 +14,7 @@ from rmq_ha.client.serializers import (
     BytesSerializer,
     JsonSerializer,
     ProtobufSerializer,
+    RegisteredSerializer,
     Serializer,
     TextSerializer,
 )
@@ -114,3 +115,28 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(serializers, "import_module", no_module)
     with pytest.raises(ConfigurationError, match=r"rmq-ha\[avro\]"):
         AvroSerializer(SCHEMA)
+
+
+def test_a_schema_of_a_registry_is_named_in_each_body() -> None:
+    """The bytes are those of confluent-kafka 2.16.1; what is newer can be read."""
+    schemas = {1: SCHEMA, 2: NEWER}
+    asked: list[int] = []
+
+    def reader(number: int) -> AvroSerializer:
+        asked.append(number)
+        return AvroSerializer(SCHEMA, writer=schemas[number])
+
+    old = RegisteredSerializer(1, AvroSerializer(SCHEMA), reader)
+    new = RegisteredSerializer(2, AvroSerializer(NEWER), reader)
+    order = {"number": "4711", "price": 3}
+    assert old.dumps(order) == b"\x00\x00\x00\x00\x01\x084711\x06"
+    assert there_and_back(old, order) == order
+    for _ in range(2):
+        newer = new.message("T", {**order, "currency": "CHF"})
+        assert old.value(got(newer.body)) == order
+    assert asked == [2]
+    for body in (b"", b"\x00\x00\x00\x01", b"{}{}{}", b"\x00\x00\x00\x00\x03x"):
+        with pytest.raises(UndecodableBody, match="cannot read the body of ID1 of T"):
+            old.value(got(body))
+    with pytest.raises(ConfigurationError, match="schemas have numbers"):
+        RegisteredSerializer(-1, AvroSerializer(SCHEMA), reader)

@@ -76,6 +76,21 @@ def test_the_shop_is_small_in_all_of_its_forms() -> None:
         assert ours == {"rmq_ha.client"}, module
 
 
+def test_each_row_beside_others_is_shown() -> None:
+    """By a test, or by an example that a test runs; whoever has none says so."""
+    text = (DOCS / "client.md").read_text()
+    table = re.findall(r"^\| .*$", text[text.index("## Beside others") :].split("\n## ")[0], re.M)
+    assert len(table) > 25
+    headings = {page: (DOCS / f"{page}.md").read_text() for page in ("howto", "tutorial")}
+    for row in table[1:]:
+        shown = row.split("|")[-2].strip()
+        tests = re.findall(r"`tests/[\w/]+\.py::\w+`", shown)  # test_spec.py looks for these
+        pages = re.findall(r'(howto|tutorial)\.md, "?([^";]+)', shown)
+        assert tests or pages or shown == "nothing: see below", row
+        for page, heading in pages:
+            assert re.search(rf"^## {heading}", headings[page], re.MULTILINE), row
+
+
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
     bench = Bench(tmp_path_factory.mktemp("broker"))
