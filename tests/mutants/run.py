@@ -53,6 +53,7 @@ TESTS = {
     ],
     "admin/": ["admin"],
     "app/": ["app"],
+    "autoswitch/": ["autoswitch"],
     "broker/": ["broker"],
     "client/": ["client"],
     "client/administration.py": ["admin"],

@@ -1,5 +1,7 @@
 """Deleting, and the full disk. Spec: store.md, section 9."""
 
+from datetime import datetime
+
 import pytest
 
 from rmq_ha.model.status import PutMessageStatus
@@ -110,14 +112,15 @@ def test_the_newest_file_stays_when_the_log_ends_at_its_edge(machine, store, mon
     assert log.min_offset == 5 * 65536
 
 
-def test_the_hour(machine, store, monkeypatch):
-    """deleteWhen names hours, separated by semicolons."""
+@pytest.mark.parametrize(
+    ("named", "count"), [((1, 0), 4), ((0, 1), 4), ((1, 23), 0), ((1,), 0), ((0,), 4)]
+)
+def test_the_hour(machine, store, monkeypatch, named, count):
+    """deleteWhen names hours, separated by semicolons: in others nothing is deleted."""
     use(machine, monkeypatch, 50)
-    from datetime import datetime
-
-    hour = datetime.fromtimestamp(machine.host.now_ms() / 1000).hour
-    store.configuration.store.delete_when = f"{(hour + 1) % 24};{hour:02d}"
-    assert machine.finish(store.cleaner.clean()) == 4
+    now = datetime.fromtimestamp(machine.host.now_ms() / 1000).hour
+    store.configuration.store.delete_when = ";".join(f"{(now + each) % 24:02d}" for each in named)
+    assert machine.finish(store.cleaner.clean()) == count
 
 
 def test_a_full_disk_refuses_puts(machine, store, message, monkeypatch):

@@ -576,3 +576,16 @@ def test_every_stretch_that_is_owed_counts(ends, settings):
         assert left == [end for end in ends if end == 900]
     else:
         assert 900 in left
+
+
+def test_what_is_back_and_cannot_be_noted_so_stops_no_start():
+    """The disk is full just then: a later start notes it."""
+    disk = SimDisk(Random(1), lambda: 0)
+    disk.replace("/s/setaside/0/about.json", json.dumps({"owed": True, "to": 900}).encode())
+    owed, damaged = OwedLog(disk, "/s"), judged(disk=disk)
+    disk.is_full = True
+    damaged.settle_owed(900, owed)
+    assert [each.end for each in owed.open()] == [900]
+    disk.is_full = False
+    damaged.settle_owed(900, owed)
+    assert list(owed.open()) == []

@@ -1,7 +1,7 @@
 """QueueFiles: descriptors, and a worker that flushes while the reactor writes."""
 
 import os
-from errno import EIO, EMFILE
+from errno import EBADF, EIO, EMFILE
 from pathlib import Path
 from random import Random
 from threading import Event, Thread, Timer, current_thread
@@ -109,12 +109,16 @@ def test_new_files_are_flushed_through_what_made_them(tmp_path: Path) -> None:
     """Only that object knows which directories are new; its entries are on the disk afterwards."""
     disk = CountingDisk()
     files = QueueFiles(disk, 400, most_open=2)
-    for name in "abcd":
+    for name in "abcdef":
         files.write(str(tmp_path / name / "0"), b"x", 0, True)
+    assert disk.still_open == 4, "as many are kept as are just made, and as many others"
     made = disk.opened[0]
     assert made._new_in
     files.sync()
     assert not made._new_in
+    files.close()
+    assert disk.still_open == 0
+    assert [files.read(str(tmp_path / name / "0"), 1, 0) for name in "af"] == [b"x", b"x"]
     files.close()
     assert disk.still_open == 0
 
@@ -156,6 +160,83 @@ def test_descriptors_that_are_kept_are_a_reserve(tmp_path: Path) -> None:
     files.sync()
     files.close()
     assert disk.still_open == 0
+
+
+def test_what_was_cleared_is_flushed_like_what_was_written() -> None:
+    """A cut that is not on the disk brings back what was cut; it counts for no bytes."""
+    disk = SimDisk(Random(1), lambda: 0)
+    files = QueueFiles(disk, 400)
+    files.write("/a", b"xyz", 0, True)
+    files.sync()
+    files.zero("/a", 1)
+    assert files.dirty_bytes == 0
+    assert not disk.is_safe("/a")
+    files.sync()
+    assert disk.is_safe("/a")
+    assert files.read("/a", 3, 0) == b"x\0\0"
+
+
+def test_a_flush_makes_no_file_anew_that_is_gone() -> None:
+    """Removed while another one is flushed, or taken away by somebody: a deleted queue stays so."""
+    disk = SimDisk(Random(1), lambda: 0)
+    files = QueueFiles(disk, 400)
+    for path in ("/q/a", "/q/b", "/q/c"):
+        files.write(path, b"xyz", 0, False)
+    disk.remove("/q/c")
+    disk.fault = lambda operation, path: (
+        files.remove("/q/b") if (operation, path) == ("sync", "/q/a") else None
+    )
+    files.sync()
+    assert disk.paths("/q") == ["/q/a"]
+    assert files.dirty_bytes == 0
+    files.write("/q/a", b"xyz", 0, False)
+    files.remove("/q/a")
+    assert files.dirty_bytes == 0
+    assert disk.paths("/q") == []
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_flush_that_fails_is_told_and_counts_for_nothing(is_new: bool) -> None:
+    """Unless the file was removed, and so closed, while it was flushed: nobody misses it then."""
+    disk = SimDisk(Random(1), lambda: 0)
+    files = QueueFiles(disk, 400)
+    files.write("/a", b"xyz", 0, is_new)
+    disk.fault = lambda operation, path: EIO if operation == "sync" else None
+    with pytest.raises(StoreError, match="cannot flush /a"):
+        files.sync()
+    assert files.dirty_bytes == 3
+    files.remove("/a")
+    files.write("/b", b"xyz", 0, True)
+
+    def removed(operation: str, path: str) -> int | None:
+        if operation == "sync":
+            files.remove(path)
+            return EBADF
+        return None
+
+    disk.fault = removed
+    files.sync()
+    assert disk.paths("/b") == []
+    assert files.dirty_bytes == 0
+
+
+def test_only_where_descriptors_are_lacking_others_are_given_up(tmp_path: Path) -> None:
+    """Any other error is told at once: opened a second time, the file might hide a bad disk."""
+    disk = CountingDisk()
+    files = QueueFiles(disk, 400)
+    files.write(f"{tmp_path}/a", b"x", 0, False)
+    plain_open, errors = disk.open, [EIO]
+
+    def refuse(path: str, size: int) -> RealFile:
+        if errors:
+            raise OSError(errors.pop(), "Input/output error")
+        return plain_open(path, size)
+
+    disk.open = refuse  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="Input/output error"):
+        files.write(f"{tmp_path}/b", b"x", 0, False)
+    assert disk.still_open == 1
+    files.close()
 
 
 @pytest.mark.parametrize("number", [EIO, EMFILE])
