@@ -103,17 +103,16 @@ def test_asynchronous_flush(machine, message):
     store = machine.open()
     put(store, message, body=b"x" * 20000)
     machine.turn()
-    machine.clock.advance(0.4)
-    machine.clock.advance(0.05)
+    machine.clock.advance(0.25)
+    machine.clock.advance(0.125)
     assert store.log.flushed_offset == 0
-    machine.clock.advance(0.05)
+    machine.clock.advance(0.125)
     assert store.log.flushed_offset == store.log.max_offset > 0
     put(store, message)
-    for _ in range(18):
+    for _ in range(19):
         machine.clock.advance(0.5)
     assert store.log.flushed_offset < store.log.max_offset
-    for _ in range(3):
-        machine.clock.advance(0.5)
+    machine.clock.advance(0.5)
     assert store.log.flushed_offset == store.log.max_offset
 
 

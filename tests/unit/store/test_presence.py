@@ -90,6 +90,7 @@ def test_told_to_it_begins_anew(machine, message):
     before = files(machine)
     store = machine.open(start_without_commit_log=True)
     assert store.log.max_offset == 0
+    assert list(store.queues.items()) == []
     assert store.checkpoint.times == store.checkpoint.written == CheckpointTimes()
     assert store.max_offset_in_queue("TopicA", 0) == 0
     assert store.query("TopicA", "k1", 64, 0, 1 << 62).records == []
@@ -112,6 +113,8 @@ def test_files_that_went_before_their_time_are_said(machine, message):
         store.put_many([message(b"x" * 9000)], results.extend)
         machine.now_ms += 1000
         machine.turn()
+    store.put_many([message(b"x", queue_id=1)], results.extend)  # this queue lacks nothing
+    machine.turn()
     store.log.drop_oldest(1)
     first = results[1].append
 
@@ -125,7 +128,8 @@ def test_files_that_went_before_their_time_are_said(machine, message):
     assert says(first.store_timestamp + 5000) == []
     store.queues.delete_expired(16384)
     store.queues.correct_min_offsets(16384)
-    store.queues.get("TopicA", 0).empty()
+    for queue_id in (0, 1):
+        store.queues.get("TopicA", queue_id).empty()
     assert says(first.store_timestamp) == []
 
 
