@@ -96,8 +96,8 @@ class Bench:
 
 def parse_part(bench: Bench) -> None:
     """The parser alone, beside reading the files and beside the broker's codec in a loop."""
-    from rmq_ha.spark.store.directory import open_store
-    from rmq_ha.spark.store.directory import scan as scan_split
+    from rmq_ha.scan.store.directory import open_store
+    from rmq_ha.scan.store.directory import scan as scan_split
 
     store = bench.pair[0]
     size = log_bytes(store)

@@ -96,6 +96,7 @@ LAYERS = {
     "rmq_ha.offline": 2,
     "rmq_ha.offsets": 4,
     "rmq_ha.app": 5,
+    "rmq_ha.scan": 4,
     "rmq_ha.spark": 5,
     "rmq_ha.testing": ASIDE,
     "rmq_ha.playground": ASIDE,
@@ -335,7 +336,9 @@ def test_a_package_that_names_things_imports_none_of_them(package: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if is_below(module_of(path), ["rmq_ha.spark"])], ids=module_of
+    "path",
+    [path for path in FILES if is_below(module_of(path), ["rmq_ha.scan", "rmq_ha.spark"])],
+    ids=module_of,
 )
 def test_spark_knows_no_reactor(path: Path) -> None:
     """Spark forks its workers: what they import has no reactor, and none of Twisted."""

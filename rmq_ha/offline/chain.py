@@ -203,7 +203,7 @@ def first_record(buffer: Any, base: int, start: int = 0, layout: Layout = Layout
 
     A record's bytes may also stand inside a body. One that says exactly where it is can only be
     meant to deceive; it is taken only if something that belongs into a log follows it, or its CRC
-    holds. `rmq_ha.spark.store.scanning` also begins well before the part that it wants, so that
+    holds. `rmq_ha.scan.store.scanning` also begins well before the part that it wants, so that
     what lies in one body is left behind.
 
     :returns: of the record, or with DLedger of its entry.

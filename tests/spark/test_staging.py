@@ -8,10 +8,10 @@ import pytest
 from rmq_ha.admin.options import Options
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offsets.places import StorePlace
+from rmq_ha.scan.store.directory import open_store, scan
 from rmq_ha.spark.host import session
 from rmq_ha.spark.host.staging import stage
 from rmq_ha.spark.running import Frame, Job
-from rmq_ha.spark.store.directory import open_store, scan
 from rmq_ha.testing.big_records import Shape
 from rmq_ha.testing.big_store import write_big_store
 

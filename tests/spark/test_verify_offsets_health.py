@@ -25,12 +25,12 @@ from rmq_ha.offsets.opening import opened
 from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
 from rmq_ha.offsets.sampling import Patience, sample
 from rmq_ha.offsets.verdict import Limits
+from rmq_ha.scan.replica.settings import Settings, StoreAt
 from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.offsets import history
 from rmq_ha.spark.offsets.job import verify
 from rmq_ha.spark.replica.job import verify as verify_replica
-from rmq_ha.spark.replica.settings import Settings, StoreAt
 from rmq_ha.spark.result import JobResult
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode

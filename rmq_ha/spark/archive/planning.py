@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.findings import Finding, Severity
+from rmq_ha.scan.reducing import INTERNAL
 from rmq_ha.spark.archive.manifest import Manifest
-from rmq_ha.spark.audit.rules import INTERNAL
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues, Subscription
 
 IDENTITY = ("msgId", "storeTimestamp")

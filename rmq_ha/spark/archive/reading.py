@@ -8,11 +8,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_ha.errors import CannotDecide, WrongUsage
+from rmq_ha.scan.reducing import INTERNAL
 from rmq_ha.spark.archive.commit import load
 from rmq_ha.spark.archive.files import Files
 from rmq_ha.spark.archive.manifest import Manifest, assigned, nested
 from rmq_ha.spark.archive.planning import check_names, was_replaced
-from rmq_ha.spark.audit.rules import INTERNAL, in_queue
+from rmq_ha.spark.audit.rules import in_queue
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.options import SourceOptions, parse_options

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 
 from rmq_ha.model.topics import RETRY_PREFIX, SCHEDULE_TOPIC
 from rmq_ha.offsets.places import Place, StorePlace
+from rmq_ha.scan.store.directory import open_store
+from rmq_ha.scan.store.queues import Queue
 from rmq_ha.spark.audit.rules import Code
 from rmq_ha.spark.audit.shape import findings, observed, sentence
-from rmq_ha.spark.store.directory import open_store
-from rmq_ha.spark.store.queues import Queue
 
 LATE_MS = 60_000
 """What is due for less may wait for others, as after a start."""

@@ -9,14 +9,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rmq_ha.offsets.places import StorePlace
-from rmq_ha.spark.audit.reducing import IDS, RUN, SCHEMA, SUMS, Reduction
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.reducing import IDS, RUN, SCHEMA, SUMS, Reduction
+from rmq_ha.scan.store.directory import scan
+from rmq_ha.scan.store.scanning import Split
 from rmq_ha.spark.audit.shape import QUEUE
 from rmq_ha.spark.audit.stored import Wanted, source_options
-from rmq_ha.spark.log.records import Records
 from rmq_ha.spark.source.offline import FileWanted, OfflineQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
-from rmq_ha.spark.store.directory import scan
-from rmq_ha.spark.store.scanning import Split
 
 _BY = (*QUEUE, "inQueue", "window", "latency")
 _ADDED = ("n", "bytes", "bad")

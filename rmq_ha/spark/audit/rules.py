@@ -11,27 +11,10 @@ from pyspark.sql import functions as F
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.topics import (
     DLQ_PREFIX,
-    HALF_TOPIC,
-    OFFSET_MOVED_EVENT,
-    OP_HALF_TOPIC,
     RETRY_PREFIX,
-    SCHEDULE_TOPIC,
-    TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.offsets.findings import Severity
-
-INTERNAL = (
-    SCHEDULE_TOPIC,
-    HALF_TOPIC,
-    OP_HALF_TOPIC,
-    TRANS_CHECK_MAX_TIME_TOPIC,
-    OFFSET_MOVED_EVENT,
-)
-"""Where brokers keep messages on their way: the same message may lie here several times."""
-
-STEPS = ((64, 1), (512, 4), (4_096, 32), (32_768, 256), (262_144, 2_048), (2_097_152, 16_384))
-WIDEST = 131_072
-"""Classes of latency: below so many ms, so wide; and how wide above."""
+from rmq_ha.scan.reducing import INTERNAL, STEPS, WIDEST
 
 
 class Code(StrEnum):
@@ -83,11 +66,6 @@ SEVERITIES: dict[Code, Severity] = {
 }
 
 
-def is_ordinary(topic: str) -> bool:
-    """A topic that producers send to, in which a message belongs once."""
-    return topic not in INTERNAL and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-
-
 def ordinary(topic: Column) -> Column:
     """`is_ordinary` of a column."""
     return ~(topic.isin(*INTERNAL) | topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX))
@@ -101,15 +79,8 @@ def in_queue(sys_flag: Column) -> Column:
     return sys_flag.bitwiseAND(F.lit(TRANSACTION_PREPARED)) == 0
 
 
-def latency_floor(ms: int) -> int:
-    """What stands for a latency: exact below 64 ms, up to 6 % less above; -1: clocks disagree."""
-    if ms < 0:
-        return -1
-    return next((ms - ms % step for below, step in STEPS if ms < below), ms - ms % WIDEST)
-
-
 def latency_column(ms: Column) -> Column:
-    """`latency_floor` of a column."""
+    """`reducing.latency_floors` of a column."""
     found = F.when(ms < 0, F.lit(-1).cast("long"))
     for below, step in STEPS:
         found = found.when(ms < below, ms - ms % step)

@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 
 from rmq_ha.offsets.findings import Finding
 from rmq_ha.offsets.places import Place, StorePlace
+from rmq_ha.scan.store.directory import open_store
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
 from rmq_ha.spark.audit.shape import QUEUE
-from rmq_ha.spark.store.directory import open_store
 
 Ends = Mapping[tuple[str, str, int], int]
 """By broker, topic and queue: the offset behind the last entry of the consume queue."""

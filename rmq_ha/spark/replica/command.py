@@ -7,8 +7,8 @@ import click
 
 from rmq_ha.errors import WrongUsage
 from rmq_ha.offsets.places import StorePlace
-from rmq_ha.spark.replica.auditing import CHECKS
-from rmq_ha.spark.replica.settings import (
+from rmq_ha.scan.replica.auditing import CHECKS
+from rmq_ha.scan.replica.settings import (
     CRC32,
     DIGEST_WINDOW,
     KINDS,

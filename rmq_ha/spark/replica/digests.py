@@ -17,13 +17,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offsets.findings import Finding, Outcome
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.replica.codes import finding
+from rmq_ha.scan.replica.logs import Log, What
+from rmq_ha.scan.replica.settings import SHA256, StoreAt, opened
+from rmq_ha.scan.replica.verdicts import verdict
 from rmq_ha.spark.findings import FINDINGS, finding_row
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.replica.codes import finding
-from rmq_ha.spark.replica.logs import Log, What
-from rmq_ha.spark.replica.rows import overview_of
-from rmq_ha.spark.replica.settings import SHA256, StoreAt, opened
-from rmq_ha.spark.replica.verdicts import LOG_CODES, verdict
 from rmq_ha.spark.result import JobResult
 
 DIGESTS = StructType(
@@ -84,7 +83,7 @@ def compare_digests(
     found = mine.rdd.flatMap(
         lambda row: _differing(log, row["low"], row["high"], row["digest"], is_master, store, other)
     )
-    findings = spark.createDataFrame(found.map(finding_row), FINDINGS).persist()
+    told = found.collect()
     reached = mine.agg(F.max("high")).collect()[0][0]
     if reached is None:
         raise CannotDecide(
@@ -92,13 +91,16 @@ def compare_digests(
             "have no whole window in common"
         )
     common = low, reached
-    overview = overview_of(findings, LOG_CODES, *common)
     return JobResult(
-        findings,
-        Outcome.VIOLATED if overview.errors else Outcome.HOLDS,
-        verdict(common, None, overview.first, overview.errors),
-        {"from": low, "to": reached, "differences": overview.apart},
+        spark.createDataFrame([finding_row(one) for one in told], FINDINGS),
+        Outcome.VIOLATED if told else Outcome.HOLDS,
+        verdict(common, None, min(told, key=_place, default=None), len(told)),
+        {"from": low, "to": reached, "differences": len(told)},
     )
+
+
+def _place(one: Finding) -> int:
+    return one.physical_offset or 0
 
 
 def _read(spark: SparkSession, directory: str) -> DataFrame:

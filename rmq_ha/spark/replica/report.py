@@ -2,50 +2,37 @@
 
 from collections.abc import Sequence
 
-from rmq_ha.spark.replica.rows import Sums
-from rmq_ha.spark.replica.verdicts import QueueSum
+from rmq_ha.scan.replica.verdicts import QueueSum
+from rmq_ha.scan.replica.verifying import Verified
 from rmq_ha.spark.result import Plot, Table
 
 _MOST = 200
 
 
-def sections_of(
-    names: Sequence[str],
-    ranges: Sequence[tuple[int, int]],
-    common: tuple[int, int],
-    sums: Sums,
-    queues: Sequence[QueueSum],
-    errors: Sequence[tuple[int, int]],
-) -> list[Table | Plot]:
-    """
-    What the report shows.
-
-    :param errors: how many findings of ERROR begin at, or a little behind, which offsets.
-    """
-    found: list[Table | Plot] = [_logs(names, ranges, common, sums)]
-    if errors:
+def sections_of(told: Verified) -> list[Table | Plot]:
+    """What the report shows."""
+    found: list[Table | Plot] = [_logs(told)]
+    if told.along:
         found.append(
             Plot(
                 "Errors along the log",
-                [at for at, _ in errors],
-                {"findings": [float(count) for _, count in errors]},
+                [at for at, _ in told.along],
+                {"findings": [float(count) for _, count in told.along]},
                 "physical offset, bytes",
                 "findings of ERROR",
                 "scatter",
                 "One far from the others is a disk; all from one place on is a log out of step.",
             )
         )
-    if queues:
-        found.append(_queues(queues))
+    if told.queues:
+        found.append(_queues(told.queues))
     return found
 
 
-def _logs(
-    names: Sequence[str], ranges: Sequence[tuple[int, int]], common: tuple[int, int], sums: Sums
-) -> Table:
-    rows = []
-    for side, (name, (low, high)) in enumerate(zip(names, ranges, strict=True)):
-        records, size = sums.records.get(side, (0, 0))
+def _logs(told: Verified) -> Table:
+    rows, sums, common = [], told.sums, told.common
+    for side, (name, (low, high)) in enumerate(zip(told.names, told.ranges, strict=True)):
+        records, size = sums.records.get(side, [0, 0])
         keys, before, pending = sums.keys.get(side, [0, 0, 0])
         role = ("master", "slave")[side]
         rows.append((role, name, low, high, records, size, keys, before, pending))

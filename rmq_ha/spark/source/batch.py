@@ -9,7 +9,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmq_ha.errors import CannotDecide
-from rmq_ha.spark.log.records import Records
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.store.directory import scan_with_gaps
+from rmq_ha.scan.store.scanning import Split
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
 from rmq_ha.spark.source.options import (
@@ -23,8 +25,6 @@ from rmq_ha.spark.source.planning import Planner, cut
 from rmq_ha.spark.source.reading import QueueRange, Queues
 from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema, message_schema
 from rmq_ha.spark.source.tables import TableReader, table_schema
-from rmq_ha.spark.store.directory import scan_with_gaps
-from rmq_ha.spark.store.scanning import Split
 
 COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
 FEW = 4

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmq_ha.spark.log.records import Records
+from rmq_ha.scan.log.records import Records
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 
 _HEAD = Struct(">II12xq")

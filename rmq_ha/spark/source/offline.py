@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.spark.log.records import Records
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.store.directory import StoreDirectory, open_store, scan
+from rmq_ha.scan.store.picking import pick_records
+from rmq_ha.scan.store.queues import Queue
+from rmq_ha.scan.store.scanning import splits_of
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription
-from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan
-from rmq_ha.spark.store.picking import pick_records
-from rmq_ha.spark.store.queues import Queue
-from rmq_ha.spark.store.scanning import splits_of
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 
 _SAMPLE = 64

@@ -7,7 +7,7 @@ from warnings import warn
 import numpy as np
 import pyarrow as pa
 
-from rmq_ha.spark.log.columns import repeated, times
+from rmq_ha.scan.log.columns import repeated, times
 from rmq_ha.spark.source.offline import OfflineQueues, first_unit, store_of
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.reading import QueueRange

@@ -2,14 +2,16 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.errors import WrongUsage
+from rmq_ha.scan.reducing import is_ordinary, latency_floors
 from rmq_ha.spark.audit.command import names_of, tags_of
 from rmq_ha.spark.audit.ledgers import is_text
-from rmq_ha.spark.audit.rules import SEVERITIES, Code, is_ordinary, latency_floor
+from rmq_ha.spark.audit.rules import SEVERITIES, Code
 from rmq_ha.spark.audit.spans import moment_ms, span_ms
 
 
@@ -32,14 +34,14 @@ def test_a_message_belongs_once_into_ordinary_topics_only(topic: str, ordinary: 
 
 @given(st.integers(0, 1 << 40))
 def test_a_latency_is_shown_at_most_a_sixteenth_too_small(ms: int) -> None:
-    shown = latency_floor(ms)
+    shown = int(latency_floors(np.array([ms]))[0])
     assert shown <= ms
     assert ms - shown <= max(ms / 16, 0 if ms < 64 else 4) or ms >= 1 << 21
-    assert latency_floor(shown) == shown
+    assert latency_floors(np.array([shown]))[0] == shown
 
 
 def test_a_negative_latency_is_its_own_class() -> None:
-    assert latency_floor(-1) == latency_floor(-5_000) == -1
+    assert latency_floors(np.array([-1, -5_000])).tolist() == [-1, -1]
 
 
 def test_every_code_has_a_severity() -> None:

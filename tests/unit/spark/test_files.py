@@ -12,7 +12,7 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.host import files as module
 from rmq_ha.host.files import ArrowFiles, LocalFiles, files_of, is_same_directory
 from rmq_ha.offline.files import Files
-from rmq_ha.spark.store.directory import StoreDirectory, scan
+from rmq_ha.scan.store.directory import StoreDirectory, scan
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import encode_blank
 from rmq_ha.testing.big_records import Shape

@@ -15,10 +15,10 @@ from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
 from rmq_ha.offline.chain import Tail
-from rmq_ha.spark.log.columns import ARROW, COLUMNS, repeated, schema_of
-from rmq_ha.spark.log.columns import times as arrow_times
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.walk import walk
+from rmq_ha.scan.log.columns import ARROW, COLUMNS, repeated, schema_of
+from rmq_ha.scan.log.columns import times as arrow_times
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.log.walk import walk
 from rmq_ha.store.format.commitlog import Record, decode_records, encode_record
 
 BASE = 1 << 40

@@ -14,8 +14,8 @@ from rmq_ha.dledger.values import TERM_TOPIC, Entry
 from rmq_ha.errors import CorruptRecord
 from rmq_ha.model.message import Address
 from rmq_ha.offline.chain import Layout, Tail, chain, first_record
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.walk import walk
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.log.walk import walk
 from rmq_ha.store.format.commitlog import (
     MESSAGE_MAGIC,
     RECORD_OVERHEAD,

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for room in ("spark", "offsets", "offline")
+    for room in ("spark", "scan", "offsets", "offline")
     for path in (ROOT / "rmq_ha" / room).rglob("*.py")
     if path.name != "__init__.py"
 )
@@ -50,3 +50,17 @@ def test_what_is_heavy_waits_until_it_is_used(package: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False)
     assert done.returncode == 0
+
+
+def test_a_scan_needs_no_spark() -> None:
+    """Numpy and pyarrow are its whole installation."""
+    names = [name for name in MODULES if name.startswith("rmq_ha.scan")]
+    script = SCRIPT.replace('"twisted", "zope.interface"', '"pyspark", "py4j", "pandas"')
+    done = subprocess.run(
+        [sys.executable, "-c", script, *names],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.spark.replica.aligning import Aligned, Change, Item, align, identity_of
+from rmq_ha.scan.replica.aligning import Aligned, Change, Item, align, identity_of
 
 
 def log(names: Sequence[int], size: int = 100) -> list[Item]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rmq_ha.model.message import Address
 from rmq_ha.offline.chain import Layout
-from rmq_ha.spark.replica.differing import describe, first_difference, is_blank
+from rmq_ha.scan.replica.differing import describe, first_difference, is_blank
 from rmq_ha.store.format.commitlog import Record, body_crc, encode_blank, encode_record
 
 HOST = Address.parse("10.0.0.1", 10911)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.model.java_hash import tags_code
-from rmq_ha.spark.replica.hashing import key_hashes, split_keys, tag_codes
+from rmq_ha.scan.replica.hashing import key_hashes, split_keys, tag_codes
 from rmq_ha.store.format.index import key_hash
 
 TEXTS = st.one_of(

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from rmq_ha.model.message import Address
-from rmq_ha.spark.replica import parting as module
-from rmq_ha.spark.replica.comparing import Sides
-from rmq_ha.spark.replica.parting import Parting, parting, parting_finding
-from rmq_ha.spark.replica.settings import common_of, open_pair
+from rmq_ha.scan.replica import parting as module
+from rmq_ha.scan.replica.comparing import Sides
+from rmq_ha.scan.replica.parting import Parting, parting, parting_finding
+from rmq_ha.scan.replica.settings import common_of, open_pair
 from rmq_ha.store.format.commitlog import Record, body_crc
 from rmq_ha.testing.store_faults.image import StoreImage
 from tests.unit.spark.golden_stores import java_store

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from rmq_ha.errors import CannotDecide
-from rmq_ha.spark.replica.auditing import CHECKS, CRC
-from rmq_ha.spark.replica.settings import open_pair
-from rmq_ha.spark.replica.tasks import plan
-from rmq_ha.spark.store.directory import open_store
+from rmq_ha.scan.replica.auditing import CHECKS, CRC
+from rmq_ha.scan.replica.settings import open_pair
+from rmq_ha.scan.replica.tasks import plan
+from rmq_ha.scan.store.directory import open_store
 from rmq_ha.testing.store_faults.image import StoreImage
 from rmq_ha.testing.store_faults.log_faults import CODES, LogFaults
 from rmq_ha.testing.store_faults.ours import write_our_pair, write_our_slave
@@ -204,11 +204,15 @@ def test_java_s_log_with_the_queues_that_our_slave_builds(java: Path, tmp_path: 
 
 
 def test_a_topic_that_was_deleted(java: Path, tmp_path: Path) -> None:
-    """Its queues are gone, its messages stay in the log for a while: that is how it should be."""
-    slave = tmp_path / "s"
-    shutil.copytree(java, slave)
+    """Its messages stay in the log for a while: on both sides that is no error, on one it is."""
+    master, slave = tmp_path / "m", tmp_path / "s"
+    for store in (master, slave):
+        shutil.copytree(java, store)
     shutil.rmtree(slave / "consumequeue" / "TopicB")
-    assert found_in(java, slave) == []
+    assert {one.code for one in found_in(master, slave)} == {"CQ_MISSING"}
+    shutil.rmtree(master / "consumequeue" / "TopicB")
+    found = found_in(master, slave)
+    assert {(one.severity, one.code) for one in found} == {("WARN", "CQ_FORGOTTEN")}
 
 
 def test_only_what_is_asked_for(java: Path, tmp_path: Path) -> None:
@@ -280,10 +284,13 @@ def nth(store: Path, folder: str, number: int) -> Path:
 @pytest.mark.parametrize(
     ("harm", "codes"),
     [
-        (lambda slave: nth(slave, "consumequeue/TopicB/1", 0).unlink(), {}),
+        (lambda slave: nth(slave, "consumequeue/TopicB/1", 0).unlink(), {"CQ_FORGOTTEN": 1}),
         (lambda slave: cut(nth(slave, "consumequeue/TopicB/1", -1), 790), {"CQ_FILE": 1}),
-        (lambda slave: cut(nth(slave, "consumequeue/TopicB/1", 0), 790), {"CQ_FILE": 1}),
-        (lambda slave: cut(nth(slave, "index", 0), 500), {}),
+        (
+            lambda slave: cut(nth(slave, "consumequeue/TopicB/1", 0), 790),
+            {"CQ_FILE": 1, "CQ_FORGOTTEN": 1},
+        ),
+        (lambda slave: cut(nth(slave, "index", 0), 500), {"INDEX_UNREADABLE": 1}),
     ],
 )
 def test_a_damaged_file_blinds_nobody(

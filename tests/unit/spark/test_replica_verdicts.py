@@ -4,8 +4,8 @@ import pytest
 
 from rmq_ha.offline.log_files import Hole
 from rmq_ha.offsets.findings import Severity
-from rmq_ha.spark.replica.codes import MEANINGS, finding
-from rmq_ha.spark.replica.verdicts import (
+from rmq_ha.scan.replica.codes import MEANINGS, finding
+from rmq_ha.scan.replica.verdicts import (
     LOG_CODES,
     DelaySum,
     IndexState,

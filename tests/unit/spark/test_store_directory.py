@@ -24,11 +24,11 @@ from rmq_ha.host.files import LocalFiles
 from rmq_ha.model.message import Address, Message
 from rmq_ha.offline.chain import Layout
 from rmq_ha.offline.queues import LogBounds, RowFile
-from rmq_ha.spark.log.columns import COLUMNS
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
-from rmq_ha.spark.store.index_files import IndexFile
-from rmq_ha.spark.store.queues import Queue
+from rmq_ha.scan.log.columns import COLUMNS
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
+from rmq_ha.scan.store.index_files import IndexFile
+from rmq_ha.scan.store.queues import Queue
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.consumequeue import FILLER, UNIT
 from rmq_ha.store.format.index import IndexHeader, index_file_size, key_hash

@@ -15,9 +15,9 @@ from rmq_ha.model.message import Address
 from rmq_ha.offline.chain import Layout
 from rmq_ha.offline.end import end_of_log
 from rmq_ha.offline.log_files import LogFile
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
-from rmq_ha.spark.store.scanning import Gap, Split, pieces, splits_of
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.store.directory import StoreDirectory, open_store, scan, scan_with_gaps
+from rmq_ha.scan.store.scanning import Gap, Split, pieces, splits_of
 from rmq_ha.store.format.commitlog import BLANK_SIZE, Record, encode_blank, encode_record
 
 HOST = Address.parse("10.0.0.1", 10911)

@@ -11,10 +11,10 @@ import numpy as np
 
 from rmq_ha.model.properties import DELAY, KEYS, TAGS
 from rmq_ha.model.topics import SCHEDULE_TOPIC
-from rmq_ha.spark.log.pieces import text_values
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.shape import Flags, Ints
-from rmq_ha.spark.replica.hashing import key_hashes, split_keys, tag_codes
+from rmq_ha.scan.log.pieces import text_values
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.log.shape import Flags, Ints
+from rmq_ha.scan.replica.hashing import key_hashes, split_keys, tag_codes
 from rmq_ha.store.format.commitlog import parse_delay_level
 
 _NOT_FOR_CONSUMERS = 0x4

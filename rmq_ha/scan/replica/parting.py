@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.replica.aligning import identity_of
-from rmq_ha.spark.replica.codes import finding
-from rmq_ha.spark.replica.comparing import Sides
-from rmq_ha.spark.replica.logs import Log
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.replica.aligning import identity_of
+from rmq_ha.scan.replica.codes import finding
+from rmq_ha.scan.replica.comparing import Sides
+from rmq_ha.scan.replica.logs import Log
 
 _WINDOW = 1 << 20
 _MOST = 64 << 20

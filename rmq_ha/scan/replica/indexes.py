@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.spark.log.shape import Flags, Ints
-from rmq_ha.spark.replica.codes import finding
-from rmq_ha.spark.replica.facts import Facts
-from rmq_ha.spark.store.index_files import IndexFile
+from rmq_ha.scan.log.shape import Flags, Ints
+from rmq_ha.scan.replica.codes import finding
+from rmq_ha.scan.replica.facts import Facts
+from rmq_ha.scan.store.index_files import IndexFile
 
 MOST = 20
 """Findings of one kind in one stretch of the log, or one file."""

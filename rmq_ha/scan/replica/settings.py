@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.chain import Layout
-from rmq_ha.spark.replica.auditing import CHECKS, Side
-from rmq_ha.spark.replica.logs import Log
-from rmq_ha.spark.store.directory import StoreDirectory, open_store
+from rmq_ha.scan.replica.auditing import CHECKS, Side
+from rmq_ha.scan.replica.logs import Log
+from rmq_ha.scan.store.directory import StoreDirectory, open_store
 
 SPLIT = 64 << 20
 """Bytes of the log that one task looks at."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.errors import ProtocolViolation
-from rmq_ha.spark.log.shape import Bytes, Flags, Ints, inside, windows
+from rmq_ha.scan.log.shape import Bytes, Flags, Ints, inside, windows
 
 _TIME = pa.timestamp("us", "UTC")
 _MAX_MS = (1 << 63) // 1000 - 1

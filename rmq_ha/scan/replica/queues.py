@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.spark.log.pieces import text_values
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.shape import Flags, Ints
-from rmq_ha.spark.replica.codes import finding
-from rmq_ha.spark.replica.facts import NO_LEVEL, Facts, QueueRows
-from rmq_ha.spark.store.directory import StoreDirectory
-from rmq_ha.spark.store.queues import NATIVE_UNITS, Queue
+from rmq_ha.scan.log.pieces import text_values
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.log.shape import Flags, Ints
+from rmq_ha.scan.replica.codes import finding
+from rmq_ha.scan.replica.facts import NO_LEVEL, Facts, QueueRows
+from rmq_ha.scan.store.directory import StoreDirectory
+from rmq_ha.scan.store.queues import NATIVE_UNITS, Queue
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE
 
 MOST_RUNS = 10

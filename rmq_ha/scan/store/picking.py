@@ -6,9 +6,9 @@ import numpy as np
 
 from rmq_ha.offline.files import WINDOW, Files, window_of
 from rmq_ha.offline.log_files import LogFile
-from rmq_ha.spark.log.bodies import joined
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.log.shape import Bytes, Ints, fields, shape_of
+from rmq_ha.scan.log.bodies import joined
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.log.shape import Bytes, Ints, fields, shape_of
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, RECORD_OVERHEAD
 from rmq_ha.store.scan import MAX_RECORD_SIZE
 

@@ -12,11 +12,11 @@ from rmq_ha.errors import CannotDecide
 from rmq_ha.host.files import files_of
 from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offline.files import Files
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.store.index_files import IndexFile
-from rmq_ha.spark.store.picking import pick_records
-from rmq_ha.spark.store.queues import Queue
-from rmq_ha.spark.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_of
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.store.index_files import IndexFile
+from rmq_ha.scan.store.picking import pick_records
+from rmq_ha.scan.store.queues import Queue
+from rmq_ha.scan.store.scanning import SPLIT_SIZE, Gap, Split, pieces, splits_of
 from rmq_ha.store.format.commitlog import store_timestamp_of
 
 _HEAD = 91

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rmq_ha.spark.log.shape import Bytes, Ints
+from rmq_ha.scan.log.shape import Bytes, Ints
 from rmq_ha.store.format.commitlog import crc32
 
 _TOGETHER = 64

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from rmq_ha.errors import CannotDecide, CorruptRecord
 from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.spark.replica.aligning import Aligned, Change, Item, Step, align
-from rmq_ha.spark.replica.codes import finding
-from rmq_ha.spark.replica.differing import describe, first_difference
-from rmq_ha.spark.replica.logs import Log, Place, What
+from rmq_ha.scan.replica.aligning import Aligned, Change, Item, Step, align
+from rmq_ha.scan.replica.codes import finding
+from rmq_ha.scan.replica.differing import describe, first_difference
+from rmq_ha.scan.replica.logs import Log, Place, What
 from rmq_ha.store.format.commitlog import Record, decode_record
 
 MOST = 64

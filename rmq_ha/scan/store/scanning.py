@@ -15,8 +15,8 @@ import numpy as np
 from rmq_ha.offline.chain import Layout, Tail, first_record
 from rmq_ha.offline.files import OVERLAP, WINDOW, Files, window_of
 from rmq_ha.offline.log_files import LogFile
-from rmq_ha.spark.log.records import MAX_BATCH_ROWS, Records
-from rmq_ha.spark.log.walk import Walk, walk
+from rmq_ha.scan.log.records import MAX_BATCH_ROWS, Records
+from rmq_ha.scan.log.walk import Walk, walk
 from rmq_ha.store.format.commitlog import BLANK_SIZE
 
 SPLIT_SIZE = 64 << 20

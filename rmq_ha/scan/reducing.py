@@ -15,8 +15,35 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.spark.audit.rules import STEPS, WIDEST, is_ordinary
-from rmq_ha.spark.log.records import Records
+from rmq_ha.model.topics import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    OFFSET_MOVED_EVENT,
+    OP_HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+)
+from rmq_ha.scan.log.records import Records
+
+INTERNAL = (
+    SCHEDULE_TOPIC,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    OFFSET_MOVED_EVENT,
+)
+"""Where brokers keep messages on their way: the same message may lie here several times."""
+
+STEPS = ((64, 1), (512, 4), (4_096, 32), (32_768, 256), (262_144, 2_048), (2_097_152, 16_384))
+WIDEST = 131_072
+"""Classes of latency: below so many ms, so wide; and how wide above."""
+
+
+def is_ordinary(topic: str) -> bool:
+    """A topic that producers send to, in which a message belongs once."""
+    return topic not in INTERNAL and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
 
 SUMS, RUN, IDS = 0, 1, 2
 """Kinds of rows: one of `windows.summed`; records whose offsets follow each other; ids."""
@@ -199,7 +226,7 @@ def _starts(ordered: Any) -> Any:
 
 
 def latency_floors(ms: Any) -> Any:
-    """`rules.latency_floor` of many."""
+    """What stands for each: exact below 64 ms, 6 % less at most above; -1: clocks disagree."""
     steps = np.full(len(ms), WIDEST, np.int64)
     for below, step in reversed(STEPS):
         steps[ms < below] = step

@@ -13,7 +13,7 @@ import numpy as np
 
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TERM_TOPIC
 from rmq_ha.offline.chain import Layout, Tail, entry_chain, entry_tail, tail_at
-from rmq_ha.spark.log.shape import (
+from rmq_ha.scan.log.shape import (
     Bytes,
     Flags,
     Ints,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.offline.log_files import Hole
 from rmq_ha.offsets.findings import Finding, Severity
-from rmq_ha.spark.replica.codes import finding
+from rmq_ha.scan.replica.codes import finding
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 PARTED = ("DIVERGED", "NOT_ITS_SLAVE")

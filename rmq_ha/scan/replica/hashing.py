@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.model.java_hash import java_hash, tags_code
-from rmq_ha.spark.log.shape import Ints
+from rmq_ha.scan.log.shape import Ints
 
 _LONGEST = 256
 """Bytes; longer texts are hashed one by one."""

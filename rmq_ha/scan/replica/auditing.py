@@ -6,15 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from rmq_ha.offsets.findings import Finding
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.replica.codes import finding
-from rmq_ha.spark.replica.facts import Facts
-from rmq_ha.spark.replica.indexes import Counts, Index, check_index
-from rmq_ha.spark.replica.logs import Log
-from rmq_ha.spark.replica.queues import Checked, check_queue
-from rmq_ha.spark.store.directory import StoreDirectory
-from rmq_ha.spark.store.queues import Queue
-from rmq_ha.spark.store.scanning import Gap
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.replica.codes import finding
+from rmq_ha.scan.replica.facts import Facts
+from rmq_ha.scan.replica.indexes import Counts, Index, check_index
+from rmq_ha.scan.replica.logs import Log
+from rmq_ha.scan.replica.queues import Checked, check_queue
+from rmq_ha.scan.store.directory import StoreDirectory
+from rmq_ha.scan.store.queues import Queue
+from rmq_ha.scan.store.scanning import Gap
 
 MOST = 64
 CRC, QUEUES, INDEX = "crc", "queues", "index"

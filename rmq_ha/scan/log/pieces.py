@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from rmq_ha.model.properties import decode_properties
-from rmq_ha.spark.log.columns import ARROW, NotUtf8, strict_text, text
-from rmq_ha.spark.log.shape import Bytes, Flags, Ints, as_bytes, inside, slices, windows
+from rmq_ha.scan.log.columns import ARROW, NotUtf8, strict_text, text
+from rmq_ha.scan.log.shape import Bytes, Flags, Ints, as_bytes, inside, slices, windows
 
 _CUT = 2
 _NAME_END = 1

@@ -17,10 +17,10 @@ from rmq_ha.client.compression import UndecodableBody, inflate
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
-from rmq_ha.spark.log.bodies import crcs_of, joined, joined_with_crcs
-from rmq_ha.spark.log.columns import binary, repeated, schema_of, text, text_of, times
-from rmq_ha.spark.log.pieces import Pieces, maps_of, pieces_of, text_values
-from rmq_ha.spark.log.shape import (
+from rmq_ha.scan.log.bodies import crcs_of, joined, joined_with_crcs
+from rmq_ha.scan.log.columns import binary, repeated, schema_of, text, text_of, times
+from rmq_ha.scan.log.pieces import Pieces, maps_of, pieces_of, text_values
+from rmq_ha.scan.log.shape import (
     HEAD_V4,
     Bytes,
     Flags,

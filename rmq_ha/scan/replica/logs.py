@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.files import Files
 from rmq_ha.offline.log_files import LogFile
-from rmq_ha.spark.log.records import Records
-from rmq_ha.spark.replica.aligning import Item, identity_of
-from rmq_ha.spark.replica.differing import is_blank
-from rmq_ha.spark.store.scanning import LOOK_BACK, Gap, pieces, splits_of
+from rmq_ha.scan.log.records import Records
+from rmq_ha.scan.replica.aligning import Item, identity_of
+from rmq_ha.scan.replica.differing import is_blank
+from rmq_ha.scan.store.scanning import LOOK_BACK, Gap, pieces, splits_of
 
 _WHOLE = 1 << 62
 

@@ -1,0 +1,1 @@
+"""Two logs against each other, and a store against itself: what is wrong, and where."""

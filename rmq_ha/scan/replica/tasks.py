@@ -1,0 +1,283 @@
+"""
+What there is to do, in parts that run anywhere and in any order, and what each adds to the answer.
+
+Tasks write into an `Answer`: numbers add up, whoever runs the tasks, and wherever.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rmq_ha.errors import CannotDecide
+from rmq_ha.offline.log_files import Hole
+from rmq_ha.offsets.findings import Finding, Severity
+from rmq_ha.scan.replica.auditing import Audited, Side, audit
+from rmq_ha.scan.replica.comparing import Sides, compare
+from rmq_ha.scan.replica.indexes import check_structure
+from rmq_ha.scan.replica.queues import Delay, check_files, dangling, scan_queue
+
+MASTER, SLAVE = 0, 1
+COMMON = -2
+"""Instead of a side: of records, those that were compared."""
+_MOST_DELAYS = 1000
+
+
+class QueueEnd(NamedTuple):
+    """What a queue of one side says by itself; see `queues.Scan`."""
+
+    entries: int
+    end: int
+    last: int
+    first: int
+
+
+class Answer(msgspec.Struct):
+    """
+    What tasks found.
+
+    :ivar findings: may hold one twice, where two stretches saw it.
+    :ivar failed: why a task could not read something; empty: all could.
+    :ivar compared: bytes; `blank`: of them, those that differ and mean nothing.
+    :ivar records: of each side, and of those compared (`COMMON`): how many, and their bytes.
+    :ivar tallies: by side, topic and queue id: as in `queues.Tally`.
+    :ivar delays: by side, level and delay: messages, the first and last of them, queue and offset.
+    :ivar keys: of each side, as in `indexes.Counts`.
+    :ivar shifts: where logs get out of step, and where the stretch ends in which that was seen.
+    :ivar ends: by side, topic and queue id.
+    """
+
+    findings: list[Finding] = []
+    failed: str = ""
+    compared: int = 0
+    blank: int = 0
+    records: dict[int, list[int]] = {}
+    tallies: dict[tuple[int, str, int], list[int]] = {}
+    delays: dict[tuple[int, int, int], list[int]] = {}
+    keys: dict[int, list[int]] = {}
+    shifts: list[tuple[int, int]] = []
+    ends: dict[tuple[int, str, int], QueueEnd] = {}
+
+    @property
+    def is_bad(self) -> bool:
+        """It found an error, which in a store that moves may be none."""
+        return bool(self.shifts) or any(one.severity == Severity.ERROR for one in self.findings)
+
+    def add(self, other: "Answer") -> None:
+        """What other tasks found."""
+        self.findings += other.findings
+        self.failed = self.failed or other.failed
+        self.compared += other.compared
+        self.blank += other.blank
+        _add(self.records, other.records.items())
+        _add(self.tallies, other.tallies.items())
+        _add(self.keys, other.keys.items())
+        for key, row in other.delays.items():
+            self._add_delay(key, row)
+        self.shifts += other.shifts
+        self.ends |= other.ends
+
+    def add_audited(self, seen: Audited, group: Sequence[int]) -> None:
+        """
+        What was seen of some records.
+
+        :param group: the sides whose records these are.
+        """
+        self.findings += seen.findings
+        for at, checked in seen.checked:
+            tally = checked.tally
+            key = group[at], tally.topic, tally.queue_id
+            _add(self.tallies, [(key, tally[2:])])
+            for delay in checked.delays:
+                self.add_delay(group[at], delay)
+        _add(self.keys, ((group[at], counts) for at, counts in seen.counts if any(counts)))
+
+    def add_records(self, side: int, records: int, size: int) -> None:
+        """:param side: or `COMMON`."""
+        _add(self.records, [(side, (records, size))])
+
+    def add_delay(self, side: int, delay: Delay) -> None:
+        """Delayed messages of one stretch."""
+        self._add_delay((side, delay.level, delay.delay), [*delay[2:]])
+
+    def _add_delay(self, key: tuple[int, int, int], row: Sequence[int]) -> None:
+        had = self.delays.get(key)
+        if had is None:
+            if len(self.delays) < _MOST_DELAYS:
+                self.delays[key] = [*row]
+            return
+        first = min(had, row, key=lambda one: one[1])
+        self.delays[key] = [had[0] + row[0], first[1], max(had[2], row[2]), *first[3:]]
+
+
+def _add(sums: dict[Any, list[int]], rows: Iterable[tuple[Any, Sequence[int]]]) -> None:
+    for key, row in rows:
+        had = sums.get(key)
+        sums[key] = [*row] if had is None else [a + b for a, b in zip(had, row, strict=True)]
+
+
+class Stretch(NamedTuple):
+    """
+    A part of the log to look at.
+
+    :ivar number: of the task.
+    :ivar sides: those that have it.
+    :ivar compares: its bytes are compared.
+    """
+
+    number: int
+    low: int
+    high: int
+    sides: tuple[int, ...]
+    compares: bool
+
+
+class Work(NamedTuple):
+    """
+    What all tasks share.
+
+    :ivar checks: some of `auditing.CHECKS`.
+    :ivar window: bytes that are read at once.
+    """
+
+    sides: tuple[Side, ...]
+    checks: frozenset[str]
+    window: int
+
+    @property
+    def pair(self) -> Sides:
+        """The two logs."""
+        master, slave = self.sides[MASTER], self.sides[SLAVE]
+        return Sides(master.log, slave.log, master.name, slave.name, self.window)
+
+
+def run(work: Work, task: "Task", answer: Answer) -> None:
+    """One task; a store that vanishes is an answer, no error."""
+    try:
+        _RUN[type(task)](work, task, answer)
+    except CannotDecide as error:
+        answer.failed = str(error)
+
+
+def _stretch(work: Work, stretch: Stretch, answer: Answer) -> None:
+    """Compare and audit one stretch."""
+    _, low, high, sides, compares = stretch
+    alike = False
+    if compares:
+        result = compare(work.pair, low, high)
+        alike = not result.findings and result.shift < 0 and result.end >= high
+        if result.shift >= 0:
+            answer.shifts.append((result.shift, high))
+        answer.findings += result.findings
+        answer.compared += high - low
+        answer.blank += result.blank
+    if not work.checks:
+        return
+    groups = [sides] if alike else [(side,) for side in sides]
+    for group in groups:
+        records = size = 0
+        for seen in audit([work.sides[side] for side in group], low, high, work.checks):
+            records += seen.records
+            size += seen.size
+            answer.add_audited(seen, group)
+        whose = [*group, COMMON] if compares and MASTER in group else group
+        for side in whose:
+            answer.add_records(side, records, size)
+
+
+class Doubt(NamedTuple):
+    """A queue that has more entries than records point to."""
+
+    number: int
+    side: int
+    topic: str
+    queue_id: int
+
+
+def _doubt(work: Work, doubt: Doubt, answer: Answer) -> None:
+    """Find the entries that no record stands behind."""
+    side = work.sides[doubt.side]
+    queue = side.queue(doubt.topic, doubt.queue_id)
+    answer.findings += dangling(side.store, queue, side.log.stop, side.name)
+
+
+class Survey(NamedTuple):
+    """
+    What to read of one side before its log: some queues, or one index file.
+
+    :ivar low: of the log, as `high`.
+    """
+
+    number: int
+    side: int
+    queues: Sequence[tuple[str, int]]
+    index_file: int
+    low: int
+    high: int
+
+
+def _survey(work: Work, survey: Survey, answer: Answer) -> None:
+    """Read queues entry by entry, or an index file by itself."""
+    side = work.sides[survey.side]
+    queues = [side.queue(*name) for name in survey.queues]
+    sizes = Counter(file.size for queue in queues for file in queue.row)
+    usual = sizes.most_common(1)[0][0] if sizes else 0
+    for topic, queue_id in survey.queues:
+        queue = side.queue(topic, queue_id)
+        answer.findings += check_files(queue, usual, side.name)
+        found = scan_queue(queue, survey.low, survey.high, side.name)
+        key = survey.side, topic, queue_id
+        answer.ends[key] = QueueEnd(found.entries, found.end, found.last, found.first)
+        answer.findings += found.findings
+    if survey.index_file >= 0:
+        files = side.store.index_parts()[0]
+        if survey.index_file < len(files):
+            answer.findings += check_structure(files[survey.index_file], side.name)
+
+
+Task = Stretch | Survey | Doubt
+_RUN: Mapping[type, Any] = {Stretch: _stretch, Survey: _survey, Doubt: _doubt}
+
+
+def plan(
+    ranges: Sequence[tuple[int, int]],
+    common: tuple[int, int],
+    step: int,
+    bases: Sequence[int],
+    holes: Sequence[Sequence[Hole]] = ((), ()),
+) -> list[Stretch]:
+    """
+    The stretches of both logs.
+
+    :param ranges: of each side's log: where it begins and ends.
+    :param common: what both have, and is compared.
+    :param step: most bytes of one stretch.
+    :param bases: where files begin; no stretch reaches over such a place.
+    :param holes: of each side: bytes that it should have, and has not.
+    """
+    edges = {edge for mine in holes for hole in mine for edge in hole[:2]}
+    cuts = sorted({*bases, *common, *edges, *(end for pair in ranges for end in pair)})
+    found: list[Stretch] = []
+    for low, end in pairwise(cuts):
+        sides = tuple(
+            side
+            for side, (begin, stop) in enumerate(ranges)
+            if begin <= low
+            and end <= stop
+            and not any(hole.start <= low and end <= hole.end for hole in holes[side])
+        )
+        compares = common[0] <= low and end <= common[1] and len(sides) > 1
+        if not sides:
+            continue
+        for at in range(low, end, step):
+            high = min(at + step, end)
+            if compares or len(sides) == 1:
+                found.append(Stretch(len(found), at, high, sides, compares))
+            else:  # both have it, but it is not to be compared (--from)
+                found += [
+                    Stretch(len(found) + extra, at, high, (side,), False)
+                    for extra, side in enumerate(sides)
+                ]
+    return found
