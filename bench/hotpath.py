@@ -26,7 +26,7 @@ from random import Random
 from typing import Any
 
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import execute, succeed
+from twisted.internet.defer import succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.testing import StringTransport
 from zope.interface import implementer
@@ -36,6 +36,7 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.seams import Host
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame
 
@@ -90,13 +91,6 @@ class Turns:
                 later.cancel()
                 function(*args)
         return bool(self._next)
-
-
-class AtOnce:
-    """A worker without threads; no timer asks it to sync anything while we measure."""
-
-    def call(self, function: Any, *args: Any) -> Any:
-        return execute(function, *args)
 
 
 class End(StringTransport):

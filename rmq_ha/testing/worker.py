@@ -1,10 +1,10 @@
-"""The worker of a simulated machine: calls run a little later, a few at a time."""
+"""Workers for tests: a simulated machine's, that takes a little time, and one that takes none."""
 
 from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.python.failure import Failure
 
 from rmq_ha.testing.clock import SimClock
@@ -72,3 +72,33 @@ class SimWorker:
     def crash(self) -> None:
         """What was asked for and has not run will not run; no result comes."""
         self._dead = True
+
+
+class AtOnce:
+    """
+    A `rmq_ha.seams.Worker` without threads and without time: calls run at once, or when told to.
+
+    :ivar later: calls wait for `work`.
+    :ivar queue: function, arguments and Deferred of each call that waits.
+    :ivar calls: how many were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.later = False
+        self.queue: list[tuple[Callable[..., Any], tuple[Any, ...], Deferred[Any]]] = []
+        self.calls = 0
+
+    def call(self, function: Callable[..., T], *args: Any) -> "Deferred[T]":
+        """Run it; fires with its result or failure."""
+        self.calls += 1
+        if not self.later:
+            return maybeDeferred(function, *args)
+        done: Deferred[T] = Deferred()
+        self.queue.append((function, args, done))
+        return done
+
+    def work(self) -> None:
+        """Do what waits by now, in order."""
+        queue, self.queue = self.queue, []
+        for function, args, done in queue:
+            maybeDeferred(function, *args).chainDeferred(done)

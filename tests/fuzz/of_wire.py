@@ -5,11 +5,14 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from rmq_ha.client.brokers import replication_of
 from rmq_ha.client.compression import compression_of
 from rmq_ha.client.messages import decode_messages, decode_pulled
 from rmq_ha.client.offsets import decode_offsets
 from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.serializers import JsonSerializer, RegisteredSerializer
 from rmq_ha.controller import codec, events, messages
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.messages import (
@@ -347,3 +350,16 @@ for _name, _read, _seed in (
 )
 def read_controller_event(data: bytes) -> None:
     events.decode_event(data)
+
+
+TEXTS = JsonSerializer(str)
+NUMBERED = RegisteredSerializer(7, TEXTS, lambda number: TEXTS)
+
+
+@target(
+    "client.registered_body",
+    [NUMBERED.dumps("an order"), RegisteredSerializer(8, TEXTS, lambda _: TEXTS).dumps("another")],
+    (ValueError, msgspec.MsgspecError),
+)
+def registered_body(data: bytes) -> None:
+    NUMBERED.loads(data)

@@ -26,6 +26,7 @@ WORDS = (*NAMED, "decode", "parse", *TAKES_APART, *READS)
 #: Packages, and functions, that need no target; and why.
 ELSEWHERE = {
     "rmq_ha.spark": "reads copies of stores, in processes of its own: tests/unit/spark",
+    "rmq_ha.scan": "reads copies of stores: tests/unit/spark",
     "rmq_ha.offline": "reads copies of stores: tests/unit/spark",
     "rmq_ha.offsets": "reads what its own commands kept, and stores: tests/unit/offsets",
     "rmq_ha.testing": "not part of a server",

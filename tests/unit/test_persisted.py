@@ -1,13 +1,10 @@
 """PersistedTable. Spec: store.md, section 12.1."""
 
-from collections.abc import Callable
-from typing import Any
-
-from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
 from rmq_ha.errors import ProtocolViolation, StoreError
 from rmq_ha.persisted import PersistedTable
+from rmq_ha.testing.worker import AtOnce
 
 PATH = "/store/config/t.json"
 
@@ -35,25 +32,6 @@ class FakeDisk:
         self.files[path] = data
 
 
-class FakeWorker:
-    """Runs calls at once, or when told to."""
-
-    def __init__(self) -> None:
-        self.hold = False
-        self.held: list[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = []
-
-    def call(self, function: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        if not self.hold:
-            return execute(function, *args)
-        done: Deferred[Any] = Deferred()
-        self.held.append((done, function, args))
-        return done
-
-    def release(self) -> None:
-        done, function, args = self.held.pop(0)
-        execute(function, *args).chainDeferred(done)
-
-
 class Table(PersistedTable):
     value = "default"
 
@@ -68,7 +46,7 @@ class Table(PersistedTable):
 
 class PersistedTests(SynchronousTestCase):
     def table(self, **files: bytes) -> Table:
-        self.disk, self.worker = FakeDisk(**files), FakeWorker()
+        self.disk, self.worker = FakeDisk(**files), AtOnce()
         return Table(self.disk, self.worker, PATH)  # type: ignore[arg-type]
 
     def loaded(self, **files: bytes) -> Table:
@@ -130,21 +108,21 @@ class PersistedTests(SynchronousTestCase):
     def test_coalesce(self) -> None:
         """Changes during a write share the next one; each caller hears when his is on disk."""
         table = self.table()
-        self.worker.hold = True
+        self.worker.later = True
         first = table.persist()
         table.value = "2"
         second = table.persist()
         table.value = "3"
         third = table.persist()
-        self.worker.release()
+        self.worker.work()
         self.successResultOf(first)
         self.assertNoResult(second)
         self.assertEqual(self.disk.files[PATH], b"ok:default")
-        self.worker.release()
+        self.worker.work()
         self.successResultOf(second)
         self.successResultOf(third)
         self.assertEqual(self.disk.files[PATH], b"ok:3")
-        self.assertEqual(self.worker.held, [])
+        self.assertEqual(self.worker.queue, [])
 
     def test_who_asks_during_a_write_that_takes_all_hears_when_it_is_on_the_disk(self) -> None:
         """`persist_if_dirty` is the last call before a stop: True must not come before the file."""
@@ -152,28 +130,28 @@ class PersistedTests(SynchronousTestCase):
         self.assertFalse(table.is_dirty)
         self.assertTrue(self.successResultOf(table.persist_if_dirty()))
         self.assertEqual(self.disk.files, {})
-        self.worker.hold = True
+        self.worker.later = True
         table.persist()
         late = table.persist_if_dirty()
         self.assertNoResult(late)
-        self.worker.release()
+        self.worker.work()
         self.assertTrue(self.successResultOf(late))
         self.assertEqual(self.disk.files, {PATH: b"ok:default"})
-        self.assertEqual(self.worker.held, [])
+        self.assertEqual(self.worker.queue, [])
 
     def test_a_change_during_a_failed_write_is_not_forgotten(self) -> None:
         """Who asked during it gets the answer of the write that took his change."""
         table = self.table()
-        self.worker.hold = True
+        self.worker.later = True
         first = table.persist()
         table.value = "2"
         second = table.persist()
         self.assertTrue(table.is_dirty)
         self.disk.refuse = True
-        self.worker.release()
+        self.worker.work()
         self.assertFalse(self.successResultOf(first))
         self.disk.refuse = False
-        self.worker.release()
+        self.worker.work()
         self.assertTrue(self.successResultOf(second))
         self.assertEqual(self.disk.files[PATH], b"ok:2")
         self.flushLoggedErrors(OSError)
@@ -210,6 +188,6 @@ class PersistedTests(SynchronousTestCase):
 
     def test_without_path(self) -> None:
         """A table without a file works in memory."""
-        table = Table(FakeDisk(), FakeWorker(), "")  # type: ignore[arg-type]
+        table = Table(FakeDisk(), AtOnce(), "")  # type: ignore[arg-type]
         table.load()
         self.assertTrue(self.successResultOf(table.persist()))

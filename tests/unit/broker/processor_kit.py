@@ -1,12 +1,12 @@
 """A broker without sockets and files: real tables and processors around a store in memory."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from struct import unpack_from
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute, succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from rmq_ha.broker.frame_limits import FrameLimits
@@ -52,41 +52,12 @@ from rmq_ha.store.format.commitlog import Record, encode_record
 from rmq_ha.store.format.record_properties import record_properties
 from rmq_ha.store.reads import QueryResult
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
+from tests.kits.channel import FakeChannel
 
 BROKER = Address.parse("127.0.0.1", 20410)
 START_MS = 1_700_000_000_000
-
-
-class FakeChannel:
-    """A client's connection; `sent` has commands and raw frames, in order."""
-
-    is_full = False
-
-    def __init__(self, port: int = 5000) -> None:
-        self.remote = Address.parse("127.0.0.1", port)
-        self.remote_text = f"127.0.0.1:{port}"
-        self.sent: list[Any] = []
-        self.is_open = True
-        self._on_close: list[Callable[..., Any]] = []
-
-    def send(self, command: RemotingCommand) -> None:
-        self.sent.append(command)
-
-    def write(self, frames: bytes) -> None:
-        self.sent.append(frames)
-
-    def on_close(self, callback: Callable[..., Any]) -> None:
-        self._on_close.append(callback)
-
-    def close(self) -> None:
-        self.is_open = False
-        for callback in self._on_close:
-            callback(self)
-
-    @property
-    def close_callbacks(self) -> int:
-        return len(self._on_close)
 
 
 class FakeStore:
@@ -267,13 +238,6 @@ class FakeStore:
 
     def runtime_info(self) -> dict[str, str]:
         return {"commitLogMaxOffset": str(len(self.log)), "putTps": "1.5 "}
-
-
-class AtOnce:
-    """A worker that does not wait."""
-
-    def call(self, function: Any, *args: Any) -> "Deferred[Any]":
-        return execute(function, *args)
 
 
 class Kit:

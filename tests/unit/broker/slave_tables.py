@@ -2,9 +2,8 @@
 
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 
-from twisted.internet.defer import Deferred, execute, fail, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
@@ -17,6 +16,7 @@ from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import RemotingTimeout
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.command import RemotingCommand
 
 TOPICS = (
@@ -33,11 +33,6 @@ GROUPS = (
     b'"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}'
 )
 FAST, MAIN = "m:10909", "m:10911"
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        return execute(function, *args)
 
 
 class FakeMaster:

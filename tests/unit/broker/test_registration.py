@@ -5,7 +5,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute, fail, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
@@ -19,6 +19,7 @@ from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import RegisterBrokerBody
 
@@ -30,11 +31,6 @@ BODY_A5 = (
     b'"TBW102":{"order":false,"perm":7,"readQueueNums":8,"topicFilterType":"SINGLE_TAG",'
     b'"topicName":"TBW102","topicSysFlag":0,"writeQueueNums":8}}}}'
 )
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        return execute(function, *args)
 
 
 class FakeClient:

@@ -2,11 +2,7 @@
 
 from rmq_ha.broker.tables.clients import ClientChannelInfo, ConsumerManager, ProducerManager
 from rmq_ha.model.subscription import SubscriptionData
-
-
-class FakeChannel:
-    def __init__(self, port: int) -> None:
-        self.remote_text = f"10.0.0.1:{port}"
+from tests.kits.channel import FakeChannel
 
 
 def client(channel: FakeChannel, client_id: str = "c1", at: int = 0) -> ClientChannelInfo:

@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, execute
 
 from rmq_ha.broker.tables.consumer_filters import ENTRY_SIZE, ConsumerFilterManager
 from rmq_ha.config.broker import BrokerConfig
@@ -14,15 +13,11 @@ from rmq_ha.errors import InvalidSelector, ProtocolViolation
 from rmq_ha.filter.bloom import BloomFilterData
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 
 PATH = "/c/consumerFilter.json"
 DATA = Path(__file__).parent / "data" / "config" / "consumerFilter.json"
 DAY_MS = 86_400_000
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> "Deferred[Any]":
-        return execute(function, *args)
 
 
 class Fixture:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet.defer import Deferred, execute
 
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy, delay_offset_body
@@ -18,6 +17,7 @@ from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.persisted import PersistedTable
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire import fastjson
 
 DATA = Path(__file__).parent / "data" / "config"
@@ -29,11 +29,6 @@ KINDS = {
     "consumerOffset.json": lambda disk, path: ConsumerOffsetManager(disk, AtOnce(), path),
     "delayOffset.json": lambda disk, path: DelayOffsetCopy(disk, AtOnce(), path),
 }
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        return execute(function, *args)
 
 
 def now_ms() -> int:

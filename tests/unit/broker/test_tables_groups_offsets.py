@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet.defer import Deferred, execute
 
 from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
 from rmq_ha.broker.tables.groups import SubscriptionGroupManager
@@ -16,17 +15,10 @@ from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import BUILT_IN_GROUPS
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire import fastjson
 
 PATH = "/store/config/x.json"
-
-
-class AtOnce:
-    calls = 0
-
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        self.calls += 1
-        return execute(function, *args)
 
 
 def groups(disk: SimDisk | None = None, **settings: Any) -> SubscriptionGroupManager:

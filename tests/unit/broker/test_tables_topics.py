@@ -3,21 +3,17 @@
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute, succeed
+from twisted.internet.defer import succeed
 
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire import fastjson
 
 PATH = "/store/config/topics.json"
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        return execute(function, *args)
 
 
 class Ticking:

@@ -1,21 +1,15 @@
 """KVConfigManager's file. Spec: remoting.md, section 9.6; store.md, section 12.7."""
 
 from random import Random
-from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, execute
 
 from rmq_ha.errors import StoreError
 from rmq_ha.namesrv.kv_config import KVConfigManager
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 
 PATH = "/ns/kvConfig.json"
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        return execute(function, *args)
 
 
 def make(disk: SimDisk) -> KVConfigManager:

@@ -1,11 +1,10 @@
 """The name server's requests. Spec: remoting.md, section 2.3 and chapter 9."""
 
 import zlib
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
@@ -22,34 +21,17 @@ from rmq_ha.namesrv.routes import RouteInfoManager
 from rmq_ha.namesrv.settings import NamesrvSettings
 from rmq_ha.namesrv.wiped import WipedBrokers
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import RegisterBrokerBody
+from tests.kits.channel import FakeChannel
 
 BODY_A6 = bytes.fromhex(
     "78da63606050af564ace2fcd2b492d52b232d6512ac9cc4d2d2e49cc2d50b232343740805a0606062620160f"
     "c92fc84c7654b000423385604f3f771fd7f8104777b09453b8a1811158ca1c558a293a1600859d18b8"
 )
 KV_PATH, PROPERTIES_PATH = "/ns/kvConfig.json", "/ns/namesrv.properties"
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Deferred[Any]:
-        return execute(function, *args)
-
-
-class FakeChannel:
-    remote_text = "10.0.0.1:4000"
-
-    def __init__(self) -> None:
-        self.callbacks: list[Callable[[Any], object]] = []
-
-    def on_close(self, callback: Callable[[Any], object]) -> None:
-        self.callbacks.append(callback)
-
-    def abort(self) -> None:
-        for callback in self.callbacks:
-            callback(self)
 
 
 class ProcessorTests(SynchronousTestCase):
@@ -67,7 +49,7 @@ class ProcessorTests(SynchronousTestCase):
         settings = NamesrvSettings(self.disk, worker, self.config, self.server_config)
         config = ConfigProcessor(self.kv_config, settings)
         self.handlers = {**route.handlers(), **config.handlers()}
-        self.channel = FakeChannel()
+        self.channel = FakeChannel(host="10.0.0.1")
         self.events: list[Any] = []
         globalLogPublisher.addObserver(self.events.append)
         self.addCleanup(globalLogPublisher.removeObserver, self.events.append)
@@ -127,27 +109,27 @@ class ProcessorTests(SynchronousTestCase):
         self.config.namesrv_broker_takeover = False
         self.register("T")
         honest = self.channel
-        self.channel = FakeChannel()
+        self.channel = FakeChannel(host="10.0.0.1")
         self.channel.remote_text = "10.0.0.66:4000"
         for port in (10911, 20911):
             refused = self.register("Evil", port=port, counter=9)
             self.assertEqual(refused.code, ResponseCode.NO_PERMISSION)
-            self.assertIn("registers from 10.0.0.1:4000, and is connected still", refused.remark)
+            self.assertIn("registers from 10.0.0.1:5000, and is connected still", refused.remark)
         self.assertEqual(self.routes.topics(), ["T"])
         self.assertEqual(self.register("T", port=20921, broker_id=1).code, 0)
-        again = FakeChannel()  # the same machine, restarted
+        again = FakeChannel(host="10.0.0.1")  # the same machine, restarted
         self.channel = again
         self.assertEqual(self.register("T").code, 0)
         honest.abort()
         again.abort()
-        self.channel = FakeChannel()
+        self.channel = FakeChannel(host="10.0.0.1")
         self.channel.remote_text = "10.0.0.77:4000"
         self.assertEqual(self.register("T", port=20911).code, 0)
 
     def test_a_takeover_is_at_once_by_default(self) -> None:
         """As in RocketMQ: a promoted slave must not wait for a master that hangs."""
         self.register("T")
-        self.channel = FakeChannel()
+        self.channel = FakeChannel(host="10.0.0.1")
         self.channel.remote_text = "10.0.0.66:4000"
         self.log()
         self.assertEqual(self.register("T", port=20911).code, 0)
@@ -263,13 +245,13 @@ class ProcessorTests(SynchronousTestCase):
         """The broker is gone at once; many registrations leave one callback."""
         self.register("T")
         self.register("T", counter=2)
-        self.assertEqual(len(self.channel.callbacks), 1)
+        self.assertEqual(self.channel.close_callbacks, 1)
         self.register("T", broker_id=1, port=10921)
         self.log()
         self.channel.abort()
         self.assertEqual(self.ask(105, topic="T").code, 17)
         gone = ["broker 127.0.0.1:10911 is gone: ", "broker 127.0.0.1:10921 is gone: "]
-        why = "its connection 10.0.0.1:4000 ended"
+        why = "its connection 10.0.0.1:5000 ended"
         self.assertEqual(sorted(self.log()), [line + why for line in gone])
         self.assertEqual(self.route._watched, set())
 
@@ -284,7 +266,7 @@ class ProcessorTests(SynchronousTestCase):
     def test_a_strangers_good_bye(self) -> None:
         """It is answered, and changes nothing."""
         self.register("T")
-        own, self.channel = self.channel, FakeChannel()
+        own, self.channel = self.channel, FakeChannel(host="10.0.0.1")
         self.log()
         self.assertEqual(self.ask(104, **self.broker()).code, 0)
         (line,) = self.log()

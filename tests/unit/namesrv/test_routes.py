@@ -7,18 +7,12 @@ from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.namesrv.routes import RegisterResult, RouteInfoManager
+from tests.kits.channel import FakeChannel
 
 MASTER = BrokerIdentity("C", "a", 0, "m:10911", "m:10912")
 SLAVE = BrokerIdentity("C", "a", 1, "s:10911", "s:10912")
 OTHER = BrokerIdentity("C", "b", 0, "o:10911", "o:10912")
 V1, V2 = DataVersion(1, 1), DataVersion(2, 2)
-
-
-class FakeChannel:
-    remote_text = "10.0.0.1:4000"
-
-    def abort(self) -> None:
-        """Never called by the tables."""
 
 
 class Routes(RouteInfoManager):

@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("numpy", reason="pip install 'rmq-ha[spark]'")
 
-from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -23,6 +22,7 @@ from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, Record, decode_record
 from rmq_ha.store.format.consumequeue import UNIT, UNIT_SIZE
 from rmq_ha.testing.big_store import GROUPS, Shape, write_big_store
+from rmq_ha.testing.worker import AtOnce
 from rmq_ha.wire.bodies import decode_offset_table
 
 SMALL = Shape(
@@ -34,11 +34,6 @@ SMALL = Shape(
     queue_file_size=800,
     index_sizes=(50, 20_000),
 )
-
-
-class AtOnce:
-    def call(self, function: Any, *args: Any) -> Any:
-        return maybeDeferred(function, *args)
 
 
 def opened(root: Path, shape: Shape) -> DefaultMessageStore:

@@ -6,7 +6,6 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
@@ -17,31 +16,11 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 from tests.unit.store import vouched
 
 HOST_ADDRESS = Address.parse("127.0.0.1", 10911)
 NOW_MS = 1_795_300_000_000
-
-
-class ImmediateWorker:
-    """Does it at once, or later when `later` is set."""
-
-    def __init__(self):
-        self.later = False
-        self.queue = []
-
-    def call(self, function, *args):
-        if not self.later:
-            return maybeDeferred(function, *args)
-        done = Deferred()
-        self.queue.append((function, args, done))
-        return done
-
-    def work(self):
-        """Do what was asked for until now."""
-        queue, self.queue = self.queue, []
-        for function, args, done in queue:
-            maybeDeferred(function, *args).chainDeferred(done)
 
 
 class Machine:
@@ -54,7 +33,7 @@ class Machine:
     def __init__(self, root, disk=None):
         self.root = str(root)
         self.clock = Clock()
-        self.worker = ImmediateWorker()
+        self.worker = AtOnce()
         self.now_ms = NOW_MS
         self.disk = disk or SimDisk(Random(1), lambda: self.host.now_ms())
         self.stores = []

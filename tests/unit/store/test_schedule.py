@@ -25,38 +25,13 @@ from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
 from rmq_ha.store.format.consumequeue import UNIT
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.testing.disk import SimDisk
+from rmq_ha.testing.worker import AtOnce
 
 HOST = Address(b"\x7f\0\0\1", 10911)
 PATH = "/store/config/delayOffset.json"
 STORED = PutMessageResult(PutMessageStatus.PUT_OK, AppendResult(0, 1, 2, 3, 1, ""))
 BUSY = PutMessageResult(PutMessageStatus.OS_PAGECACHE_BUSY)
 LEVELS = [1000, 5000, 60_000]
-
-
-class AtOnce:
-    """A worker that does not wait, unless it is held."""
-
-    def __init__(self) -> None:
-        self.held: list[tuple[Deferred[object], object, tuple[object, ...]]] = []
-        self.is_holding = False
-
-    def call(self, function, *args):  # type: ignore[no-untyped-def]
-        done = Deferred()
-        if self.is_holding:
-            self.held.append((done, function, args))
-        else:
-            self._run(done, function, args)
-        return done
-
-    def _run(self, done, function, args) -> None:  # type: ignore[no-untyped-def]
-        try:
-            done.callback(function(*args))
-        except Exception:
-            done.errback()
-
-    def release(self) -> None:
-        for call in self.held:
-            self._run(*call)
 
 
 def a_record(properties: dict[str, str], body: bytes = b"x") -> bytes:
@@ -455,10 +430,10 @@ class ScheduleTests(SynchronousTestCase):
         self.service.start()
         self.add(1, 1)
         self.run_for(1.5)
-        self.worker.is_holding = True
+        self.worker.later = True
         stopped = self.service.stop()
         self.assertNoResult(stopped)
-        self.worker.release()
+        self.worker.work()
         self.successResultOf(stopped)
 
     def test_a_refused_write_is_made_up_for(self) -> None:

@@ -1,0 +1,40 @@
+"""A client's connection, as processors see it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rmq_ha.model.message import Address
+from rmq_ha.wire.command import RemotingCommand
+
+
+class FakeChannel:
+    """`sent` has commands and raw frames, in order."""
+
+    is_full = False
+
+    def __init__(self, port: int = 5000, host: str = "127.0.0.1") -> None:
+        self.remote = Address.parse(host, port)
+        self.remote_text = f"{host}:{port}"
+        self.sent: list[Any] = []
+        self.is_open = True
+        self._on_close: list[Callable[..., Any]] = []
+
+    def send(self, command: RemotingCommand) -> None:
+        self.sent.append(command)
+
+    def write(self, frames: bytes) -> None:
+        self.sent.append(frames)
+
+    def on_close(self, callback: Callable[..., Any]) -> None:
+        self._on_close.append(callback)
+
+    def close(self) -> None:
+        self.is_open = False
+        for callback in self._on_close:
+            callback(self)
+
+    abort = close
+
+    @property
+    def close_callbacks(self) -> int:
+        return len(self._on_close)
