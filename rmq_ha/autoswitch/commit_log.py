@@ -3,6 +3,7 @@
 Spec: controller.md, section 8.5.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from zope.interface import implementer
@@ -35,11 +36,15 @@ class EpochCommitLog(CommitLog):
     :ivar leadership: None: nothing is appended.
     :ivar admits: clients' messages are taken; by role.
     :ivar confirm_offset: what lies below it no election can lose, and may be read.
+    :ivar on_flushed: called when more of it is on the disk.
+    :ivar is_whole: the stop before was clean, so nothing is lost that others may have.
     """
 
     leadership: Leadership | None = None
     admits = False
     confirm_offset = 0
+    on_flushed: Callable[[], None] | None = None
+    is_whole = True
 
     def make_parts(self, store: Surroundings) -> "EpochParts":
         """What a store shall put around this log."""
@@ -54,8 +59,12 @@ class EpochCommitLog(CommitLog):
         """More may be read; it never becomes less, but with a cut."""
         if offset > self.confirm_offset:
             self.confirm_offset = offset
-            for callback in self._subscribers:
-                callback()
+            self.poke()
+
+    def poke(self) -> None:
+        """Have what is not flushed, sent or dispatched seen to."""
+        for callback in self._subscribers:
+            callback()
 
     def recovered(self, end: int, safe: int) -> None:
         """As `CommitLog.recovered`; of what is cut nothing is confirmed any more."""
@@ -92,6 +101,12 @@ class EpochParts(ClassicParts):
         self.tail = ConfirmedTail(log)
         log.subscribe(self._note)
 
+    def log_flushed(self) -> None:
+        """As `ClassicParts.log_flushed`; who counts what is on the disk hears of it."""
+        super().log_flushed()
+        if self._epoch_log.on_flushed is not None:
+            self._epoch_log.on_flushed()
+
     def _note(self) -> None:
         self._store.checkpoint.confirmed = self._epoch_log.readable_end
 
@@ -102,6 +117,7 @@ class EpochParts(ClassicParts):
         What recovery builds anew beyond that is taken back.
         """
         log, queues, index = self._epoch_log, self._store.queues, self._store.index
+        log.is_whole = last_exit_ok
         dispatched = max(queues.max_physical_offset, 0)
         super().recover(last_exit_ok)
         known = max(dispatched, self._store.checkpoint.confirmed)

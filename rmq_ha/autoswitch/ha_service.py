@@ -32,7 +32,7 @@ from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
 from rmq_ha.ha.places import chain_to
 from rmq_ha.interfaces import IReplication
 from rmq_ha.model.networks import Networks
-from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
@@ -130,6 +130,7 @@ class AutoSwitchHAService:
             ha_transfer_batch_size=store.ha_transfer_batch_size,
             sync_from_last_file=mode.sync_from_last_file,
             async_learner=mode.async_learner,
+            sync_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         )
         root = store.store_path_root_dir
         self._file = EpochFile(
@@ -155,6 +156,7 @@ class AutoSwitchHAService:
         self._is_stopped = False
         self._elections = 0
         log.leadership = self
+        log.on_flushed = self._flushed
 
     def attach(self, client: Calls, store: DispatchedStore, tables: Tables) -> None:
         """
@@ -203,6 +205,7 @@ class AutoSwitchHAService:
             self._progress,
             host.now_ms,
             host.random,
+            -1 if self._log.is_whole else self._file.epochs.last_epoch,
         )
         assert self._client is not None
         self.controllers = ControllerClient(host, manager, self._files, self._client, self)
@@ -299,6 +302,7 @@ class AutoSwitchHAService:
         self.on_master(decision.master_address)
         self._link = EpochLink(self._host, self._client, decision.master_address, self)
         self._link.start()
+        self._log.poke()
 
     async def _lead(self, decision: Lead, turn: int) -> None:
         await self._drop_torn_record()
@@ -318,6 +322,7 @@ class AutoSwitchHAService:
             self._log.confirm_offset,
         )
         self.on_master(None)
+        self._log.poke()
         self._settle()
         if self.roles is not None:
             self.roles.lead(decision.epoch)
@@ -394,6 +399,11 @@ class AutoSwitchHAService:
         if self._state is None:
             if self._link is not None:
                 return f"the broker at {self._link.master} leads, and takes the messages"
+            if self.controllers is not None and self.controllers.manager.is_standing_back:
+                return (
+                    "this broker was the master when it crashed: it waits until the controllers "
+                    f"({addresses}) take it for dead, after controllerHeartBeatTimeoutMills"
+                )
             return f"no controller ({addresses}) has said who leads; try again"
         if not self._state.has_enough:
             return (
@@ -477,6 +487,16 @@ class AutoSwitchHAService:
         if slave is not None and self._state is not None:
             self._state.closed(slave.broker_id, connection)
             self._settle()
+
+    def _flushed(self) -> None:
+        """More of the log is on the disk."""
+        if not self.settings.sync_flush:
+            return
+        if self._state is not None:
+            self._state.flushed()
+            self._settle()
+        elif self._link is not None:
+            self._link.flushed()
 
     def _table_changed(self, entry: Entry) -> None:
         for connection in self._feeds[:]:

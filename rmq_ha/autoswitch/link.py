@@ -149,6 +149,11 @@ class EpochLink:
         self._failures += 1
         self._timer = rearm(clock, self._timer, clock.seconds() + seconds, self._connect)
 
+    def flushed(self) -> None:
+        """More of our log is on the disk."""
+        if self.connection is not None:
+            self.connection.flushed()
+
     # ------------------------------------------------------------ of the connection
 
     def fulfil(self, task: Cut | Remember) -> "Deferred[None]":

@@ -72,10 +72,13 @@ class ReplicasManager:
 
     :param progress: what the log is now.
     :param now_ms: wall clock, for what is sent.
+    :param crashed_in: epoch of which the log may have lost what others have: it is led no more, and
+        we are silent until the controllers take us for dead; -1: none.
     :ivar identity: the id of this broker; None: it has none yet.
     :ivar role: what it was told last.
     :ivar epoch: of which it was told; 0: nothing.
     :ivar leader: address of the controllers' leader.
+    :ivar is_standing_back: it was the master when it crashed, and waits to be replaced.
     """
 
     log = Logger()
@@ -88,6 +91,7 @@ class ReplicasManager:
         progress: Callable[[], Progress],
         now_ms: Callable[[], int],
         random: Random,
+        crashed_in: int = -1,
     ) -> None:
         self.identity = identity
         self.role = Role.NONE
@@ -98,6 +102,8 @@ class ReplicasManager:
         self._progress = progress
         self._now_ms = now_ms
         self._random = random
+        self._crashed_in = crashed_in
+        self.is_standing_back = False
         self._outbox: list[Action] = []
         self._busy: object | None = None
         self._altering: Ask | None = None
@@ -234,7 +240,7 @@ class ReplicasManager:
     def _beat(self, now: float) -> None:
         """904 to every controller, and, where there are several, who leads them."""
         settings = self._settings
-        if self.identity is None:
+        if self.identity is None or self.is_standing_back:
             return
         epoch, max_offset, confirm_offset = self._progress()
         beat = HeartbeatRequest(
@@ -470,6 +476,10 @@ class ReplicasManager:
         if known.epoch == self.epoch and self.role is not Role.NONE:
             self._again(known, is_ours)
             return
+        self.is_standing_back = is_ours and known.epoch <= self._crashed_in
+        if self.is_standing_back:
+            self._stand_back(known, now)
+            return
         if known.master_id is None or known.master_address is None:
             self._orphaned(known, now)
             return
@@ -496,6 +506,23 @@ class ReplicasManager:
         if self.role is Role.SLAVE and address is not None:
             self._master_address = address
             self._outbox.append(Follow(known.master_id, address, known.epoch))
+
+    def _stand_back(self, known: _Known, now: float) -> None:
+        """
+        Bytes of ours that a crash took may be on others, who would take new ones for the same.
+
+        Epoch and place is all that a handshake compares, so the epoch is over. Differs from 5.3.3
+        on purpose, which goes on in it.
+        """
+        self._later(now)
+        if known.epoch > self.epoch:
+            self.epoch = known.epoch
+            self.log.warn(
+                "this broker was the master of epoch {epoch} when it crashed, and may have lost "
+                "what others have: it says nothing until the controllers take it for dead, and "
+                "another one, or itself anew, is elected",
+                epoch=known.epoch,
+            )
 
     def _orphaned(self, known: _Known, now: float) -> None:
         """Nobody leads; whoever did has been deposed (14.1)."""

@@ -93,6 +93,10 @@ class EpochReplicaProtocol(ReplicaShell):
         self._owner = owner
         self._is_busy = False
 
+    def flushed(self) -> None:
+        """More of our log is on the disk."""
+        self.step(self.replica.flushed)
+
     def stepped(self) -> None:
         """Begin the task that the step brought about; nothing more is read before it is done."""
         if self.replica.is_following:

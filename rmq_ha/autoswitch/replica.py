@@ -151,10 +151,19 @@ class EpochReplica:
                 self._expect(frame)
             else:
                 self._take(frame)
-        end = int(self._log.max_offset)
-        if not self.is_following or self.task is not None or end <= self._reported:
+        return self.flushed(now)
+
+    def flushed(self, now: float) -> bytes:
+        """
+        The report that is due as more of our log counts, if any.
+
+        The first one says from where on we want the log: nothing that does not count lies behind.
+        """
+        counted = self._settings.counted(self._log)
+        is_first = self._reported < 0
+        if not self.is_following or self.task is not None or counted <= self._reported:
             return b""
-        return self._report(now)
+        return b"" if is_first and counted < self._log.max_offset else self._report(now)
 
     # ------------------------------------------------------------ the handshake
 
@@ -290,8 +299,8 @@ class EpochReplica:
         """
         if self.is_overdue(now):
             raise ReplicationError(f"the master sent nothing for {now - self._last_read:.0f} s")
-        if not self.is_following or self.task is not None or now < self._report_time():
-            return b""
+        if self._reported < 0 or self.task is not None or now < self._report_time():
+            return self.flushed(now)
         return self._report(now)
 
     def is_overdue(self, now: float) -> bool:
@@ -302,12 +311,12 @@ class EpochReplica:
         """When to call `on_time` if nothing else happens; None while there is a task."""
         if self.task is not None:
             return None
-        if not self.is_following:
+        if self._reported < 0:
             return self._expiry_time()
         return min(self._expiry_time(), self._report_time())
 
     def _report(self, now: float) -> bytes:
-        self._reported = int(self._log.max_offset)
+        self._reported = self._settings.counted(self._log)
         self._last_write = now
         return encode_report(self._reported)
 

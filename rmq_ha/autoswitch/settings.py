@@ -6,6 +6,7 @@ Spec: controller.md, sections 2.1 and 2.2.
 from dataclasses import dataclass
 
 from rmq_ha.controller.messages import LEAST_PRIORITY
+from rmq_ha.interfaces import ICommitLog
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class ReplicationSettings:
     :ivar ha_transfer_batch_size: the largest body of a frame.
     :ivar sync_from_last_file: as an empty slave, want no more than the master's last file.
     :ivar async_learner: as a slave, never join the set.
+    :ivar sync_flush: of a log only what is on the disk counts, here and in reports.
     """
 
     all_ack_in_sync_state_set: bool = False
@@ -33,6 +35,11 @@ class ReplicationSettings:
     ha_transfer_batch_size: int = 32_768
     sync_from_last_file: bool = False
     async_learner: bool = False
+    sync_flush: bool = False
+
+    def counted(self, log: ICommitLog) -> int:
+        """Up to where this broker says that it has its log."""
+        return int(log.flushed_offset if self.sync_flush else log.max_offset)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

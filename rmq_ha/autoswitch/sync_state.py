@@ -129,6 +129,10 @@ class SyncState:
         self._level = self._end
         self._confirm()
 
+    def flushed(self) -> None:
+        """More of our log is on the disk."""
+        self._confirm()
+
     # ------------------------------------------------------------ the set
 
     @property
@@ -245,7 +249,7 @@ class SyncState:
     def acked(self, broker_id: int) -> int | None:
         """What a broker holds of the log; None: that is not known."""
         if broker_id == self._id:
-            return self._end
+            return self._settings.counted(self._log)
         slave = self._slaves.get(broker_id)
         return None if slave is None else slave.acked
 

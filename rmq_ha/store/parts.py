@@ -257,7 +257,7 @@ class ClassicParts:
         self._rebuild: QueueRebuild | None = None
         self.tail = LogTail(log)
         self.flusher = CommitLogFlusher(
-            host.clock, host.worker, config, log, store.checkpoint, store.log_flushed
+            host.clock, host.worker, config, log, store.checkpoint, self.log_flushed
         )
         self.cleaner = LogCleaner(
             config,
@@ -270,6 +270,10 @@ class ClassicParts:
             full_ratio=configuration.ours.disk_space_warning_level_ratio / 100,
             force_ratio=configuration.ours.disk_space_clean_forcibly_ratio / 100,
         )
+
+    def log_flushed(self) -> None:
+        """More of the log is on the disk."""
+        self._store.log_flushed()
 
     def load(self) -> None:
         """As `LogParts` says."""

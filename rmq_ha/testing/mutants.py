@@ -5,9 +5,9 @@ Faults that had been found in the field, planted back on purpose: does the simul
 by ordinary seeds: nothing is chosen for it but whether whole brokers are needed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from rmq_ha.broker.transactions.lookup import HalfMessages
 from rmq_ha.ha import feed
@@ -24,56 +24,7 @@ from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.testing.host import SimHost
-
-PAIR, CLUSTER = "pair", "cluster"
-
-
-class Patches:
-    """
-    What is replaced by something else, to be put back.
-
-    :ivar replaced: owner, name and what was there.
-    """
-
-    def __init__(self) -> None:
-        self.replaced: list[tuple[Any, str, Any]] = []
-
-    def put(self, owner: Any, name: str, value: Any) -> Any:
-        """
-        Replace an attribute of a class or module.
-
-        :returns: what it was.
-        """
-        before = getattr(owner, name)
-        self.replaced.append((owner, name, before))
-        setattr(owner, name, value)
-        return before
-
-    def undo(self) -> None:
-        """Put everything back."""
-        for owner, name, before in reversed(self.replaced):
-            setattr(owner, name, before)
-        self.replaced.clear()
-
-
-class Mutant(NamedTuple):
-    """
-    A fault that can be planted.
-
-    :ivar what: what goes wrong.
-    :ivar origin: where it was found.
-    :ivar seed: one that finds it.
-    :ivar plant: puts it in place.
-    :ivar kind: of simulation that it takes.
-    """
-
-    name: str
-    what: str
-    origin: str
-    seed: int
-    plant: Callable[[Patches], None]
-    kind: str = PAIR
-
+from rmq_ha.testing.planting import CLUSTER, Mutant, Patches
 
 # Replication
 

@@ -26,16 +26,18 @@ from rmq_ha.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
 from rmq_ha.testing.faults import KINDS as FAULT_KINDS
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
-from rmq_ha.testing.mutants import MUTANTS, Mutant, mutant_named, planted
+from rmq_ha.testing.mutants import MUTANTS, mutant_named, planted
 from rmq_ha.testing.pair import HAPair, PairOptions
+from rmq_ha.testing.planting import CLUSTER, CONTROLLED, PAIR, Mutant
 from rmq_ha.testing.raft import RaftGroup, RaftOptions
 from rmq_ha.testing.raft_faults import RaftFault
 from rmq_ha.testing.simcluster import SimCluster
+from rmq_ha.testing.storm import Storm
 from rmq_ha.testing.trace import Trace
 
 BUSY_SECONDS = (3.0, 5.0, 8.0)
-PAIR, CLUSTER, RAFT = "pair", "cluster", "raft"
-KINDS = (PAIR, CLUSTER, RAFT)
+RAFT = "raft"
+KINDS = (PAIR, CLUSTER, RAFT, CONTROLLED)
 SETTLE_SECONDS = {PAIR: 45.0, CLUSTER: 75.0}
 
 
@@ -52,7 +54,7 @@ class Result:
     digest: str
     events: int
     options: str
-    faults: Sequence[Fault | RaftFault]
+    faults: Sequence[Fault | RaftFault | str]
     statuses: dict[str, int]
     violations: list[Finding]
     hazards: list[Finding]
@@ -182,6 +184,31 @@ def run_raft(
     )
 
 
+def run_storm(seed: int, write: Callable[[str], None] = lambda line: None) -> Result:
+    """
+    Brokers in controller mode, from nothing to the end.
+
+    :param write: takes a line for each fault.
+    """
+    with _no_leftovers():
+        storm = Storm(seed, write)
+        with _Complaints(storm):
+            storm.run()
+        trace, findings = storm.world.trace, storm.findings
+        statuses = {"PUT_OK": len(storm.acked), "others": len(storm.sent) - len(storm.acked)}
+        return Result(
+            CONTROLLED,
+            seed,
+            trace.digest,
+            trace.count,
+            storm.options,
+            storm.history,
+            statuses,
+            findings.violations,
+            findings.hazards,
+        )
+
+
 @contextmanager
 def _no_leftovers() -> Iterator[None]:
     """What an earlier simulation left is collected now: its last words are not this one's."""
@@ -197,7 +224,7 @@ def _no_leftovers() -> Iterator[None]:
 class _Complaints:
     """What the product logs as a failure, unless disk or peers are to blame."""
 
-    def __init__(self, pair: HAPair) -> None:
+    def __init__(self, pair: HAPair | Storm) -> None:
         self._pair = pair
 
     def __enter__(self) -> None:
@@ -232,6 +259,8 @@ def run_safely(
         with planted(mutant):
             if kind == RAFT:
                 return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3))
+            if kind == CONTROLLED:
+                return run_storm(seed)
             return run_pair(seed, kind=kind, without=without)
     except Exception:
         broken = Finding(0.0, "broke down", format_exc())
@@ -304,6 +333,8 @@ def _find_all(name: str, seeds: range, jobs: int) -> int:
 def _traced(seed: int, kind: str, nodes: int, without: Sequence[str]) -> Result:
     if kind == RAFT:
         return run_raft(seed, nodes or (5 if seed % 5 == 4 else 3), write=print)
+    if kind == CONTROLLED:
+        return run_storm(seed, print)
     return run_pair(seed, trace=Trace(print), kind=kind, without=without)
 
 

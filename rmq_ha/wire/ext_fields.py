@@ -3,6 +3,8 @@
 Spec: remoting.md, section 1.9.
 """
 
+from functools import lru_cache
+
 import msgspec
 
 
@@ -13,10 +15,16 @@ def ext_fields(header: msgspec.Struct, form: type[msgspec.Struct] | None = None)
     :param form: the class whose names the fields get on the wire, where it is not the header's own.
     """
     ext: dict[str, str] = {}
-    for item in msgspec.structs.fields(form or header):
-        value = getattr(header, item.name)
+    for name, encoded in _names(form or type(header)):
+        value = getattr(header, name)
         if isinstance(value, bool):
-            ext[item.encode_name] = "true" if value else "false"
+            ext[encoded] = "true" if value else "false"
         elif value is not None:
-            ext[item.encode_name] = str(value)
+            ext[encoded] = str(value)
     return ext
+
+
+@lru_cache(maxsize=256)
+def _names(form: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Of each field the name here and on the wire; msgspec finds them out anew each time."""
+    return tuple((item.name, item.encode_name) for item in msgspec.structs.fields(form))

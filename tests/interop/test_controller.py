@@ -101,7 +101,13 @@ class SetsInNameServer(Sets):
 
 
 def broker(
-    rig: Rig, name: str, conf: str, namesrv: str, controller: str, port: int | None = None
+    rig: Rig,
+    name: str,
+    conf: str,
+    namesrv: str,
+    controller: str,
+    port: int | None = None,
+    **settings: Any,
 ) -> Server:
     """A Java broker, not waited for; with its port it is one that was there before."""
     port = port or rig.ports(4) + 2
@@ -110,7 +116,7 @@ def broker(
     command = [str(PEER5), "broker", "--quick", "--conf", str(PEER5.parent / "conf" / conf)]
     command += ["--dir", str(directory), "--namesrv", namesrv, "--controller", controller]
     command += ["--jvm=-XX:+UnlockDiagnosticVMOptions", "--jvm=-XX:-BytecodeVerificationRemote"]
-    settings = {"listenPort": port, "haListenPort": port + 1, "haSendHeartbeatInterval": 1000}
+    settings |= {"listenPort": port, "haListenPort": port + 1, "haSendHeartbeatInterval": 1000}
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
     return rig._start(command, f"127.0.0.1:{port}", directory, java=True, wait=False)

@@ -9,9 +9,12 @@ put waits for all that are in sync.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
+from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -42,6 +45,8 @@ class Pair:
         self.kinds = {"a": first, "b": second}
         self.namesrv = rig.namesrv()
         self.sets = JavaSets(rig) if controller == "java" else Sets(rig)
+        self.settings: dict[str, Any] = {}
+        self.controller_of: dict[str, str] = {}
         self.servers: dict[str, Server] = {}
         self.ports: dict[str, int] = {}
         self.acked: list[str] = []
@@ -54,11 +59,11 @@ class Pair:
 
     def boot(self, name: str) -> None:
         """Start one, or start it again with its store."""
-        conf = f"controller-{name}.conf"
+        conf, port = f"controller-{name}.conf", self.port(name)
+        desk = self.controller_of.get(name, self.sets.address)
         if self.kinds[name] == "java":
-            server = broker(self.rig, name, conf, self.namesrv, self.sets.address, self.port(name))
+            server = broker(self.rig, name, conf, self.namesrv, desk, port, **self.settings)
         else:
-            port = self.port(name)
             server = self.rig.broker(
                 str(PEER5.parent / "conf" / conf),
                 name,
@@ -66,7 +71,8 @@ class Pair:
                 port=port,
                 wait=False,
                 haListenPort=port + 1,
-                controllerAddr=self.sets.address,
+                controllerAddr=desk,
+                **self.settings,
             )
         self.servers[name] = server
 
@@ -159,7 +165,8 @@ def run(rig: Rig, combination: tuple[str, str, str], kills: int) -> None:
     rig.until(lambda: all(last in pair.log(name) for name in pair.kinds), ROLE_S, "it in both logs")
     logs = {name: pair.log(name) for name in pair.kinds}
     for name in pair.kinds:
-        lost = [body for body in pair.acked if logs[name].count(body.encode()) != 1]
+        found = Counter(each.decode() for each in re.findall(rb"<\d{6}>", logs[name]))
+        lost = [body for body in pair.acked if found[body] != 1]
         assert not lost, f"{name} lacks {lost[:10]} of {len(pair.acked)}"
     assert logs["a"] == logs["b"]
     print(

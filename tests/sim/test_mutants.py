@@ -8,7 +8,8 @@ makes the whole table without knowing any.
 
 import pytest
 
-from rmq_ha.testing.mutants import MUTANTS, Mutant, Patches, planted
+from rmq_ha.testing.mutants import MUTANTS, planted
+from rmq_ha.testing.planting import Mutant, Patches
 from rmq_ha.testing.simulate import find
 
 SEEDS = 2000

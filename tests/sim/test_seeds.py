@@ -2,8 +2,8 @@
 Many seeds, each a master and a slave under its own faults.
 
 RMQ_HA_SIM_SEEDS says how many (500; about 0.06 s of CPU each); RMQ_HA_SIM_CLUSTER_SEEDS how many
-of whole clusters with name server and clients (60; about 0.5 s each). They begin at
-RMQ_HA_SIM_FIRST (0).
+of whole clusters with name server and clients (60; about 0.5 s each), RMQ_HA_SIM_CONTROLLED_SEEDS
+how many of brokers in controller mode (16; about 0.5 s each). They begin at RMQ_HA_SIM_FIRST (0).
 """
 
 import os
@@ -12,17 +12,20 @@ import sys
 
 import pytest
 
-from rmq_ha.testing.simulate import CLUSTER, PAIR, run_seeds
+from rmq_ha.testing.planting import CLUSTER, CONTROLLED, PAIR
+from rmq_ha.testing.simulate import run_seeds
 
 FIRST = int(os.environ.get("RMQ_HA_SIM_FIRST", "0"))
 COUNTS = {
     PAIR: int(os.environ.get("RMQ_HA_SIM_SEEDS", "500")),
     CLUSTER: int(os.environ.get("RMQ_HA_SIM_CLUSTER_SEEDS", "60")),
+    CONTROLLED: int(os.environ.get("RMQ_HA_SIM_CONTROLLED_SEEDS", "16")),
 }
+PUTS = {PAIR: 50, CLUSTER: 50, CONTROLLED: 15}
 JOBS = os.cpu_count() or 1
 
 
-@pytest.mark.parametrize("kind", [PAIR, CLUSTER])
+@pytest.mark.parametrize("kind", list(COUNTS))
 def test_seeds(kind):
     """No promise is broken; a seed that finds one prints how to replay it."""
     seeds = range(FIRST, FIRST + COUNTS[kind])
@@ -35,7 +38,7 @@ def test_seeds(kind):
     assert not failed, "\n".join(failed)
     if len(seeds) >= 60:  # a simulation in which nothing happens finds nothing
         assert faults > len(seeds)
-        assert puts > 50 * len(seeds)
+        assert puts > PUTS[kind] * len(seeds)
 
 
 @pytest.mark.parametrize("seed", [65876])

@@ -8,15 +8,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rmq_ha.admin import handover
+from rmq_ha.testing.controlled import ControlledBrokers, wait
 from tests.unit.admin.admin_kit import say
-from tests.unit.autoswitch.test_whole_brokers import Set
-from tests.unit.controller.controllers import wait
 
 YES = {"yes": True, "dry_run": False}
 DRY = {"yes": False, "dry_run": True}
 
 
-def order(brokers: Set, to: str | None = None, **sure: bool) -> Any:
+def order(brokers: ControlledBrokers, to: str | None = None, **sure: bool) -> Any:
     """Say it, from a machine of its own."""
     cluster = SimpleNamespace(
         world=brokers.world,
@@ -31,7 +30,7 @@ def order(brokers: Set, to: str | None = None, **sure: bool) -> Any:
 
 
 def test_the_master_hands_over_and_no_message_is_lost() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"before") == 0
@@ -55,7 +54,7 @@ def test_the_master_hands_over_and_no_message_is_lost() -> None:
 
 
 def test_who_is_not_in_sync_is_not_elected() -> None:
-    brokers = Set(1)
+    brokers = ControlledBrokers(1)
     brokers.leader()
     for to, why in ((None, "no other broker is in sync"), ("7", "broker 7 is not in sync")):
         said = order(brokers, to, **YES)

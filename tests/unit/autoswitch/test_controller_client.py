@@ -14,7 +14,8 @@ from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
-from tests.unit.controller.controllers import BROKER_PORT, Controllers, until, wait
+from rmq_ha.testing.controlled import until, wait
+from tests.unit.controller.controllers import BROKER_PORT, Controllers
 
 WHO = "/store/brokerIdentity"
 

@@ -13,8 +13,8 @@ from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.testing.brokers import NAMESRV_PORT
+from rmq_ha.testing.controlled import ControlledBrokers
 from rmq_ha.wire.command import RemotingCommand
-from tests.unit.autoswitch.test_whole_brokers import Set
 from tests.unit.controller.controllers import Controllers
 
 FILE = "/namesrv.properties"
@@ -60,7 +60,7 @@ class InNameServers(Controllers):
 def test_one_machine_dies_with_all_that_is_on_it() -> None:
     """Its broker leads, its controller perhaps, and its name server is asked: one power cut."""
     desk = InNameServers(3, 0)
-    brokers = Set(desk=desk, names=";".join(desk.name_servers), hosts=desk.hosts[:2])
+    brokers = ControlledBrokers(desk=desk, names=";".join(desk.name_servers), hosts=desk.hosts[:2])
     first = brokers.in_sync()
     second = brokers.other(first)
     number = brokers.nodes.index(first)

@@ -388,7 +388,7 @@ def test_hazard_14_no_common_epoch_says_so() -> None:
 
 
 def test_who_led_before_anybody_had_anything_gives_up_what_nobody_was_told_of() -> None:
-    """Found by seed 109 of test_simulated_brokers: it stayed away for ever."""
+    """Found by a seed: it stayed away for ever."""
     log, _ = record_log([b"one"])
     replica = follower(log, epochs((1, 0)))
     replica.receive_data(hello(900, (2, 0)), 0.0)

@@ -15,8 +15,8 @@ from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import NothingInCommon, StoreError
+from rmq_ha.testing.controlled import until, wait
 from rmq_ha.testing.host import World
-from tests.unit.controller.controllers import until, wait
 from tests.unit.ha.memory_log import MemoryLog
 from tests.unit.ha.record_logs import copy_of, extend, record_log
 

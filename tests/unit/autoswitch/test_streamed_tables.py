@@ -33,9 +33,9 @@ from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import ProtocolViolation, ReplicationError
 from rmq_ha.testing.brokers import BrokerNode
 from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-from tests.unit.autoswitch.test_whole_brokers import TOPIC, Set
 from tests.unit.broker.test_admin_durable import make_group
 from tests.unit.ha.record_logs import record_log
 
@@ -43,7 +43,7 @@ LINE_S = 0.02
 """Longer than anything takes from one simulated machine to another."""
 
 
-def commit(brokers: Set, node: BrokerNode, offset: int, group: str = "g") -> None:
+def commit(brokers: ControlledBrokers, node: BrokerNode, offset: int, group: str = "g") -> None:
     ext = {"consumerGroup": group, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
     request = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
     assert brokers.ask(node, request).code == 0
@@ -55,7 +55,7 @@ def offset_at(node: BrokerNode, group: str = "g") -> int:
 
 def test_offsets_are_at_the_next_master() -> None:
     """RocketMQ's slaves have them up to 10 s later."""
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     for number in range(1, 6):
@@ -76,7 +76,7 @@ def test_offsets_are_at_the_next_master() -> None:
 
 
 def test_a_message_never_comes_before_its_topic() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     before = second.store.log.max_offset
@@ -96,7 +96,7 @@ def test_a_message_never_comes_before_its_topic() -> None:
 
 def test_tables_put_no_heartbeat_off() -> None:
     """It says what may be read: readers of the slave would wait as long as somebody commits."""
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"one") == 0
@@ -109,7 +109,7 @@ def test_tables_put_no_heartbeat_off() -> None:
 
 def test_a_slave_that_is_in_sync_has_all_tables() -> None:
     """Also one that begins when there is nothing else to send: it may be elected at once."""
-    brokers = Set(brokers=3)
+    brokers = ControlledBrokers(brokers=3)
     first = brokers.in_sync(3)
     others = [node for node in brokers.nodes if node is not first]
     for node in others:
@@ -124,7 +124,7 @@ def test_a_slave_that_is_in_sync_has_all_tables() -> None:
 
 
 def test_delivery_goes_on_where_it_was() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"soon", DELAY="1") == 0
@@ -144,7 +144,7 @@ def test_a_learner_copies_every_ten_seconds() -> None:
         made.append(1)
 
     made: list[int] = []
-    brokers = Set(change=learns)
+    brokers = ControlledBrokers(change=learns)
     first = brokers.leader()
     second = brokers.other(first)
     brokers.run(10.0)
@@ -158,7 +158,7 @@ def test_a_learner_copies_every_ten_seconds() -> None:
 def test_a_master_that_is_not_of_ours_is_asked(monkeypatch) -> None:
     """It sees asyncLearner 2, which is not 1, and sends no tables: they are copied, as in 4.9."""
     monkeypatch.setattr("rmq_ha.autoswitch.feed.TableFeed", Silent)
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     brokers.run(10.0)
     commit(brokers, first, 3)

@@ -6,143 +6,21 @@ Spec: controller.md, chapters 3, 7 and 8.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 
 from rmq_ha.app.status.broker import BrokerStatus
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.requests import pull_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.config.netty import NettyClientConfig
-from rmq_ha.errors import RemotingError
-from rmq_ha.model.status import BrokerRole, FlushDiskType
-from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.model.status import FlushDiskType
 from rmq_ha.store.format.checkpoint import CheckpointTimes
-from rmq_ha.store.format.commitlog import decode_record
-from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
-from rmq_ha.testing.checkers import Findings
-from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
-from rmq_ha.testing.host import SimHost
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.test_metrics_dledger import scrape
-from tests.unit.controller.controllers import Controllers, until, wait
-
-TOPIC = "TBW102"
-
-
-class Set:
-    """
-    Brokers of one name, controllers, a name server and a client.
-
-    :param desk: controllers that are there; `names`: name servers that are; `hosts`: machines.
-    """
-
-    def __init__(
-        self,
-        brokers: int = 2,
-        size: int = 1,
-        change: Callable[[BrokerConfiguration], None] = lambda configuration: None,
-        seed: int = 5,
-        *,
-        desk: Controllers | None = None,
-        names: str = "",
-        hosts: Sequence[SimHost] = (),
-    ) -> None:
-        self.desk = desk or Controllers(size, 0, seed)
-        self.world = self.desk.world
-        self.findings = Findings()
-        self.name_server = NamesrvNode(self.world.add("namesrv"))
-        self.name_server.start()
-        self.nodes = []
-        for number in range(brokers):
-            host = hosts[number] if hosts else self.world.add(f"b{number}")
-            configuration = small_configuration(
-                host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, -1
-            )
-            configuration.broker.broker_cluster_name = "c"
-            configuration.broker.broker_name = "b"
-            mode = configuration.controlled
-            mode.enable_controller_mode = True
-            mode.controller_addr = ";".join(self.desk.addresses)
-            mode.all_ack_in_sync_state_set = True
-            configuration.store.file_reserved_time = 72
-            change(configuration)
-            address = names or self.name_server.address
-            node = BrokerNode(host, configuration, self.findings, address)
-            self.nodes.append(node)
-            self.boot(node)
-            if not number:
-                self.until(lambda: self.nodes[0].store.log.admits)
-        client_host = self.world.add("client")
-        self.now_ms = client_host.now_ms
-        self.client = RemotingClient(client_host.seams, NettyClientConfig())
-
-    def boot(self, node: BrokerNode) -> None:
-        node.load()
-        node.start()
-        self.until(lambda: node.state != "starting")
-        assert node.state == "running", self.findings.violations
-
-    def until(self, is_so: Callable[[], bool], seconds: float = 30.0) -> float:
-        return until(self.world, is_so, seconds)
-
-    def run(self, seconds: float) -> None:
-        self.world.clock.run_for(seconds)
-
-    def master(self) -> BrokerNode | None:
-        for node in self.nodes:
-            takes = node.state == "running" and node.store.log.admits
-            if takes and node.replication.may_append:
-                return node
-        return None
-
-    def leader(self) -> BrokerNode:
-        self.until(lambda: self.master() is not None)
-        found = self.master()
-        assert found is not None
-        return found
-
-    def other(self, node: BrokerNode) -> BrokerNode:
-        return next(each for each in self.nodes if each is not node)
-
-    def in_sync(self, count: int = 2) -> BrokerNode:
-        """Wait until so many are."""
-        self.until(lambda: len(self.desk.info()[1].members) == count)
-        return self.leader()
-
-    def send(self, node: BrokerNode, body: bytes, **properties: str) -> int:
-        """The code of the answer; -1: none."""
-        text = "\x02".join([f"{key}\x01{value}" for key, value in properties.items()])
-        request = send_request("producers", TOPIC, 0, body, text, self.now_ms())
-        try:
-            return int(self.ask(node, request).code)
-        except RemotingError:
-            return -1
-
-    def ask(self, node: BrokerNode, request: RemotingCommand) -> RemotingCommand:
-        answer = wait(
-            self.world,
-            self.client.invoke(f"{node.host.ip}:{LISTEN_PORT}", request, 5000),
-            6.0,
-        )
-        assert isinstance(answer, RemotingCommand)
-        return answer
-
-    def bodies(self, node: BrokerNode, queue_id: int = 0) -> list[bytes]:
-        found: list[bytes] = []
-        offset = 0
-        while True:
-            result = node.store.get_message("readers", TOPIC, queue_id, offset, 32, None)
-            if result is None or not result.messages:
-                return found
-            found += [decode_record(record).body for record in result.messages]
-            offset = result.next_begin_offset
-
-    def holds(self, node: BrokerNode, bodies: list[bytes]) -> None:
-        self.until(lambda: self.bodies(node) == bodies)
 
 
 def test_the_first_one_leads_and_the_second_follows() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     master = brokers.in_sync()
     slave = brokers.other(master)
     sent = [b"%d" % number for number in range(20)]
@@ -158,7 +36,7 @@ def test_the_first_one_leads_and_the_second_follows() -> None:
 
 
 def test_the_slave_leads_after_a_kill_and_has_every_message() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     sent = [b"%d" % number for number in range(10)]
@@ -182,7 +60,7 @@ def test_the_slave_leads_after_a_kill_and_has_every_message() -> None:
 
 
 def test_a_diverged_tail_is_set_aside_when_its_master_comes_back() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"kept") == 0
@@ -202,7 +80,7 @@ def test_a_diverged_tail_is_set_aside_when_its_master_comes_back() -> None:
 
 
 def test_a_master_that_hears_of_no_controller_accepts_nothing() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     brokers.desk.crash(0)
     brokers.until(lambda: not first.replication.may_append, 9.0)
@@ -217,7 +95,7 @@ def test_too_few_in_sync_refuse_puts() -> None:
     def two(configuration: BrokerConfiguration) -> None:
         configuration.controlled.min_in_sync_replicas = 2
 
-    brokers = Set(change=two)
+    brokers = ControlledBrokers(change=two)
     first = brokers.in_sync()
     assert brokers.send(first, b"kept") == 0
     brokers.other(first).crash(power=True)
@@ -231,7 +109,7 @@ def test_too_few_in_sync_refuse_puts() -> None:
 
 
 def test_delayed_messages_go_on_at_the_next_master() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"later", DELAY="3") == 0
@@ -242,7 +120,7 @@ def test_delayed_messages_go_on_at_the_next_master() -> None:
 
 
 def test_a_stop_leaves_nothing_behind() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"kept") == 0
@@ -261,7 +139,7 @@ def test_a_stop_leaves_nothing_behind() -> None:
 
 
 def test_what_operators_are_told() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"one") == 0
@@ -283,7 +161,7 @@ def test_what_operators_are_told() -> None:
 
 
 def test_tools_are_told_the_epochs_and_only_the_master_where_it_replicates() -> None:
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     for node, where in ((first, f"{first.host.ip}:10912"), (second, None)):
@@ -297,7 +175,7 @@ def test_tools_are_told_the_epochs_and_only_the_master_where_it_replicates() -> 
 
 def test_a_slave_that_stops_within_a_record_gets_it_anew() -> None:
     """Also where only the properties, which no checksum covers, are not all there."""
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     assert brokers.send(first, b"one") == 0
@@ -319,7 +197,7 @@ def test_a_slave_that_stops_within_a_record_gets_it_anew() -> None:
 
 def test_what_was_confirmed_is_known_after_a_restart() -> None:
     """Java's `confirmPhyOffset` in `checkpoint`; a cut takes it back before anything is cut."""
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     assert brokers.send(first, b"kept") == 0
     brokers.run(70.0)
@@ -337,3 +215,55 @@ def test_what_was_confirmed_is_known_after_a_restart() -> None:
     brokers.run(1.0)
     assert first.store.log.confirm_offset == 50
     assert CheckpointTimes.decode(first.host.disk.read_bytes(path)).confirmed_offset == 50
+
+
+def test_with_sync_flush_a_put_waits_for_the_disks_of_all_in_sync() -> None:
+    """Found by seed 116: a member that lost power had acknowledged what was not on its disk."""
+
+    def sync(configuration: BrokerConfiguration) -> None:
+        configuration.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+
+    brokers = ControlledBrokers(change=sync)
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    for slow in (first, second):
+        slow.host.worker.delay = (0.7, 0.9)
+        began = brokers.world.clock.seconds()
+        assert brokers.send(first, b"kept") == 0
+        assert brokers.world.clock.seconds() - began > 0.6
+        assert second.store.log.flushed_offset == first.store.log.max_offset
+        slow.host.worker.delay = slow.host.worker.usual_delay
+    second.crash(power=True)
+    brokers.boot(second)
+    first.crash(power=True)
+    brokers.until(lambda: brokers.master() is second)
+    brokers.holds(second, [b"kept", b"kept"])
+    assert not brokers.findings.violations
+
+
+def test_a_master_that_crashed_leads_no_more_in_its_epoch() -> None:
+    """Found by seed 116: what it had lost was on a slave, and had another in its place by then."""
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    assert brokers.send(first, b"kept") == 0
+    first.crash(power=True)
+    brokers.boot(first)
+    brokers.run(2.0)
+    assert not first.store.log.admits
+    assert "was the master when it crashed" in first.replication.why_no_puts()
+    second = brokers.other(first)
+    brokers.until(lambda: brokers.master() is second)
+    assert brokers.in_sync() is second
+    brokers.holds(first, [b"kept"])
+    assert not brokers.findings.violations
+
+
+def test_a_master_that_crashed_alone_leads_anew() -> None:
+    brokers = ControlledBrokers(1)
+    only = brokers.leader()
+    assert brokers.send(only, b"kept") == 0
+    only.crash(power=False)
+    brokers.boot(only)
+    assert brokers.leader() is only
+    assert brokers.desk.info()[0]["masterEpoch"] != "1"
+    brokers.holds(only, [b"kept"])

@@ -8,7 +8,7 @@ from rmq_ha.client.messages import Message, SendResult, SendStatus
 from rmq_ha.client.producer import Producer
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.model.process import Process
-from tests.unit.autoswitch.test_whole_brokers import TOPIC, Set
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
 
 EVERY_S = 0.001
 BETWEEN_S = 0.5
@@ -17,7 +17,7 @@ BETWEEN_S = 0.5
 class Load:
     """A thousand sends a second at defaults, whatever becomes of them."""
 
-    def __init__(self, brokers: Set) -> None:
+    def __init__(self, brokers: ControlledBrokers) -> None:
         self.brokers = brokers
         self.clock = brokers.world.clock
         host = brokers.world.add("load")
@@ -60,7 +60,7 @@ def test_a_master_that_is_killed_costs_no_exception(power: bool, longest_s: floa
     With `power` the old one's machine falls silent: nobody refuses, and its heartbeats have to be
     missed first, for 10 s.
     """
-    brokers = Set()
+    brokers = ControlledBrokers()
     first = brokers.in_sync()
     second = brokers.other(first)
     load = Load(brokers)

@@ -11,7 +11,8 @@ import pytest
 from rmq_ha.controller.events import AddressUpdated, encode_event
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import RequestRejected, StoreError
-from tests.unit.controller.controllers import Asker, Controllers, until
+from rmq_ha.testing.controlled import Asker, until
+from tests.unit.controller.controllers import Controllers
 
 EVENT = encode_event(AddressUpdated("b", 1, "h:1"))
 VECTORS = Path(__file__).parents[2] / "vectors" / "controller"

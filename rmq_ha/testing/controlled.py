@@ -1,0 +1,272 @@
+"""Brokers in controller mode, their controllers and a client, whole, on simulated machines."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.controller import ControllerConfig
+from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
+from rmq_ha.controller.codec import decode_set
+from rmq_ha.controller.messages import SyncStateSet
+from rmq_ha.controller.service import ControllerService
+from rmq_ha.errors import RemotingConnectError, RemotingError
+from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.store.format.commitlog import decode_record
+from rmq_ha.testing.brokers import BrokerNode, NamesrvNode
+from rmq_ha.testing.checkers import Findings
+from rmq_ha.testing.cluster import LISTEN_PORT, small_configuration
+from rmq_ha.testing.host import SimHost, World
+from rmq_ha.wire.command import RemotingCommand
+
+PORT = 9878
+TOPIC = "TBW102"
+Ext = dict[str, str]
+
+
+class NotInTime(AssertionError):
+    """What had to happen did not."""
+
+
+def until(world: World, is_so: Callable[[], bool], seconds: float) -> float:
+    """
+    Simulated time goes on until it is so.
+
+    :returns: how long that took.
+    :raises NotInTime: it took longer.
+    """
+    start = world.clock.seconds()
+    while not is_so():
+        if world.clock.seconds() - start >= seconds:
+            raise NotInTime(f"not within {seconds} s")
+        world.clock.run_for(0.05)
+    return world.clock.seconds() - start
+
+
+def wait(world: World, waiting: "Deferred[Any]", seconds: float = 5.0) -> Any:
+    """
+    Its result, once it has one; what it fails with is raised.
+
+    :raises NotInTime: it has none.
+    """
+    found: list[Any] = []
+    waiting.addBoth(found.append)
+    until(world, lambda: bool(found), seconds)
+    if isinstance(found[0], Failure):
+        found[0].raiseException()
+    return found[0]
+
+
+class Asker:
+    """Asks, from a machine of its own, over one connection."""
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        self.world, self.host = world, host
+        self.client = RemotingClient(host.seams, NettyClientConfig())
+
+    def ask(
+        self, address: str, code: int, ext: Ext | None = None, body: bytes | None = None
+    ) -> RemotingCommand:
+        """The answer; it has to come within 5 s of simulated time."""
+        request = RemotingCommand(code, ext=ext, body=body)
+        try:
+            answer = wait(self.world, self.client.invoke(address, request, 4900))
+        except RemotingConnectError:  # of a life before
+            answer = wait(self.world, self.client.invoke(address, request, 4900))
+        assert isinstance(answer, RemotingCommand)
+        return answer
+
+
+class ControllerDesk:
+    """
+    One group of controllers `n0`, `n1` ...
+
+    :param config: of each controller, beside what makes it one of them.
+    """
+
+    def __init__(self, size: int = 1, seed: int = 5, **config: Any) -> None:
+        self.world = World(seed, subnet="10.0.0")
+        self.config = config
+        self.hosts = [self.world.add(f"n{number}") for number in range(size)]
+        self.addresses = [f"{host.ip}:{PORT}" for host in self.hosts]
+        self.services = [self.make(number) for number in range(size)]
+        for service in self.services:
+            wait(self.world, service.start())
+        self.tool = Asker(self.world, self.world.add("tool"))
+        self.leader()
+
+    def make(self, number: int) -> ControllerService:
+        """One of them, on its machine as it is now."""
+        peers = ";".join(f"n{i}-{address}" for i, address in enumerate(self.addresses))
+        config = ControllerConfig(
+            controller_dleger_peers=peers,
+            controller_dleger_self_id=f"n{number}",
+            controller_store_path="/controller",
+            mapped_file_size=1 << 16,
+            config_store_path="/controller.conf",
+            **self.config,
+        )
+        return ControllerService(self.hosts[number].seams, config, NettyServerConfig())
+
+    def crash(self, number: int, *, power: bool = True) -> None:
+        """It ends at once."""
+        self.hosts[number].crash(power=power)
+
+    def restart(self, number: int) -> None:
+        """It is there again."""
+        self.hosts[number].restart()
+        self.services[number] = self.make(number)
+        wait(self.world, self.services[number].start())
+
+    def leader(self, seconds: float = 30.0) -> int:
+        """Which one leads and serves."""
+        until(self.world, lambda: self._leading() is not None, seconds)
+        found = self._leading()
+        assert found is not None
+        return found
+
+    def _leading(self) -> int | None:
+        for number, service in enumerate(self.services):
+            if self.hosts[number].is_running and service.group.is_ready:
+                return number
+        return None
+
+    def ask(self, code: int, ext: Ext | None = None, body: bytes | None = None) -> RemotingCommand:
+        """The leader's answer."""
+        return self.tool.ask(self.addresses[self.leader()], code, ext, body)
+
+    def info(self) -> tuple[Ext, SyncStateSet]:
+        """1004."""
+        answer = self.ask(1004, {"brokerName": "b"})
+        assert answer.code == 0, answer.remark
+        return answer.ext or {}, decode_set(answer.body or b"")
+
+
+class ControlledBrokers:
+    """
+    Brokers of one name, controllers, a name server and a client.
+
+    :param change: of each broker's configuration, before it starts.
+    :param desk: controllers that are there.
+    :param names: addresses of name servers that are there.
+    :param hosts: machines that are there.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 2,
+        size: int = 1,
+        change: Callable[[BrokerConfiguration], None] = lambda configuration: None,
+        seed: int = 5,
+        *,
+        desk: ControllerDesk | None = None,
+        names: str = "",
+        hosts: Sequence[SimHost] = (),
+    ) -> None:
+        self.desk = desk or ControllerDesk(size, seed)
+        self.world = self.desk.world
+        self.findings = Findings()
+        self.name_server = NamesrvNode(self.world.add("namesrv"))
+        self.name_server.start()
+        self.nodes: list[BrokerNode] = []
+        for number in range(brokers):
+            host = hosts[number] if hosts else self.world.add(f"b{number}")
+            configuration = self._configuration(host)
+            change(configuration)
+            address = names or self.name_server.address
+            node = BrokerNode(host, configuration, self.findings, address)
+            self.nodes.append(node)
+            self.boot(node)
+            if not number:
+                self.until(lambda: bool(self.nodes[0].store.log.admits))
+        client_host = self.world.add("client")
+        self.now_ms = client_host.now_ms
+        self.client = RemotingClient(client_host.seams, NettyClientConfig())
+
+    def _configuration(self, host: SimHost) -> BrokerConfiguration:
+        configuration = small_configuration(
+            host.ip, BrokerRole.ASYNC_MASTER, FlushDiskType.ASYNC_FLUSH, -1
+        )
+        configuration.broker.broker_cluster_name = "c"
+        configuration.broker.broker_name = "b"
+        mode = configuration.controlled
+        mode.enable_controller_mode = True
+        mode.controller_addr = ";".join(self.desk.addresses)
+        mode.all_ack_in_sync_state_set = True
+        configuration.store.file_reserved_time = 72
+        return configuration
+
+    def boot(self, node: BrokerNode) -> None:
+        """Begin a life, and wait until it serves."""
+        node.load()
+        node.start()
+        self.until(lambda: node.state != "starting")
+        assert node.state == "running", self.findings.violations
+
+    def until(self, is_so: Callable[[], bool], seconds: float = 30.0) -> float:
+        """As the function of that name."""
+        return until(self.world, is_so, seconds)
+
+    def run(self, seconds: float) -> None:
+        """Let that much time pass."""
+        self.world.clock.run_for(seconds)
+
+    def master(self) -> BrokerNode | None:
+        """Who takes messages."""
+        return next((node for node in self.nodes if accepts(node)), None)
+
+    def leader(self) -> BrokerNode:
+        """The same, once there is one."""
+        self.until(lambda: self.master() is not None)
+        found = self.master()
+        assert found is not None
+        return found
+
+    def other(self, node: BrokerNode) -> BrokerNode:
+        """One that it is not."""
+        return next(each for each in self.nodes if each is not node)
+
+    def in_sync(self, count: int = 2) -> BrokerNode:
+        """Wait until so many are; who leads."""
+        self.until(lambda: len(self.desk.info()[1].members) == count)
+        return self.leader()
+
+    def send(self, node: BrokerNode, body: bytes, **properties: str) -> int:
+        """The code of the answer; -1: none."""
+        text = "\x02".join([f"{key}\x01{value}" for key, value in properties.items()])
+        request = send_request("producers", TOPIC, 0, body, text, self.now_ms())
+        try:
+            return int(self.ask(node, request).code)
+        except RemotingError:
+            return -1
+
+    def ask(self, node: BrokerNode, request: RemotingCommand) -> RemotingCommand:
+        """A broker's answer."""
+        asked = self.client.invoke(f"{node.host.ip}:{LISTEN_PORT}", request, 5000)
+        answer = wait(self.world, asked, 6.0)
+        assert isinstance(answer, RemotingCommand)
+        return answer
+
+    def bodies(self, node: BrokerNode, queue: int = 0) -> list[bytes]:
+        """All that can be read there."""
+        found: list[bytes] = []
+        offset = 0
+        while True:
+            result = node.store.get_message("readers", TOPIC, queue, offset, 32, None)
+            if result is None or not result.messages:
+                return found
+            found += [decode_record(record).body for record in result.messages]
+            offset = result.next_begin_offset
+
+    def holds(self, node: BrokerNode, bodies: list[bytes]) -> None:
+        """Wait until just these can be read."""
+        self.until(lambda: self.bodies(node) == bodies)
+
+
+def accepts(node: BrokerNode) -> bool:
+    """It takes messages."""
+    return bool(node.state == "running" and node.store.log.admits and node.replication.may_append)

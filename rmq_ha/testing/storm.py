@@ -1,0 +1,367 @@
+"""
+Whole brokers in controller mode under faults from a seed, and what has to hold all the time.
+
+Brokers and controllers crash, lose power with what was not on the disk, stop in an orderly way and
+come back, some at once; lines are cut, in one direction or both, or slow; disks are slow; wall
+clocks differ, and are set. No fault waits until nothing is on its way. Every put is synced on the
+disks of all that are in sync.
+
+Spec: controller.md, chapters 3, 7, 8 and 14.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+
+from twisted.python.failure import Failure
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.model.status import FlushDiskType
+from rmq_ha.testing.brokers import BrokerNode
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers, accepts
+from rmq_ha.wire.command import RemotingCommand
+
+STEPS = 30
+READ_EVERY = 3
+LOOK_S = 0.05
+CLOCKS_MS = (0, 0, -3_600_000, -2_000, 150, 86_400_000)
+SIZES = (1, 1, 20, 300, 3000)
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+def _quiet(line: str) -> None:
+    """Nobody looks."""
+
+
+class Progress:
+    """
+    A group that commits every 50 ms.
+
+    Whoever follows knows of it 0.1 s later, and goes on from there if it is elected.
+    """
+
+    def __init__(self, brokers: ControlledBrokers) -> None:
+        self.offset = 0
+        self._brokers = brokers
+        self._seen: dict[str, list[int]] = {}
+        self._floor: dict[tuple[str, int], int] = {}
+        self._leads: tuple[str, int] | None = None
+
+    def begin(self) -> None:
+        """Something happened."""
+        self._seen.clear()
+
+    def go_on(self, master: BrokerNode | None, is_disturbed: bool) -> None:
+        """
+        Look at those who followed at the last three looks, then commit.
+
+        :param is_disturbed: what is sent may not arrive.
+        """
+        if master is None:
+            self.begin()
+            return
+        if self._leads != master.life:
+            self._took_over(master)
+        if is_disturbed:
+            self.begin()
+        self.offset += 1
+        self._table(master).commit("group", TOPIC, 0, self.offset)
+        for node in () if is_disturbed else self._brokers.nodes:
+            name = f"{master.host.name} {node.host.name}"
+            if node is master or not self.follows(node, master):
+                self._seen.pop(name, None)
+                continue
+            commits = self._seen.setdefault(name, [])
+            if len(commits) >= 2:
+                known = self._table(node).query("group", TOPIC, 0)
+                if known < commits[-2]:
+                    raise Broken(f"{name}: offset {known} 0.1 s after {commits[-2]}")
+                self._floor[node.life] = known
+            commits.append(self.offset)
+
+    def _took_over(self, master: BrokerNode) -> None:
+        self._leads = master.life
+        self.begin()
+        known = max(self._table(master).query("group", TOPIC, 0), 0)
+        floor = self._floor.get(master.life, 0)
+        if known < floor:
+            raise Broken(f"{master.host.name} leads at offset {known}, and had {floor}")
+        self.offset = known
+        self._floor.clear()  # all take what this one has: a restarted one, what it had written
+
+    @staticmethod
+    def _table(node: BrokerNode):  # type: ignore[no-untyped-def]
+        return node.controller.consumer_offsets
+
+    @staticmethod
+    def follows(node: BrokerNode, master: BrokerNode) -> bool:
+        """Both ends say so; a connection of before a crash has one end."""
+        if node.state != "running":
+            return False
+        slave = node.replication.statistics()
+        link, address = slave["master"], f"{master.host.ip}:{LISTEN_PORT}"
+        known = [each["broker_id"] for each in master.replication.statistics()["slaves"]]
+        is_following = link is not None and (link["state"], link["address"]) == (
+            "following",
+            address,
+        )
+        return is_following and slave["id"] in known
+
+
+class Storm:
+    """
+    Brokers, a client that sends to whomever it finds, and what a seed does to them.
+
+    :param write: takes each line of the history.
+    :ivar options: what was drawn from the seed.
+    :ivar history: what was done, for people.
+    :ivar sent: when each message left.
+    :ivar acked: when each of them was acknowledged.
+    """
+
+    def __init__(self, seed: int, write: Callable[[str], None] = _quiet) -> None:
+        self.history: list[str] = []
+        self._write = write
+        self.sent: dict[bytes, float] = {}
+        self.acked: dict[bytes, float] = {}
+        self._random = random = Random(seed)
+        self._frame = random.choice((40, 150, 32768))
+        self.brokers = ControlledBrokers(
+            random.choice((2, 2, 3)), random.choice((1, 1, 3)), self._change, seed
+        )
+        self.world, self.findings = self.brokers.world, self.brokers.findings
+        self._clock, self._network = self.world.clock, self.world.network
+        counts = len(self.brokers.nodes), len(self.brokers.desk.hosts)
+        self.options = f"{counts[0]} brokers, {counts[1]} controllers, frames of {self._frame}"
+        self._is_disturbed = False
+        self._seen: list[bytes] = []
+        self._progress = Progress(self.brokers)
+        for node in self.brokers.nodes:
+            self._watch(node)
+        hosts = [node.host for node in self.brokers.nodes] + self.brokers.desk.hosts
+        for host in hosts:
+            host.step_clock(random.choice(CLOCKS_MS))
+
+    def _change(self, configuration: BrokerConfiguration) -> None:
+        store, mode = configuration.store, configuration.controlled
+        store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+        store.slave_timeout = 1000
+        store.ha_transfer_batch_size = self._frame
+        mode.controller_heart_beat_timeout_mills = 4000
+        mode.ha_max_time_slave_not_catchup = 3000
+
+    def _watch(self, node: BrokerNode) -> None:
+        node.store.log.subscribe(self._grew)
+
+    def _grew(self) -> None:
+        accepting = [each.host.name for each in self.brokers.nodes if accepts(each)]
+        if len(accepting) > 1:
+            raise Broken(f"{accepting} accept at once")
+
+    # ------------------------------------------------------------ what a client does
+
+    def _send(self) -> None:
+        """To every broker that may take it; the answer comes when it comes."""
+        brokers, random = self.brokers, self._random
+        for node in brokers.nodes:
+            if node.state == "running":
+                body = b"%d|" % len(self.sent) + b"." * random.choice(SIZES)
+                self.sent[body] = self._clock.seconds()
+                request = send_request("producers", TOPIC, 0, body, "", brokers.now_ms())
+                address = f"{node.host.ip}:{LISTEN_PORT}"
+                answered = brokers.client.invoke(address, request, 5000)
+                answered.addBoth(self._answered, body)
+
+    def _answered(self, answer: RemotingCommand | Failure, body: bytes) -> None:
+        if isinstance(answer, RemotingCommand) and answer.code == 0:
+            self.acked[body] = self._clock.seconds()
+
+    # ------------------------------------------------------------ what goes wrong
+
+    def _step(self) -> None:
+        random = self._random
+        node = random.choice(self.brokers.nodes)
+        action = random.random()
+        moment = random.choice((0.0, 0.001, 0.003, 0.01, 0.05)) * random.random()
+        seconds = LOOK_S * random.choice((1, 2, 10, 20, 60))
+        if action < 0.12:
+            self._later(moment, self._crash, node, random.random() < 0.5)
+        elif action < 0.2:
+            pause = random.choice((0.02, 0.3, 2.0)) * random.random()
+            self._later(moment, self._crash, node, random.random() < 0.6)
+            self._later(moment + pause, self._boot, node)
+        elif action < 0.23:
+            self._stop(node)
+        elif action < 0.45:
+            self._boot(node)
+        elif action < 0.58:
+            self._later(moment, self._disturb, node)
+        elif action < 0.72:
+            self._heal()
+        elif action < 0.78:
+            self._controller(random.randrange(len(self.brokers.desk.hosts)))
+        elif action < 0.81:
+            self._note(f"clock of {node.host.name}")
+            node.host.step_clock(random.choice(CLOCKS_MS))
+        for _ in range(random.choice((0, 1, 3, 8))):
+            self._later(random.choice((0.004, seconds)) * random.random(), self._send)
+        self._progress.begin()
+        for _ in range(round(seconds / LOOK_S)):
+            self.brokers.run(LOOK_S)
+            self._grew()
+            self._progress.go_on(self.brokers.master(), self._is_disturbed)
+
+    def _later(self, seconds: float, function, *args: object) -> None:  # type: ignore[no-untyped-def]
+        self._clock.at(self._clock.seconds() + seconds, function, *args)
+
+    def _crash(self, node: BrokerNode, power: bool) -> None:
+        if node.state in ("running", "starting") and node.host.is_running:
+            self._note(f"{'power of' if power else 'crash'} {node.host.name}")
+            node.crash(power=power)
+            self._progress.begin()
+
+    def _stop(self, node: BrokerNode) -> None:
+        if node.state == "running":
+            self._note(f"stop {node.host.name}")
+            node.stop()
+
+    def _boot(self, node: BrokerNode) -> None:
+        if node.state == "down":
+            self._note(f"boot {node.host.name}")
+            node.load()
+            self._watch(node)
+            node.start()
+
+    def _disturb(self, node: BrokerNode) -> None:
+        """A line of it, to another broker or to a controller; or its disk."""
+        random, here = self._random, node.host.name
+        others = [each.host.name for each in self.brokers.nodes if each is not node]
+        other = random.choice(others + [host.name for host in self.brokers.desk.hosts])
+        how = random.choice(("cut", "cut", "to", "from", "slow", "disk"))
+        self._note(f"{how} {here} {other}")
+        self._is_disturbed = True
+        if how == "cut":
+            self._network.partition(here, other)
+        elif how == "to":
+            self._network.cut(here, other)
+        elif how == "from":
+            self._network.cut(other, here)
+        elif how == "slow":
+            self._network.slow(here, other, 0.3)
+        elif node.host.is_running:
+            node.host.worker.delay = (0.02, 0.4)
+
+    def _heal(self) -> None:
+        self._note("heal")
+        self._network.heal()
+        for node in self.brokers.nodes:
+            node.host.worker.delay = node.host.worker.usual_delay
+        self._is_disturbed = False
+
+    def _controller(self, number: int) -> None:
+        desk = self.brokers.desk
+        if desk.hosts[number].is_running:
+            self._note(f"controller {number} crashes")
+            desk.crash(number, power=self._random.random() < 0.5)
+        else:
+            self._bring_back(number)
+
+    def _bring_back(self, number: int) -> None:
+        self._note(f"controller {number} is back")
+        desk = self.brokers.desk
+        desk.hosts[number].restart()
+        desk.services[number] = desk.make(number)
+        desk.services[number].start().addErrback(lambda _: None)
+
+    def _note(self, what: str) -> None:
+        self.history.append(f"{self.now:.3f} {what}")
+        self._write(self.history[-1])
+
+    @property
+    def now(self) -> float:
+        """Simulated seconds."""
+        return self._clock.seconds()
+
+    # ------------------------------------------------------------ what has to hold
+
+    def _read(self) -> None:
+        """What anybody can read once, stays: queues of all are beginnings of one."""
+        running = [node for node in self.brokers.nodes if node.state == "running"]
+        found = sorted([*map(self.brokers.bodies, running), self._seen], key=len)
+        for shorter, longer in pairwise(found):
+            if longer[: len(shorter)] != shorter:
+                raise Broken("what could be read once cannot be any more, or not by all")
+        self._seen = found[-1]
+
+    def run(self) -> None:
+        """
+        From the first message to the end.
+
+        :raises AssertionError: a promise was broken.
+        """
+        brokers = self.brokers
+        brokers.in_sync(len(brokers.nodes))
+        for number in range(STEPS):
+            self._step()
+            if number % READ_EVERY == 0:
+                self._read()
+        self._heal()
+        for number, host in enumerate(brokers.desk.hosts):
+            if not host.is_running:
+                self._bring_back(number)
+        brokers.until(lambda: all(self._settled(node) for node in brokers.nodes), 60.0)
+        for node in brokers.nodes:
+            if node.state == "down":
+                brokers.boot(node)
+        brokers.until(self._is_whole, 120.0)
+        brokers.run(6.0)
+        self._read()
+        self._judge()
+
+    def _judge(self) -> None:
+        """All is over, and everybody has had time."""
+        brokers, master = self.brokers, self.brokers.leader()
+        everything = self._seen
+        present = set(everything)
+        if len(present) != len(everything):
+            raise Broken("a message is there twice")
+        lost = [body.split(b"|")[0] for body in self.acked if body not in present]
+        if lost:
+            raise Broken(f"acknowledged and lost: {lost}")
+        newest = 0.0
+        for body in everything:
+            if self.acked.get(body, newest) < newest:
+                raise Broken(f"{body[:20]!r} was acknowledged before the one before it was sent")
+            newest = max(newest, self.sent[body])
+        log = master.store.log
+        for node in brokers.nodes:
+            if brokers.bodies(node) != everything or node.store.log.max_offset != log.max_offset:
+                raise Broken(f"{node.host.name} has not what {master.host.name} has")
+            low = max(log.min_offset, node.store.log.min_offset)
+            for position in range(low, log.max_offset, 1 << 15):
+                if node.store.log.read(position, 1 << 15) != log.read(position, 1 << 15):
+                    raise Broken(f"logs differ behind {position}")
+        if brokers.findings.violations or brokers.world.clock.failures:
+            raise Broken(f"{brokers.findings.violations}{brokers.world.clock.failures}")
+
+    def _is_whole(self) -> bool:
+        """
+        All are in sync, and both ends of each connection say so.
+
+        The controllers may take one for in sync that does not know yet that its master has died.
+        """
+        brokers, master = self.brokers, self.brokers.master()
+        if master is None or len(brokers.desk.info()[1].members) < len(brokers.nodes):
+            return False
+        others = [node for node in brokers.nodes if node is not master]
+        return all(Progress.follows(node, master) for node in others)
+
+    def _settled(self, node: BrokerNode) -> bool:
+        if node.state == "failed":
+            raise Broken(f"{self.brokers.findings.violations}")
+        return node.state in ("running", "down")

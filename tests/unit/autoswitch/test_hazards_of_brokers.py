@@ -1,0 +1,66 @@
+"""
+Hazards of controller mode that take whole brokers.
+
+Spec: controller.md, chapter 14.
+"""
+
+from __future__ import annotations
+
+from rmq_ha.client.requests import send_request
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.testing.cluster import LISTEN_PORT
+from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
+
+
+def test_hazard_12_a_torn_record_does_not_survive_an_election() -> None:
+    """The slave has a part of a record when its master dies; it leads without it."""
+
+    def small(configuration: BrokerConfiguration) -> None:
+        configuration.store.ha_transfer_batch_size = 40
+
+    brokers = ControlledBrokers(change=small)
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    brokers.run(1.0)
+    log = second.store.log
+    before = log.max_offset
+    brokers.world.network.window = 300
+    request = send_request("producers", TOPIC, 0, b"torn" * 400, "", brokers.now_ms())
+    asked = brokers.client.invoke(f"{first.host.ip}:{LISTEN_PORT}", request, 5000)
+    asked.addErrback(lambda _: None)
+    while log.max_offset < before + 400:
+        brokers.run(0.0001)
+    assert log.max_offset < before + 1600
+    first.crash(power=False)
+    brokers.world.network.window = 1 << 17
+    brokers.until(lambda: brokers.master() is second)
+    assert log.max_offset == before
+    assert log.confirm_offset <= before
+    assert brokers.send(second, b"after") == 0
+    brokers.holds(second, [b"kept", b"after"])
+    brokers.boot(first)
+    brokers.in_sync()
+    brokers.holds(first, [b"kept", b"after"])
+    assert not brokers.findings.violations
+
+
+def test_hazard_26_a_master_that_answers_nothing_holds_no_election_up() -> None:
+    """The slave is just connecting to it when it is elected itself."""
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    assert brokers.send(first, b"kept") == 0
+    for other in (second.host.name, brokers.desk.hosts[0].name):
+        brokers.world.network.partition(first.host.name, other)
+    for end in brokers.world.network.between(second.host.name, first.host.name):
+        brokers.world.network.drop(end)
+    brokers.run(1.0)
+    assert second.replication.statistics()["master"]["state"] == "connecting"
+    brokers.until(lambda: second.replication.statistics()["elections"] == 2)
+    assert brokers.until(lambda: brokers.master() is second) < 1.0
+    assert brokers.send(second, b"after") == 0
+    brokers.world.network.heal()
+    brokers.in_sync()
+    brokers.holds(first, [b"kept", b"after"])
+    assert not brokers.findings.violations
