@@ -9,8 +9,9 @@ async def story():
 world.run(story())
 """
 
-from asyncio import Runner, get_running_loop, timeout
+from asyncio import Runner, events, get_running_loop, timeout
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Self, TypeVar
@@ -82,10 +83,22 @@ class ClientWorld:
 
         :raises Exception: what a timer or a protocol raised while it was there.
         """
-        self._runner.close()
+        with self._outside():
+            self._runner.close()
         self._loop.close()
         for failure in self.world.clock.failures:
             failure.raiseException()
+
+    @contextmanager
+    def _outside(self) -> Iterator[None]:
+        """Of a loop that runs: pytest-twisted calls tests from its reactor, which may be on one."""
+        outer = events._get_running_loop()
+        if outer is not self._loop:
+            events._set_running_loop(None)
+        try:
+            yield
+        finally:
+            events._set_running_loop(outer)
 
     # Clients
 
@@ -126,7 +139,8 @@ class ClientWorld:
 
         :param limit: simulated seconds; then it ends with TimeoutError.
         """
-        return self._runner.run(_limited(story, limit))
+        with self._outside():
+            return self._runner.run(_limited(story, limit))
 
     def wait(self, later: "Deferred[T] | Coroutine[Any, Any, T]", limit: float = 3600) -> T:
         """

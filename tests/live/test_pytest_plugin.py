@@ -41,6 +41,42 @@ def test_the_examples_of_the_document(pytester: pytest.Pytester, modes: tuple[st
     run(pytester, *modes).assert_outcomes(passed=tests)
 
 
+@pytest.mark.parametrize("reactor", ["default", "asyncio"])
+def test_beside_pytest_twisted(pytester: pytest.Pytester, reactor: str) -> None:
+    """Whose reactor runs while tests do: at a real broker, and around worlds of their own."""
+    pytest.importorskip("pytest_twisted", reason="pip install 'rmq-ha[test]'")
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest_twisted
+        from twisted.internet import reactor
+        from rmq_ha.client import Message, Producer, connect
+
+        @pytest_twisted.ensureDeferred
+        async def test_a_real_broker(rmqha_broker):
+            producer = Producer(connect(reactor, rmqha_broker.namesrv_addr))
+            await producer.start()
+            topic = rmqha_broker.new_topic()
+            await producer.send(Message(topic, b"4711"))
+            await producer.stop()
+            assert [message.body for message in rmqha_broker.messages(topic)] == [b"4711"]
+
+        async def test_a_world(rmqha_world):
+            async with rmqha_world.connect() as client:
+                producer = await client.producer()
+                await producer.send(Message("Orders", b"4711"))
+                await asyncio.sleep(3600)
+            assert len(rmqha_world.messages("Orders")) == 1
+
+        def test_deferreds_of_a_world(rmqha_world):
+            producer = Producer(rmqha_world.client())
+            rmqha_world.wait(producer.start())
+            rmqha_world.wait(producer.send(Message("Orders", b"4711")))
+        """
+    )
+    run(pytester, "-p", "no:asyncio", f"--reactor={reactor}").assert_outcomes(passed=3)
+
+
 def test_a_suite_that_uses_none_of_it_pays_for_none(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
