@@ -5,10 +5,10 @@ drives it has connections: `rmq_ha.client.asks` in a reactor, `rmq_ha.client.blo
 A driver throws `RemotingError` into it when nobody answers, which an Asking may catch and go on.
 """
 
-from collections.abc import Collection, Generator, Iterable
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from rmq_ha.client.errors import BrokerRefused, MQClientError
+from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
 from rmq_ha.errors import RemotingError
 from rmq_ha.wire.command import RemotingCommand
 
@@ -29,6 +29,62 @@ class Ask(NamedTuple):
 
 
 Asking = Generator[Ask, RemotingCommand, T]
+
+
+async def drive(asking: Asking[T], answer: Callable[[Ask], Awaitable[RemotingCommand]]) -> T:
+    """
+    Ask it all, and return what it returns; raises what it raises.
+
+    :param answer: gets one answer; what it raises is thrown into the asking, if it is ours.
+    """
+    step: Callable[[Any], Ask] = asking.send
+    value: Any = None
+    while True:
+        try:
+            ask = step(value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            step, value = asking.send, await answer(ask)
+        except (RemotingError, MQClientError) as error:
+            step, value = asking.throw, error
+
+
+class InTurn:
+    """
+    Name servers, of which one is asked as long as it answers, and then the next.
+
+    :ivar addresses: of all; they may change at any time.
+    """
+
+    def __init__(self, addresses: Iterable[str], start: int) -> None:
+        """:param start: which one to begin with."""
+        self.addresses: Sequence[str] = tuple(addresses)
+        self._current = start
+
+    def ask(self, command: RemotingCommand, timeout_ms: int) -> Asking[RemotingCommand]:
+        """
+        The answer of the first that gives one.
+
+        :param timeout_ms: for each of them.
+        :raises NoNameServer: none does.
+        """
+        addresses = self.addresses
+        problems: list[RemotingError] = []
+        for _ in addresses:
+            chosen = self._current
+            try:
+                return (yield Ask(command, addresses[chosen % len(addresses)], timeout_ms))
+            except RemotingError as error:
+                problems.append(error)
+                if self._current == chosen:
+                    self._current = chosen + 1
+        raise NoNameServer(
+            f"no name server answers: {'; '.join(map(str, problems))}."
+            " Is namesrv_addr right, does one run?",
+            retriable=any(error.retriable for error in problems),
+        )
 
 
 def expect(ask: Ask, allowed: Collection[int] = ()) -> Asking[RemotingCommand]:

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from rmq_ha.client.asking import Ask, Asking
-from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.asking import Ask, Asking, drive
 from rmq_ha.client.instance import ClientInstance
-from rmq_ha.errors import RemotingError
 from rmq_ha.wire.command import RemotingCommand
 
 T = TypeVar("T")
@@ -28,22 +26,15 @@ class Asker:
 
         :param each: called after each answer.
         """
-        step = asking.send
-        value: RemotingCommand | None = None
-        error: Exception | None = None
-        while True:
+
+        async def answer(ask: Ask) -> RemotingCommand:
             try:
-                ask = step(value) if error is None else asking.throw(error)  # type: ignore[arg-type]
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            value, error = None, None
-            try:
-                value = await self._ask(ask)
-            except (RemotingError, MQClientError) as failure:
-                error = failure
-            if each is not None:
-                each()
+                return await self._ask(ask)
+            finally:
+                if each is not None:
+                    each()
+
+        return await drive(asking, answer)
 
     async def _ask(self, ask: Ask) -> RemotingCommand:
         timeout_ms = ask.timeout_ms or self.instance.settings.mq_client_api_timeout

@@ -12,7 +12,7 @@ from math import inf
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rmq_ha.client.asking import Ask, Asking, expect
+from rmq_ha.client.asking import Ask, Asking, InTurn, expect
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import MQClientError, NoNameServer
 from rmq_ha.client.groups import GroupLag, Reset, consume_stats, reset_offset
@@ -113,8 +113,8 @@ class BlockingClient:
         self.settings = settings
         self.producer = (producer or ProducerConfig()).checked()
         process = settings.process or this_process()
-        self._name_servers = settings.servers(process.environ)
-        self._address_server = "" if self._name_servers else settings.address_server()
+        self._turn = InTurn(settings.servers(process.environ), 0)
+        self._address_server = "" if self._turn.addresses else settings.address_server()
         self._looked_up = -inf
         self._calls = BlockingCalls(
             use_tls=settings.use_tls,
@@ -372,7 +372,8 @@ class BlockingClient:
         """What a forked process must not share with its parent."""
         self._pid = process_id()
         random = SystemRandom()
-        self._current = random.randrange(max(1, len(self._name_servers)))
+        known = self._turn.addresses
+        self._turn = InTurn(known, random.randrange(max(1, len(known))))
         self._routes: dict[str, tuple[TopicRoute, float]] = {}
         self._choice = BrokerChoice(seconds)
         self._signer = self.settings.signer(now_ms, random)
@@ -423,19 +424,7 @@ class BlockingClient:
             return self._calls.invoke(ask.address, command, timeout_ms)
         if self._address_server:
             self._look_up()
-        problems: list[RemotingError] = []
-        for _ in self._name_servers:
-            chosen = self._name_servers[self._current % len(self._name_servers)]
-            try:
-                return self._calls.invoke(chosen, command, timeout_ms)
-            except RemotingError as error:
-                problems.append(error)
-                self._current += 1
-        raise NoNameServer(
-            f"no name server answers: {'; '.join(map(str, problems))}."
-            " Is namesrv_addr right, does one run?",
-            retriable=any(error.retriable for error in problems),
-        )
+        return self.run(self._turn.ask(command, timeout_ms))
 
     def _look_up(self) -> None:
         """Where the name servers are by now; what cannot be had stays as it was."""
@@ -444,10 +433,10 @@ class BlockingClient:
             return
         try:
             status, body = http_get(url, self.settings.mq_client_api_timeout)
-            self._name_servers = list(name_servers_in(url, status, body))
+            self._turn.addresses = tuple(name_servers_in(url, status, body))
             self._looked_up = now
         except (OSError, NoNameServer) as error:
-            if not self._name_servers:
+            if not self._turn.addresses:
                 raise NoNameServer(f"{url} does not say where name servers are: {error}") from None
 
     def _route(self, topic: str) -> Asking[TopicRoute]:

@@ -8,6 +8,7 @@ Spec: remoting.md, sections 6.4 and 11.4.
 
 from collections.abc import Callable
 
+from rmq_ha.client.routes import choose_address
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.wire.bodies import MessageQueue
 
@@ -71,20 +72,15 @@ class BrokerChoice:
         """
         Where the next pull goes.
 
-        The broker with the wanted id; else, if that is not the master, the one after it; else any
-        (Java's findBrokerAddressInSubscribe). One that could not be reached is passed over while
-        there is another.
+        As `choose_address`; one that could not be reached is passed over while there is another.
 
         :param addresses: of the queue's broker, by broker id.
         :returns: the address and its broker id; None when there is none.
         """
-        if not addresses:
+        found = choose_address(addresses, self.broker_id(queue), only_this=False)
+        if found is None:
             return None
-        wanted = self.broker_id(queue)
-        if wanted not in addresses and wanted != MASTER_ID and wanted + 1 in addresses:
-            wanted += 1
-        if wanted not in addresses:
-            wanted = min(addresses)
+        wanted = found[1]
         if self._avoided and not self.connect_broker_by_user and self.is_avoided(addresses[wanted]):
             for broker_id in sorted(addresses):
                 if not self.is_avoided(addresses[broker_id]):

@@ -20,7 +20,7 @@ from rmq_ha.client.messages import (
 )
 from rmq_ha.client.requests import route_request
 from rmq_ha.client.subscriptions import MessageSelector, chosen, subscription
-from rmq_ha.errors import RemotingError
+from rmq_ha.errors import RemotingError, RmqHaError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.message import Address
@@ -60,13 +60,18 @@ def topic_route(topic: str) -> Asking[TopicRoute]:
     """
     Where a topic is.
 
-    :raises NoRoute: the name server does not know it.
+    :raises NoRoute: the name server does not know it, or says something else than a route.
     :raises BrokerRefused: the name server is in trouble.
     """
     response = yield from expect(Ask(route_request(topic)), (ResponseCode.TOPIC_NOT_EXIST,))
     if response.code:
-        raise NoRoute(topic, "no name server knows it: is its name right, was it created?")
-    return TopicRoute.decode(response.body or b"{}")
+        raise NoRoute(topic, response.remark or "no broker has it")
+    if not response.body:
+        raise BrokerRefused(response.code, response.remark, "the name server")
+    try:
+        return TopicRoute.decode(response.body)
+    except RmqHaError as error:
+        raise NoRoute(topic, f"the name server's answer cannot be read: {error}") from None
 
 
 def cluster_info() -> Asking[ClusterInfo]:

@@ -11,18 +11,17 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer, NoRoute
-from rmq_ha.client.requests import route_request
+from rmq_ha.client.asking import Ask, InTurn, drive
+from rmq_ha.client.errors import MQClientError, NoNameServer
+from rmq_ha.client.lookups import topic_route
 from rmq_ha.client.routes import addresses_of, is_changed
-from rmq_ha.errors import RemotingError, RmqHaError
 from rmq_ha.remoting.calls import Calls
-from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import TopicRoute
 
 
 class NameServers:
-    """Asks one name server as long as it answers, then the next."""
+    """Asks those of a client, in turn."""
 
     log = Logger()
 
@@ -37,47 +36,34 @@ class NameServers:
         :param start: which one to begin with.
         :param lookup: finds addresses when there are none; raises `NoNameServer`.
         """
-        self.addresses = tuple(addresses)
         self._calls = calls
-        self._current = start
+        self._turn = InTurn(addresses, start)
         self._lookup = lookup
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Of all of them."""
+        return self._turn.addresses
 
     async def look_up(self) -> None:
         """Ask where they are by now; what cannot be had stays as it was."""
         if self._lookup is None:
             return
         try:
-            self.addresses = tuple(await self._lookup())
+            self._turn.addresses = tuple(await self._lookup())
         except NoNameServer as error:
             if not self.addresses:
                 raise
             self.log.warn("{reason}; those of before are asked", reason=error)
 
     async def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """
-        The answer of the first that gives one.
-
-        :param timeout_ms: for each of them.
-        :raises NoNameServer: none does.
-        """
+        """As `InTurn.ask`."""
         if not self.addresses:
             await self.look_up()
-        addresses = self.addresses
-        problems: list[RemotingError] = []
-        for _ in addresses:
-            chosen = self._current
-            address = addresses[chosen % len(addresses)]
-            try:
-                return await self._calls.invoke(address, command, timeout_ms)
-            except RemotingError as error:
-                problems.append(error)
-                if self._current == chosen:
-                    self._current = chosen + 1
-        raise NoNameServer(
-            f"no name server answers: {'; '.join(map(str, problems))}."
-            " Is namesrv_addr right, does one run?",
-            retriable=any(error.retriable for error in problems),
-        )
+        return await drive(self._turn.ask(command, timeout_ms), self._answer)
+
+    def _answer(self, ask: Ask) -> "Deferred[RemotingCommand]":
+        return self._calls.invoke(ask.address, ask.command, ask.timeout_ms)
 
 
 class _Known:
@@ -142,7 +128,7 @@ class RouteCache:
             others.append(waiting)
             return waiting
         self._fetching[topic] = [waiting]
-        asked = Deferred.fromCoroutine(self._ask(topic))
+        asked = Deferred.fromCoroutine(drive(topic_route(topic), self._answer))
         asked.addBoth(self._fetched, topic)
         return waiting
 
@@ -214,16 +200,8 @@ class RouteCache:
             except Exception:
                 self.log.failure("on a new route of {topic}", topic=topic)
 
-    async def _ask(self, topic: str) -> TopicRoute:
-        response = await self._name_servers.ask(route_request(topic), self._timeout_ms)
-        if response.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRoute(topic, response.remark or "no broker has it")
-        if response.code or not response.body:
-            raise BrokerRefused(response.code, response.remark, "the name server")
-        try:
-            return TopicRoute.decode(response.body)
-        except RmqHaError as error:
-            raise NoRoute(topic, f"the name server's answer cannot be read: {error}") from None
+    def _answer(self, ask: Ask) -> Awaitable[RemotingCommand]:
+        return self._name_servers.ask(ask.command, self._timeout_ms)
 
     def _fetched(self, result: TopicRoute | Failure, topic: str) -> None:
         waiting = self._fetching.pop(topic)

@@ -93,7 +93,7 @@ def choose_address(
     if broker_id not in addresses and broker_id != MASTER_ID and broker_id + 1 in addresses:
         broker_id += 1
     elif broker_id not in addresses and addresses and not only_this:
-        broker_id = next(iter(addresses))
+        broker_id = min(addresses)
     address = addresses.get(broker_id)
     if not address:
         return None
