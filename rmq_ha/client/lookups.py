@@ -14,15 +14,13 @@ from rmq_ha.client.messages import (
     KEY_SEPARATOR,
     MessageExt,
     PullResult,
-    PullStatus,
     decode_messages,
     decode_pulled,
 )
+from rmq_ha.client.pulls import Pull, PulledRecords, pull_request, read_pulled
 from rmq_ha.client.requests import route_request
 from rmq_ha.client.subscriptions import MessageSelector, chosen, subscription
 from rmq_ha.errors import RemotingError, RmqHaError
-from rmq_ha.model.broker_identity import MASTER_ID
-from rmq_ha.model.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.wire.bodies import MessageQueue
@@ -34,12 +32,6 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 HOLD_MARGIN_MS = 10_000
 """A broker looks at held pulls every 5 s, so its answer may be that late."""
 _FOREVER = (1 << 63) - 1
-_PULLED = {
-    ResponseCode.SUCCESS: PullStatus.FOUND,
-    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
-    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
-    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
-}
 
 
 class Wanted(NamedTuple):
@@ -146,24 +138,6 @@ def commit_offset(
     yield from expect_any(command, in_order(addresses))
 
 
-class Pulled(NamedTuple):
-    """
-    The answer to a pull, its messages not yet decoded.
-
-    :ivar body: records, one after the other.
-    :ivar broker_id: of the one who answered.
-    """
-
-    status: PullStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    body: bytes
-    suggest_which_broker_id: int
-    address: str
-    broker_id: int
-
-
 def pull(
     choice: BrokerChoice,
     addresses: dict[int, str],
@@ -198,24 +172,13 @@ def pull_records(
     queue: MessageQueue,
     offset: int,
     wanted: Wanted,
-) -> Asking[Pulled]:
+) -> Asking[PulledRecords]:
     """As `pull`, but nothing is decoded; brokers choose by the hash of a tag only."""
     data = subscription(queue.topic, wanted.selector, 0)
-    ext = {
-        "consumerGroup": wanted.group,
-        "topic": queue.topic,
-        "queueId": str(queue.queue_id),
-        "queueOffset": str(offset),
-        "maxMsgNums": str(wanted.max_nums),
-        "sysFlag": str(PULL_SUBSCRIPTION | (PULL_SUSPEND if wanted.hold_ms else 0)),
-        "commitOffset": "0",
-        "suspendTimeoutMillis": str(wanted.hold_ms),
-        "subscription": data.sub_string,
-        "subVersion": "0",
-        "expressionType": data.expression_type or "TAG",
-    }
-    command = RemotingCommand(RequestCode.PULL_MESSAGE, ext)
     timeout_ms = wanted.hold_ms + HOLD_MARGIN_MS if wanted.hold_ms else 0
+    wish = Pull(queue, data, offset, wanted.max_nums, timeout_ms)
+    wish.hold_ms, wish.send_expression = wanted.hold_ms, True
+    command = pull_request(wanted.group, wish, is_master=False)
     left = dict(addresses)
     while True:
         found = choice.address(queue, left)
@@ -231,26 +194,9 @@ def pull_records(
                 raise
             continue
         choice.answered(address)
-        result = _pulled(response, address, broker_id)
+        result = read_pulled(response, address, broker_id)
         choice.suggest(queue, result.suggest_which_broker_id)
         return result
-
-
-def _pulled(response: RemotingCommand, address: str, broker_id: int) -> Pulled:
-    status = _PULLED.get(response.code)  # type: ignore[call-overload]
-    if status is None:
-        raise BrokerRefused(response.code, response.remark, address)
-    suggested = (response.ext or {}).get("suggestWhichBrokerId", "")
-    return Pulled(
-        status,
-        number(response, "nextBeginOffset", address),
-        number(response, "minOffset", address),
-        number(response, "maxOffset", address),
-        (response.body or b"") if status is PullStatus.FOUND else b"",
-        int(suggested) if suggested.isdecimal() else MASTER_ID,
-        address,
-        broker_id,
-    )
 
 
 class PlaceId(NamedTuple):

@@ -16,7 +16,8 @@ from rmq_ha.client.errors import MQClientError
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import MessageExt, PullResult
 from rmq_ha.client.offsets import OffsetStore, ReadOffsetType
-from rmq_ha.client.pull_api import Filter, Pull, PullApi, Pulled
+from rmq_ha.client.pull_api import Filter, PullApi, Pulled
+from rmq_ha.client.pulls import Pull
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.client.send_back import SendBack

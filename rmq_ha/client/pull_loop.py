@@ -13,7 +13,8 @@ from twisted.python.failure import Failure
 from rmq_ha.client.errors import BrokerRefused
 from rmq_ha.client.messages import MessageExt, PullStatus
 from rmq_ha.client.process_queue import FlowLimits, ProcessQueue
-from rmq_ha.client.pull_api import Pull, PullApi, Pulled
+from rmq_ha.client.pull_api import PullApi, Pulled
+from rmq_ha.client.pulls import Pull
 from rmq_ha.errors import RmqHaError
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import ResponseCode

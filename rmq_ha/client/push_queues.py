@@ -17,8 +17,9 @@ from rmq_ha.client.consumer_base import ConsumerBase
 from rmq_ha.client.consumer_settings import PushConsumerConfig
 from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.process_queue import FlowLimits, ProcessQueue
-from rmq_ha.client.pull_api import Pull, PullApi
+from rmq_ha.client.pull_api import PullApi
 from rmq_ha.client.pull_loop import PAUSED_SECONDS, PullLoop
+from rmq_ha.client.pulls import Pull
 from rmq_ha.client.subscriptions import Subscriptions
 from rmq_ha.errors import RmqHaError
 from rmq_ha.wire.bodies import MessageQueue

@@ -11,8 +11,9 @@ from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import READER_GROUP, BlockingClient
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import MQClientError, NoRoute
-from rmq_ha.client.lookups import Pulled, Wanted, addresses_in, commit_offset, pull_records
+from rmq_ha.client.lookups import Wanted, addresses_in, commit_offset, pull_records
 from rmq_ha.client.messages import decode_messages
+from rmq_ha.client.pulls import PulledRecords
 from rmq_ha.client.routes import subscribe_queues
 from rmq_ha.errors import (
     CannotDecide,
@@ -334,7 +335,7 @@ class _Puller:
         self._options = options
         self._where = where
 
-    def pull(self, queue: MessageQueue, offset: int, count: int) -> Pulled:
+    def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:
         """The next messages, chosen by the tags of the options."""
         return self._pull(queue, offset, count, self._options.tag_expression)
 
@@ -344,7 +345,7 @@ class _Puller:
         messages = decode_messages(pulled.body)
         return messages[0].store_timestamp if messages else -1
 
-    def _pull(self, queue: MessageQueue, offset: int, count: int, expression: str) -> Pulled:
+    def _pull(self, queue: MessageQueue, offset: int, count: int, expression: str) -> PulledRecords:
         addresses = self._where
         if not isinstance(addresses, dict):
             route = addresses.route(self._client, queue.topic)

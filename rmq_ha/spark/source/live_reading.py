@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
-from rmq_ha.client.lookups import Pulled
 from rmq_ha.client.messages import PullStatus
+from rmq_ha.client.pulls import PulledRecords
 from rmq_ha.errors import CannotDecide, RemotingError, RmqHaError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.spark.source.live_records import Piece, piece_of, records_of
@@ -46,7 +46,7 @@ class Source(Protocol):
 
     choice: BrokerChoice
 
-    def pull(self, queue: MessageQueue, offset: int, count: int) -> Pulled:
+    def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:
         """Raises `MQClientError` or `RemotingError` when nobody answers, or with a refusal."""
         ...
 
@@ -119,7 +119,7 @@ class Reading:
                 yield piece
             offset = following
 
-    def _pull(self, offset: int) -> Pulled:
+    def _pull(self, offset: int) -> PulledRecords:
         count = min(self._how.pull_size, self._wanted.stop - offset)
         return patiently(
             lambda: self._source.pull(self._queue, offset, count),
@@ -128,7 +128,7 @@ class Reading:
             f"{self._shown(offset)} cannot be read",
         )
 
-    def _piece(self, pulled: Pulled) -> Piece:
+    def _piece(self, pulled: PulledRecords) -> Piece:
         try:
             piece = piece_of(pulled.body)
             if not self._is_light:
@@ -157,7 +157,7 @@ class Reading:
             expected = found + 1
         return None
 
-    def _deleted(self, gap: tuple[int, int], pulled: Pulled) -> None:
+    def _deleted(self, gap: tuple[int, int], pulled: PulledRecords) -> None:
         what = f"{self._wanted.queue}: the messages from {gap[0]} to {gap[1] - 1} are not there"
         if pulled.broker_id != MASTER_ID:
             raise CannotDecide(
@@ -170,7 +170,7 @@ class Reading:
                 f" were read. {_ALLOW}"
             )
 
-    def _may_wait(self, times: int, pulled: Pulled) -> bool:
+    def _may_wait(self, times: int, pulled: PulledRecords) -> bool:
         """Somebody else may have more: the master, once it is there again."""
         self._source.choice.forget(self._queue)
         if pulled.broker_id == MASTER_ID or times >= len(self._how.patience):
@@ -178,7 +178,7 @@ class Reading:
         self._pause(self._how.patience[times])
         return True
 
-    def _ends_early(self, offset: int, pulled: Pulled) -> None:
+    def _ends_early(self, offset: int, pulled: PulledRecords) -> None:
         what = f"{self._shown(offset)} cannot be read: the queue ends at {pulled.max_offset}"
         if pulled.broker_id != MASTER_ID:
             raise CannotDecide(

@@ -18,8 +18,9 @@ from rmq_ha.client.lite_queues import LiteQueues
 from rmq_ha.client.messages import MessageExt, PullResult, PullStatus
 from rmq_ha.client.offsets import RemoteBrokerOffsetStore
 from rmq_ha.client.process_queue import PULL_EXPIRED_MS, ProcessQueue
-from rmq_ha.client.pull_api import Pull, Pulled
+from rmq_ha.client.pull_api import Pulled
 from rmq_ha.client.pull_loop import FULL_SECONDS, PAUSED_SECONDS
+from rmq_ha.client.pulls import Pull
 from rmq_ha.client.push_queues import PULL_TIMEOUT_MS, SUSPEND_MS, PushQueues
 from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
 from rmq_ha.wire.bodies import MessageQueue

@@ -7,8 +7,8 @@ import pytest
 
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.lookups import Pulled
 from rmq_ha.client.messages import PullStatus
+from rmq_ha.client.pulls import PulledRecords
 from rmq_ha.errors import CannotDecide, RemotingConnectError
 from rmq_ha.model.message import Address
 from rmq_ha.spark.source.live import first_since
@@ -38,7 +38,7 @@ class FakeBroker:
         self.pulls = 0
         self.before_pull: Callable[[], object] = lambda: None
 
-    def pull(self, queue: MessageQueue, offset: int, count: int) -> Pulled:
+    def pull(self, queue: MessageQueue, offset: int, count: int) -> PulledRecords:
         self.pulls += 1
         self.before_pull()
         following, body, status = offset, b"", PullStatus.NO_NEW_MSG
@@ -50,7 +50,7 @@ class FakeBroker:
             there = [each for each in range(offset, following) if each not in self.holes]
             body = b"".join(map(record, there))
             status = PullStatus.FOUND if body else PullStatus.NO_MATCHED_MSG
-        return Pulled(status, following, self.low, self.high, body, 0, "h:1", self.broker_id)
+        return PulledRecords(status, following, self.low, self.high, body, 0, "h:1", self.broker_id)
 
 
 def read(broker: FakeBroker, start: int, stop: int, **how: Any) -> Any:
@@ -176,7 +176,7 @@ def test_an_answer_that_repeats_a_message_is_an_error(answer: list[int]) -> None
     """Or goes back: each row is there once."""
     broker = FakeBroker(0, 9)
     body = b"".join(map(record, answer))
-    broker.pull = lambda *_: Pulled(  # type: ignore[method-assign]
+    broker.pull = lambda *_: PulledRecords(  # type: ignore[method-assign]
         PullStatus.FOUND, 8, 0, 9, body, 0, "h:1", 0
     )
     with pytest.raises(CannotDecide, match=r"h:1 is damaged: offset . behind offset ."):
