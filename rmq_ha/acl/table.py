@@ -277,6 +277,7 @@ TABLE: Mapping[int, tuple[Rule, ...]] = {
     RequestCode.GET_ALL_PRODUCER_INFO: _ADMIN,
     RequestCode.DELETE_EXPIRED_COMMITLOG: _ADMIN,
     RequestCode.EXCHANGE_BROKER_HA_INFO: _ADMIN,
+    RequestCode.GET_BROKER_HA_STATUS: _ADMIN,
     RequestCode.GET_BROKER_EPOCH_CACHE: _ADMIN,
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _ADMIN,
 }

@@ -11,6 +11,8 @@ from rmq_ha.errors import ProtocolViolation
 
 OPEN_END = (1 << 63) - 1
 """Where the last epoch ends."""
+BEFORE_CONTROLLERS = 0
+"""Epoch of a log that a classic pair wrote: no election is below 1."""
 _POSITIVE = 0x7FFFFFFF
 _MOST_DIGITS = 19
 
@@ -128,6 +130,16 @@ class Epochs:
             if entry in theirs:
                 return min(ours, theirs[entry])
         return None
+
+    def is_proven(self, point: int) -> bool:
+        """
+        Whoever has the newest epoch below that place has the same bytes up to it.
+
+        Not so in a log from before controller mode: that two brokers have one says nothing of
+        what is in it.
+        """
+        found = self.at(point - 1) if point > 0 else None
+        return found is None or found[0].epoch != BEFORE_CONTROLLERS
 
     def _with_ends(self, end: int) -> Iterable[tuple[Epoch, int]]:
         ends = [entry.start for entry in self.entries[1:]] + [end]

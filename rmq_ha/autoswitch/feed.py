@@ -16,6 +16,7 @@ from rmq_ha.autoswitch.frames import (
     encode_master_handshake,
     encode_transfer,
 )
+from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Entry, TableFeed, Tables
 from rmq_ha.errors import ReplicationError
@@ -81,6 +82,7 @@ class EpochFeed:
     :ivar requested: its first report; None before.
     :ivar acked: its last one.
     :ivar sent: end of what was sent on this connection.
+    :ivar rate: of frames of the log, headers included.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class EpochFeed:
         self.requested: int | None = None
         self.acked = 0
         self.sent = 0
+        self.rate = Rate()
         self._log = log
         self._term = term
         self._settings = settings
@@ -223,7 +226,9 @@ class EpochFeed:
                 return b""
             transfer = self._heartbeat()
         self._last_write = now
-        return encode_transfer(transfer)
+        frame = encode_transfer(transfer)
+        self.rate.add(len(frame), now)
+        return frame
 
     def _handshake(self, slave: SlaveHandshake) -> MasterHandshake:
         """

@@ -16,9 +16,10 @@ from zope.interface import implementer
 
 from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, Refused, StepDown
 from rmq_ha.autoswitch.commit_log import EpochCommitLog
-from rmq_ha.autoswitch.epochs import Epochs
+from rmq_ha.autoswitch.epochs import BEFORE_CONTROLLERS, Epoch, Epochs
 from rmq_ha.autoswitch.feed import EpochFeed, Report
 from rmq_ha.autoswitch.files import EpochFile, IdentityFiles
+from rmq_ha.autoswitch.ha_status import master_status, slave_status
 from rmq_ha.autoswitch.link import EpochLink
 from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.protocol import EpochFeedProtocol
@@ -186,6 +187,7 @@ class AutoSwitchHAService:
         self._files.load(cluster, name)
         self._file.load()
         self._epochs = self._file.epochs.cut(int(self._log.max_offset))
+        await self._begin_mode()
         settings = ManagerSettings(
             cluster_name=cluster,
             broker_name=name,
@@ -206,6 +208,7 @@ class AutoSwitchHAService:
             host.now_ms,
             host.random,
             -1 if self._log.is_whole else self._file.epochs.last_epoch,
+            lambda: not self._has_to_follow_first,
         )
         assert self._client is not None
         self.controllers = ControllerClient(host, manager, self._files, self._client, self)
@@ -218,6 +221,28 @@ class AutoSwitchHAService:
             controllers=", ".join(mode.controllers),
         )
         self.controllers.start()
+
+    async def _begin_mode(self) -> None:
+        """
+        The log of a classic pair is an epoch that no election made.
+
+        On the disk before there is an id: who has an id and no epochs has lost them.
+        """
+        known = (self._files.identity, self._files.application, *self._file.epochs.entries)
+        if any(known) or self._log.max_offset <= max(int(self._log.min_offset), 0):
+            return
+        before = Epochs([Epoch(BEFORE_CONTROLLERS, 0)])
+        await self._host.worker.call(self._file.write, before)
+        self._epochs = before
+        self.log.info(
+            "the log, up to {end}, is from before controller mode", end=self._log.max_offset
+        )
+
+    @property
+    def _has_to_follow_first(self) -> bool:
+        """What a classic pair's slave lacks of its master's log, it must not take from others."""
+        is_new = self._epochs.last_epoch <= BEFORE_CONTROLLERS
+        return self._configuration.was_slave and is_new
 
     def stop(self) -> "Deferred[None]":
         """
@@ -404,6 +429,12 @@ class AutoSwitchHAService:
                     "this broker was the master when it crashed: it waits until the controllers "
                     f"({addresses}) take it for dead, after controllerHeartBeatTimeoutMills"
                 )
+            if self._has_to_follow_first:
+                return (
+                    "brokerRole=SLAVE: its store has never followed an elected master, and may "
+                    "lack messages: start the pair's master in controller mode; if that one is "
+                    "lost for ever, set brokerRole=SYNC_MASTER here"
+                )
             return f"no controller ({addresses}) has said who leads; try again"
         if not self._state.has_enough:
             return (
@@ -567,6 +598,22 @@ class AutoSwitchHAService:
 
     def _now(self) -> float:
         return self._host.clock.seconds()
+
+    def ha_status(self) -> dict[str, Any]:
+        """What 907 asks."""
+        end, now = int(self._log.max_offset), self._now()
+        if self._state is None:
+            link = self._link
+            connection = None if link is None else link.connection
+            return slave_status(
+                end,
+                "" if link is None else link.ha_address,
+                None if connection is None else connection.replica,
+                now,
+                self._host.now_ms(),
+            )
+        feeds = [(connection.peer, connection.feed) for connection in self._feeds]
+        return master_status(end, self._state.known.members, feeds, now)
 
     def statistics(self) -> dict[str, Any]:
         """Role, epoch, who is in sync, and the connections; sizes in bytes."""

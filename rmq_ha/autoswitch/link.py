@@ -51,6 +51,7 @@ class EpochLink:
     not at all (hazard 15 of chapter 14).
 
     :param master: `host:port` for clients.
+    :ivar ha_address: where it replicates, as it said last; empty: not yet.
     :ivar fault: why our log does not continue the master's, for operators; empty: nothing wrong.
     """
 
@@ -59,6 +60,7 @@ class EpochLink:
     def __init__(self, host: Host, client: Calls, master: str, owner: Follower) -> None:
         self.master = master
         self.fault = ""
+        self.ha_address = ""
         self.connection: EpochReplicaProtocol | None = None
         self._host = host
         self._client = client
@@ -113,6 +115,7 @@ class EpochLink:
         address = (answer.ext or {}).get("masterHaAddress", "")
         if not address:
             raise RemotingError(f"{self.master} does not say that it is master yet")
+        self.ha_address = address
         host, port = split_address(address)
         endpoint = self._host.network.client(host, port, timeout=CONNECT_SECONDS)
         factory = Factory.forProtocol(self._build)

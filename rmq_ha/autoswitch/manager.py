@@ -74,6 +74,7 @@ class ReplicasManager:
     :param now_ms: wall clock, for what is sent.
     :param crashed_in: epoch of which the log may have lost what others have: it is led no more, and
         we are silent until the controllers take us for dead; -1: none.
+    :param may_stand: this broker may be elected, as far as it can tell itself.
     :ivar identity: the id of this broker; None: it has none yet.
     :ivar role: what it was told last.
     :ivar epoch: of which it was told; 0: nothing.
@@ -92,6 +93,7 @@ class ReplicasManager:
         now_ms: Callable[[], int],
         random: Random,
         crashed_in: int = -1,
+        may_stand: Callable[[], bool] = lambda: True,
     ) -> None:
         self.identity = identity
         self.role = Role.NONE
@@ -104,6 +106,7 @@ class ReplicasManager:
         self._random = random
         self._crashed_in = crashed_in
         self.is_standing_back = False
+        self._may_stand = may_stand
         self._outbox: list[Action] = []
         self._busy: object | None = None
         self._altering: Ask | None = None
@@ -298,7 +301,7 @@ class ReplicasManager:
                 broker_address=settings.broker_address,
                 invoke_time=self._now_ms(),
             )
-        if self._wants_election:
+        if self._wants_election and self._may_stand():
             return RequestCode.ELECT_MASTER, ElectMasterRequest(
                 cluster_name=cluster,
                 broker_name=name,
@@ -532,4 +535,5 @@ class ReplicasManager:
                 StepDown(f"epoch {known.epoch} has no master, and ours was {self.epoch}")
             )
         self._wants_election = True
-        self._step_at = now
+        if self._may_stand():
+            self._step_at = now

@@ -16,10 +16,11 @@ from rmq_ha.autoswitch.frames import (
     encode_report,
     encode_slave_handshake,
 )
+from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Tables
 from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
-from rmq_ha.ha.places import HEAD_SIZE, chain_to, record_size
+from rmq_ha.ha.places import HEAD_SIZE, chain_to, record_size, stretch
 from rmq_ha.interfaces import ICommitLog
 
 
@@ -41,6 +42,18 @@ class Remember(NamedTuple):
     epochs: Epochs
 
 
+class _Comparison(NamedTuple):
+    """
+    Bytes of a log from before controller mode, which the master has to send once more.
+
+    :ivar at: the next one; up to `end` they have to be ours.
+    """
+
+    master: MasterHandshake
+    at: int
+    end: int
+
+
 class EpochReplica:
     """
     Appends what the master sends, once both logs are one up to our end, and says how far it is.
@@ -48,14 +61,17 @@ class EpochReplica:
     While `task` is not None, nothing is appended and nothing reported: whoever drives this does
     it, then calls `done`. Differs from 5.3.3 on purpose: it reports at once, waits for the disk
     before a cut or an epoch counts, refuses a log without epochs, and a master whose epochs are
-    older than ours. Tables count once the handshake is over: those of a master that leads no more
-    do not.
+    older than ours. Two logs from before controller mode are one only if the last whole record
+    that both should have is: the master is asked for it once more. Tables count once the handshake
+    is over: those of a master that leads no more do not.
 
     :param tables: takes those of a master of ours; None: none are asked for.
     :ivar task: what has to be done first.
     :ivar confirm_offset: what lies below it may be read here; never falls, but with a cut.
     :ivar epochs: of our log.
     :ivar is_following: the handshake is over.
+    :ivar last_read: when something came; `last_write`: when something was sent.
+    :ivar rate: of what comes.
     """
 
     def __init__(
@@ -72,6 +88,7 @@ class EpochReplica:
         self.epochs = epochs
         self.confirm_offset = confirm_offset
         self.is_following = False
+        self.rate = Rate()
         self._id = broker_id
         self._log = log
         self._settings = settings
@@ -80,9 +97,10 @@ class EpochReplica:
         self._pieces: list[bytes] = []
         self._number = 0
         self._held: Transfer | None = None
+        self._comparison: _Comparison | None = None
         self._reported = -1
-        self._last_read = now
-        self._last_write = now
+        self.last_read = now
+        self.last_write = now
 
     def connected(self, now: float) -> bytes:
         """
@@ -96,7 +114,7 @@ class EpochReplica:
                 "master that wrote it: whether it is that of this set nobody can tell. Move the "
                 "store away to begin as a new replica"
             )
-        self._last_read = self._last_write = now
+        self.last_read = self.last_write = now
         settings = self._settings
         return encode_slave_handshake(
             SlaveHandshake(
@@ -116,7 +134,8 @@ class EpochReplica:
         :raises ReplicationError: no master that we may follow says this.
         :raises StoreError: our disk refuses.
         """
-        self._last_read = now
+        self.last_read = now
+        self.rate.add(len(data), now)
         self._reader.receive_data(data)
         return self._go_on(now)
 
@@ -128,7 +147,7 @@ class EpochReplica:
         """
         task, self.task = self.task, None
         assert task is not None
-        self._last_read = now
+        self.last_read = now
         self.epochs = task.epochs
         if isinstance(task, Cut):
             if self._log.max_offset != task.end:
@@ -147,8 +166,13 @@ class EpochReplica:
             self._held = None
             if isinstance(frame, MasterHandshake):
                 self._greeted(frame)
+                if self._comparison is not None:
+                    self.last_write = now
+                    return encode_report(self._comparison.at)
             elif isinstance(frame, Piece):
                 self._expect(frame)
+            elif self._comparison is not None:
+                self._compare(self._comparison, frame)
             else:
                 self._take(frame)
         return self.flushed(now)
@@ -188,6 +212,42 @@ class EpochReplica:
                 f"no epoch of our log ({self.epochs}) is in the master's ({master.epochs}): move "
                 "the store away to begin as a new replica, or look which of the two is right",
             )
+        if self.epochs.is_proven(point) or point <= self._log.min_offset:
+            self._meet_at(point, master)
+            return
+        chain = chain_to(self._log, max(int(self._log.min_offset), 0), point)
+        if chain is None or chain.end != point:
+            raise NothingInCommon(
+                point,
+                f"no record of our log ends at {point}, where the master's has an epoch: whether "
+                "they are one log nobody can tell. Move the store away to begin as a new replica",
+            )
+        self._comparison = _Comparison(master, chain.last, point)
+
+    def _compare(self, task: _Comparison, frame: Transfer) -> None:
+        """What both should have is the same, or nothing is."""
+        if not frame.body:
+            return
+        size = min(len(frame.body), task.end - task.at)
+        if frame.offset != task.at:
+            raise DivergedLog(f"the master sends from {frame.offset}, and was asked for {task.at}")
+        if stretch(self._log, task.at, task.at + size) != frame.body[:size]:
+            raise DivergedLog(
+                f"the record of our log that ends at {task.end} is another one in the master's: "
+                "these are not the logs of one pair. Look which of the two is right, and move the "
+                "store of the other one away"
+            )
+        self._comparison = task._replace(at=task.at + size)
+        if task.at + size < task.end:
+            return
+        self._comparison = None
+        if size < len(frame.body):
+            self._held = frame._replace(offset=task.end, body=frame.body[size:])
+        self._meet_at(task.end, task.master)
+
+    def _meet_at(self, point: int, master: MasterHandshake) -> None:
+        """Both logs are one up to there: cut ours, if it has more, and follow."""
+        end = int(self._log.max_offset)
         if point < end:
             if point > self._log.min_offset:
                 self._check_boundary(point)
@@ -298,7 +358,7 @@ class EpochReplica:
         :raises ReplicationError: the master sent nothing for haHousekeepingInterval.
         """
         if self.is_overdue(now):
-            raise ReplicationError(f"the master sent nothing for {now - self._last_read:.0f} s")
+            raise ReplicationError(f"the master sent nothing for {now - self.last_read:.0f} s")
         if self._reported < 0 or self.task is not None or now < self._report_time():
             return self.flushed(now)
         return self._report(now)
@@ -317,11 +377,11 @@ class EpochReplica:
 
     def _report(self, now: float) -> bytes:
         self._reported = self._settings.counted(self._log)
-        self._last_write = now
+        self.last_write = now
         return encode_report(self._reported)
 
     def _report_time(self) -> float:
-        return self._last_write + self._settings.ha_send_heartbeat_interval / 1000
+        return self.last_write + self._settings.ha_send_heartbeat_interval / 1000
 
     def _expiry_time(self) -> float:
-        return self._last_read + self._settings.ha_housekeeping_interval / 1000
+        return self.last_read + self._settings.ha_housekeeping_interval / 1000

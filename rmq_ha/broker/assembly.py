@@ -82,7 +82,11 @@ def _mode_processors(broker: "BrokerController") -> list[Processor]:
         return []
     return [
         ControllerModeProcessor(
-            service.notified, lambda: service.epochs, broker.store.log, lambda: broker.identity
+            service.notified,
+            lambda: service.epochs,
+            broker.store.log,
+            lambda: broker.identity,
+            service.ha_status,
         )
     ]
 

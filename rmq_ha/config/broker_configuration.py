@@ -20,6 +20,7 @@ class BrokerConfiguration:
 
     :ivar controller: of the embedded name server; with `enableControllerInNamesrv` only.
     :ivar plugin_options: what has a dot: `<plugin name>.<key>` and `tls.` settings.
+    :ivar was_slave: in controller mode: brokerRole is SLAVE, so the store is of a pair's slave.
     :ivar config_file: absolute path of the file it came from; None without one.
     """
 
@@ -31,6 +32,7 @@ class BrokerConfiguration:
     controlled: ControllerModeConfig = field(default_factory=ControllerModeConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     plugin_options: dict[str, str] = field(default_factory=dict)
+    was_slave: bool = False
     config_file: str | None = None
 
     @property

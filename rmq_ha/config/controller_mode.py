@@ -126,8 +126,12 @@ def apply_controller_mode(
     ):
         if value < least:
             raise settings[name].error(f"must be {least} at least")
+    configuration.was_slave = configuration.store.broker_role is BrokerRole.SLAVE
     for name in _OVERWRITTEN:
-        if name in settings:
+        if name == "brokerRole" and configuration.was_slave:
+            told = "brokerRole=SLAVE: never elected before it has followed a master"
+            notices.append(Notice(f"{settings[name].where}: {told}"))
+        elif name in settings:
             notices.append(
                 Notice(f"{settings[name].where}: {name} has no effect: the controllers decide")
             )

@@ -173,19 +173,22 @@ class ControlledBrokers:
         self.name_server = NamesrvNode(self.world.add("namesrv"))
         self.name_server.start()
         self.nodes: list[BrokerNode] = []
+        self._names = names or self.name_server.address
         for number in range(brokers):
-            host = hosts[number] if hosts else self.world.add(f"b{number}")
-            configuration = self._configuration(host)
-            change(configuration)
-            address = names or self.name_server.address
-            node = BrokerNode(host, configuration, self.findings, address)
-            self.nodes.append(node)
-            self.boot(node)
+            self.add(hosts[number] if hosts else self.world.add(f"b{number}"), change)
             if not number:
                 self.until(lambda: bool(self.nodes[0].store.log.admits))
         client_host = self.world.add("client")
         self.now_ms = client_host.now_ms
         self.client = RemotingClient(client_host.seams, NettyClientConfig())
+
+    def add(self, host: SimHost, change: Callable[[BrokerConfiguration], None]) -> None:
+        """One more broker, and wait until it serves."""
+        configuration = self._configuration(host)
+        change(configuration)
+        node = BrokerNode(host, configuration, self.findings, self._names)
+        self.nodes.append(node)
+        self.boot(node)
 
     def _configuration(self, host: SimHost) -> BrokerConfiguration:
         configuration = small_configuration(

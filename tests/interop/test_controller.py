@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -56,6 +57,8 @@ def ask(address: str, request: RemotingCommand, seconds: float = 5.0) -> Remotin
 class Sets:
     """Our controller, and what it says."""
 
+    broker_name = "broker-c"
+
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.address = f"127.0.0.1:{rig.ports(1)}"
@@ -74,7 +77,7 @@ class Sets:
 
     def info(self) -> tuple[dict[str, str], tuple[int, ...]]:
         """1004; nothing while nobody has applied for an id."""
-        answer = ask(self.address, RemotingCommand(1004, {"brokerName": "broker-c"}))
+        answer = ask(self.address, RemotingCommand(1004, {"brokerName": self.broker_name}))
         if answer.code:
             return {}, ()
         return answer.ext or {}, decode_set(answer.body or b"").members
@@ -199,18 +202,25 @@ def a_slave_of_ours_joins(rig: Rig, sets: Sets, master: Server, members: tuple[i
         assert stream.read(len(ours.log.data)) == bytes(ours.log.data)
 
 
-def mqadmin(*commands: list[str]) -> list[list[str]]:
-    """What 5.3.3's admin tool printed, without empty lines; all commands at once."""
-    running = [
-        subprocess.Popen([str(PEER5), "mqadmin", *command], stdout=subprocess.PIPE, text=True)
-        for command in commands
-    ]
-    found = []
-    for process in running:
-        printed = process.communicate(timeout=120)[0]
-        assert process.returncode == 0, f"{process.args!r}: {printed}"
-        found.append([line for line in printed.splitlines() if line])
-    return found
+def mqadmin(directory: Path, *commands: list[str]) -> list[list[str]]:
+    """What 5.3.3's admin tool printed, without empty lines: one after the other, in one JVM."""
+    path = subprocess.run([str(PEER5), "classpath"], capture_output=True, text=True, check=True)
+    silent = directory / "logback.xml"
+    silent.write_text("<configuration><root level='OFF'/></configuration>\n")
+    done = subprocess.run(
+        [
+            *("java", "-XX:+UseSerialGC", "-Xmx256m", f"-Drmq.logback.configurationFile={silent}"),
+            *("-cp", path.stdout.strip(), str(REPO / "tests/interop/java/Tools5.java")),
+        ],
+        input="".join("\t".join(command) + "\n" for command in commands),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    printed = done.stdout.split("\nDONE\n")
+    assert len(printed) == len(commands) + 1, done.stdout + done.stderr
+    return [[line for line in text.splitlines() if line] for text in printed[:-1]]
 
 
 def test_mqadmin_prints_what_it_prints_for_java(rig: Rig) -> None:
@@ -239,8 +249,15 @@ def test_mqadmin_prints_what_it_prints_for_java(rig: Rig) -> None:
         assert ask(sets.address, RemotingCommand(1001, change, wanted)).code == 0
 
         where = ["-a", sets.address]
-        sets_shown, metadata = mqadmin(
-            ["getSyncStateSet", *where, "-b", "broker-c"], ["getControllerMetaData", *where]
+        named = ["-c", "Peer5Cluster", "-bn", "broker-c"]
+        sets_shown, metadata, elected, _, shown, cleaned = mqadmin(
+            rig.directory,
+            ["getSyncStateSet", *where, "-b", "broker-c"],
+            ["getControllerMetaData", *where],
+            ["electMaster", *where, *named, "-b", "2"],
+            ["updateControllerConfig", *where, "-k", "enableElectUncleanMaster", "-v", "true"],
+            ["getControllerConfig", *where],
+            ["cleanBrokerMetadata", *where, *named, "-b", "1", "-l"],
         )
         assert sets_shown == [
             "#brokerName\tbroker-c",
@@ -260,9 +277,6 @@ def test_mqadmin_prints_what_it_prints_for_java(rig: Rig) -> None:
             f"#ControllerLeaderAddress\t{sets.address}",
             f"#Peer:\tn0:{sets.address}",
         ]
-        elect = ["electMaster", *where, "-c", "Peer5Cluster", "-bn", "broker-c", "-b", "2"]
-        change_key = ["-k", "enableElectUncleanMaster", "-v", "true"]
-        elected, _ = mqadmin(elect, ["updateControllerConfig", *where, *change_key])
         assert elected == [
             "#ClusterName\tPeer5Cluster",
             "#BrokerName\tbroker-c",
@@ -271,3 +285,72 @@ def test_mqadmin_prints_what_it_prints_for_java(rig: Rig) -> None:
             "#SyncStateSetEpoch\t3",
         ]
         assert "enableElectUncleanMaster=true" in sets.conf.read_text()
+        assert shown[0] == f"============{sets.address}============"
+        settings = {
+            line.partition("=")[0].strip(): line.partition("=")[2].strip() for line in shown
+        }
+        assert settings["controllerDLegerPeers"] == f"n0-{sets.address}"
+        assert settings["enableElectUncleanMaster"] == "true"
+        assert cleaned == ["clear broker broker-c metadata from controller success! "]
+
+
+def test_mqadmin_shows_epochs_and_replication_of_a_pair_of_ours(rig: Rig) -> None:
+    """`getBrokerEpoch` and `haStatus`; the forms are those of the recording."""
+    sets = SetsInNameServer(rig)
+    servers = []
+    for name in ("a", "b"):
+        port = rig.ports(4) + 2
+        servers.append(
+            rig.broker(
+                str(PEER5.parent / "conf" / f"controller-{name}.conf"),
+                name,
+                namesrv=sets.namesrv,
+                port=port,
+                haListenPort=port + 1,
+                controllerAddr=sets.address,
+                haSendHeartbeatInterval=1000,
+            )
+        )
+        rig.until(lambda: sets.master, START_S, "a master", *servers)
+    rig.until(lambda: len(sets.info()[1]) == 2, START_S, "a set of two", *servers)
+    master, slave = servers
+    assert sets.master == master.address
+    rig.until(lambda: sends(master.address), ROLE_S, "a message", master)
+    size = (slave.store / "commitlog" / f"{0:020}").read_bytes().rstrip(b"\0")
+    where = ["-n", sets.namesrv]
+    epochs, of_master, of_slave = mqadmin(
+        rig.directory,
+        ["getBrokerEpoch", *where, "-b", "broker-c"],
+        ["haStatus", *where, "-b", master.address],
+        ["haStatus", *where, "-b", slave.address],
+    )
+    if master.address not in epochs[2]:  # in the order of Java's hash map
+        epochs = [*epochs[5:], *epochs[:5]]
+    end = re.search(r"endOffset=(\d+)", epochs[4])
+    assert end
+    assert int(end[1]) >= len(size) > 0
+    last = f"#Epoch: EpochEntry{{epoch=1, startOffset=0, endOffset={end[1]}}}"
+    assert epochs == [
+        *("#clusterName\tPeer5Cluster", "#brokerName\tbroker-c"),
+        *(f"#brokerAddr\t{master.address}", "#brokerId\t0", last),
+        *("#clusterName\tPeer5Cluster", "#brokerName\tbroker-c"),
+        *(f"#brokerAddr\t{slave.address}", "#brokerId\t2", last),
+    ]
+    assert of_master[:4] == [
+        *(f"#MasterAddr\t{master.address}", f"#MasterCommitLogMaxOffset\t{end[1]}"),
+        *("#SlaveNum\t1", "#InSyncSlaveNum\t1"),
+    ]
+    address, acked, behind, _, state, sent = of_master[5].split()
+    assert address.startswith("127.0.0.1:")
+    assert (acked, behind, state, sent) == (end[1], "0", "OK", end[1])
+    names = [line.partition("\t")[0] for line in of_slave]
+    assert of_slave[:2] == [
+        f"#MasterAddr\t127.0.0.1:{int(master.address.rpartition(':')[2]) + 1}",
+        f"#CommitLogMaxOffset\t{end[1]}",
+    ]
+    assert names[2:] == [
+        "#TransferSpeed(KB/s)",
+        "#LastReadTime",
+        "#LastWriteTime",
+        "#MasterFlushOffset",
+    ]

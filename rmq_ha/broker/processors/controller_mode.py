@@ -1,4 +1,4 @@
-"""What controllers, slaves and tools ask of a broker in controller mode: codes 906, 1007, 1008.
+"""What is asked of a broker in controller mode, by whom else: codes 906, 907, 1007, 1008.
 
 Spec: controller.md, section 5.2.
 """
@@ -23,6 +23,7 @@ class ControllerModeProcessor:
     :param notified: takes 1008.
     :param epochs: of the log.
     :param identity: of this broker now.
+    :param ha_status: as 907 answers.
     """
 
     def __init__(
@@ -31,16 +32,19 @@ class ControllerModeProcessor:
         epochs: Callable[[], Epochs],
         log: StoreLog,
         identity: Callable[[], BrokerIdentity],
+        ha_status: Callable[[], dict[str, Any]],
     ) -> None:
         self._notified = notified
         self._epochs = epochs
         self._log = log
         self._identity = identity
+        self._ha_status = ha_status
 
     def routes(self) -> dict[int, Handler]:
         """Request code to handler."""
         return {
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange_ha_info,
+            RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epoch_cache,
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified,
         }
@@ -57,6 +61,10 @@ class ControllerModeProcessor:
                 "masterFlushOffset": str(self._log.flushed_offset),
             }
         )
+
+    def ha_status(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_HA_STATUS: who follows, and how far; or whom this broker follows."""
+        return request.response(body=fastjson.encode(self._ha_status()))
 
     def epoch_cache(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_EPOCH_CACHE: who wrote which part of the log."""

@@ -35,6 +35,57 @@ def test_the_first_one_leads_and_the_second_follows() -> None:
     assert not brokers.findings.violations
 
 
+def test_ha_status_says_who_follows_and_how_far() -> None:
+    """907, in the form that Java's broker gives it."""
+    brokers = ControlledBrokers()
+    master = brokers.in_sync()
+    slave = brokers.other(master)
+    brokers.run(2.0)
+    assert [brokers.send(master, b"%d" % number) for number in range(20)] == [0] * 20
+    brokers.run(1.0)
+    ask = RemotingCommand(RequestCode.GET_BROKER_HA_STATUS)
+    of_master = json.loads(brokers.ask(master, ask).body or b"")
+    end = master.store.log.max_offset
+    (connection,) = of_master.pop("haConnectionInfo")
+    assert connection.pop("addr").startswith(f"{slave.host.ip}:")
+    assert connection.pop("transferredByteInSecond") > 0
+    assert connection == {
+        "diff": 0,
+        "inSync": True,
+        "slaveAckOffset": end,
+        "transferFromWhere": end,
+    }
+    nothing = dict.fromkeys(
+        (
+            "lastReadTimestamp",
+            "lastWriteTimestamp",
+            "masterFlushOffset",
+            "maxOffset",
+            "transferredByteInSecond",
+        ),
+        0,
+    )
+    assert of_master == {
+        "haClientRuntimeInfo": nothing,
+        "inSyncSlaveNums": 1,
+        "master": True,
+        "masterCommitLogMaxOffset": end,
+    }
+    of_slave = json.loads(brokers.ask(slave, ask).body or b"")
+    own = of_slave.pop("haClientRuntimeInfo")
+    assert own.pop("transferredByteInSecond") > 0
+    assert 0 <= slave.host.now_ms() - own.pop("lastReadTimestamp") < 3000
+    assert 0 <= slave.host.now_ms() - own.pop("lastWriteTimestamp") < 3000
+    ha_address = f"{master.host.ip}:{LISTEN_PORT + 1}"
+    assert own == {"masterAddr": ha_address, "masterFlushOffset": 0, "maxOffset": end}
+    assert of_slave == {
+        "haConnectionInfo": [],
+        "inSyncSlaveNums": 0,
+        "master": False,
+        "masterCommitLogMaxOffset": 0,
+    }
+
+
 def test_the_slave_leads_after_a_kill_and_has_every_message() -> None:
     brokers = ControlledBrokers()
     first = brokers.in_sync()

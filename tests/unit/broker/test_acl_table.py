@@ -54,6 +54,7 @@ def routes(broker: Guarded) -> set[int]:
 def test_every_route_has_a_row_and_every_row_a_route(broker: Guarded) -> None:
     only_in_controller_mode = {
         RequestCode.EXCHANGE_BROKER_HA_INFO,
+        RequestCode.GET_BROKER_HA_STATUS,
         RequestCode.GET_BROKER_EPOCH_CACHE,
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
     }

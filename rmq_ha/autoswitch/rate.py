@@ -1,0 +1,25 @@
+"""How much a connection carries."""
+
+
+class Rate:
+    """Bytes of the last whole second, as RocketMQ counts them; without a timer."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._counted = self._last = 0
+
+    def add(self, size: int, now: float) -> None:
+        """So many more."""
+        self._turn(now)
+        self._counted += size
+
+    def per_second(self, now: float) -> int:
+        """0 when the last second had none."""
+        self._turn(now)
+        return self._last
+
+    def _turn(self, now: float) -> None:
+        second = int(now)
+        if second != self._second:
+            self._last = self._counted if second == self._second + 1 else 0
+            self._second, self._counted = second, 0
