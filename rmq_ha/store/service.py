@@ -111,6 +111,7 @@ class StoreService:
         """
         store = self._store
         log = store.log
+        await store.deleted.persist_if_dirty()  # what came to lie behind the log's end
         store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
         await self._mend()
         if store.parts.dispatch_from is not None:

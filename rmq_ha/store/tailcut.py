@@ -121,6 +121,8 @@ class TailCut:
         except (OSError, StoreError) as error:
             log.refuse_writes(f"what lies behind {end} cannot be wiped: {error}")
             raise
+        # or a start after a crash takes what comes next for messages of deleted topics
+        await store.deleted.persist_if_dirty()
         return aside
 
     def _touched(self, end: int) -> list[int]:

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.checkpoint import Checkpoint
-from rmq_ha.store.flush import QueueFlusher
+from rmq_ha.store.flush import QueueFlusher, _sync_all
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
@@ -211,6 +211,29 @@ def test_stop_waits_for_the_flush(machine, message):
     assert stopped == [None]
     assert not machine.disk.exists(f"{machine.root}/abort")
     assert machine.clock.getDelayedCalls() == []
+
+
+def test_a_stop_waits_for_the_flush_that_it_begins(machine, message):
+    """Whatever else the worker does for it meanwhile: closed before, the log would be in doubt."""
+    store = machine.open()
+    put(store, message)
+    machine.turn()
+    machine.worker.later = True
+    stopped, held = [], []
+    store.stop().addCallback(stopped.append)
+    for _ in range(10):
+        held += [call for call in machine.worker.queue if call[0] is _sync_all]
+        machine.worker.queue = [call for call in machine.worker.queue if call[0] is not _sync_all]
+        machine.worker.work()
+        machine.turn()
+    assert len(held) == 1
+    assert stopped == []
+    machine.worker.queue += held
+    for _ in range(10):
+        machine.worker.work()
+        machine.turn()
+    assert stopped == [None]
+    assert not machine.disk.exists(f"{machine.root}/abort")
 
 
 def test_index_files_count_once_they_are_on_the_disk(machine, message):

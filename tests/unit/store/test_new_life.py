@@ -326,6 +326,30 @@ def test_a_log_that_was_cut_below_the_deletion(simulated, message):
     assert store.deleted.table == {("T", 0): end - 50}
 
 
+def test_a_log_that_lost_what_was_deleted(simulated, message):
+    """The new life begins in its place: a second crash must not take it for the old one."""
+    machine = simulated
+    store = machine.open()
+    end = put(store, message(topic="Other"))[0].append.next_offset
+    put(store, *[message(b"old", topic="T") for _ in range(5)])
+    machine.turn()
+    assert store.clean_unused_topics({"Other"}) == 1
+    machine.crash(store)
+    machine.disk = machine.disk.crash(power=False)
+    path = f"{machine.root}/commitlog/{0:020d}"
+    data = machine.disk.content(path)
+    machine.disk.damage(path, data[:end] + bytes(len(data) - end))
+    store = machine.open()
+    assert store.log.max_offset == end
+    put(store, *[message(b"new", topic="T") for _ in range(2)])
+    put(store, message(b"x" * 2000, topic="Other"))
+    machine.turn()
+    assert read(store) == [b"new"] * 2
+    machine.crash(store)
+    machine.disk = machine.disk.crash(power=False)
+    assert read(machine.open()) == [b"new"] * 2
+
+
 def test_entries_expire_with_the_log(simulated, message):
     """The file does not grow for ever."""
     store = old_and_new(simulated, message, 0)

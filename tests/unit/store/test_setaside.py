@@ -468,6 +468,21 @@ def test_what_was_owed_before_is_given_up_with_the_tail(machine, pair):
         assert json.loads(machine.disk.read_bytes(f"{folder}/about.json"))["owed"] is False
 
 
+def test_what_comes_in_place_of_deleted_messages_is_none_of_them(machine, pair):
+    """Also after a crash: a topic that its master made again has its messages on the slave."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    assert store.remove_topics({"TopicB"}) == 1
+    set_aside(machine, store, appended[30].physical_offset)
+    feed(store, master, appended[57].next_offset)
+    machine.turn(20)
+    there = units(store)
+    assert len(there["TopicB", 1]) == 10
+    machine.crash(store)
+    assert units(machine.open(**SLAVE)) == there
+    master.close()
+
+
 def test_delivery_does_not_go_on_behind_what_was_cut(machine, message):
     """Else what the master has there instead would never be delivered."""
     machine.disk, root = SimDisk(Random(1), lambda: 0), machine.root

@@ -9,6 +9,7 @@ from struct import Struct
 
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.format.checkpoint import CheckpointTimes
+from rmq_ha.store.format.consumequeue import FILLER_SIZE
 from rmq_ha.store.format.index import HEADER_SIZE, IndexHeader
 
 UNIT = Struct(">qiq")
@@ -61,7 +62,8 @@ def check_checkpoint(disk, store, path):
         for position in range(0, len(units), UNIT.size):
             offset, size, _ = UNIT.unpack_from(units, position)
             start = log.row.start_of(offset)
-            if not log.min_offset <= offset < log.max_offset or not size or not content.get(start):
+            is_message = 0 < size < FILLER_SIZE and log.min_offset <= offset < log.max_offset
+            if not is_message or not content.get(start):
                 continue
             stored = STORED_AT.unpack_from(content[start], offset - start + 56)[0]
             place = f"{unit_path} at {position}"
