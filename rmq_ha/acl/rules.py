@@ -101,6 +101,17 @@ class Rules:
         """What is odd about the files, together and each for itself."""
         return [*self.notices, *(text for file in self.files for text in file.notices)]
 
+    def is_administrator(self, access_key: str, signature: str, content: bytes) -> bool:
+        """
+        Whether an administrator's secret key signed this, other than a request.
+
+        :param signature: HMAC-SHA256, in Base64.
+        """
+        grant = self._grants.get(access_key)
+        secrets = _NOBODY if grant is None else grant.secrets
+        is_signed = any(secret.timed.is_signed(signature, content) for secret in secrets)
+        return is_signed and grant is not None and grant.is_admin
+
     def administrator(self, request: RemotingCommand, host: str) -> Grant | None:
         """
         Let a request pass that only administrators may send, whatever its code.

@@ -140,6 +140,29 @@ class PlainAccessControl:
                 )
             raise
 
+    def is_administrator(
+        self, access_key: str, signature: str, content: bytes, remote_host: str
+    ) -> bool:
+        """
+        Whether an administrator signed this, other than a request; a refusal is counted and told.
+
+        :param signature: HMAC-SHA256, in Base64.
+        :param remote_host: address without port.
+        """
+        if self._rules.is_administrator(access_key, signature, content):
+            return True
+        self.refused[Refused.SIGNATURE] += 1
+        told = self._refusals.refused(remote_host, self._clock.seconds())
+        if told is not None:
+            self.log.warn(
+                "refused {peer} on the status port: no administrator accessKey={account} signed "
+                "that ({silent} refusals before it were not logged)",
+                peer=remote_host,
+                account=access_key[:100],
+                silent=told.silent,
+            )
+        return False
+
     def _check(self, request: RemotingCommand, host: str) -> Grant | None:
         return self._rules.check(request, host, self._record_at)
 

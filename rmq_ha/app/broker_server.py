@@ -5,10 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.logger import Logger
+from twisted.logger import LogEvent, Logger
 
+from rmq_ha.acl.service import PlainAccessControl
 from rmq_ha.app.exposure import controller_exposure, exposure, group_exposure, replication_exposure
 from rmq_ha.app.namesrv_part import NamesrvPart
+from rmq_ha.app.page.broker import BrokerBoard
+from rmq_ha.app.page.port import PageSettings
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.health import Health
@@ -70,6 +73,11 @@ class BrokerServer:
             if part is not None:
                 part.tls.reload()
 
+    def observe(self, event: LogEvent) -> None:
+        """A line of the log of this process, for the page."""
+        if self._status is not None:
+            self._status.observe(event)
+
     def facts(self) -> dict[str, Any]:
         """Name, role and ports."""
         configuration = self._configuration
@@ -96,7 +104,9 @@ class BrokerServer:
         own = configuration.ours
         self._warn_if_exposed()
         if own.metrics_port:
-            self._status = StatusServer(self._host, "rmqha", own.metrics_port, own.metrics_address)
+            self._status = StatusServer(
+                self._host, "rmqha", own.metrics_port, own.metrics_address, self._page_settings()
+            )
             await self._status.start()
         if embeds_namesrv(configuration):
             await self._start_namesrv()
@@ -109,11 +119,27 @@ class BrokerServer:
             self._status.add(status)
             self._status.add(CertificatesStatus("rmqha", self._broker.tls))
             self._status.health = lambda: self._health(status.health())
+            self._show(self._status, status)
 
     def _health(self, own: Health) -> Health:
         """Of the broker, and of the controller in it, which others wait for."""
         told = None if self._namesrv is None else self._namesrv.controller_health()
         return own if told is None else own.beside(told)
+
+    def _page_settings(self) -> PageSettings | None:
+        own = self._configuration.ours
+        if not own.page_enable:
+            return None
+        names = split_names(own.acl_plug_in)
+        return PageSettings(own.page_token, PLAIN_ACL in names, bool(names))
+
+    def _show(self, server: StatusServer, status: BrokerStatus) -> None:
+        if server.page is None:
+            return
+        for control in self._broker.access_controls:
+            if isinstance(control, PlainAccessControl):
+                server.page.administrator = control.is_administrator
+        server.show(BrokerBoard(self._broker, status, server.reactor_lag))
 
     def _warn_if_exposed(self) -> None:
         own = self._configuration.ours

@@ -4,6 +4,8 @@ from twisted.logger import Logger
 
 from rmq_ha.app.exposure import exposure
 from rmq_ha.app.lone_server import LoneServer
+from rmq_ha.app.page.other import ControllerBoard
+from rmq_ha.app.page.port import PageSettings
 from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
@@ -23,8 +25,20 @@ class ControllerServer(LoneServer):
         part = ControllerService(host, own, configuration.server, options)
         status = None
         if own.metrics_port:
-            status = StatusServer(host, "rmqcontroller", own.metrics_port, own.metrics_address)
+            status = StatusServer(
+                host,
+                "rmqcontroller",
+                own.metrics_port,
+                own.metrics_address,
+                PageSettings(own.page_token) if own.page_enable else None,
+            )
             status.add(CertificatesStatus("rmqcontroller", part.tls))
             status.health = lambda: Health(*part.state())
         exposed = exposure(own.bind_address, options)
-        super().__init__(part, status, controller_port_plan(configuration), exposed)
+        super().__init__(
+            part,
+            status,
+            controller_port_plan(configuration),
+            exposed,
+            lambda: ControllerBoard(host, part),
+        )

@@ -1,11 +1,12 @@
 """A server of one part, with a status port beside it: what name server and controller share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
+from twisted.logger import LogEvent, Logger
 
+from rmq_ha.app.page.board import Board
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.config.ports import PlannedPort
@@ -43,6 +44,7 @@ class LoneServer:
     :ivar status: None without `metricsPort`.
     :ivar plan: the ports that it was planned to take.
     :ivar exposed: the warning that strangers reach it; None when they do not.
+    :ivar make_board: what the page shows; None: nothing.
     """
 
     log: Logger
@@ -53,11 +55,13 @@ class LoneServer:
         status: StatusServer | None,
         plan: Sequence[PlannedPort],
         exposed: str | None,
+        make_board: Callable[[], Board] | None = None,
     ) -> None:
         self.part = part
         self.status = status
         self.plan = plan
         self.exposed = exposed
+        self.make_board = make_board
 
     def start(self) -> Deferred[Any]:
         """Listen."""
@@ -77,6 +81,11 @@ class LoneServer:
         """New certificates; connections go on."""
         self.part.tls.reload()
 
+    def observe(self, event: LogEvent) -> None:
+        """A line of the log of this process, for the page."""
+        if self.status is not None:
+            self.status.observe(event)
+
     def facts(self) -> dict[str, Any]:
         """The real ports, if any free one was asked for."""
         facts = {"listenPort": self.part.port}
@@ -88,6 +97,8 @@ class LoneServer:
         if self.status is not None:
             await self.status.start()
         await self.part.start()
+        if self.status is not None and self.make_board is not None:
+            self.status.show(self.make_board())
 
     async def _stop(self) -> None:
         if self.status is not None:

@@ -7,6 +7,8 @@ from twisted.logger import Logger
 from rmq_ha.app.exposure import controller_exposure, exposure
 from rmq_ha.app.lone_server import LoneServer
 from rmq_ha.app.namesrv_part import NamesrvPart
+from rmq_ha.app.page.other import NamesrvBoard
+from rmq_ha.app.page.port import PageSettings
 from rmq_ha.app.status.certificates import CertificatesStatus
 from rmq_ha.app.status.server import StatusServer
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
@@ -25,7 +27,17 @@ class NamesrvServer(LoneServer):
         part = NamesrvPart(host, own, controller, configuration.server, own.bind_address, options)
         status = None
         if own.metrics_port:
-            status = StatusServer(host, "rmqnamesrv", own.metrics_port, own.metrics_address)
+            page = PageSettings(own.page_token, own.acl_enable, own.acl_enable)
+            status = StatusServer(
+                host,
+                "rmqnamesrv",
+                own.metrics_port,
+                own.metrics_address,
+                page if own.page_enable else None,
+            )
+            access = part.namesrv.access
+            if status.page is not None and access is not None:
+                status.page.administrator = access.is_administrator
             part.add_to(status)
             status.add(CertificatesStatus("rmqnamesrv", part.namesrv.tls))
             status.health = part.health
@@ -33,7 +45,13 @@ class NamesrvServer(LoneServer):
         if exposed is None and part.controller is not None:
             exposed = controller_exposure(own.bind_address, options, part.controller.port)
         self._part = part
-        super().__init__(part, status, namesrv_port_plan(configuration), exposed)
+        super().__init__(
+            part,
+            status,
+            namesrv_port_plan(configuration),
+            exposed,
+            lambda: NamesrvBoard(host, part.namesrv, part.health),
+        )
 
     def facts(self) -> dict[str, Any]:
         """With the controller's port."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.logger import ILogObserver, Logger
+from twisted.logger import ILogObserver, LogEvent, Logger, globalLogPublisher
 from twisted.python.components import Componentized
 
 from rmq_ha.app.notify import Notifier
@@ -37,6 +37,9 @@ class Server(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """What the READY line says."""
+
+    def observe(self, event: LogEvent) -> object:
+        """A line of the log of this process."""
 
 
 def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
@@ -107,6 +110,7 @@ class ServerService(Service):
     def startService(self) -> None:
         """Start when the reactor runs, so that a failure can stop it."""
         super().startService()  # type: ignore[no-untyped-call]
+        globalLogPublisher.addObserver(self._server.observe)  # type: ignore[arg-type]
         if self._banner:
             self.log.info("{banner}", banner=self._banner)
         for notice in self._notices:
@@ -116,6 +120,7 @@ class ServerService(Service):
     def stopService(self) -> Deferred[None] | None:
         """Let a start that is under way end, then stop."""
         super().stopService()  # type: ignore[no-untyped-call]
+        globalLogPublisher.removeObserver(self._server.observe)  # type: ignore[arg-type]
         self._notifier.stopping()
         return None if self._started is None else Deferred.fromCoroutine(self._stop_all())
 

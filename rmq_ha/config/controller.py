@@ -55,6 +55,18 @@ class ControllerConfig:
     metrics_address: str = key(
         "metricsAddress", "127.0.0.1", "ours: interface of metricsPort; empty: all"
     )
+    page_enable: bool = key(
+        "pageEnable",
+        True,
+        "ours: show a page for people on metricsPort; false: /metrics and /healthz only",
+    )
+    page_token: str = key(
+        "pageToken",
+        "",
+        "ours: who knows it may look at the page, at least 16 characters; needed where "
+        "metricsAddress is not loopback",
+        secret=True,
+    )
     log_format: LogFormat = key(
         "logFormat", LogFormat.text, "ours: text, or json: one object a line, with every field"
     )

@@ -30,7 +30,8 @@ _REASONS = {
         "aclEnable aclStrict aclDirectory aclAccessKey aclSecretKey aclRequiresTls "
         "aclRequiresSignedTime aclSignedTimeWindow aclSignedSessions dLegerOperatorHosts "
         "dLegerPeerHosts haAllowedSlaves haSecret haSecretFile haSecretRequired "
-        "haTrustedMasters haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover"
+        "haTrustedMasters haFirstOffsetMax namesrvAllowedBrokers namesrvBrokerTakeover "
+        "pageEnable pageToken"
     ),
     "starts programs in some versions of RocketMQ": "filterServerNums",
 }

@@ -207,6 +207,18 @@ class RmqHaConfig:
         200,
         "how many topics, and how many pairs of topic and group, have series of their own",
     )
+    page_enable: bool = key(
+        "pageEnable",
+        True,
+        "show a page for people on metricsPort; false: /metrics and /healthz only",
+    )
+    page_token: str = key(
+        "pageToken",
+        "",
+        "who knows it may look at the page, at least 16 characters; needed, or an ACL account, "
+        "where metricsAddress is not loopback",
+        secret=True,
+    )
     max_messages_per_batch: int = key(
         "maxMessagesPerBatch", 20000, "members of a batch; more are refused with code 13"
     )

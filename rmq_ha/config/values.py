@@ -115,7 +115,7 @@ def _check_text(name: str, text: str) -> None:
         _check_address(text)
     elif name in _NETWORKS:
         Networks(text)
-    elif name == "haSecret":
+    elif name in ("haSecret", "pageToken"):
         if 0 < len(text) < LEAST_SECRET:
             raise ValueError(f"needs at least {LEAST_SECRET} characters")
     elif name == "haTrustedMasters":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from heapq import nlargest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SLICE = 500
 
@@ -50,3 +50,18 @@ class GroupLags:
         greatest = nlargest(self._limit, found)
         self._told = [lag.key for lag in greatest]
         return greatest
+
+
+def lag_of(broker: Any, key: str) -> int | None:
+    """
+    Messages of a topic's queues that a group has not committed.
+
+    :param broker: a `BrokerController`.
+    :param key: `topic@group`; None for another one, as Java's tables may hold.
+    """
+    topic, separator, _ = key.partition("@")
+    if not separator:
+        return None
+    end_of: Callable[[str, int], int] = broker.store.max_offset_in_queue
+    committed: dict[int, int] = broker.consumer_offsets.table[key]
+    return sum([max(0, end_of(topic, queue_id) - at) for queue_id, at in committed.items()])

@@ -8,14 +8,17 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
-from twisted.logger import Logger
+from twisted.logger import LogEvent, Logger
 
 from rmq_ha.app.build import build_labels
+from rmq_ha.app.page.board import Board
+from rmq_ha.app.page.port import PagePort, PageSettings
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.reactor import ReactorLag
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.app.status.site import make_site
+from rmq_ha.model.histogram import Histogram
 from rmq_ha.seams import Connections, Host
 
 
@@ -74,23 +77,33 @@ class _Process:
 
 class StatusServer:
     """
-    Serves /metrics and /healthz.
+    Serves /metrics and /healthz, and the page.
 
     It listens before what it tells of is started, so that /healthz can say why that takes so long.
 
     :param name: of the server: `rmqha` or `rmqnamesrv`.
+    :param page: None: without a page.
+    :ivar page: None: there is none.
     :ivar health: asked at each request; replace it as the server comes up and goes down.
     """
 
     log = Logger()
 
-    def __init__(self, host: Host, name: str, port: int, interface: str) -> None:
+    def __init__(
+        self,
+        host: Host,
+        name: str,
+        port: int,
+        interface: str,
+        page: PageSettings | None = None,
+    ) -> None:
         self.health: Callable[[], Health] = lambda: Health(False, "starting")
         self.registry = CollectorRegistry(auto_describe=False)
         self._host = host
         self._port = port
         self._interface = interface
         self._lag = ReactorLag(host.clock)
+        self.page = None if page is None else PagePort(host, page, interface)
         self._listening: IListeningPort | None = None
         self._subjects: list[SubjectCollector] = []
         ProcessCollector(registry=self.registry)
@@ -107,9 +120,26 @@ class StatusServer:
         self.registry.register(collector)
         self._subjects.append(collector)
 
+    @property
+    def reactor_lag(self) -> Histogram:
+        """Seconds that timers ran late."""
+        return self._lag.histogram
+
+    def show(self, board: Board) -> None:
+        """What the page shows from now on, if there is one."""
+        if self.page is not None:
+            self.page.show(board)
+
+    def observe(self, event: LogEvent) -> None:
+        """A line of the log of this process."""
+        if self.page is not None:
+            self.page.observe(event)
+
     def withdraw(self, health: Health) -> None:
         """What was added is going down: tell of the process alone."""
         self.health = lambda: health
+        if self.page is not None:
+            self.page.hide()
         for collector in self._subjects:
             self.registry.unregister(collector)
         self._subjects.clear()
@@ -120,7 +150,7 @@ class StatusServer:
 
         :returns: fires when it does; fails with `CannotListenError`.
         """
-        site = make_site(self.registry, lambda: self.health(), self._host.clock)
+        site = make_site(self.registry, lambda: self.health(), self._host.clock, self.page)
         endpoint = self._host.network.server(self._port, self._interface)
         return maybeDeferred(endpoint.listen, site).addCallback(self._started)
 

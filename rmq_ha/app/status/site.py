@@ -1,4 +1,4 @@
-"""The HTTP pages: /metrics and /healthz."""
+"""What the status port serves: /metrics and /healthz, and beside them the page."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +12,7 @@ from twisted.web.pages import notFound
 from twisted.web.resource import Resource
 from twisted.web.server import Site
 
+from rmq_ha.app.page.port import PagePort
 from rmq_ha.app.status.health import Health
 
 IDLE_S = 60
@@ -77,16 +78,22 @@ class _QuietSite(Site):
 
 
 def make_site(
-    registry: CollectorRegistry, health: Callable[[], Health], clock: IReactorTime
+    registry: CollectorRegistry,
+    health: Callable[[], Health],
+    clock: IReactorTime,
+    page: PagePort | None = None,
 ) -> Site:
     """
     The factory to listen with.
 
     :param health: asked at each request.
+    :param page: None: the root says what else there is.
     """
     root = _Index()  # type: ignore[no-untyped-call]
     root.putChild(b"metrics", _Metrics(registry))
     root.putChild(b"healthz", _Healthz(health))
+    if page is not None:
+        page.put_into(root)
     site: Site = _QuietSite(root, timeout=IDLE_S, reactor=clock)  # type: ignore[no-untyped-call]
     return site
 

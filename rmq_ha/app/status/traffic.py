@@ -1,11 +1,10 @@
 """What is put and read, by topic and group: at most so many series of each."""
 
 from collections import Counter
-from collections.abc import Callable
 from heapq import nlargest
 from typing import Any
 
-from rmq_ha.app.status.lags import GroupLags
+from rmq_ha.app.status.lags import GroupLags, lag_of
 from rmq_ha.app.status.samples import Samples
 from rmq_ha.broker.stat_items import StatsItem
 from rmq_ha.model.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -30,7 +29,7 @@ class Traffic:
     def __init__(self, broker: Any, limit: int) -> None:
         self._broker = broker
         self._limit = limit
-        self._lags = GroupLags(limit, self._lag_of)
+        self._lags = GroupLags(limit, lambda key: lag_of(broker, key))
 
     def tell(self, samples: Samples) -> None:
         """Add to a scrape."""
@@ -109,15 +108,6 @@ class Traffic:
                 msgModel=_MODELS.get("" if live is None else live.message_model, "1"),
             )
         samples.add("rmqha_series_left_out", max(0, len(table) - len(lags)), of="groups")
-
-    def _lag_of(self, key: str) -> int | None:
-        topic, separator, _ = key.partition("@")
-        if not separator:
-            return None
-        end_of: Callable[[str, int], int] = self._broker.store.max_offset_in_queue
-        committed: dict[int, int] = self._broker.consumer_offsets.table[key]
-        lags = [max(0, end_of(topic, queue_id) - at) for queue_id, at in committed.items()]
-        return sum(lags)
 
     def _tell_clients(self, samples: Samples) -> None:
         producers, consumers = self._broker.producers, self._broker.consumers

@@ -46,6 +46,9 @@ class FakeServer:
     def facts(self) -> dict[str, Any]:
         return {"listenPort": 20010}
 
+    def observe(self, event: Any) -> None:
+        pass
+
 
 class FakeEnd:
     def __init__(self) -> None:

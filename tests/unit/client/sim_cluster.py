@@ -24,9 +24,11 @@ class SimCluster:
     :ivar brokers: machine name to running `BrokerController`.
     """
 
-    def __init__(self, *names: str, seed: int = 1, **settings: Any) -> None:
+    def __init__(
+        self, *names: str, seed: int = 1, subnet: str = "127.0.0", **settings: Any
+    ) -> None:
         """:param settings: of `ClientConfig`, for all clients."""
-        self.world = World(seed)
+        self.world = World(seed, subnet=subnet)
         self.clock = self.world.clock
         self.namesrv = NamesrvNode(self.world.add("ns"))
         self.namesrv.start()

@@ -1,0 +1,159 @@
+"""What the other brokers of the cluster say of themselves, asked while somebody looks."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred, DeferredList, succeed
+
+from rmq_ha.app.page.values import Machine, Tone
+from rmq_ha.client.asking import Asking
+from rmq_ha.client.brokers import replication_of, runtime_info
+from rmq_ha.client.lookups import cluster_info
+from rmq_ha.errors import RmqHaError
+from rmq_ha.remoting.calls import Calls
+from rmq_ha.seams import Host
+from rmq_ha.wire.route_bodies import ClusterInfo
+
+EVERY_S = 10.0
+MOST_MACHINES = 48
+TIMEOUT_MS = 3000
+
+T = TypeVar("T")
+
+
+class Fleet:
+    """
+    Asks a name server which brokers there are, and each of them for its counters.
+
+    :param calls: signed, where this broker has an account.
+    :param name_servers: `host:port`.
+    :param own: what is known of this broker: it is not asked.
+    :ivar machines: of the last round.
+    :ivar note: why they are not all.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        calls: Calls,
+        name_servers: Callable[[], list[str]],
+        own: Callable[[], Machine],
+    ) -> None:
+        self._host = host
+        self._calls = calls
+        self._name_servers = name_servers
+        self._own = own
+        self._at: float | None = None
+        self._asking = False
+        self.machines: list[Machine] = []
+        self.note = ""
+
+    def look(self) -> None:
+        """Somebody looks: ask, unless that was a moment ago. Returns at once."""
+        now = self._host.clock.seconds()
+        if self._asking or (self._at is not None and now - self._at < EVERY_S):
+            return
+        self._at, self._asking = now, True
+        Deferred.fromCoroutine(self._ask_all()).addErrback(self._failed).addBoth(self._asked)
+
+    def _asked(self, _: object) -> None:
+        self._asking = False
+
+    def _failed(self, failure: Any) -> None:
+        self.note = f"the cluster cannot be told: {failure.getErrorMessage()}"
+
+    async def _ask_all(self) -> None:
+        cluster = await self._cluster()
+        if cluster is None:
+            return
+        names = {name: key for key, members in cluster.clusters.items() for name in members}
+        wanted = [
+            (name, number, address)
+            for name, route in sorted(cluster.brokers.items())
+            for number, address in sorted(route.addresses.items())
+        ]
+        more = len(wanted) - MOST_MACHINES
+        self.note = f"{more} more brokers are registered" if more > 0 else ""
+        asked = [
+            self._machine(names.get(name, ""), name, number, address)
+            for name, number, address in wanted[:MOST_MACHINES]
+        ]
+        found = [item for is_good, item in await DeferredList(asked) if is_good]
+        self.machines = with_distance(found)
+
+    async def _cluster(self) -> ClusterInfo | None:
+        for address in self._name_servers():
+            try:
+                return await self._run(cluster_info(), address)
+            except RmqHaError as error:
+                self.note = f"the name server {address} does not tell: {error}"
+        if not self._name_servers():
+            self.note = "this broker has no name server"
+        return None
+
+    def _machine(self, cluster: str, name: str, number: int, address: str) -> "Deferred[Machine]":
+        own = self._own()
+        if address == own.address:
+            return succeed(own)
+        asked = Deferred.fromCoroutine(self._run(runtime_info(address), address))
+
+        def told(info: dict[str, str]) -> Machine:
+            pair = replication_of(info)
+            return Machine(
+                set_name=name,
+                broker_id=number,
+                address=address,
+                cluster=cluster,
+                role=str(pair.get("role") or ("master" if number == 0 else "slave"))[:40],
+                tone=Tone.GOOD,
+                version=info.get("brokerVersionDesc", "")[:40],
+                put_rate=_number(info, "putTps"),
+                get_rate=_number(info, "getTransferedTps"),
+                disk_used=_number(info, "commitLogDiskRatio"),
+                log_end=int(_number(info, "commitLogMaxOffset") or 0),
+                seen_ms=self._host.now_ms(),
+            )
+
+        def silent(failure: Any) -> Machine:
+            return Machine(
+                set_name=name,
+                broker_id=number,
+                address=address,
+                cluster=cluster,
+                role="master" if number == 0 else "slave",
+                tone=Tone.ERROR,
+                note=str(failure.getErrorMessage())[:200],
+            )
+
+        return asked.addCallback(told).addErrback(silent)
+
+    async def _run(self, asking: Asking[T], address: str) -> T:
+        """Each question goes to this address, unless it names another one."""
+        value: Any = None
+        while True:
+            try:
+                ask = asking.send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            value = await self._calls.invoke(ask.address or address, ask.command, TIMEOUT_MS)
+
+
+def with_distance(machines: list[Machine]) -> list[Machine]:
+    """How far each log is behind that of its set's master; all were read at about the same time."""
+    ends = {(item.cluster, item.set_name): item.log_end for item in machines if item.broker_id == 0}
+    return [
+        item
+        if item.log_end is None or (end := ends.get((item.cluster, item.set_name))) is None
+        else replace(item, behind_bytes=max(0, end - item.log_end))
+        for item in machines
+    ]
+
+
+def _number(info: dict[str, str], key: str) -> float | None:
+    """The first of the numbers of a value."""
+    try:
+        return float(info.get(key, "").split()[0])
+    except (ValueError, IndexError):
+        return None

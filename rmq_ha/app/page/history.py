@@ -1,0 +1,134 @@
+"""What was measured over the last hours: bounded memory, whatever is measured.
+
+Pure: values and times come in, plain lists go out.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from math import isnan, nan
+from typing import NamedTuple
+
+FINE_S = 10
+COARSE_S = 60
+FINE_POINTS = 360
+"""An hour."""
+COARSE_POINTS = 720
+"""Twelve hours."""
+MOST_SERIES = 120
+
+
+class Points(NamedTuple):
+    """
+    A part of a history.
+
+    :ivar at_ms: when each point was taken, oldest first.
+    :ivar series: a value for each of them; None: nothing was measured.
+    """
+
+    at_ms: list[int]
+    series: dict[str, list[float | None]]
+
+
+class Ring:
+    """
+    The last so many points of several series.
+
+    :param most: series at a time; a new one takes the place of one of which nothing was measured
+        since the oldest point, or of none.
+    """
+
+    def __init__(self, points: int, most: int = MOST_SERIES) -> None:
+        self._points = points
+        self._most = most
+        self._at = array("d", [nan] * points)
+        self._columns: dict[str, array[float]] = {}
+        self._written: dict[str, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return min(self._count, self._points)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the series there are."""
+        return list(self._columns)
+
+    def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
+        """A point of each series; of those that are not named, that nothing was measured."""
+        place = self._count % self._points
+        self._at[place] = at_ms
+        for column in self._columns.values():
+            column[place] = nan
+        for name, value in values.items():
+            known = self._columns.get(name) or self._new(name)
+            if known is not None and value is not None:
+                known[place] = value
+                self._written[name] = self._count
+        self._count += 1
+
+    def since(self, after_ms: int, names: Iterable[str]) -> Points:
+        """
+        The points that were taken later than this.
+
+        :param names: unknown ones are left out.
+        """
+        first = self._count - len(self)
+        order = [number % self._points for number in range(first, self._count)]
+        order = [place for place in order if self._at[place] > after_ms]
+        columns = {name: self._columns[name] for name in names if name in self._columns}
+        return Points(
+            [int(self._at[place]) for place in order],
+            {name: _told(column, order) for name, column in columns.items()},
+        )
+
+    def _new(self, name: str) -> "array[float] | None":
+        if len(self._columns) >= self._most:
+            oldest = min(self._columns, key=lambda item: self._written.get(item, -1))
+            if self._written.get(oldest, -1) > self._count - self._points:
+                return None
+            del self._columns[oldest]
+            self._written.pop(oldest, None)
+        column = self._columns[name] = array("f", [nan] * self._points)
+        return column
+
+
+def _told(column: "array[float]", order: list[int]) -> list[float | None]:
+    found: list[float | None] = []
+    for place in order:
+        value = column[place]
+        found.append(None if isnan(value) else float(f"{value:.5g}"))
+    return found
+
+
+class History:
+    """
+    An hour of points 10 s apart, and twelve hours of points a minute apart.
+
+    A point of the coarse one is the mean of the fine ones in it.
+
+    :param peaks: of these series it is the largest.
+    """
+
+    def __init__(self, peaks: Iterable[str] = ()) -> None:
+        self.fine = Ring(FINE_POINTS)
+        self.coarse = Ring(COARSE_POINTS)
+        self._peaks = frozenset(peaks)
+        self._minute: dict[str, list[float]] = {}
+        self._taken = 0
+
+    def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
+        """Call it every `FINE_S`."""
+        self.fine.add(at_ms, values)
+        for name, value in values.items():
+            if value is not None:
+                self._minute.setdefault(name, []).append(value)
+        self._taken += 1
+        if self._taken * FINE_S < COARSE_S:
+            return
+        self.coarse.add(at_ms, {name: self._one(name) for name in self._minute})
+        self._minute.clear()
+        self._taken = 0
+
+    def _one(self, name: str) -> float:
+        found = self._minute[name]
+        return max(found) if name in self._peaks else sum(found) / len(found)

@@ -1,0 +1,136 @@
+"""Who replicates what to whom, as one broker sees it: a pair, a DLedger group or a set."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rmq_ha.app.page.values import Member, Tone
+from rmq_ha.app.status.slaves import slave_names
+from rmq_ha.model.status import BrokerRole
+
+_MOST = 32
+_BEHIND = 1 << 20
+"""A slave with so many bytes to go is behind; with less it is on its way."""
+
+
+def members_of(broker: Any, why_no_puts: str) -> list[Member]:
+    """
+    This broker first, then the others.
+
+    :param broker: a `BrokerController`.
+    :param why_no_puts: empty: it takes messages.
+    """
+    told = broker.replication.statistics()
+    own = broker.configuration
+    if own.store.enable_dleger_commit_log:
+        return _of_group(told, why_no_puts)
+    if own.controlled.enable_controller_mode:
+        return _of_set(told, broker.identity.address, why_no_puts)
+    return _of_pair(told, own.store.broker_role, broker.identity.address, why_no_puts)
+
+
+def _here(name: str, role: str, why_no_puts: str, link: Mapping[str, Any] | None) -> Member:
+    """:param link: to the master; None: this is one."""
+    if link is None:
+        state, tone = ("takes messages", Tone.GOOD) if not why_no_puts else ("no puts", Tone.ERROR)
+        return Member(
+            name=name, role=role, state=state, tone=tone, is_here=True, note=why_no_puts or ""
+        )
+    state = str(link.get("state") or "unknown")
+    tone = Tone.GOOD if state == "following" else Tone.WARN
+    if link.get("fault"):
+        tone = Tone.ERROR
+    return Member(
+        name=name,
+        role=role,
+        state=state,
+        tone=tone,
+        is_here=True,
+        note=str(link.get("fault") or ""),
+    )
+
+
+def _of_pair(
+    told: Mapping[str, Any], role: BrokerRole, address: str, why_no_puts: str
+) -> list[Member]:
+    is_slave = role is BrokerRole.SLAVE
+    link = (told.get("master") or {}) if is_slave else None
+    found = [_here(address, "slave" if is_slave else "master", why_no_puts, link)]
+    if link is not None:
+        master = str(link.get("address") or "")
+        follows = link.get("state") == "following"
+        found.append(
+            Member(
+                name=f"master {master}".strip(),
+                role="master",
+                state="answers" if follows else "not followed",
+                tone=Tone.GOOD if follows else Tone.WARN,
+            )
+        )
+    return found + _slaves(told)
+
+
+def _slaves(told: Mapping[str, Any]) -> list[Member]:
+    slaves = [item for item in told.get("slaves", ()) if item["requested"] is not None][:_MOST]
+    found = []
+    for slave, name in zip(slaves, slave_names(slaves), strict=True):
+        number = slave.get("broker_id")
+        stage, lag = str(slave["stage"]), int(slave["lag"])
+        is_stranded = stage == "stranded"
+        tone = Tone.ERROR if is_stranded else Tone.WARN if lag > _BEHIND else Tone.GOOD
+        found.append(
+            Member(
+                name=f"slave {name}" if number is None else f"slave {number} at {name}",
+                role="slave",
+                state=stage,
+                tone=tone if stage != "catching up" or is_stranded else Tone.WARN,
+                lag_bytes=lag,
+                lag_seconds=slave.get("lag_seconds"),
+            )
+        )
+    return found
+
+
+def _of_group(told: Mapping[str, Any], why_no_puts: str) -> list[Member]:
+    role, leader = str(told["role"] or "CANDIDATE").lower(), told["leader"] or ""
+    leads = role == "leader"
+    if leads:
+        here = _here(str(told["self"]), "leader", why_no_puts, None)
+    else:
+        fault = "its committed entries are others than the leader's" if told["diverged"] else None
+        link = {"state": "following" if leader else "no leader", "fault": fault}
+        here = _here(str(told["self"]), role, "", link)
+    found = [here]
+    if leader and not leads:
+        found.append(Member(name=str(leader), role="leader", state="answers", tone=Tone.GOOD))
+    for member, (entries, size) in list(told["behind"].items())[:_MOST]:
+        tone = Tone.GOOD if size < _BEHIND else Tone.WARN
+        state = "caught up" if not entries else "behind"
+        found.append(
+            Member(
+                name=str(member),
+                role="follower",
+                state=state,
+                tone=tone,
+                lag_bytes=int(size),
+                note=f"{entries} entries to go" if entries else "",
+            )
+        )
+    return found
+
+
+def _of_set(told: Mapping[str, Any], address: str, why_no_puts: str) -> list[Member]:
+    leads, link = bool(told["leads"]), told["master"]
+    name = address if told["id"] is None else f"broker {told['id']} at {address}"
+    here = _here(name, "master" if leads else "slave", why_no_puts, None if leads else link or {})
+    found = [here]
+    if link is not None and not leads:
+        follows = link["state"] == "following"
+        found.append(
+            Member(
+                name=f"master {link['address'] or ''}".strip(),
+                role="master",
+                state="answers" if follows else "not followed",
+                tone=Tone.GOOD if follows else Tone.WARN,
+            )
+        )
+    return found + _slaves(told)

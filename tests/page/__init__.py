@@ -1,0 +1,1 @@
+"""The page on the status port in a real browser, over simulated clusters."""
