@@ -60,4 +60,7 @@ export function moment(ms) {
   const at = new Date(ms);
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ms, true)}`;
 }
+// A name may end in half a character, which no address can hold.
+const HALVES = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+export const inUrl = (text) => encodeURIComponent(text.replace(HALVES, "\ufffd"));
 export const words = (text) => text.replaceAll("_", " ").toLowerCase();

@@ -71,7 +71,7 @@ export const dead = {
       { title: "Messages", sort: "messages", number: true, of: (row) => h("b", { class: row.messages ? "much" : null }, f.count(row.messages)) },
       { title: "In the last minute", sort: "put_rate", number: true, of: (row) => f.rate(row.put_rate) },
       { title: "Ever", sort: "total", number: true, of: (row) => f.count(row.total) },
-      { title: "", of: (row) => h("a", { href: `#/search?by=time&topic=${encodeURIComponent(row.name)}` }, "look inside", h("span", { class: "hidden" }, ` ${row.name}`)) }] })],
+      { title: "", of: (row) => h("a", { href: `#/search?by=time&topic=${f.inUrl(row.name)}` }, "look inside", h("span", { class: "hidden" }, ` ${row.name}`)) }] })],
 };
 
 const KINDS = [["", "all kinds"], ["role", "roles"], ["replication", "replication"], ["registration", "registration"], ["refusal", "refusals"], ["change", "changes"], ["health", "health"], ["log", "log"]];

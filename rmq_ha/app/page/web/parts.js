@@ -1,11 +1,12 @@
 // Pieces that several views are made of.
 
 import { h, s } from "/page/dom.js";
+import { inUrl } from "/page/format.js";
 
 const SIGNS = { good: "●", warn: "▲", error: "■", idle: "○", info: "○" };
 
 export const tone = (kind, ...text) => h("span", { class: `tone ${kind}` }, h("i", { "aria-hidden": "true" }, SIGNS[kind] || "○"), h("span", {}, text));
-export const link = (kind, name, text) => h("a", { href: `#/${kind}/${encodeURIComponent(name)}` }, text ?? name);
+export const link = (kind, name, text) => h("a", { href: `#/${kind}/${inUrl(name)}` }, text ?? name);
 export const card = (title, note, ...children) => h("section", { class: "card" }, h("header", {}, h("h2", {}, title), note ? h("span", { class: "muted" }, note) : null), children);
 export const empty = (title, hint) => h("div", { class: "empty" }, h("b", {}, title), hint ? h("p", {}, hint) : null);
 
