@@ -49,6 +49,14 @@ def target(
 
 def all_targets() -> dict[str, Target]:
     """By name; what stands in the modules beside this one, which take a second to import."""
-    for module in ("of_wire", "of_store", "of_files", "of_links", "of_ports", "of_doctor"):
+    for module in (
+        "of_wire",
+        "of_store",
+        "of_files",
+        "of_links",
+        "of_ports",
+        "of_doctor",
+        "of_page",
+    ):
         import_module(f"tests.fuzz.{module}")
     return TARGETS

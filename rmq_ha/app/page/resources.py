@@ -37,7 +37,7 @@ _HEADERS = {
 }
 
 
-class _Login(msgspec.Struct, frozen=True):
+class Login(msgspec.Struct, frozen=True):
     """Of POST /api/session. `account`: an access key; empty: the token signed it."""
 
     challenge: str
@@ -131,8 +131,8 @@ class Api(Resource):
             _set_cookie(request, "", 0)
             return _say(request, HTTPStatus.OK, Session(False, self._gate.ways))
         try:
-            login = msgspec.json.decode(body, type=_Login)
-        except msgspec.DecodeError as error:
+            login = login_in(body)
+        except ValueError as error:
             return say_fault(request, HTTPStatus.BAD_REQUEST, f"this is no proof: {error}")
         try:
             session = self._gate.enter(
@@ -207,6 +207,18 @@ def _path(request: Request) -> bytes:
 def _finish(request: Request, data: bytes) -> None:
     request.write(data)  # type: ignore[no-untyped-call]
     request.finish()  # type: ignore[no-untyped-call]
+
+
+def login_in(body: bytes) -> Login:
+    """
+    Of a POST.
+
+    :raises ValueError: it is none.
+    """
+    try:
+        return msgspec.json.decode(body, type=Login)
+    except RecursionError:  # of what nests too deeply
+        raise ValueError("it nests too deeply") from None
 
 
 def guard(request: Request) -> None:
