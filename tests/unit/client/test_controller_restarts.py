@@ -1,11 +1,15 @@
 """What producers notice when the master of a pair in controller mode is killed under load."""
 
+from typing import Any
+
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.messages import Message, SendResult, SendStatus
 from rmq_ha.client.producer import Producer
+from rmq_ha.client.push_consumer import PushConsumer
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.model.process import Process
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers
@@ -25,11 +29,34 @@ class Load:
             namesrv_addr=brokers.name_server.address, process=Process(4711, host.ip)
         )
         self.producer = Producer(ClientInstance(host.seams, settings), ProducerConfig())
-        started = Deferred.fromCoroutine(self.producer.start())
-        brokers.until(lambda: started.called)
+        self._until_done(Deferred.fromCoroutine(self.producer.start()))
         self.sent = 0
         self.acked: dict[bytes, float] = {}
         self.failed: list[object] = []
+
+    def _until_done(self, waiting: "Deferred[Any]") -> None:
+        self.brokers.until(lambda: bool(waiting.called))
+
+    def consume(self) -> dict[bytes, float]:
+        """A push consumer of all that comes; when it got what."""
+        got: dict[bytes, float] = {}
+        host = self.brokers.world.add("reader")
+        settings = ClientConfig(
+            namesrv_addr=self.brokers.name_server.address, process=Process(4712, host.ip)
+        )
+        consumer = PushConsumer(
+            ClientInstance(host.seams, settings),
+            "readers",
+            PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET),
+        )
+        consumer.subscribe(TOPIC)
+
+        def listener(messages: Any, context: Any) -> None:
+            got.update(dict.fromkeys([each.body for each in messages], self.clock.seconds()))
+
+        consumer.register_message_listener(listener)
+        self._until_done(consumer.start())
+        return got
 
     def send(self) -> None:
         body, began = b"%d" % self.sent, self.clock.seconds()
@@ -75,4 +102,36 @@ def test_a_master_that_is_killed_costs_no_exception(power: bool, longest_s: floa
     queues = range(second.controller.topics.get(TOPIC).write_queue_nums)
     stored = {body for queue in queues for body in brokers.bodies(second, queue)}
     assert load.acked.keys() <= stored
+    assert not brokers.findings.violations
+
+
+@pytest.mark.parametrize("how", ["killed", "handed over"])
+def test_clients_follow_at_once(how: str) -> None:
+    """Producer and push consumer: by the first refusal, not with the next look at routes (30 s)."""
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    load = Load(brokers)
+    got = load.consume()
+    load.run(BETWEEN_S)
+    brokers.until(lambda: load.acked.keys() <= got.keys())
+    began = load.clock.seconds()
+    if how == "killed":
+        first.crash(power=False)
+    else:
+        answer = brokers.desk.ask(
+            1002, {"brokerName": "b", "brokerId": "2", "designateElect": "true"}
+        )
+        assert answer.code == 0, answer.remark
+    number = load.sent
+    load.run(BETWEEN_S)
+    brokers.until(lambda: brokers.master() is second)
+    load.run(BETWEEN_S)
+    load.finish()
+    assert load.failed == []
+    new = {b"%d" % each for each in range(number, load.sent)}
+    brokers.until(lambda: new <= got.keys())
+    assert min(got[body] for body in new) - began < 1.5
+    assert max(got[body] for body in new) - began < 4.0
+    assert max(load.acked.values()) < 1.5
     assert not brokers.findings.violations
