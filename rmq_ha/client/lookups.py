@@ -128,14 +128,18 @@ def commit_offset(
     :raises BrokerRefused: it does not.
     :raises RemotingError: none answers.
     """
+    yield from expect_any(commit_command(group, queue, offset), in_order(addresses))
+
+
+def commit_command(group: str, queue: MessageQueue, offset: int) -> RemotingCommand:
+    """UPDATE_CONSUMER_OFFSET."""
     ext = {
         "consumerGroup": group,
         "topic": queue.topic,
         "queueId": str(queue.queue_id),
         "commitOffset": str(offset),
     }
-    command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
-    yield from expect_any(command, in_order(addresses))
+    return RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
 
 
 def pull(

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable
 
 from twisted.logger import Logger
 
+from rmq_ha.client.asking import Asking, drive
 from rmq_ha.client.errors import BrokerRefused, MQClientError
 from rmq_ha.client.instance import ClientInstance
+from rmq_ha.client.lookups import commit_command, committed_offset, queue_number
 from rmq_ha.errors import ProtocolViolation, RemotingConnectError, RemotingError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.subscription import SubscriptionData
@@ -81,18 +83,9 @@ class QueueCalls:
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
         """A group's offset as the broker has it; None when it has none; raises as `max_offset`."""
-        try:
-            return await self._number(
-                RequestCode.QUERY_CONSUMER_OFFSET,
-                queue,
-                "offset",
-                OFFSET_TIMEOUT_MS,
-                consumerGroup=group,
-            )
-        except BrokerRefused as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
+        addresses = {MASTER_ID: await self.address(queue)}
+        offset = await self._run(committed_offset(addresses, group, queue), OFFSET_TIMEOUT_MS)
+        return None if offset < 0 else offset
 
     async def commit(
         self, group: str, queue: MessageQueue, offset: int, *, wait: bool = False
@@ -107,13 +100,7 @@ class QueueCalls:
         :raises MQClientError: no address is known, or it refuses.
         :raises RemotingError: it cannot be reached.
         """
-        ext = {
-            "consumerGroup": group,
-            "topic": queue.topic,
-            "queueId": str(queue.queue_id),
-            "commitOffset": str(offset),
-        }
-        command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        command = commit_command(group, queue, offset)
         address = await self.address(queue)
         try:
             await self._tell(address, command, wait=wait)
@@ -224,13 +211,12 @@ class QueueCalls:
             raise BrokerRefused(response.code, response.remark, address)
         return decode_string_list(response.body or b"{}", "consumerIdList")
 
-    async def _number(
-        self, code: RequestCode, queue: MessageQueue, field: str, timeout_ms: int = 0, **more: str
-    ) -> int:
-        ext = {"topic": queue.topic, "queueId": str(queue.queue_id), **more}
-        address = await self.address(queue)
-        response = await self._instance.call(address, RemotingCommand(code, ext), timeout_ms)
-        try:
-            return int((response.ext or {})[field])
-        except (KeyError, ValueError):
-            raise BrokerRefused(response.code, f"the answer has no {field}", address) from None
+    async def _number(self, code: RequestCode, queue: MessageQueue, field: str, **more: str) -> int:
+        addresses = {MASTER_ID: await self.address(queue)}
+        return await self._run(queue_number(code, addresses, queue, field, **more))
+
+    async def _run(self, asking: Asking[int], timeout_ms: float = 0) -> int:
+        timeout_ms = timeout_ms or self._instance.settings.mq_client_api_timeout
+        return await drive(
+            asking, lambda ask: self._instance.invoke(ask.address, ask.command, timeout_ms)
+        )
