@@ -4,14 +4,13 @@ Spec: remoting.md, chapter 4 and section 11.1.
 """
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.client.batches import BatchPart, check_batch, split
+from rmq_ha.client.batches import BatchPart
 from rmq_ha.client.errors import (
     BatchFailed,
     IllegalMessage,
@@ -27,17 +26,11 @@ from rmq_ha.client.publish_topics import PublishTopics
 from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.request_reply import Requests
 from rmq_ha.client.send_attempts import Attempts
-from rmq_ha.client.send_frames import Outgoing
+from rmq_ha.client.send_maker import SendMaker
 from rmq_ha.client.sender import Sender
-from rmq_ha.client.sends import Send, check_message, outgoing_of
 from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.unique_id import UniqueIds
-from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.model.topics import group_fault
-from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
-
-INSTANCE_ID = "INSTANCE_ID"
 
 
 class Producer:
@@ -73,13 +66,16 @@ class Producer:
         self.instance = instance
         self.group = wrap(instance.settings.namespace, config.producer_group)
         self._clock = host.clock
-        self._now_ms = host.now_ms
-        self._ids = UniqueIds(
-            instance.settings.client_ip or instance.process.address,
-            instance.process.pid,
-            host.random.getrandbits(32),
-        )
         self._topics = PublishTopics(instance, config)
+        self._maker = SendMaker(
+            instance.settings,
+            config,
+            instance.process,
+            host.random,
+            self._topics.get,
+            host.clock.seconds,
+            host.now_ms,
+        )
         self._deliveries = Deliveries(
             hooks,
             self.group,
@@ -270,8 +266,8 @@ class Producer:
         oneway: bool = False,
     ) -> "Deferred[Any]":
         try:
-            send = self._make(message, timeout_ms)
-            self._direct(send, queue, selector, arg)
+            self._check_running()
+            send = self._maker.of_message(message, queue, selector, arg, timeout_ms)
         except MQClientError as error:
             return fail(error)
         send.oneway = oneway
@@ -281,7 +277,7 @@ class Producer:
         self, messages: Sequence[Message], queue: MessageQueue | None, timeout_ms: float | None
     ) -> "Deferred[list[SendResult]]":
         try:
-            parts = self._split(messages)
+            parts = self._maker.parts(messages)
         except MQClientError as error:
             return fail(error)
         return Deferred.fromCoroutine(self._send_parts(messages, parts, queue, timeout_ms))
@@ -306,58 +302,9 @@ class Producer:
 
         return send().addBoth(over)
 
-    def _make(self, message: Message, timeout_ms: float | None) -> Send:
-        check_message(message, self.config)
-        properties = message.properties
-        if UNIQ_KEY not in properties:
-            self._name(message)
-        code, outgoing = outgoing_of(message, self.config)
-        return self._new(
-            message.topic, code, outgoing, properties[UNIQ_KEY], (message,), timeout_ms
-        )
-
-    def _new(
-        self,
-        topic: str,
-        code: int,
-        outgoing: Outgoing,
-        msg_id: str,
-        messages: tuple[Message, ...],
-        timeout_ms: float | None,
-    ) -> Send:
+    def _check_running(self) -> None:
         if self._state != "running":
             raise NotStarted(f"the producer {self.group} is {self._state}: start() it first")
-        known, config = self._topics.get(topic), self.config
-        if timeout_ms is None:
-            limit, total = float(config.send_msg_timeout), config.delivery_timeout_ms or inf
-        else:
-            limit = total = timeout_ms
-        deadline = self._clock.seconds() + total / 1000
-        return Send(known, code, outgoing, msg_id, messages, deadline, limit)
-
-    def _name(self, message: Message) -> None:
-        message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())
-        namespace = self.instance.settings.namespace
-        if namespace:
-            message.properties[INSTANCE_ID] = namespace
-
-    @staticmethod
-    def _direct(
-        send: Send, queue: MessageQueue | None, selector: Selector | None, arg: Any
-    ) -> None:
-        if queue is not None and queue.topic != send.topic.shown:
-            raise IllegalMessage(
-                f"the message is for {send.topic.shown}, but the queue is one of {queue.topic}"
-            )
-        send.fixed_queue, send.selector, send.arg = queue, selector, arg
-
-    def _split(self, messages: Sequence[Message]) -> list[BatchPart]:
-        check_batch(messages)
-        for message in messages:
-            check_message(message, self.config)
-            if UNIQ_KEY not in message.properties:
-                self._name(message)
-        return split(messages, self.config.max_batch_size)
 
     async def _send_parts(
         self,
@@ -370,15 +317,9 @@ class Producer:
         done = 0
         for part in parts:
             try:
-                send = self._new(
-                    messages[0].topic,
-                    RequestCode.SEND_BATCH_MESSAGE,
-                    Outgoing(0, 0, part.properties, part.body),
-                    part.message_ids,
-                    tuple(messages[done : done + part.length]),
-                    timeout_ms,
-                )
-                self._direct(send, queue, None, None)
+                self._check_running()
+                own = messages[done : done + part.length]
+                send = self._maker.of_part(part, own, queue, timeout_ms)
                 results.append(await self._sender.admit(send))
             except MQClientError as error:
                 if not results:

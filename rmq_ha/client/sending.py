@@ -8,10 +8,8 @@ from random import Random
 from typing import Any
 
 from rmq_ha.client.asking import Ask, Asking
-from rmq_ha.client.batches import check_batch, split
 from rmq_ha.client.errors import (
     BatchFailed,
-    IllegalMessage,
     MQClientError,
     NoNameServer,
     NoRoute,
@@ -22,30 +20,25 @@ from rmq_ha.client.namespaces import unwrap, wrap
 from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.resting import Pauses
 from rmq_ha.client.routes import borrowed_route, publish_info
-from rmq_ha.client.send_frames import Destination, Outgoing, send_command
+from rmq_ha.client.send_frames import Destination, send_command
+from rmq_ha.client.send_maker import SendMaker
 from rmq_ha.client.sends import (
     PublishTopic,
     Send,
-    check_message,
     check_topic,
     choose_by,
     final_error,
     may_rest,
     may_retry,
-    outgoing_of,
     result_of,
 )
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.unique_id import UniqueIds
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.process import Process
-from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.wire.bodies import MessageQueue
-from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.route_bodies import TopicRoute
 
-INSTANCE_ID = "INSTANCE_ID"
 _MOST_TOPICS = 10_000
 
 
@@ -82,7 +75,7 @@ class Sending:
         self._has_met_brokers = False
         self._now_ms = now_ms
         self._random = random
-        self._ids = UniqueIds(process.address, process.pid, random.getrandbits(32))
+        self._maker = SendMaker(settings, config, process, random, self._topic, seconds, now_ms)
         self._topics: dict[str, PublishTopic] = {}
 
     def send(
@@ -98,13 +91,13 @@ class Sending:
         :raises IllegalMessage: it breaks a rule of RocketMQ.
         :raises MQClientError: it is not stored for certain; the error says what to do.
         """
-        return (yield from self._deliver(self._of_message(message, queue, selector, arg)))
+        return (yield from self._deliver(self._maker.of_message(message, queue, selector, arg)))
 
     def oneway(
         self, message: Message, queue: MessageQueue | None = None
     ) -> Asking[tuple[str, Any]]:
         """Address and request for a send that nobody answers; raises as `send`."""
-        send = self._of_message(message, queue, None, None)
+        send = self._maker.of_message(message, queue)
         masters = yield from self._find(send)
         address = self._aim(send, masters, None)
         return address, self._request(send)
@@ -119,22 +112,12 @@ class Sending:
         :raises BatchFailed: some requests went through, this one did not.
         :raises MQClientError: as `send`.
         """
-        check_batch(messages)
-        for message in messages:
-            check_message(message, self.config)
-            self._name(message)
+        parts = self._maker.parts(messages)
         results: list[SendResult] = []
         left = len(messages)
-        for part in split(messages, self.config.max_batch_size):
-            chosen = tuple(messages[len(messages) - left :][: part.length])
-            send = self._new(
-                messages[0].topic,
-                RequestCode.SEND_BATCH_MESSAGE,
-                Outgoing(0, 0, part.properties, part.body),
-                part.message_ids,
-                chosen,
-            )
-            self._direct(send, queue)
+        for part in parts:
+            own = messages[len(messages) - left :][: part.length]
+            send = self._maker.of_part(part, own, queue)
             try:
                 result = yield from self._deliver(send)
             except MQClientError as error:
@@ -145,38 +128,7 @@ class Sending:
             left -= part.length
         return results
 
-    def _of_message(
-        self, message: Message, queue: MessageQueue | None, selector: Selector | None, arg: Any
-    ) -> Send:
-        check_message(message, self.config)
-        self._name(message)
-        code, outgoing = outgoing_of(message, self.config)
-        send = self._new(message.topic, code, outgoing, message.unique_id, (message,))
-        self._direct(send, queue)
-        send.selector, send.arg = selector, arg
-        return send
-
-    def _direct(self, send: Send, queue: MessageQueue | None) -> None:
-        if queue is not None and queue.topic != send.topic.shown:
-            raise IllegalMessage(
-                f"the message is for {send.topic.shown}, but the queue is one of {queue.topic}"
-            )
-        send.fixed_queue = queue
-
-    def _name(self, message: Message) -> None:
-        if UNIQ_KEY not in message.properties:
-            message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())
-            if self._settings.namespace:
-                message.properties[INSTANCE_ID] = self._settings.namespace
-
-    def _new(
-        self,
-        topic: str,
-        code: int,
-        outgoing: Outgoing,
-        msg_id: str,
-        messages: tuple[Message, ...],
-    ) -> Send:
+    def _topic(self, topic: str) -> PublishTopic:
         known = self._topics.get(topic)
         if known is None:
             namespace = self._settings.namespace
@@ -187,11 +139,7 @@ class Sending:
             known = self._topics[topic] = PublishTopic(
                 full, unwrap(namespace, full), self._random.randrange(1 << 30)
             )
-        limit, now = self.config.send_msg_timeout, self._seconds()
-        deadline = now + (self.config.delivery_timeout_ms or limit) / 1000
-        send = Send(known, code, outgoing, msg_id, messages, deadline, limit)
-        send.since = now
-        return send
+        return known
 
     def _deliver(self, send: Send) -> Asking[SendResult]:
         """Rounds of attempts, with longer and longer pauses between them."""

@@ -34,7 +34,9 @@ from rmq_ha.client.lookups import (
 )
 from rmq_ha.client.messages import Message, PullStatus, SendStatus
 from rmq_ha.client.queue_choice import select_by_hash
+from rmq_ha.client.send_maker import SendMaker
 from rmq_ha.client.sending import Sending
+from rmq_ha.client.sends import PublishTopic
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
@@ -298,7 +300,7 @@ class Clock:
         self.now += seconds
 
 
-def sending(clock: Clock | None = None, **config: Any) -> Sending:
+def sending(clock: Clock | None = None, namespace: str = "", **config: Any) -> Sending:
     """By default with one round of attempts, as RocketMQ."""
     clock = clock or Clock()
     config.setdefault("delivery_timeout_ms", 0)
@@ -310,7 +312,7 @@ def sending(clock: Clock | None = None, **config: Any) -> Sending:
         yield
 
     return Sending(
-        ClientConfig(namesrv_addr="n:1"),
+        ClientConfig(namesrv_addr="n:1", namespace=namespace),
         ProducerConfig(**config),
         Process(4711, "10.0.0.1"),
         route,
@@ -686,8 +688,7 @@ def test_a_topic_that_is_nowhere_borrows_a_route_and_one_that_nobody_takes_is_an
 
 
 def test_a_message_keeps_its_id_and_names_its_namespace() -> None:
-    made = sending()
-    made._settings = ClientConfig(namesrv_addr="n:1", namespace="N")
+    made = sending(namespace="N")
     sent = Message("T", b"x")
     drive(made.send(sent), stored)
     first = sent.unique_id
@@ -699,3 +700,20 @@ def test_a_message_keeps_its_id_and_names_its_namespace() -> None:
     assert result.msg_id == ",".join(item.unique_id for item in again)
     with pytest.raises(BrokerRefused):
         drive(made.send_batch(again), refuse(ResponseCode.MESSAGE_ILLEGAL))
+
+
+def test_ids_name_the_address_that_is_configured() -> None:
+    """As those of a producer in a reactor."""
+    config = ProducerConfig()
+    settings = ClientConfig(namesrv_addr="n:1", client_ip="10.1.2.3")
+
+    def maker(settings: ClientConfig) -> SendMaker:
+        topic = PublishTopic("T", "T", 0)
+        process = Process(4711, "10.0.0.1")
+        return SendMaker(
+            settings, config, process, Random(1), lambda _: topic, lambda: 0.0, lambda: 1
+        )
+
+    assert maker(settings).of_message(Message("T", b"x")).msg_id.startswith("0A010203")
+    plain = ClientConfig(namesrv_addr="n:1")
+    assert maker(plain).of_message(Message("T", b"x")).msg_id.startswith("0A000001")
