@@ -9,6 +9,7 @@ from rmq_ha.autoswitch.epochs import OPEN_END, Epoch, Epochs
 from rmq_ha.autoswitch.frames import (
     MAX_BODY_SIZE,
     NOWHERE,
+    TRANSFER_SIZE,
     MasterHandshake,
     SlaveHandshake,
     SlaveReader,
@@ -110,6 +111,7 @@ class EpochFeed:
         self._last_read = now
         self._last_write = now
         self._told = 0
+        self._next_second: float | None = None
 
     @property
     def is_stranded(self) -> bool:
@@ -220,7 +222,7 @@ class EpochFeed:
             frame = self._stream.before_log()
             if frame:
                 return frame
-        transfer = self._piece(self.slave)
+        transfer = self._piece(self.slave, now)
         if transfer is None:
             if now < self._heartbeat_time():
                 return b""
@@ -242,13 +244,15 @@ class EpochFeed:
     def _epoch_at(self, offset: int) -> tuple[Epoch, int] | None:
         return self._term.epochs.at(max(offset, 0))
 
-    def _piece(self, slave: SlaveHandshake) -> Transfer | None:
-        """The next bytes, of one epoch and one file; None: there are none for it."""
+    def _piece(self, slave: SlaveHandshake, now: float) -> Transfer | None:
+        """The next bytes, of one epoch and one file; None: there are none for it now."""
         found = self._epoch_at(self.sent)
         if found is None or not int(self._log.min_offset) <= self.sent < self._log.max_offset:
             return None
         epoch, end = found
-        limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE)
+        limit = min(self._settings.ha_transfer_batch_size, MAX_BODY_SIZE, self._allowed(now))
+        if limit <= 0:
+            return None
         body = self._log.read(self.sent, min(limit, end - self.sent))
         if not body:
             return None
@@ -256,6 +260,15 @@ class EpochFeed:
         self.sent += len(body)
         self._term.sending(slave.broker_id, self.sent)
         return frame
+
+    def _allowed(self, now: float) -> int:
+        """What is left of this second; of the next one, if nothing is (haFlowControlEnable)."""
+        most = self._settings.max_transfer_per_second
+        if not most:
+            return MAX_BODY_SIZE
+        left = most - self.rate.in_this_second(now) - TRANSFER_SIZE
+        self._next_second = float(int(now) + 1) if left <= 0 else None
+        return left
 
     def _heartbeat(self) -> Transfer:
         found = self._epoch_at(self.sent)
@@ -282,7 +295,7 @@ class EpochFeed:
             return self._expiry_time()
         time = min(self._heartbeat_time(), self._expiry_time())
         due = None if self._stream is None else self._stream.deadline
-        return time if due is None else min(time, due)
+        return min(each for each in (time, due, self._next_second) if each is not None)
 
     def _heartbeat_time(self) -> float:
         """Soon, where the slave has what it may let be read and does not know it."""

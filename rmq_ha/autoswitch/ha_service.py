@@ -129,6 +129,7 @@ class AutoSwitchHAService:
             ha_send_heartbeat_interval=store.ha_send_heartbeat_interval,
             ha_housekeeping_interval=store.ha_housekeeping_interval,
             ha_transfer_batch_size=store.ha_transfer_batch_size,
+            max_transfer_per_second=mode.most_per_second,
             sync_from_last_file=mode.sync_from_last_file,
             async_learner=mode.async_learner,
             sync_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,

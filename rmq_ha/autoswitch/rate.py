@@ -18,6 +18,11 @@ class Rate:
         self._turn(now)
         return self._last
 
+    def in_this_second(self, now: float) -> int:
+        """What was added since it began."""
+        self._turn(now)
+        return self._counted
+
     def _turn(self, now: float) -> None:
         second = int(now)
         if second != self._second:

@@ -21,6 +21,7 @@ class ReplicationSettings:
     :ivar ha_send_heartbeat_interval: an idle connection says something so often.
     :ivar ha_housekeeping_interval: a silent one is closed after it.
     :ivar ha_transfer_batch_size: the largest body of a frame.
+    :ivar max_transfer_per_second: bytes to one slave, headers included; 0: as many as can be.
     :ivar sync_from_last_file: as an empty slave, want no more than the master's last file.
     :ivar async_learner: as a slave, never join the set.
     :ivar sync_flush: of a log only what is on the disk counts, here and in reports.
@@ -33,6 +34,7 @@ class ReplicationSettings:
     ha_send_heartbeat_interval: int = 5_000
     ha_housekeeping_interval: int = 20_000
     ha_transfer_batch_size: int = 32_768
+    max_transfer_per_second: int = 0
     sync_from_last_file: bool = False
     async_learner: bool = False
     sync_flush: bool = False

@@ -63,6 +63,12 @@ class ControllerModeConfig:
     ha_max_time_slave_not_catchup: int = key(
         "haMaxTimeSlaveNotCatchup", 15_000, "ms without progress after which a slave is not in sync"
     )
+    ha_flow_control_enable: bool = key(
+        "haFlowControlEnable", False, "send a slave no more than maxHaTransferByteInSecond"
+    )
+    max_ha_transfer_byte_in_second: int = key(
+        "maxHaTransferByteInSecond", 100 << 20, "with haFlowControlEnable: bytes, to each slave"
+    )
     sync_from_last_file: bool = key(
         "syncFromLastFile", False, "as an empty slave: only the master's last file"
     )
@@ -73,6 +79,11 @@ class ControllerModeConfig:
     store_path_broker_identity: str | None = key(
         "storePathBrokerIdentity", None, "id of this broker; storePathRootDir/brokerIdentity"
     )
+
+    @property
+    def most_per_second(self) -> int:
+        """Bytes to one slave; 0: as many as can be."""
+        return self.max_ha_transfer_byte_in_second if self.ha_flow_control_enable else 0
 
     @property
     def controllers(self) -> tuple[str, ...]:

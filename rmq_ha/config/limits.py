@@ -62,6 +62,7 @@ RANGES: dict[str, Range] = {
     "metricsPort": Range(0, 65535),
     "metricsSeriesLimit": Range(0, 100_000),
     "logMaxFiles": Range(0, INT_MAX),
+    "maxHaTransferByteInSecond": Range(4096, INT_MAX),
     "mappedFileSize": Range(4096, INT_MAX),
     "scanInactiveMasterInterval": Range(100, INT_MAX),
     "scanNotActiveBrokerInterval": Range(100, INT_MAX),

@@ -321,7 +321,7 @@ def test_every_key_of_the_tables_exists() -> None:
     configuration = BrokerConfiguration()
     known = {"tls.config.file", *fields_by_key(NamesrvConfig), *fields_by_key(ControllerConfig)}
     for item in fields(configuration):
-        if item.name.endswith(("broker", "store", "server", "client", "ours")):
+        if item.name.endswith(("broker", "store", "server", "client", "ours", "controlled")):
             known |= fields_by_key(type(getattr(configuration, item.name))).keys()
     assert set(RANGES) | NO_EFFECT | set(NOT_IMPLEMENTED) | set(REFUSED) <= known
 

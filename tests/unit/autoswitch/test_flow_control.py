@@ -1,0 +1,46 @@
+"""
+A slave is sent no more than so many bytes a second.
+
+Spec: controller.md, section 7.7.
+"""
+
+from __future__ import annotations
+
+from rmq_ha.autoswitch.feed import EpochFeed
+from rmq_ha.autoswitch.frames import TRANSFER_SIZE, encode_report
+from tests.unit.autoswitch.test_hazards_of_links import Pair
+
+MOST = 300
+
+
+def first_report(feed: EpochFeed, now: float) -> None:
+    feed.receive_data(encode_report(0), now)
+
+
+def frames(feed: EpochFeed, now: float) -> list[bytes]:
+    return list(iter(lambda: feed.next_frame(now), b""))
+
+
+def test_each_second_has_its_share_and_the_next_comes_by_itself() -> None:
+    """Frames end at an epoch, here at 400, and each has its header: 264, 136 and 92, and so on."""
+    pair = Pair(max_transfer_per_second=MOST)
+    feed, _ = pair.slave(2, 10.2)
+    first_report(feed, 10.2)
+    now, times, got = 10.2, [], []
+    while feed.sent < 1000:
+        sent = frames(feed, now)
+        assert sum(map(len, sent)) <= MOST
+        times.append(now)
+        got.append(sum(map(len, sent)) - TRANSFER_SIZE * len(sent))
+        assert frames(feed, now + 0.3) == []
+        now = feed.deadline()
+    assert times == [10.2, 11.0, 12.0, 13.0]
+    assert got == [264, 228, 264, 244]
+
+
+def test_without_it_nothing_waits() -> None:
+    pair = Pair()
+    feed, _ = pair.slave(2)
+    first_report(feed, 0.0)
+    frames(feed, 0.0)
+    assert feed.sent == 1000
