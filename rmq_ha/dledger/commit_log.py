@@ -140,6 +140,11 @@ class DLedgerCommitLog:
         """The same: what is not committed is read by nobody."""
         return self.max_offset
 
+    @property
+    def written_end(self) -> int:
+        """Where the last entry ends: after a crash it may be long before one knows it committed."""
+        return max(self.ledger.end_pos, self.max_offset)
+
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when there is more of the log, or more of it is committed."""
         self._subscribers.append(callback)

@@ -74,6 +74,11 @@ class CommitLog:
         """Where what consumers may read ends: all of it."""
         return self.max_offset
 
+    @property
+    def written_end(self) -> int:
+        """The same."""
+        return self.max_offset
+
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called after each append."""
         self._subscribers.append(callback)

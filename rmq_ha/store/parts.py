@@ -101,6 +101,10 @@ class StoreLog(Protocol):
         """Where what consumers may read ends; not behind `max_offset`."""
 
     @property
+    def written_end(self) -> int:
+        """Where all ends that is there, also what may not be read yet; not before `max_offset`."""
+
+    @property
     def flushed_offset(self) -> int:
         """Everything below is on this disk."""
 

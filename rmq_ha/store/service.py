@@ -78,7 +78,7 @@ class StoreService:
     def _finish_deletions(self) -> None:
         """A crash came between the note that queues are deleted and the deletion."""
         store = self._store
-        store.deleted.cut(store.log.max_offset)
+        store.deleted.cut(store.log.written_end)
         for key, begin in store.deleted.table.items():
             queue = store.queues.get(*key)
             if queue is not None and queue.max_physical_offset <= begin:

@@ -22,6 +22,7 @@ from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.testing.host import World
@@ -48,9 +49,11 @@ class Rig:
         self.leads = Leads()
         self.open()
 
-    def open(self) -> None:
+    def open(self, *, is_loaded: bool = True) -> None:
+        """:param is_loaded: else whoever gets the log does it."""
         ledger = Ledger(self.host.disk, "/d", self.file_size, index_file_size=32 * 1024)
-        ledger.load()
+        if is_loaded:
+            ledger.load()
         config = MessageStoreConfig()
         row = FileRow(self.host.disk, ["/commitlog"], self.file_size)
         classic = ClassicPart(CommitLog(config, row, [1000]))
@@ -478,3 +481,28 @@ def test_an_entry_without_a_size_that_can_be_stops_dispatch_there(size: int) -> 
         assert (len(before.requests), before.end) == (1, second.pos)
     with pytest.raises(StoreError, match=f"at {second.pos}:"):
         found.next_slice(second.pos if size > 40 else 0, False)
+
+
+def test_a_deletion_outlives_a_crash_that_forgot_what_is_committed() -> None:
+    """The checkpoint knows it seconds late: the old messages were deleted all the same."""
+    rig = Rig()
+    configuration = BrokerConfiguration()
+    configuration.store.store_path_root_dir = "/s"
+
+    def store() -> DefaultMessageStore:
+        rig.open(is_loaded=False)
+        made = DefaultMessageStore(rig.host.seams, configuration, rig.log)
+        made.load()
+        return made
+
+    before = store()
+    rig.put(b"old", b"old")
+    rig.commit()
+    before.dispatcher.run_slice()
+    assert before.clean_unused_topics(set()) == 1
+    end = rig.log.max_offset
+    rig.world.clock.run_until(rig.world.clock.seconds() + 1)
+    before.close()
+    after = store()
+    assert rig.log.max_offset < end
+    assert after.deleted.table == {("T", 0): end}
