@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.controller.codes import ResponseCode
 from rmq_ha.dledger.actions import Action, Answer, Completed, Persist, RoleChanged, Send, Sync
+from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.codes import ResponseCode as GroupCode
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.ledger_sync import SyncJob
@@ -25,13 +26,14 @@ from rmq_ha.dledger.messages import Message
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.dledger.term_file import TermFile
+from rmq_ha.dledger.transfer import HAND_OVER_S, order_to_best
 from rmq_ha.dledger.values import Role
 from rmq_ha.errors import NotNow, RemotingError, RequestRejected, StoreError
 from rmq_ha.model.networks import Networks
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import Handler
 from rmq_ha.seams import Host, Lock
-from rmq_ha.timing.timer import rearm
+from rmq_ha.timing.timer import rearm, within
 from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
 
@@ -163,7 +165,8 @@ class ControllerGroup:
         self._run()
 
     async def stop(self) -> None:
-        """Take no part any more, and bring all to the disk."""
+        """Have another one lead, take no part any more, and bring all to the disk."""
+        await self._hand_over()
         self._leave("this controller stops")
         for timer in (self._timer, self._again):
             if timer is not None and timer.active():
@@ -180,6 +183,14 @@ class ControllerGroup:
         self._ledger.close()
         self._lock.release()
         self._lock = None
+
+    async def _hand_over(self) -> None:
+        node = None if self._is_stopped else self._node
+        order = None if node is None else order_to_best(node, self.settings)
+        if order is not None:
+            answered: Answered = Deferred()
+            self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
+            await within(self._host.clock, HAND_OVER_S, answered)
 
     async def _last_sync(self) -> None:
         try:

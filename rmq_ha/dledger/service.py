@@ -32,12 +32,13 @@ from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.lookups import Lookups
 from rmq_ha.dledger.member import NEVER
-from rmq_ha.dledger.messages import LeadershipTransferRequest, Message
+from rmq_ha.dledger.messages import Message
 from rmq_ha.dledger.node import Node
 from rmq_ha.dledger.protocol import Answered, PeerRequests, read_response, request_frame
 from rmq_ha.dledger.puts import WaitingPuts
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
+from rmq_ha.dledger.transfer import HAND_OVER_S, order_to_best
 from rmq_ha.dledger.values import Role
 from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import RemotingError, RequestRejected
@@ -48,14 +49,13 @@ from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
-from rmq_ha.timing.timer import rearm
+from rmq_ha.timing.timer import rearm, within
 from rmq_ha.tls.ha import HaCalls, HaTls
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.wire.codes import ResponseCode as RemotingCode
 from rmq_ha.wire.command import RemotingCommand
 
 _RETRY_S = 1.0
-_HAND_OVER_S = 2.0
 _RESIGN_S = 5.0
 _LAST_PUTS_S = 1.0
 """How long a stop waits for puts that are on their way."""
@@ -183,7 +183,7 @@ class DLedgerService:
     async def _stop(self) -> None:
         self._log.admits = False
         if self._puts:
-            await self._within(_LAST_PUTS_S, self._puts.drained())
+            await within(self._host.clock, _LAST_PUTS_S, self._puts.drained())
         await self._hand_over()
         self._is_stopped = True
         if self._again is not None:
@@ -200,36 +200,11 @@ class DLedgerService:
 
     async def _hand_over(self) -> None:
         """A leader that stops asks the best follower to lead: no six seconds without one."""
-        node = self.node
-        if node is None or node.role is not Role.LEADER or not self.settings.others:
-            return
-        best = max(self.settings.others, key=node.watermark)
-        if node.watermark(best) < 0:
-            return
-        self_id = self.settings.self_id
-        request = LeadershipTransferRequest(
-            group=self.settings.group,
-            remote_id=self_id,
-            transfer_id=self_id,
-            transferee_id=best,
-            term=node.term,
-        )
-        answered: Answered = Deferred()
-        self._serve(RequestCode.LEADERSHIP_TRANSFER, request, answered)
-        await self._within(_HAND_OVER_S, answered)
-
-    def _within(self, seconds: float, later: "Deferred[Any]") -> "Deferred[None]":
-        """Fires with None when `later` has, or when the time is over."""
-        done: Deferred[None] = Deferred()
-        timer = self._host.clock.callLater(seconds, done.callback, None)
-
-        def fired(_: object) -> None:
-            if timer.active():
-                timer.cancel()
-                done.callback(None)
-
-        later.addBoth(fired)
-        return done
+        order = None if self.node is None else order_to_best(self.node, self.settings)
+        if order is not None:
+            answered: Answered = Deferred()
+            self._serve(RequestCode.LEADERSHIP_TRANSFER, order, answered)
+            await within(self._host.clock, HAND_OVER_S, answered)
 
     # ------------------------------------------------------------ in
 

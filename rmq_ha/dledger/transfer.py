@@ -1,7 +1,8 @@
 """Handing leadership over: on an operator's order, or to a member that is preferred."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.follower import Follower
 from rmq_ha.dledger.member import NEVER, Member
@@ -10,6 +11,45 @@ from rmq_ha.dledger.quorum import Quorum
 from rmq_ha.dledger.values import Role
 
 _OK = ResponseCode.SUCCESS
+
+
+HAND_OVER_S = 2.0
+"""That long a leader that stops waits for another one."""
+
+
+class Leading(Protocol):
+    """What of a `Node` says to whom to hand over."""
+
+    @property
+    def role(self) -> Role:
+        """Of this member."""
+
+    @property
+    def term(self) -> int:
+        """The current one."""
+
+    def watermark(self, peer: str) -> int:
+        """Up to which index a member has the log; -1: nothing is known."""
+
+
+def order_to_best(node: Leading, settings: DLedgerSettings) -> LeadershipTransferRequest | None:
+    """
+    A leader that stops asks the best follower to lead: no six seconds without one.
+
+    :returns: what it serves as an operator's order; None: it does not lead, or follows alone.
+    """
+    if node.role is not Role.LEADER or not settings.others:
+        return None
+    best = max(settings.others, key=node.watermark)
+    if node.watermark(best) < 0:
+        return None
+    return LeadershipTransferRequest(
+        group=settings.group,
+        remote_id=settings.self_id,
+        transfer_id=settings.self_id,
+        transferee_id=best,
+        term=node.term,
+    )
 
 
 class _Taking(NamedTuple):

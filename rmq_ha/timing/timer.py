@@ -60,6 +60,20 @@ class LastTurn:
         self._is_given = False
 
 
+def within(clock: IReactorTime, seconds: float, later: "Deferred[Any]") -> "Deferred[None]":
+    """Fires with None when `later` has fired, whatever with, or when the time is over."""
+    done: Deferred[None] = Deferred()
+    timer = clock.callLater(seconds, done.callback, None)
+
+    def fired(_: object) -> None:
+        if timer.active():
+            timer.cancel()
+            done.callback(None)
+
+    later.addBoth(fired)
+    return done
+
+
 def next_turn(clock: IReactorTime) -> "Deferred[None]":
     """Fires when what has arrived by now is read, as `LastTurn` says."""
     later: Deferred[None] = Deferred()

@@ -31,6 +31,20 @@ def test_a_killed_master_is_replaced_at_once() -> None:
     assert (ext["masterEpoch"], members) == ("2", SyncStateSet((2,), 3))
 
 
+def test_a_controller_that_stops_has_another_lead_at_once() -> None:
+    """Without that the others elect after some six seconds, and nobody is elected meanwhile."""
+    desk = Controllers(3)
+    desk.pair()
+    first = desk.leader()
+    stopped = desk.services[first].stop()
+    until(desk.world, lambda: bool(stopped.called), 3.0)
+    desk.crash(first, power=False)
+    until(desk.world, lambda: desk.leader() != first, 0.5)
+    desk.brokers[1].host.crash()
+    took = until(desk.world, lambda: desk.master() == "2", 20.0)
+    assert took < 15.0
+
+
 def test_a_frozen_master_is_replaced_when_its_time_is_over() -> None:
     desk = Controllers()
     desk.pair()
@@ -122,9 +136,15 @@ def test_a_stop_answers_who_waits() -> None:
     desk = Controllers(size=3, brokers=0)
     leader = desk.leader()
     results: list[Any] = []
+    others = {0, 1, 2} - {leader}
+    for other in others:
+        desk.crash(other)
     desk.services[leader].group.propose(EVENT).addBoth(results.append)
     desk.services[leader].stop()
+    until(desk.world, lambda: bool(results), 3.0)
     assert isinstance(results[0].value, RequestRejected)
+    for other in others:
+        desk.restart(other)
     assert desk.leader(20.0) != leader
 
 
