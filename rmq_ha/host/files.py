@@ -243,3 +243,8 @@ def put(place: str, data: bytes) -> None:
     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
+
+
+def absolute(place: str) -> str:
+    """Of a path, whatever directory others work in; a URI is whole already."""
+    return place if "://" in place else os.path.abspath(place)

@@ -29,3 +29,14 @@ def process_id() -> int:
 def this_process() -> Process:
     """Asked for anew each time: after a fork it is another one."""
     return Process(os.getpid(), local_address(), dict(os.environ), os.path.expanduser("~"))
+
+
+def host_name() -> str:
+    """As this machine calls itself."""
+    return socket.gethostname()
+
+
+def lower_priority() -> None:
+    """Everybody else's work goes first."""
+    if hasattr(os, "nice"):
+        os.nice(19)

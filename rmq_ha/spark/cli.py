@@ -23,6 +23,10 @@ COMMANDS = {
         "rmq_ha.spark.offsets.command:verify_offsets",
         "Can I fail over now, and what would repeat or be lost?",
     ),
+    "verify-fleet": Place(
+        "rmq_ha.spark.fleet:verify_fleet",
+        "The same of all brokers, by what rmqha-scan keeps of their stores.",
+    ),
     "verify-replica": Place(
         "rmq_ha.spark.replica.command:verify_replica",
         "Do two stores hold the same, to the byte?",

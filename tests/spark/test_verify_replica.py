@@ -1,4 +1,4 @@
-"""The command verify-replica: verdicts, exit codes, what it writes, and digests."""
+"""The command verify-replica: verdicts, exit codes, and what it writes."""
 
 import json
 from pathlib import Path
@@ -88,23 +88,3 @@ def test_what_cannot_be_decided_and_what_makes_no_sense(
     assert run(*stores, "--window", "1k")[0] == 2
     assert run(*stores, "--window", "many")[0] == 2
     assert run(*stores, "--index-sizes", "0")[0] == 2
-    assert run(*stores, "--digests", tmp_path)[0] == 2
-    assert run("digests:a", "digests:b")[0] == 2
-
-
-def test_digests(spark: Any, stores: tuple[Path, Path], tmp_path: Path) -> None:
-    """Written where one store is, compared where the other one is; in either role."""
-    java, slave = stores
-    directory = tmp_path / "digests"
-    code, lines = run(java, "--digests", directory, "--window", "4k", "--digest", "sha256")
-    assert code == 0, lines
-    code, lines = run(java, f"digests:{directory}")
-    assert (code, lines[-1]) == (0, "replica identical over [0, 148251): 148251 bytes")
-    code, lines = run(f"digests:{directory}", slave)
-    assert code == 1
-    assert lines[-1].startswith("replica differs over [0, 148251): first at 0, message FD0000")
-    assert "DIGEST_DIFFERS): master sha256:" in lines[-1]
-    code, lines = run(slave, f"digests:{directory}", "--from", 8192)
-    assert (code, lines[-1]) == (0, "replica identical over [8192, 148251): 140059 bytes")
-    code, lines = run(java, f"digests:{tmp_path / 'none'}")
-    assert (code, "holds no digests" in lines[-1]) == (3, True)

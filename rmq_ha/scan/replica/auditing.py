@@ -81,7 +81,7 @@ def audit(sides: Sequence[Side], low: int, high: int, checks: frozenset[str]) ->
     at = low
     for piece in sides[0].log.pieces(low, high):
         if isinstance(piece, Gap):
-            yield Audited(0, piece.end - piece.start, [_gap(piece, names)], [], [])
+            yield Audited(0, piece.end - piece.start, [gap_finding(piece, names)], [], [])
             at = piece.end
             continue
         if not len(piece):
@@ -98,7 +98,7 @@ def _audit(
     sides: Sequence[Side], piece: Records, low: int, high: int, checks: frozenset[str], names: str
 ) -> Audited:
     facts = Facts(piece)
-    found = list(_bodies(piece, facts, names)) if CRC in checks else []
+    found = list(bodies(piece, facts, names)) if CRC in checks else []
     checked: list[tuple[int, Checked]] = []
     if QUEUES in checks:
         for number, side in enumerate(sides):
@@ -127,7 +127,8 @@ def _index(
     return found, [], counts
 
 
-def _bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
+def bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
+    """Bodies that are not those that were stored."""
     bad = np.flatnonzero(~piece.crc_ok())
     for row in bad[:MOST].tolist():
         one = piece.select(slice(row, row + 1))
@@ -144,7 +145,8 @@ def _bodies(piece: Records, facts: Facts, name: str) -> Iterator[Finding]:
         )
 
 
-def _gap(gap: Gap, name: str) -> Finding:
+def gap_finding(gap: Gap, name: str) -> Finding:
+    """Bytes that are no record."""
     return finding(
         "RECORD_UNREADABLE",
         f"{gap.end - gap.start} bytes: {gap.reason}.",

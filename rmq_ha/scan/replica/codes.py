@@ -48,8 +48,14 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "DIGEST_DIFFERS": Meaning(
         Severity.ERROR,
-        "The bytes of this part of the log differ. Compare the stores side by side (--from this"
-        " offset, both mounted in one place) to see the message.",
+        "The bytes of this window of the log differ. Where both stores are seen,"
+        " `rmqha-spark verify-replica MASTER SLAVE --from OFFSET` names the message.",
+    ),
+    "FACTS_OLD": Meaning(
+        Severity.WARN, "Its facts are too old to rely on: does rmqha-scan still run beside it?"
+    ),
+    "NO_REPLICA": Meaning(
+        Severity.INFO, "There are facts of one store of this broker only: nothing to compare."
     ),
     "BODY_CRC": Meaning(
         Severity.ERROR,

@@ -72,6 +72,13 @@ class Log:
         try:
             found = self.files.window(file.path, offset - file.base, length)
         except FileNotFoundError:
+            directory = file.path.rpartition("/")[0]
+            if not self.files.list(directory):
+                raise CannotDecide(
+                    f"{directory} is not seen where this task ran: a store has to be at the same"
+                    " path on every executor. Else keep facts of it with rmqha-scan, beside its"
+                    " broker, and ask rmqha-spark verify-fleet"
+                ) from None
             raise CannotDecide(
                 f"{file.path} vanished while it was read: the broker deletes what is older than "
                 "fileReservedTime. Compare again, with --from a higher offset, or compare copies"

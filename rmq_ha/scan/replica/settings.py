@@ -11,11 +11,6 @@ from rmq_ha.scan.store.directory import StoreDirectory, open_store
 SPLIT = 64 << 20
 """Bytes of the log that one task looks at."""
 WINDOW = 16 << 20
-DIGEST_WINDOW = 64 << 10
-PREFIX = "digests:"
-CRC32, SHA256 = "crc32", "sha256"
-KINDS = (CRC32, SHA256)
-"""Of digests."""
 
 
 class StoreAt(NamedTuple):

@@ -19,7 +19,6 @@ LOG_CODES = (
     "RECORD_EXTRA",
     "RECORD_DUPLICATED",
     "RECORD_MOVED",
-    "DIGEST_DIFFERS",
 )
 """Findings that say that the slave's log is not the master's."""
 

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rmq_ha.errors import WrongUsage
+from rmq_ha.host.files import absolute
 from rmq_ha.offsets.places import StorePlace
+from rmq_ha.scan.command import size_of
 from rmq_ha.scan.replica.auditing import CHECKS
 from rmq_ha.scan.replica.settings import (
-    CRC32,
-    DIGEST_WINDOW,
-    KINDS,
-    PREFIX,
     WINDOW,
     Settings,
     StoreAt,
@@ -20,8 +18,6 @@ from rmq_ha.scan.replica.settings import (
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _LEAST_WINDOW = 1 << 12
 
 if TYPE_CHECKING:
@@ -42,10 +38,10 @@ class Size(_Sizes):
         """:raises click.BadParameter: it is none."""
         if isinstance(value, int):
             return value
-        found = _SIZE.fullmatch(str(value).strip())
-        if found is None:
-            self.fail(f"{value!r}: write a size as 16m, 64k or 1g", param, ctx)
-        return int(found[1]) * _UNITS[found[2].lower()]
+        try:
+            return size_of(str(value))
+        except WrongUsage as error:
+            self.fail(str(error), param, ctx)
 
 
 class IndexSizes(_Pairs):
@@ -80,22 +76,7 @@ class IndexSizes(_Pairs):
     "--window",
     type=Size(),
     default=None,
-    help="Bytes that are read and compared at once, or for which one digest stands; default: 16m,"
-    " for digests 64k.",
-)
-@click.option(
-    "--digest",
-    type=click.Choice(["bytes", *KINDS]),
-    default="bytes",
-    show_default=True,
-    help="Of each window, for --digests; two stores are always compared byte by byte.",
-)
-@click.option(
-    "--digests",
-    "directory",
-    metavar="DIR",
-    help="Write the digests of one store there, as Parquet. Where the other store is, give"
-    " digests:DIR in the place of this one.",
+    help="Bytes that are read and compared at once; default: 16m.",
 )
 @click.option(
     "--check",
@@ -123,8 +104,6 @@ def verify_replica(
     of_slave: str | None,
     start: int,
     window: int | None,
-    digest: str,
-    directory: str | None,
     checks: tuple[str, ...],
     index_sizes: tuple[int, int] | None,
     master_commit_log: str | None,
@@ -138,21 +117,12 @@ def verify_replica(
     Nothing is changed.
     """
 
-    stores = [
-        StoreAt(text, log)
-        for text, log in ((of_master, master_commit_log), (of_slave, slave_commit_log))
-        if text is not None
-    ]
-
     def body(job: Job) -> JobResult:
         from rmq_ha.host.files import is_same_directory
         from rmq_ha.spark.replica.job import verify
 
         if window is not None and window < _LEAST_WINDOW:
             raise WrongUsage(f"--window {window}: at least 4k")
-        if directory is not None or PREFIX in f"{of_master[:8]} {(of_slave or '')[:8]}":
-            kind = CRC32 if digest == "bytes" else digest
-            return _digests(job, stores, directory, window or DIGEST_WINDOW, kind, start)
         master = StoreAt(_store(job, of_master), master_commit_log)
         slave = master
         if of_slave is not None:
@@ -172,33 +142,8 @@ def verify_replica(
         )
         return verify(job, settings)
 
-    # Java has little to do here, the workers all: time to optimise it would be taken from them.
     inputs = {"master": of_master, "slave": of_slave or ""}
     run_job("verify-replica", inputs, body)
-
-
-def _digests(
-    job: Job, stores: list[StoreAt], directory: str | None, window: int, kind: str, start: int
-) -> JobResult:
-    from rmq_ha.spark.replica.digests import compare_digests, write_digests
-
-    given = [at.uri.startswith(PREFIX) for at in stores]
-    if directory is not None:
-        if len(stores) != 1 or any(given):
-            raise WrongUsage("--digests DIR writes the digests of one store: give just that")
-        at = stores[0]._replace(uri=_store(job, stores[0].uri))
-        return write_digests(job.spark, at, directory, window, kind, start)
-    if sorted(given) != [False, True]:
-        raise WrongUsage(f"give one store and one {PREFIX}DIR, in the order master, slave")
-    theirs = given.index(True)
-    at = stores[1 - theirs]
-    return compare_digests(
-        job.spark,
-        at._replace(uri=_store(job, at.uri)),
-        stores[theirs].uri.removeprefix(PREFIX),
-        is_master=theirs == 1,
-        start=start,
-    )
 
 
 def _store(job: Job, text: str) -> str:
@@ -209,4 +154,4 @@ def _store(job: Job, text: str) -> str:
             f"{text}: logs are compared as files. Give the store directory (storePathRootDir): a "
             "path, or an s3://, gs:// or hdfs:// URI"
         )
-    return place.uri
+    return absolute(place.uri)

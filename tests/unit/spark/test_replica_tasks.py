@@ -322,3 +322,11 @@ def test_a_log_file_that_is_missing_or_short(java: Path, tmp_path: Path) -> None
         assert {one.code for one in found_in(java, slave)} == {"LOG_DIFFERS", "BODY_CRC"}
         with pytest.raises(CannotDecide, match="the log has no bytes from"):
             open_store(str(slave))
+
+
+def test_a_store_that_an_executor_does_not_see_is_named(java: Path, tmp_path: Path) -> None:
+    """Retention is not what took a whole directory away."""
+    slave = tmp_path / "s"
+    shutil.copytree(java, slave)
+    with pytest.raises(CannotDecide, match="is not seen where this task ran"):
+        found_in(java, slave, lambda: shutil.rmtree(slave / "commitlog"))

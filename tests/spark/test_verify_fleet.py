@@ -1,0 +1,69 @@
+"""The job verify-fleet over facts of 22 stores: planted faults, one answer, and what it writes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from rmq_ha.spark.cli import main
+from tests.unit.scan.fleet_kit import (
+    BEHIND,
+    FLIPPED,
+    FORGED,
+    HOLE,
+    TORN,
+    facts_of,
+    fleet,
+    harm,
+    scanned,
+)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fleet")
+    pairs = fleet(folder / "stores")
+    harm(pairs)
+    scanned(pairs, folder / "facts")
+    master = pairs["b05"][0]
+    facts_of(master, folder / "twice", "x", ids=True)
+    facts_of(master, folder / "twice", "y", ids=True)
+    return folder
+
+
+def run(*arguments: Any) -> tuple[int, list[str]]:
+    """The command, in this process: it uses the session that is there."""
+    given = ["verify-fleet", "--quiet", "--max-skew", "0", "--max-age", "9999999h"]
+    done = CliRunner().invoke(main, [*given, *map(str, arguments)])
+    return done.exit_code, done.output.splitlines()
+
+
+def test_a_fleet(spark: Any, stores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, lines = run(stores / "facts", "--out", out)
+    assert code == 1, lines
+    says = "11 brokers, 22 stores: logs differ in 2, safe to fail over 6, without a slave 0; first:"
+    assert lines[-1].startswith(f"{says} b01")
+    findings = pq.read_table(out / "findings").to_pylist()
+    brokers = {row["broker"]: row for row in pq.read_table(out / "brokers").to_pylist()}
+    places = {row["broker"] for row in findings if row["severity"] == "ERROR"}
+    bad = {name for name in brokers if any(f"/{name}/" in place for place in places)}
+    assert bad == {FORGED, FLIPPED, BEHIND, HOLE, TORN}
+    assert brokers[FORGED]["differing"] == 1
+    topics = pq.read_table(out / "topics").to_pylist()
+    assert {"TopicA", "Orders0"} <= {row["topic"] for row in topics}
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["numbers"]["fetched"] == sum(row["fetched"] for row in brokers.values())
+
+
+def test_ids_that_two_brokers_have(spark: Any, stores: Path) -> None:
+    code, lines = run(stores / "twice", "--ids")
+    assert code == 0, lines
+    assert any(line.startswith("WARN   DUPLICATE") for line in lines)
+    shutil.rmtree(stores / "twice")
+    code, lines = run(stores / "twice")
+    assert (code, "holds no facts" in lines[-1]) == (3, True)
