@@ -2,8 +2,10 @@
 
     python bench/compare.py [--parts send,catchup,start,footprint] [--repeats 3] [--out FILE.md]
 
-Writes a table with ratios. Needs the peer rig (`../shared/peer`, or RMQ_HA_PEER) with Java. Client,
-master and slave share the machine's processors: the figures compare brokers, they do not size them.
+Writes a table with ratios. Needs the peer rig (`../shared/peer`, or RMQ_HA_PEER) with Java; the
+part `controlled`, which runs only when named, also 5.3.3's (`../shared/peer5`, or RMQ_HA_PEER5).
+Client, master and slave share the machine's processors: the figures compare brokers, they do not
+size them.
 """
 
 from __future__ import annotations
@@ -27,13 +29,16 @@ from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.controlled import controlled_pair
 from tests.interop.rig import SMALL, Rig, Server, missing, rig_in
+from tests.interop.test_controller import missing as missing5
 
 LEVELS = ((1, 1), (4, 4), (4, 16), (4, 64))
 SIDES = ("java", "ours")
 MEBIBYTE = 1 << 20
 RECORD = 1180  # bytes in the commit log of a message of 1 KiB
 PARTS = ("send", "catchup", "start", "footprint")
+CONTROLLED = "controlled"
 Rows = list[tuple[str, str, dict[str, list[float]], bool]]
 
 
@@ -60,20 +65,35 @@ def pair(rig: Rig, side: str, master_conf: str, work: Path) -> tuple[Server, Ser
     return master, slave, namesrv
 
 
-def send_part(rows: Rows, repeats: int, work: Path, seconds: int) -> None:
-    """Sends of 1 KiB at several numbers in flight, SYNC and ASYNC master with a slave."""
-    for master_conf, label in (
-        ("master-sync.conf", "SYNC_MASTER"),
-        ("master-async.conf", "ASYNC_MASTER"),
-    ):
+def classic_pair(master_conf: str) -> Callable[[Rig, str, Path], str]:
+    """What makes a pair of 4.9's kind, and says where its master is."""
+    return lambda rig, side, work: pair(rig, side, master_conf, work)[0].address
+
+
+SENDS = {
+    "SYNC_MASTER": classic_pair("master-sync.conf"),
+    "ASYNC_MASTER": classic_pair("master-async.conf"),
+}
+CONTROLLED_SENDS = {"controller mode (Java 5.3.3), all in sync,": controlled_pair}
+
+
+def send_part(
+    rows: Rows,
+    repeats: int,
+    work: Path,
+    seconds: int,
+    pairs: dict[str, Callable[[Rig, str, Path], str]],
+) -> None:
+    """Sends of 1 KiB at several numbers in flight, at masters with a slave."""
+    for label, make in pairs.items():
         rate: dict[int, dict[str, list[float]]] = {c * w: {s: [] for s in SIDES} for c, w in LEVELS}
         p50: dict[int, dict[str, list[float]]] = {c * w: {s: [] for s in SIDES} for c, w in LEVELS}
         p99: dict[int, dict[str, list[float]]] = {c * w: {s: [] for s in SIDES} for c, w in LEVELS}
         for _ in range(repeats):
             for side in SIDES:
                 with scratch(work) as directory, rig_in(directory) as rig:
-                    master, _slave, _ = pair(rig, side, master_conf, directory)
-                    load = ["load", "send", "--addr", master.address, "--create", "--size", 1024]
+                    address = make(rig, side, directory)
+                    load = ["load", "send", "--addr", address, "--create", "--size", 1024]
                     rig.peer(*load, "--conns", 4, "--inflight", 16, "--duration", "6s", check=False)
                     for conns, window in LEVELS:
                         result = rig.peer(
@@ -337,7 +357,7 @@ def part_names(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", type=part_names(PARTS), default=",".join(PARTS))
+    parser.add_argument("--parts", type=part_names([*PARTS, CONTROLLED]), default=",".join(PARTS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=6, help="measured at each level")
     parser.add_argument(
@@ -348,12 +368,15 @@ def main() -> None:
         "--out", type=Path, default=Path(__file__).parent / "results" / "compare.md"
     )
     options = parser.parse_args()
-    reason = missing()
+    reason = missing() or (missing5() if CONTROLLED in options.parts else None)
     if reason:
         sys.exit(f"compare: {reason}")
     rows: Rows = []
     parts: dict[str, Callable[[], Any]] = {
-        "send": lambda: send_part(rows, options.repeats, options.work, options.seconds),
+        "send": lambda: send_part(rows, options.repeats, options.work, options.seconds, SENDS),
+        CONTROLLED: lambda: send_part(
+            rows, options.repeats, options.work, options.seconds, CONTROLLED_SENDS
+        ),
         "catchup": lambda: catchup_part(rows, options.repeats, options.work, options.mebibytes),
         "start": lambda: start_part(rows, options.repeats, options.work, options.mebibytes),
         "footprint": lambda: footprint_part(rows, options.repeats, options.work),

@@ -56,6 +56,18 @@ def test_every_test_that_a_document_names_is_there() -> None:
     assert not missing
 
 
+_HAZARD = re.compile(r"^\| (\d+) (?:\||[^|`]+\|)(.*)$", re.MULTILINE)
+
+
+def test_every_hazard_of_controller_mode_has_a_test() -> None:
+    chapter = (SPEC / "controller.md").read_text().split("\n## 14. ")[1].split("\n## ")[0]
+    hazards = {number for number, _ in _HAZARD.findall(chapter)}
+    assert len(hazards) == 32
+    table = (REPO / "docs" / "controller.md").read_text().split("\n## Each hazard has a test")[1]
+    proven = {number for number, tests in _HAZARD.findall(table) if _TEST.search(tests)}
+    assert proven == hazards
+
+
 _PLACE = re.compile(r"`((?:rmq_ha|tests|bench|conf|examples)/[\w/.-]*)`")
 
 

@@ -325,6 +325,8 @@ class AutoSwitchHAService:
             peer=decision.master_address,
             epoch=decision.epoch,
         )
+        if self._tables is not None and not self.settings.async_learner:
+            self._tables.awaited()
         self.on_master(decision.master_address)
         self._link = EpochLink(self._host, self._client, decision.master_address, self)
         self._link.start()

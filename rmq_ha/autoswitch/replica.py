@@ -194,6 +194,8 @@ class EpochReplica:
     def _greeted(self, master: MasterHandshake) -> None:
         if self.is_following:
             raise ReplicationError("the master begins a second time on one connection")
+        if self._tables is not None and not self._number:
+            self._tables.absent()  # a master of ours sends them before its handshake
         if master.last_epoch < self.epochs.last_epoch:
             raise ReplicationError(
                 f"the master is of epoch {master.last_epoch}, and we have heard of "

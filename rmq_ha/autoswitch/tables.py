@@ -47,8 +47,14 @@ class Tables(Protocol):
         :raises ProtocolViolation: no broker of ours says this.
         """
 
+    def awaited(self) -> None:
+        """As a slave: a master is followed that may send them, so it is not asked for them."""
+
+    def absent(self) -> None:
+        """As a slave: this master sends none."""
+
     def ended(self) -> None:
-        """As a slave: no more pieces come."""
+        """As a slave: no more pieces come on this connection."""
 
 
 class TableFeed:

@@ -276,7 +276,18 @@ class StreamedTables:
         if body.is_last:
             table.be(self._coming.pop(body.table), body.data_version)
 
+    def awaited(self) -> None:
+        """
+        As `Tables` says.
+
+        Who crashed and is back has older ones, and answers to whoever asks.
+        """
+        self._slave.is_streamed = True
+
+    def absent(self) -> None:
+        """As `Tables` says."""
+        self._slave.is_streamed = False
+
     def ended(self) -> None:
         """As `Tables` says: what came counts, half a table does not."""
         self._coming.clear()
-        self._slave.is_streamed = False

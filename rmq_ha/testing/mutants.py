@@ -23,6 +23,7 @@ from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.queue import ConsumeQueue
 from rmq_ha.store.recovery import LogRecovery
+from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.planting import CLUSTER, Mutant, Patches
 
@@ -240,6 +241,9 @@ MUTANTS = (
         CLUSTER,
     ),
 )
+"""Those that CI plants."""
+
+ALL_MUTANTS = (*MUTANTS, *OF_CONTROLLER_MODE)
 
 
 def mutant_named(name: str) -> Mutant:
@@ -248,7 +252,7 @@ def mutant_named(name: str) -> Mutant:
 
     :raises KeyError: there is none of that name.
     """
-    return {mutant.name: mutant for mutant in MUTANTS}[name]
+    return {mutant.name: mutant for mutant in ALL_MUTANTS}[name]
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
 
     :ivar what: what goes wrong.
     :ivar origin: where it was found.
-    :ivar seed: one that finds it.
+    :ivar seed: one that found it; -1: none is known.
     :ivar plant: puts it in place.
     :ivar kind: of simulation that it takes.
     """

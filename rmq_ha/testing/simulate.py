@@ -26,7 +26,7 @@ from rmq_ha.errors import RmqHaError
 from rmq_ha.testing.checkers import Finding
 from rmq_ha.testing.faults import KINDS as FAULT_KINDS
 from rmq_ha.testing.faults import Fault, FaultPlan, plan_faults
-from rmq_ha.testing.mutants import MUTANTS, mutant_named, planted
+from rmq_ha.testing.mutants import ALL_MUTANTS, mutant_named, planted
 from rmq_ha.testing.pair import HAPair, PairOptions
 from rmq_ha.testing.planting import CLUSTER, CONTROLLED, PAIR, Mutant
 from rmq_ha.testing.raft import RaftGroup, RaftOptions
@@ -317,7 +317,7 @@ def find(mutant: Mutant, seeds: range, jobs: int = 1) -> Result | None:
 
 def _find_all(name: str, seeds: range, jobs: int) -> int:
     """A table of mutants; 1 if one of them lives on."""
-    mutants = MUTANTS if name == "all" else [mutant_named(name)]
+    mutants = ALL_MUTANTS if name == "all" else [mutant_named(name)]
     alive = 0
     for mutant in mutants:
         result = find(mutant, seeds, jobs)
@@ -348,7 +348,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=0, help="of a raft group")
     parser.add_argument("--trace", action="store_true", help="print every event of one seed")
     parser.add_argument("--without", default="", help="kinds of faults to leave out, with commas")
-    names = [mutant.name for mutant in MUTANTS]
+    names = [mutant.name for mutant in ALL_MUTANTS]
     parser.add_argument(
         "--mutant", choices=["all", *names], help="plant a fault; look until a seed finds it"
     )

@@ -26,6 +26,8 @@ from rmq_ha.wire.command import RemotingCommand
 STEPS = 30
 READ_EVERY = 3
 LOOK_S = 0.05
+CALM_S = 1.0
+"""Until what was slow on its way has arrived."""
 CLOCKS_MS = (0, 0, -3_600_000, -2_000, 150, 86_400_000)
 SIZES = (1, 1, 20, 300, 3000)
 
@@ -139,6 +141,7 @@ class Storm:
         counts = len(self.brokers.nodes), len(self.brokers.desk.hosts)
         self.options = f"{counts[0]} brokers, {counts[1]} controllers, frames of {self._frame}"
         self._is_disturbed = False
+        self._calm_at = 0.0
         self._seen: list[bytes] = []
         self._progress = Progress(self.brokers)
         for node in self.brokers.nodes:
@@ -214,7 +217,8 @@ class Storm:
         for _ in range(round(seconds / LOOK_S)):
             self.brokers.run(LOOK_S)
             self._grew()
-            self._progress.go_on(self.brokers.master(), self._is_disturbed)
+            is_disturbed = self._is_disturbed or self.now < self._calm_at
+            self._progress.go_on(self.brokers.master(), is_disturbed)
 
     def _later(self, seconds: float, function, *args: object) -> None:  # type: ignore[no-untyped-def]
         self._clock.at(self._clock.seconds() + seconds, function, *args)
@@ -261,7 +265,7 @@ class Storm:
         self._network.heal()
         for node in self.brokers.nodes:
             node.host.worker.delay = node.host.worker.usual_delay
-        self._is_disturbed = False
+        self._is_disturbed, self._calm_at = False, self.now + CALM_S
 
     def _controller(self, number: int) -> None:
         desk = self.brokers.desk

@@ -26,9 +26,8 @@ from rmq_ha.wire.command import RemotingCommand
 from tests.interop.lines import Line, Lines
 from tests.interop.rig import Rig
 from tests.interop.test_controller import ask, pytestmark  # noqa: F401
-from tests.interop.test_controller_pairs import ALL, ROLE_S, SET_S, Pair
+from tests.interop.test_controller_pairs import ALL, FAULTS, ROLE_S, SET_S, Pair
 
-FAULTS = int(os.environ.get("RMQ_HA_CONTROLLER_FAULTS", "0"))
 STOPS = ("stop master", "stop slave", "stop controller")
 CUTS = tuple(
     f"cut {line} {direction}"
@@ -242,7 +241,8 @@ def run(
             before = len(pair.acked)
             rig.until(lambda: len(pair.acked) > before + 20, ROLE_S, "messages", pair.sets.server)  # noqa: B023
             pair.hurt(kind, seconds)
-            print(f"{time.strftime('%X')} {combination} {kind} {seconds:.1f} s", flush=True)
+            found = dict(pair.complaints)
+            print(f"{time.strftime('%X')} {combination} {kind} {seconds:.1f} s {found}", flush=True)
     finally:
         pair.is_sending = False
         sender.join()

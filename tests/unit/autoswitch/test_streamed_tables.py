@@ -341,3 +341,22 @@ def test_a_slave_that_takes_no_tables_is_sent_none() -> None:
         assert (read(feed.next_frame(0.0)) == b"all") is takes
         if takes:
             assert not read(feed.next_frame(0.0))
+
+
+def test_who_crashed_and_is_back_is_not_asked_for_its_tables() -> None:
+    """Found by seed 44: what it had written last is older than what it had sent."""
+    brokers = ControlledBrokers()
+    first = brokers.in_sync()
+    second = brokers.other(first)
+    brokers.run(1.0)
+    first.controller.consumer_offsets.commit("group", TOPIC, 0, 7)
+    brokers.run(0.2)
+    copying = second.controller.slave_synchronize
+    first.crash(power=False)
+    brokers.boot(first)
+    brokers.run(1.0)
+    assert first.controller.consumer_offsets.query("group", TOPIC, 0) < 7
+    assert copying.is_streamed, "it would be asked at the next pass"
+    copying.set_master_address(f"{first.host.ip}:{LISTEN_PORT}")
+    brokers.until(lambda: brokers.master() is second, 40.0)
+    assert second.controller.consumer_offsets.query("group", TOPIC, 0) == 7

@@ -1,0 +1,143 @@
+"""
+Faults of controller mode, planted: hazards of RocketMQ's, and what our own seeds found.
+
+Spec: controller.md, chapter 14.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import succeed
+
+from rmq_ha.autoswitch import lease
+from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog, EpochParts
+from rmq_ha.autoswitch.epochs import Epochs
+from rmq_ha.autoswitch.files import EpochFile
+from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.autoswitch.manager import ReplicasManager
+from rmq_ha.autoswitch.settings import ReplicationSettings
+from rmq_ha.autoswitch.sync_state import SyncState
+from rmq_ha.autoswitch.tables import TableFeed
+from rmq_ha.store.parts import ClassicParts
+from rmq_ha.store.tail import LogTail
+from rmq_ha.testing.planting import CONTROLLED, Mutant, Patches
+
+
+def _master_alone(patches: Patches) -> None:
+    patches.put(SyncState, "is_kept", lambda *_: True)
+
+
+def _confirm_end(patches: Patches) -> None:
+    def confirm(state: Any) -> None:
+        state.confirm_offset = max(state.confirm_offset, int(state._log.max_offset))
+
+    patches.put(SyncState, "_confirm", confirm)
+
+
+def _read_all(patches: Patches) -> None:
+    patches.put(ConfirmedTail, "next_slice", LogTail.next_slice)
+    patches.put(EpochCommitLog, "readable_end", property(lambda log: log.max_offset))
+
+
+def _recover_all(patches: Patches) -> None:
+    def recover(parts: Any, last_exit_ok: bool) -> None:
+        ClassicParts.recover(parts, last_exit_ok)
+        parts._epoch_log.confirm_offset = max(parts._store.queues.max_physical_offset, 0)
+
+    patches.put(EpochParts, "recover", recover)
+
+
+def _rename_epoch(patches: Patches) -> None:
+    def led(known: Epochs, epoch: int, end: int) -> Epochs:
+        kept = Epochs(entry for entry in known.entries if entry.epoch < epoch)
+        return kept.appended(epoch, end)
+
+    patches.put(Epochs, "led", led)
+
+
+def _resume(patches: Patches) -> None:
+    whole = property(lambda log: True, lambda log, value: None)
+    patches.put(EpochCommitLog, "is_whole", whole)
+
+
+def _count_cache(patches: Patches) -> None:
+    patches.put(ReplicationSettings, "counted", lambda settings, log: int(log.max_offset))
+
+
+def _ends_only(patches: Patches) -> None:
+    patches.put(Epochs, "consistent_point", lambda own, end, other, other_end: min(end, other_end))
+
+
+def _no_epoch_file(patches: Patches) -> None:
+    def write(file: Any, epochs: Epochs) -> None:
+        file.epochs = epochs
+
+    patches.put(EpochFile, "write", write)
+
+
+def _keep_torn(patches: Patches) -> None:
+    async def nothing(*_: Any) -> None:
+        return None
+
+    patches.put(AutoSwitchHAService, "_drop_torn_record", nothing)
+
+
+def _no_union(patches: Patches) -> None:
+    patches.put(SyncState, "union", property(lambda state: frozenset(state.known.members)))
+
+
+def _join_at_once(patches: Patches) -> None:
+    patches.put(SyncState, "_may_join", lambda *_: True)
+    patches.put(SyncState, "_has_all", lambda *_: True)
+
+
+def _no_lease(patches: Patches) -> None:
+    patches.put(ReplicasManager, "may_accept", lambda manager, now: True)
+
+
+def _long_lease(patches: Patches) -> None:
+    patches.put(lease, "SHARE", 30.0)
+
+
+def _accept_early(patches: Patches) -> None:
+    patches.put(AutoSwitchHAService, "is_settled", lambda service: True)
+
+
+def _keep_tail(patches: Patches) -> None:
+    patches.put(AutoSwitchHAService, "fulfil", lambda *_: succeed(None))
+
+
+def _lose_changes(patches: Patches) -> None:
+    patches.put(TableFeed, "changed", lambda feed, entry, now: False)
+
+
+def _believe_reports(patches: Patches) -> None:
+    def has_all(state: Any, broker_id: int, end: int) -> bool:
+        return bool(state.sent_to(broker_id) >= end or broker_id == state._id)
+
+    patches.put(SyncState, "_holds", has_all)
+
+
+def _planted(name: str, what: str, origin: str, seed: int, plant: Any) -> Mutant:
+    return Mutant(name, what, origin, seed, plant, CONTROLLED)
+
+
+OF_CONTROLLER_MODE = (
+    _planted("master-alone", "a put is kept when the master has it", "14.2", 15, _master_alone),
+    _planted("confirm-end", "what the master has is confirmed", "14.9", 17, _confirm_end),
+    _planted("read-all", "consumers read past the confirm offset", "14.9", 17, _read_all),
+    _planted("recover-all", "a start dispatches what was not confirmed", "seed", 6, _recover_all),
+    _planted("rename-epoch", "a restart renames the epoch", "seed", 26, _rename_epoch),
+    _planted("resume", "a master goes on in the epoch in which it crashed", "seed", 116, _resume),
+    _planted("count-cache", "what is not on the disk counts", "seed", -1, _count_cache),
+    _planted("ends-only", "logs are compared by their ends", "14.14", -1, _ends_only),
+    _planted("no-epoch-file", "epochs are not on the disk", "14.13", -1, _no_epoch_file),
+    _planted("keep-torn", "a torn record stays under a new master", "14.12", -1, _keep_torn),
+    _planted("no-union", "who joins is not waited for", "14.5", -1, _no_union),
+    _planted("join-at-once", "who joins need not have all", "14.6", -1, _join_at_once),
+    _planted("no-lease", "a master needs no lease", "14.1", -1, _no_lease),
+    _planted("long-lease", "the lease outlives the time-out", "14.2", -1, _long_lease),
+    _planted("accept-early", "puts before all is confirmed", "8.5", -1, _accept_early),
+    _planted("keep-tail", "a tail that the master does not have stays", "14.11", -1, _keep_tail),
+    _planted("lose-changes", "tables go to slaves at the start only", "14.11", -1, _lose_changes),
+    _planted("sent-is-kept", "what was sent counts as held", "14.6", -1, _believe_reports),
+)
