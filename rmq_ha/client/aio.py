@@ -22,7 +22,7 @@ from rmq_ha.client import (
     push_consumer,
     transactions,
 )
-from rmq_ha.client.aio_pull import Futures, Life, LitePullConsumer, PullConsumer
+from rmq_ha.client.aio_pull import Futures, Life, LitePullConsumer, PullConsumer, as_future
 from rmq_ha.client.asking import Asking
 from rmq_ha.client.asks import Asker
 from rmq_ha.client.consume_service import ConsumeHook
@@ -36,14 +36,13 @@ from rmq_ha.client.hand_over import HandOver, Messages
 from rmq_ha.client.hooks import DeliveryHook, SendHook
 from rmq_ha.client.instance import ClientInstance
 from rmq_ha.client.listening import ConcurrentListener, Listener, OrderlyListener
-from rmq_ha.client.messages import Message, MessageExt, SendResult
+from rmq_ha.client.messages import Message, MessageExt
 from rmq_ha.client.offsets import OffsetStore
 from rmq_ha.client.pull_api import Filter
-from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.rebalance.strategies import AllocateStrategy
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.subscriptions import MessageSelector
-from rmq_ha.client.transactions import TransactionListener, TransactionSendResult
+from rmq_ha.client.transactions import TransactionListener
 from rmq_ha.host.loop import LoopReactor
 from rmq_ha.host.real import make_host
 from rmq_ha.host.std_logging import begin_logging
@@ -261,15 +260,15 @@ class Producer(Life):
 
     def __init__(self, client: Client, deferred: producer.Producer) -> None:
         self.deferred = deferred
-        self._client = client
+        self._futures = Futures(client.loop)
 
     async def start(self) -> None:
         """Join the client."""
-        await self._client.future(self.deferred.start())
+        await self._futures.of(self.deferred.start())
 
     async def stop(self) -> None:
         """Sends under way finish, or fail by a deadline; the group is left."""
-        await self._client.future(self.deferred.stop())
+        await self._futures.of(self.deferred.stop())
 
     def ready(self) -> "Future[None]":
         """
@@ -277,58 +276,28 @@ class Producer(Life):
 
         Awaited before each send, many of them take as much memory as brokers are behind, no more.
         """
-        return self._client.future(self.deferred.ready())
+        return self._futures.of(self.deferred.ready())
 
-    def send(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        arg: Any = None,
-        timeout_ms: float | None = None,
-    ) -> "Future[SendResult]":
-        """Send one message; done when it is stored."""
-        return self._client.future(
-            self.deferred.send(
-                message, queue=queue, selector=selector, arg=arg, timeout_ms=timeout_ms
-            )
-        )
+    send = as_future(producer.Producer.send, "Send one message; done when it is stored.")
 
-    def send_oneway(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        arg: Any = None,
-    ) -> "Future[None]":
-        """Send one message; done when a connection has it."""
-        return self._client.future(
-            self.deferred.send_oneway(message, queue=queue, selector=selector, arg=arg)
-        )
+    send_oneway = as_future(
+        producer.Producer.send_oneway, "Send one message; done when a connection has it."
+    )
 
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout_ms: float | None = None,
-    ) -> "Future[list[SendResult]]":
-        """Send messages of one topic together; one result for each request that it took."""
-        return self._client.future(
-            self.deferred.send_batch(messages, queue=queue, timeout_ms=timeout_ms)
-        )
+    send_batch = as_future(
+        producer.Producer.send_batch,
+        "Send messages of one topic together; one result for each request that it took.",
+    )
 
-    def request(
-        self, message: Message, timeout_ms: float, *, queue: MessageQueue | None = None
-    ) -> "Future[MessageExt]":
-        """Send a message; done with the reply that a consumer of it sends."""
-        return self._client.future(self.deferred.request(message, timeout_ms, queue=queue))
+    request = as_future(
+        producer.Producer.request,
+        "Send a message; done with the reply that a consumer of it sends.",
+    )
 
-    def fetch_publish_message_queues(self, topic: str) -> "Future[list[MessageQueue]]":
-        """The queues that messages of a topic can go to."""
-        return self._client.future(self.deferred.fetch_publish_message_queues(topic))
+    fetch_publish_message_queues = as_future(
+        producer.Producer.fetch_publish_message_queues,
+        "The queues that messages of a topic can go to.",
+    )
 
 
 AnyProducer = TypeVar("AnyProducer", bound=Producer)
@@ -339,13 +308,10 @@ class TransactionProducer(Producer):
 
     deferred: transactions.TransactionProducer
 
-    def send_in_transaction(
-        self, message: Message, arg: Any = None, *, timeout_ms: float | None = None
-    ) -> "Future[TransactionSendResult]":
-        """Send a half message, do the listener's work; done when the broker was told."""
-        return self._client.future(
-            self.deferred.send_in_transaction(message, arg, timeout_ms=timeout_ms)
-        )
+    send_in_transaction = as_future(
+        transactions.TransactionProducer.send_in_transaction,
+        "Send a half message, do the listener's work; done when the broker was told.",
+    )
 
 
 class PushConsumer(Life):

@@ -3,17 +3,19 @@
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, Future, wait
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from rmq_ha.client import lite_pull_consumer, pull_consumer
-from rmq_ha.client.messages import MessageExt, PullResult
+from rmq_ha.client.messages import MessageExt
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.model.subscription import SUB_ALL
 from rmq_ha.wire.bodies import MessageQueue
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -28,6 +30,24 @@ class Futures:
         if not isinstance(later, Deferred):
             later = Deferred.fromCoroutine(later)
         return later.asFuture(self.loop)
+
+
+def as_future(
+    method: "Callable[Concatenate[Any, P], Deferred[T]]", says: str
+) -> "Callable[Concatenate[Any, P], Future[T]]":
+    """
+    A method of the class for Deferreds, asked in the same way, with a future as its answer.
+
+    :param says: its docstring here, without what only Deferreds do.
+    """
+
+    @wraps(method)
+    def ask(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        later: Deferred[T] = getattr(self.deferred, method.__name__)(*args, **kwargs)
+        return later.asFuture(self._futures.loop)
+
+    ask.__doc__ = says
+    return ask
 
 
 class Life(ABC):
@@ -107,13 +127,14 @@ class LitePullConsumer(Life):
         """The queues that are ours now."""
         return self.deferred.assignment()
 
-    def fetch_message_queues(self, topic: str) -> "Future[list[MessageQueue]]":
-        """All queues of a topic."""
-        return self._futures.of(self.deferred.fetch_message_queues(topic))
+    fetch_message_queues = as_future(
+        lite_pull_consumer.LitePullConsumer.fetch_message_queues, "All queues of a topic."
+    )
 
-    def poll(self, timeout_ms: int | None = None) -> "Future[list[MessageExt]]":
-        """The next messages; none when none come in time. What a loop left is not among them."""
-        return self._futures.of(self.deferred.poll(timeout_ms))
+    poll = as_future(
+        lite_pull_consumer.LitePullConsumer.poll,
+        "The next messages; none when none come in time. What a loop left is not among them.",
+    )
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """`poll` leaves them out."""
@@ -138,19 +159,20 @@ class LitePullConsumer(Life):
         self._forget(queue)
         return self._futures.of(self.deferred.seek_to_end(queue))
 
-    def commit_sync(
-        self, offsets: Mapping[MessageQueue, int] | None = None, *, persist: bool = True
-    ) -> "Future[None]":
-        """Commit what `poll` returned, or what is given."""
-        return self._futures.of(self.deferred.commit_sync(offsets, persist=persist))
+    commit_sync = as_future(
+        lite_pull_consumer.LitePullConsumer.commit_sync,
+        "Commit what `poll` returned, or what is given.",
+    )
 
-    def committed(self, queue: MessageQueue) -> "Future[int | None]":
-        """How far the group is; None: it never was there."""
-        return self._futures.of(self.deferred.committed(queue))
+    committed = as_future(
+        lite_pull_consumer.LitePullConsumer.committed,
+        "How far the group is; None: it never was there.",
+    )
 
-    def offset_for_timestamp(self, queue: MessageQueue, timestamp: int) -> "Future[int]":
-        """:param timestamp: ms since the epoch."""
-        return self._futures.of(self.deferred.offset_for_timestamp(queue, timestamp))
+    offset_for_timestamp = as_future(
+        lite_pull_consumer.LitePullConsumer.offset_for_timestamp,
+        ":param timestamp: ms since the epoch.",
+    )
 
     def _forget(self, queue: MessageQueue) -> None:
         """A loop goes on elsewhere in this queue."""
@@ -178,55 +200,32 @@ class PullConsumer(Life):
         """Leave; offsets are kept."""
         await self._futures.of(self.deferred.stop())
 
-    def pull(
-        self,
-        queue: MessageQueue,
-        expression: str | MessageSelector | None,
-        offset: int,
-        max_nums: int,
-        timeout_ms: int = 0,
-    ) -> "Future[PullResult]":
-        """Messages of a queue, as many as are there."""
-        return self._futures.of(self.deferred.pull(queue, expression, offset, max_nums, timeout_ms))
+    pull = as_future(pull_consumer.PullConsumer.pull, "Messages of a queue, as many as are there.")
 
-    def pull_block_if_not_found(
-        self,
-        queue: MessageQueue,
-        expression: str | MessageSelector | None,
-        offset: int,
-        max_nums: int,
-    ) -> "Future[PullResult]":
-        """As `pull`, but the broker waits for a message."""
-        return self._futures.of(
-            self.deferred.pull_block_if_not_found(queue, expression, offset, max_nums)
-        )
+    pull_block_if_not_found = as_future(
+        pull_consumer.PullConsumer.pull_block_if_not_found,
+        "As `pull`, but the broker waits for a message.",
+    )
 
-    def fetch_subscribe_message_queues(self, topic: str) -> "Future[list[MessageQueue]]":
-        """All queues of a topic."""
-        return self._futures.of(self.deferred.fetch_subscribe_message_queues(topic))
+    fetch_subscribe_message_queues = as_future(
+        pull_consumer.PullConsumer.fetch_subscribe_message_queues, "All queues of a topic."
+    )
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
         """Everything below is consumed."""
         self.deferred.update_consume_offset(queue, offset)
 
-    def fetch_consume_offset(
-        self, queue: MessageQueue, *, from_store: bool = False
-    ) -> "Future[int | None]":
-        """How far the group is; None: it never was there."""
-        return self._futures.of(self.deferred.fetch_consume_offset(queue, from_store=from_store))
+    fetch_consume_offset = as_future(
+        pull_consumer.PullConsumer.fetch_consume_offset,
+        "How far the group is; None: it never was there.",
+    )
 
-    def persist(self, queue: MessageQueue) -> "Future[None]":
-        """Write down its offset now."""
-        return self._futures.of(self.deferred.persist(queue))
+    persist = as_future(pull_consumer.PullConsumer.persist, "Write down its offset now.")
 
-    def max_offset(self, queue: MessageQueue) -> "Future[int]":
-        """Behind its last message."""
-        return self._futures.of(self.deferred.max_offset(queue))
+    max_offset = as_future(pull_consumer.PullConsumer.max_offset, "Behind its last message.")
 
-    def min_offset(self, queue: MessageQueue) -> "Future[int]":
-        """Of its first message."""
-        return self._futures.of(self.deferred.min_offset(queue))
+    min_offset = as_future(pull_consumer.PullConsumer.min_offset, "Of its first message.")
 
-    def search_offset(self, queue: MessageQueue, timestamp: int) -> "Future[int]":
-        """:param timestamp: ms since the epoch."""
-        return self._futures.of(self.deferred.search_offset(queue, timestamp))
+    search_offset = as_future(
+        pull_consumer.PullConsumer.search_offset, ":param timestamp: ms since the epoch."
+    )

@@ -129,6 +129,7 @@ async def with_asyncio() -> None:
         assert_type(pulled, list[MessageExt])
         client.push_consumer("g", hook=[])  # wrong: call-arg
         await client.transaction_producer(Hook())  # wrong: arg-type
+        (await client.producer()).send(Message("T", b"x"), timeout=1)  # wrong: call-arg
 
 
 def without() -> None:

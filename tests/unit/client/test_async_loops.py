@@ -256,7 +256,7 @@ class Lite:
         self.polls: list[Deferred[list[MessageExt]]] = []
         self.sought: list[Any] = []
 
-    def poll(self, timeout_ms: int | None) -> "Deferred[list[MessageExt]]":
+    def poll(self, timeout_ms: int | None = None) -> "Deferred[list[MessageExt]]":
         self.polls.append(Deferred())
         return self.polls[-1]
 
@@ -342,6 +342,6 @@ async def test_after_a_seek_a_loop_goes_on_there_and_not_with_what_it_had() -> N
 @running
 async def test_a_loop_over_what_was_never_started_says_so() -> None:
     consumer, below = lite()
-    below.poll = lambda timeout_ms: fail(NotStarted("start it"))  # type: ignore[method-assign]
+    below.poll = lambda timeout_ms=None: fail(NotStarted("start it"))  # type: ignore[method-assign]
     with pytest.raises(NotStarted):
         await anext(consumer)
