@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from math import sin
 from typing import Any
 
@@ -71,17 +72,31 @@ class PageCluster(SimCluster):
     def send(
         self, broker: str, topic: str, count: int, queues: int = 4, body: bytes = b"", **more: str
     ) -> None:
-        """Messages, a batch to each queue."""
-        for queue_id in range(min(queues, count)):
-            part = count // queues + (queue_id < count % queues)
-            if not part:
-                continue
-            text = "".join(f"{name}\x01{value}\x02" for name, value in more.items())
-            members = [(0, body or b"x" * 180, text)] * part
-            ext = {**_BATCH, "b": topic, "e": str(queue_id)}
-            command = RemotingCommand(320, ext, encode_batch(members))
+        """Messages, a batch to each queue; waits for the answers."""
+        for command in self._batches(topic, count, queues, body, more):
             answer = self.wait(self.sender.invoke(self.address(broker), command, 9000))
             assert answer.code in (0, 10, 11, 12), answer.remark
+
+    def begin_to_send(self, broker: str, topic: str, count: int, queues: int = 4) -> None:
+        """The same, and whatever becomes of it."""
+        for command in self._batches(topic, count, queues, b"", {}):
+            self.begin(self.sender.invoke(self.address(broker), command, 9000))
+
+    def begin(self, later: Any) -> None:
+        """Nobody waits for it."""
+        started = later if isinstance(later, Deferred) else Deferred.fromCoroutine(later)
+        started.addErrback(lambda _: None)
+
+    def _batches(
+        self, topic: str, count: int, queues: int, body: bytes, more: dict[str, str]
+    ) -> Iterator[RemotingCommand]:
+        text = "".join(f"{name}\x01{value}\x02" for name, value in more.items())
+        for queue_id in range(min(queues, count)):
+            part = count // queues + (queue_id < count % queues)
+            if part:
+                ext = {**_BATCH, "b": topic, "e": str(queue_id)}
+                members = [(0, body or b"x" * 180, text)] * part
+                yield RemotingCommand(320, ext, encode_batch(members))
 
     def send_one(self, broker: str, topic: str, body: bytes, properties: str) -> str:
         """One message; the id of its place."""
@@ -96,7 +111,7 @@ class PageCluster(SimCluster):
         client_id = f"{self.hosts['sender'].ip}@{group}"
         body = {"clientID": client_id, "producerDataSet": [{"groupName": group}]}
         command = RemotingCommand(34, {}, json.dumps(body).encode())
-        self.wait(self.sender.invoke(self.address(broker), command, 9000))
+        self.begin(self.sender.invoke(self.address(broker), command, 9000))
 
     def consume(self, name: str, group: str, *topics: str, listener: Any = None) -> PushConsumer:
         """A real consumer on its own machine."""
@@ -207,6 +222,33 @@ def _request(connection: socket.socket) -> bytes:
     return b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n" + body
 
 
+class Traffic:
+    """Of a shop; it goes on for as long as the simulation does."""
+
+    def __init__(self, cluster: PageCluster) -> None:
+        self._cluster = cluster
+        self._random = cluster.world.random("traffic")
+        self._clock = cluster.hosts["sender"].clock
+        self._steps = 0
+        self._on_time()
+
+    def _on_time(self) -> None:
+        """Every two seconds."""
+        cluster, step = self._cluster, self._steps
+        self._steps += 1
+        wave = 1 + 0.5 * sin(step / 200) + self._random.random() * 0.2
+        cluster.begin_to_send("broker-a", "orders", int(24 * wave), 8)
+        cluster.begin_to_send("broker-a", "payments", int(7 * wave))
+        cluster.begin_to_send("broker-a", "audit-trail", int(9 * wave))
+        if step % 4 == 0:
+            cluster.begin_to_send("broker-a", "shipments", int(8 * wave))
+            cluster.begin_to_send("broker-b", "price-updates", int(30 * wave))
+        if step % 15 == 0:
+            for name in ("checkout", "pricing"):
+                cluster.beat("broker-a", name)
+        self._clock.callLater(2, self._on_time)
+
+
 def believable(minutes: int = 62, subnet: str = "127.0.0") -> PageCluster:
     """
     A pair and a broker beside it, an hour of traffic, a group that falls behind, a slave that was
@@ -216,39 +258,28 @@ def believable(minutes: int = 62, subnet: str = "127.0.0") -> PageCluster:
     cluster.add("broker-a", page_token=TOKEN)
     cluster.add("broker-a-slave", BrokerRole.SLAVE, of="broker-a", page_token=TOKEN)
     cluster.add("broker-b", BrokerRole.ASYNC_MASTER, page_token=TOKEN)
-    for topic in ("orders", "payments", "shipments", "audit-trail", "price-updates"):
+    for topic in ("orders", "payments", "shipments", "audit-trail"):
         cluster.topic("broker-a", topic, 8 if topic == "orders" else 4)
+    cluster.topic("broker-b", "price-updates")
     cluster.run(40)
     cluster.consume("shop-1", "fulfilment", "orders")
     cluster.consume("shop-2", "fulfilment", "orders")
     cluster.consume("ledger-1", "ledger", "orders", "payments")
     tired = cluster.consume("reports-1", "reporting", "audit-trail")
-    random = cluster.world.random("traffic")
-    start = cluster.clock.seconds()
-    dead = 0
-    for step in range(minutes * 6):
-        wave = 1 + 0.5 * sin(step / 40) + random.random() * 0.25
-        cluster.send("broker-a", "orders", int(76 * wave), 8)
-        cluster.send("broker-a", "payments", int(22 * wave))
-        cluster.send("broker-a", "audit-trail", int(30 * wave))
-        if step % 6 == 0:
-            for name in ("checkout", "pricing"):
-                cluster.beat("broker-a", name)
-        if step % 5 == 0:
-            cluster.send("broker-a", "shipments", 12)
-            cluster.send("broker-b", "price-updates", 30)
-        if step == minutes * 4:
-            cluster.wait(tired.stop())
-        if step == minutes * 2:
-            cluster.hosts["broker-a-slave"].crash(power=True)
-        if step == minutes * 2 + 12:
-            cluster.add("broker-a-slave", BrokerRole.SLAVE, of="broker-a", page_token=TOKEN)
-        if step % 60 == 31:
-            dead += 1
-            cluster.topic("broker-a", "%DLQ%ledger", 1)
-            cluster.send("broker-a", "%DLQ%ledger", dead, 1)
-        target = start + (step + 1) * 10
-        cluster.run(max(0.01, target - cluster.clock.seconds()))
+    Traffic(cluster)
+    part = minutes * 60 / 6
+    cluster.topic("broker-a", "%DLQ%ledger", 1)
+    cluster.run(2 * part)
+    cluster.hosts["broker-a-slave"].crash(power=True)
+    cluster.run(75)
+    cluster.add("broker-a-slave", BrokerRole.SLAVE, of="broker-a", page_token=TOKEN)
+    cluster.run(part)
+    cluster.send("broker-a", "%DLQ%ledger", 2, 1)
+    cluster.run(part)
+    cluster.wait(tired.stop())
+    cluster.run(part)
+    cluster.send("broker-a", "%DLQ%ledger", 1, 1)
+    cluster.run(part - 75)
     for number in range(3):
         cluster.send_one(
             "broker-a",
@@ -257,5 +288,5 @@ def believable(minutes: int = 62, subnet: str = "127.0.0") -> PageCluster:
             f"KEYS\x01order-4711{number} c-118\x02TAGS\x01placed\x02"
             f"UNIQ_KEY\x010A1400031A2C18B4AAC21F5{number:05}0000\x02",
         )
-    cluster.run(2)
+    cluster.run(12)
     return cluster

@@ -1,0 +1,70 @@
+"""What the pages of a name server and of a controller show."""
+
+from rmq_ha.app.namesrv_server import NamesrvServer
+from rmq_ha.app.page.other import ControllerBoard
+from rmq_ha.app.page.values import Tone
+from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
+from rmq_ha.model.status import BrokerRole
+from rmq_ha.testing.brokers import NAMESRV_PORT
+from tests.page.cluster import STATUS_PORT, PageCluster
+from tests.page.test_api import Asking
+from tests.unit.controller.controllers import Controllers
+
+
+def test_a_name_server_shows_who_is_registered() -> None:
+    cluster = PageCluster()
+    host = cluster.world.add("names")
+    configuration = NamesrvConfiguration()
+    configuration.server.listen_port = NAMESRV_PORT
+    configuration.namesrv.metrics_port, configuration.namesrv.metrics_address = STATUS_PORT, host.ip
+    configuration.namesrv.kv_config_path = "/namesrv/kv.json"
+    server = NamesrvServer(host.seams, configuration)
+    cluster.wait(server.start())
+    cluster.namesrv.host, before = host, cluster.namesrv.host
+    cluster.add("broker-a")
+    cluster.add("broker-b", BrokerRole.SLAVE, of="broker-a")
+    cluster.run(5)
+    ask = Asking(cluster, host)
+    sheet = ask.get("/api/overview")
+    assert sheet["server"] == "namesrv"
+    assert [(item["set_name"], item["broker_id"]) for item in sheet["machines"]] == [
+        ("broker-a", 0),
+        ("broker-a", 1),
+    ]
+    assert sheet["notices"] == []
+    cluster.crash("broker-a", power=False)
+    cluster.run(3)
+    sheet = ask.get("/api/overview")
+    assert [item["text"] for item in sheet["notices"]] == [
+        "broker-a has no master: it takes no messages"
+    ]
+    texts = [event["text"] for event in ask.get("/api/events")["events"]]
+    assert any("not registered any more" in text for text in texts)
+    assert ask("/api/topics")[0] == 404
+    cluster.run(10)
+    assert ask.get("/api/history")["series"]["brokers"] == [0.0, 1.0]
+    cluster.namesrv.host = before
+    cluster.wait(server.stop())
+
+
+def test_a_controller_shows_who_leads_and_who_is_in_sync() -> None:
+    desk = Controllers()
+    desk.pair()
+    board = ControllerBoard(desk.hosts[0].seams, desk.services[0])
+    board.start()
+    desk.world.clock.run_for(3)
+    sheet = board.overview()
+    found = [(item.broker_id, item.role, item.note, item.tone) for item in sheet.machines]
+    assert found == [
+        (1, "master", "in sync", Tone.GOOD),
+        (2, "slave", "in sync", Tone.GOOD),
+    ]
+    assert (sheet.role, sheet.notices) == ("LEADER", [])
+    assert [(item.role, item.state) for item in sheet.members] == [("leader", "decides")]
+    desk.brokers[1].host.crash()
+    desk.world.clock.run_for(5)
+    masters = [item.broker_id for item in board.overview().machines if item.role == "master"]
+    assert masters == [2]
+    desk.world.clock.run_for(30)
+    assert [item.tone for item in board.overview().machines] == [Tone.ERROR, Tone.GOOD]
+    board.stop()
