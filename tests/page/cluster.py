@@ -77,10 +77,11 @@ class PageCluster(SimCluster):
             answer = self.wait(self.sender.invoke(self.address(broker), command, 9000))
             assert answer.code in (0, 10, 11, 12), answer.remark
 
-    def begin_to_send(self, broker: str, topic: str, count: int, queues: int = 4) -> None:
-        """The same, and whatever becomes of it."""
-        for command in self._batches(topic, count, queues, b"", {}):
-            self.begin(self.sender.invoke(self.address(broker), command, 9000))
+    def begin_to_send(self, broker: str, topic: str, count: int, queue_id: int) -> None:
+        """A batch to one queue, whatever becomes of it."""
+        ext = {**_BATCH, "b": topic, "e": str(queue_id)}
+        command = RemotingCommand(320, ext, encode_batch([(0, b"x" * 180, "")] * count))
+        self.begin(self.sender.invoke(self.address(broker), command, 9000))
 
     def begin(self, later: Any) -> None:
         """Nobody waits for it."""
@@ -233,20 +234,20 @@ class Traffic:
         self._on_time()
 
     def _on_time(self) -> None:
-        """Every two seconds."""
+        """Every five seconds, a queue of each topic in turn."""
         cluster, step = self._cluster, self._steps
         self._steps += 1
-        wave = 1 + 0.5 * sin(step / 200) + self._random.random() * 0.2
-        cluster.begin_to_send("broker-a", "orders", int(24 * wave), 8)
-        cluster.begin_to_send("broker-a", "payments", int(7 * wave))
-        cluster.begin_to_send("broker-a", "audit-trail", int(9 * wave))
-        if step % 4 == 0:
-            cluster.begin_to_send("broker-a", "shipments", int(8 * wave))
-            cluster.begin_to_send("broker-b", "price-updates", int(30 * wave))
-        if step % 15 == 0:
+        wave = 1 + 0.5 * sin(step / 90) + self._random.random() * 0.15
+        cluster.begin_to_send("broker-a", "orders", int(120 * wave), step % 8)
+        cluster.begin_to_send("broker-a", "payments", int(35 * wave), step % 4)
+        cluster.begin_to_send("broker-a", "audit-trail", int(45 * wave), step % 4)
+        cluster.begin_to_send("broker-b", "price-updates", int(60 * wave), step % 4)
+        if step % 3 == 0:
+            cluster.begin_to_send("broker-a", "shipments", int(30 * wave), step % 4)
+        if step % 6 == 0:
             for name in ("checkout", "pricing"):
                 cluster.beat("broker-a", name)
-        self._clock.callLater(2, self._on_time)
+        self._clock.callLater(5, self._on_time)
 
 
 def believable(minutes: int = 62, subnet: str = "127.0.0") -> PageCluster:
