@@ -93,6 +93,7 @@ def cluster() -> PageCluster:
     made.add("broker-b", BrokerRole.SLAVE, of="broker-a")
     made.run(40)
     made.topic("broker-a", "orders")
+    made.topic("broker-a", "audit")
     made.consume("shop-1", "fulfilment", "orders")
     made.run(35)
     made.send("broker-a", "orders", 40)
@@ -122,6 +123,18 @@ def test_the_sheet_of_a_master(cluster: PageCluster, ask: Asking) -> None:
     assert sheet["numbers"]["puts"] >= 41
     assert sheet["disk"]["total"] > sheet["disk"]["free"] > 0
     assert sheet["lanes"][0]["name"] == sheet["address"]
+
+
+def test_distances_are_of_one_moment(cluster: PageCluster, ask: Asking) -> None:
+    """A log that grew since the others were asked makes nobody late."""
+    ask.get("/api/overview")
+    cluster.run(1)
+    before = ask.get("/api/overview")["machines"]
+    cluster.send("broker-a", "audit", 8)
+    cluster.run(1.1)
+    after = ask.get("/api/overview")["machines"]
+    assert after[0]["log_end"] > before[0]["log_end"]
+    assert after[1]["behind_bytes"] == 0
 
 
 def test_the_sheet_of_a_slave(cluster: PageCluster) -> None:

@@ -1,13 +1,15 @@
 """What the page shows of a broker."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rmq_ha.acl.service import PlainAccessControl
 from rmq_ha.app.page.board import Board, certificate_notices, certificates
-from rmq_ha.app.page.fleet import Fleet, with_distance
+from rmq_ha.app.page.fleet import Fleet
 from rmq_ha.app.page.listing import Listing, Picked, pick
 from rmq_ha.app.page.measures import PEAKS, BrokerMeasures
 from rmq_ha.app.page.members import ask_members
@@ -201,13 +203,14 @@ class BrokerBoard(Board):
         )
 
     def _machines(self) -> list[Machine]:
-        """What is known of this one is newer than what it said in the last round."""
+        """This one as it is; distances of the last round, when all were asked at the same time."""
         own = self._machine()
         others = [item for item in self._fleet.machines if item.address != own.address]
-        found = sorted(
-            [own, *others], key=lambda item: (item.cluster, item.set_name, item.broker_id)
-        )
-        return with_distance(found)
+        for item in self._fleet.machines:
+            if item.address == own.address:
+                own = replace(own, behind_bytes=item.behind_bytes)
+        order = ("cluster", "set_name", "broker_id")
+        return sorted([own, *others], key=attrgetter(*order))
 
     def _machine(self) -> Machine:
         broker, health = self._broker, self._status.health()
