@@ -10,6 +10,7 @@ from twisted.python.failure import Failure
 from rmq_ha.errors import ProtocolViolation, StoreError
 from rmq_ha.seams import Disk, Worker
 
+_UNREADABLE = "cannot be read"
 _MISSING = "is missing or empty"
 
 
@@ -76,6 +77,11 @@ class PersistedTable:
                     fault=fault,
                     backup=backup,
                 )
+        elif fault.startswith(_UNREADABLE):
+            raise StoreError(
+                f"{self.path} {fault}: correct its path (storePathRootDir, or the key that names "
+                "it), or give the user of this process the right to it"
+            )
         else:
             raise StoreError(
                 f"{self.path} {fault}, and {backup} {backup_fault}. Repair one of them (any JSON "
@@ -116,7 +122,7 @@ class PersistedTable:
         except FileNotFoundError:
             return _MISSING
         except OSError as error:
-            return f"cannot be read ({error})"
+            return f"{_UNREADABLE} ({error.strerror or error})"
         if not data:
             return _MISSING
         try:

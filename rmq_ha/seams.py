@@ -140,6 +140,9 @@ class Disk(Protocol):
         :raises StoreLocked: another process holds it.
         """
 
+    def may_write(self, path: str) -> bool:
+        """Whether something can be made there, or in the nearest directory above that exists."""
+
     def usage(self, path: str) -> DiskUsage | None:
         """Of the partition that holds `path`; None when there is no such path."""
 

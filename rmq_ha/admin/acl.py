@@ -11,6 +11,7 @@ from rmq_ha.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.admin.shown import time_text
 from rmq_ha.admin.targets import Target, targets
 from rmq_ha.admin.topic import Refused
+from rmq_ha.admin.white import white
 from rmq_ha.client.accounts import (
     Account,
     AclRules,
@@ -55,6 +56,9 @@ _show_secrets = click.option("--show-secrets", is_flag=True, help="Else nobody s
 @common_options
 def acl() -> None:
     """Accounts of brokers with access control; needs an admin's account."""
+
+
+acl.add_command(white)
 
 
 @acl.command(name="list")

@@ -10,6 +10,7 @@ from rmq_ha.admin.options import common_options
 from rmq_ha.admin.pair import look_at
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.admin.targets import masters, targets
+from rmq_ha.admin.writes import writes
 from rmq_ha.client.administration import change_config
 from rmq_ha.client.brokers import broker_config, runtime_info
 from rmq_ha.config.from_afar import refusal
@@ -34,6 +35,9 @@ SET_COLUMNS = ("broker", "address", "key", "before", "after")
 @common_options
 def broker() -> None:
     """Which brokers there are, how they are, and their settings."""
+
+
+broker.add_command(writes)
 
 
 @broker.command(name="list")

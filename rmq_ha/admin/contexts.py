@@ -71,7 +71,9 @@ class Contexts:
         found = self.known.get(name)
         if found is None:
             known = ", ".join(sorted(self.known)) or "none"
-            raise ConfigurationError(f"there is no context {name} (known: {known})")
+            raise ConfigurationError(
+                f"there is no context {name} (known: {known}); `context add` makes one"
+            )
         return found
 
 

@@ -37,7 +37,8 @@ def lag(group: str, topic: str, fail_above: int | None) -> None:
         if not found.queues:
             about = f" of the topic {topic}" if topic else ""
             raise NothingFound(
-                f"the group {group} has no offsets{about}: is its name right, has it consumed?"
+                f"the group {group} has no offsets{about}: is its name right (`group list` shows"
+                " all), has it consumed?"
             )
         show_lag(session, group, found)
         if fail_above is not None and found.lag > fail_above:

@@ -138,7 +138,7 @@ class Sends:
             if not is_sent:
                 self.failed += 1
                 if self.failed == 1 or not self._quiet:
-                    self._output.error(result.getErrorMessage())
+                    self._output.error(self._session.with_hint(result.getErrorMessage()))
                 continue
             self.sent += 1
             if not self._quiet:

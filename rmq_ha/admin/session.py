@@ -16,6 +16,7 @@ from twisted.logger import (
     textFileLogObserver,
 )
 
+from rmq_ha.admin.hints import hint
 from rmq_ha.admin.options import Options, current_options
 from rmq_ha.admin.output import Output
 from rmq_ha.client.errors import BrokerRefused, NoNameServer, NoRoute
@@ -92,6 +93,12 @@ class Session:
         """
         instance = await self._started(self.options.namesrv or address)
         return await instance.invoke(address, command, timeout_ms or self.options.timeout_ms)
+
+    def with_hint(self, text: str) -> str:
+        """What went wrong, and what to try next, if that is known."""
+        own = self.options
+        has_account = own.credentials is not None
+        return text + hint(text, has_account=has_account, use_tls=own.use_tls)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -171,7 +178,8 @@ async def perform(session: Session, work: Work) -> int:
     except (RmqHaError, CannotDecide, CancelledError) as error:
         code = exit_code(error)
         details = {"code": error.code} if isinstance(error, BrokerRefused) else {}
-        session.output.error(str(error) or type(error).__name__, exit_code=code, **details)
+        text = session.with_hint(str(error) or type(error).__name__)
+        session.output.error(text, exit_code=code, **details)
         return code
 
 

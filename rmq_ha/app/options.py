@@ -27,6 +27,11 @@ class ServerOptions(usage.Options):
         usage.Options.__init__(self)  # type: ignore[no-untyped-call]
         self.overrides: list[tuple[str, str]] = []
 
+    def parseArgs(self, *words: str) -> None:
+        """:raises usage.UsageError: there are words without an option."""
+        if words:
+            raise usage.UsageError(f"{words[0]}: a properties file is given with --config (-c)")
+
     def opt_set(self, setting: str) -> None:
         """Set one key, key=value; wins over the file. May be given several times."""
         key, equals, value = setting.partition("=")

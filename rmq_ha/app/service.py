@@ -42,6 +42,18 @@ class Server(Protocol):
         """A line of the log of this process."""
 
 
+_PLACE = "the path is of storePathRootDir, or of another storePath key"
+_ADVICE = {
+    errno.EACCES: f"give the user of this process the right to it ({_PLACE})",
+    errno.ENOENT: f"make its directory, or mount its disk ({_PLACE})",
+    errno.ENOSPC: f"free some disk space ({_PLACE})",
+    errno.ENOTDIR: f"a part of it is a file and no directory ({_PLACE})",
+    errno.EPERM: f"give the user of this process the right to it ({_PLACE})",
+    errno.EROFS: f"mount the disk for writing ({_PLACE})",
+}
+"""What to do about what the system refused at a start."""
+
+
 def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
     """
     One line on why a start failed; None where only a traceback tells.
@@ -60,7 +72,9 @@ def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
     if isinstance(error, RmqHaError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        advice = _ADVICE.get(error.errno or 0)
+        return f"{text}; {advice}" if advice else text
     return None
 
 

@@ -32,6 +32,7 @@ from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
 from rmq_ha.timing.timer import rearm
+from rmq_ha.wire.codes import ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.ext_fields import ext_fields
 
@@ -77,6 +78,7 @@ class ControllerClient:
         self._timer: IDelayedCall | None = None
         self._is_running = False
         self._is_draining = False
+        self._complained: dict[str, str] = {}
 
     @property
     def may_accept(self) -> bool:
@@ -157,7 +159,22 @@ class ControllerClient:
 
     def _answered(self, ask: Ask, response: RemotingCommand) -> None:
         answer = Answer(response.code, response.remark, response.ext or {}, response.body or b"")
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._complain(ask.address, "is no controller; correct controllerAddr")
+        elif self._complained.pop(ask.address, None) is not None:
+            self.log.info("controller {address} answers again", address=ask.address)
         self._over(ask, answer)
+
+    def _complain(self, address: str, why: str) -> None:
+        """Once, until something else is wrong with it."""
+        if self._complained.get(address) != why:
+            self._complained[address] = why
+            self.log.warn(
+                "controller {address} {why}; without a controller nobody is elected, and a master "
+                "takes no messages any more",
+                address=address,
+                why=why,
+            )
 
     def _unanswered(self, ask: Ask, failure: Failure) -> None:
         self.log.debug(
@@ -166,6 +183,7 @@ class ControllerClient:
             code=ask.code,
             why=failure.getErrorMessage(),
         )
+        self._complain(ask.address, "does not answer: look at it, and at controllerAddr")
         self._over(ask, None)
 
     def _over(self, ask: Ask, answer: Answer | None) -> None:

@@ -123,3 +123,14 @@ def delete_account(address: str, access_key: str) -> Asking[None]:
     """On one broker; raises as `put_account`."""
     command = RemotingCommand(RequestCode.DELETE_ACL_CONFIG, {"accessKey": access_key})
     yield from expect(Ask(command, address))
+
+
+def put_white_addresses(address: str, addresses: str) -> Asking[None]:
+    """
+    From where nobody needs an account, on one broker; raises as `put_account`.
+
+    :param addresses: separated by commas; all that there were go.
+    """
+    ext = {"globalWhiteAddrs": addresses}
+    command = RemotingCommand(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, ext)
+    yield from expect(Ask(command, address))

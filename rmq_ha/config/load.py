@@ -17,16 +17,10 @@ from rmq_ha.config.load_controller import controller_within
 from rmq_ha.config.namesrv_configuration import NamesrvConfiguration
 from rmq_ha.config.plans import embeds_namesrv, namesrv_port_plan, port_plan
 from rmq_ha.config.ports import check_controller_port, check_metrics_port
-from rmq_ha.config.settings import (
-    Notice,
-    Setting,
-    collect,
-    fill,
-    render_objects,
-    unknown_keys,
-)
+from rmq_ha.config.settings import Notice, Setting, collect, fill, render_objects, unknown_keys
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.config.values import parse_value
+from rmq_ha.config.whose import with_unknown_keys
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.printable import one_line
 from rmq_ha.model.status import BrokerRole
@@ -79,19 +73,20 @@ def load_broker(
     settings = collect(text, name, overrides, notices)
     configuration = BrokerConfiguration()
     configuration.server.listen_port = BROKER_PORT
-    targets = (*_objects(configuration), configuration.controller)
-    fill(settings, targets, configuration.plugin_options, notices)
-    resolve_names(targets, settings, surroundings, notices)
-    configuration.config_file = surroundings.absolute(name) if name else None
-    _complete_broker(configuration, surroundings)
-    apply_dledger(configuration, settings, surroundings, notices)
-    controller_within(configuration, settings, surroundings, notices)
-    apply_controller_mode(configuration, settings, notices)
-    _apply_role(configuration, settings, notices)
-    _apply_ports(configuration, settings, notices)
-    _apply_batch_size(configuration, settings, notices)
-    _complete_acl(configuration, settings, surroundings)
-    _check_plugin_options(configuration, settings, notices)
+    with with_unknown_keys(notices):
+        targets = (*_objects(configuration), configuration.controller)
+        fill(settings, targets, configuration.plugin_options, notices)
+        resolve_names(targets, settings, surroundings, notices)
+        configuration.config_file = surroundings.absolute(name) if name else None
+        _complete_broker(configuration, surroundings)
+        apply_dledger(configuration, settings, surroundings, notices)
+        controller_within(configuration, settings, surroundings, notices)
+        apply_controller_mode(configuration, settings, notices)
+        _apply_role(configuration, settings, notices)
+        _apply_ports(configuration, settings, notices)
+        _apply_batch_size(configuration, settings, notices)
+        _complete_acl(configuration, settings, surroundings)
+        _check_plugin_options(configuration, settings, notices)
     return LoadedBroker(configuration, notices)
 
 
@@ -113,24 +108,27 @@ def load_namesrv(
     configuration = NamesrvConfiguration()
     configuration.server.listen_port = NAMESRV_PORT
     own = configuration.namesrv
-    targets = (own, configuration.server, configuration.controller)
-    fill(settings, targets, configuration.plugin_options, notices)
-    resolve_names(targets, settings, surroundings, notices)
-    controller_within(configuration, settings, surroundings, notices)
-    plan = namesrv_port_plan(configuration)
-    check_controller_port(plan, settings)
-    check_metrics_port(plan, settings)
-    own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
-    own.kv_config_path = surroundings.absolute(
-        own.kv_config_path or surroundings.below_home("namesrv", "kvConfig.json")
-    )
-    own.config_store_path = surroundings.absolute(
-        own.config_store_path or name or surroundings.below_home("namesrv", "namesrv.properties")
-    )
-    if own.acl_enable:
-        directory = own.acl_directory or _acl_directory(own.rocketmq_home, name)
-        own.acl_directory = surroundings.absolute(directory)
-    notices += unknown_keys(configuration.plugin_options, settings)
+    with with_unknown_keys(notices):
+        targets = (own, configuration.server, configuration.controller)
+        fill(settings, targets, configuration.plugin_options, notices)
+        resolve_names(targets, settings, surroundings, notices)
+        controller_within(configuration, settings, surroundings, notices)
+        plan = namesrv_port_plan(configuration)
+        check_controller_port(plan, settings)
+        check_metrics_port(plan, settings)
+        own.rocketmq_home = own.rocketmq_home or surroundings.environ.get("ROCKETMQ_HOME")
+        own.kv_config_path = surroundings.absolute(
+            own.kv_config_path or surroundings.below_home("namesrv", "kvConfig.json")
+        )
+        own.config_store_path = surroundings.absolute(
+            own.config_store_path
+            or name
+            or surroundings.below_home("namesrv", "namesrv.properties")
+        )
+        if own.acl_enable:
+            directory = own.acl_directory or _acl_directory(own.rocketmq_home, name)
+            own.acl_directory = surroundings.absolute(directory)
+        notices += unknown_keys(configuration.plugin_options, settings)
     return LoadedNamesrv(configuration, notices)
 
 

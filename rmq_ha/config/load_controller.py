@@ -16,6 +16,7 @@ from rmq_ha.config.plans import controller_port_plan
 from rmq_ha.config.ports import check_metrics_port
 from rmq_ha.config.settings import Notice, Setting, collect, fill, unknown_keys
 from rmq_ha.config.surroundings import Surroundings
+from rmq_ha.config.whose import with_unknown_keys
 from rmq_ha.errors import ConfigurationError
 
 
@@ -43,13 +44,14 @@ def load_controller(
     settings = collect(text, name, overrides, notices)
     configuration = ControllerConfiguration()
     own = configuration.controller
-    fill(settings, (own, configuration.server), configuration.plugin_options, notices)
-    resolve_names((own,), settings, surroundings, notices)
-    configuration.server.listen_port = _complete(own, settings, surroundings)
-    if own.config_store_path or name:
-        own.config_store_path = surroundings.absolute(own.config_store_path or name)
-    check_metrics_port(controller_port_plan(configuration), settings)
-    notices += unknown_keys(configuration.plugin_options, settings)
+    with with_unknown_keys(notices):
+        fill(settings, (own, configuration.server), configuration.plugin_options, notices)
+        resolve_names((own,), settings, surroundings, notices)
+        configuration.server.listen_port = _complete(own, settings, surroundings)
+        if own.config_store_path or name:
+            own.config_store_path = surroundings.absolute(own.config_store_path or name)
+        check_metrics_port(controller_port_plan(configuration), settings)
+        notices += unknown_keys(configuration.plugin_options, settings)
     return LoadedController(configuration, notices)
 
 

@@ -5,6 +5,7 @@ Spec: store.md, section 13.1.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -33,8 +34,8 @@ class Property(NamedTuple):
 
 
 def decode(data: bytes) -> str:
-    """The text of a properties file."""
-    return data.decode("iso-8859-1")
+    """The text of a properties file; the mark that Windows' editors put before it is none of it."""
+    return data.removeprefix(BOM_UTF8).decode("iso-8859-1")
 
 
 def parse(text: str, name: str = "") -> list[Property]:

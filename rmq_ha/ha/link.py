@@ -44,6 +44,7 @@ RETRY_SECONDS = 5.0
 """When our disk refuses, or somebody has to mend something; the longest time between connects."""
 FIRST_RETRY_SECONDS = 0.5
 RETRY_GROWTH = 1.5
+PORT_FOR_SLAVES = "a master's port for slaves is its haListenPort: listenPort + 1, unless set"
 REFUSED_SECONDS = (1.0, 3.0)
 """After a protocol error, and when the master closed without a frame: at random in this range."""
 REJOIN_SECONDS = (0.05, 0.3)
@@ -338,6 +339,7 @@ class MasterLink:
             seconds = RETRY_SECONDS
         elif error is not None or not connection.replica.frames:
             seconds = random.uniform(*REFUSED_SECONDS)
+            why += "" if error else f" without a word; {PORT_FOR_SLAVES}"
         self._tell(why)
         self._later(seconds)
 

@@ -291,6 +291,12 @@ class RealDisk:
             raise
         return RealLock(fd)
 
+    def may_write(self, path: str) -> bool:
+        """Of the nearest directory above that exists, as the system sees this process's user."""
+        while not os.path.lexists(path) and os.path.dirname(path) != path:
+            path = os.path.dirname(path)
+        return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+
     def usage(self, path: str) -> DiskUsage | None:
         """Of the partition that holds `path`."""
         try:

@@ -247,19 +247,26 @@ def _must_fit(
         raise CannotDecide(
             f"the broker has deleted what came behind {before.end}, where the backup ends: {again}"
         )
-    base = (before.again_from - 1) // store.file_size * store.file_size
+    if before.end == before.begin:
+        return
+    is_small = before.again_from <= before.begin  # all of it is copied anew: see the first record
+    base = max(before.again_from - 1, before.begin) // store.file_size * store.file_size
     theirs = next((file for file in row if file.base == base), None)
-    if theirs is None or before.again_from <= before.begin:
-        return  # all that could be compared is copied anew, or deleted
-    start = max(base, before.again_from - _COMPARED)
-    length = before.again_from - start
+    if theirs is None:
+        return  # what could be compared is deleted
+    start = before.begin if is_small else max(base, before.again_from - _COMPARED)
     ours = disk.open(f"{target}/commitlog/{base:020}", store.file_size)
     try:
+        length = before.again_from - start
+        if is_small:
+            length = int.from_bytes(ours.pread(4, start - base), "big")
         same = ours.pread(length, start - base)
     finally:
         ours.close()
     if bytes(window_of(files, theirs.path, start - base, length)) != same:
-        raise CannotDecide(f"the log before {before.again_from} is another one than then: {again}")
+        raise CannotDecide(
+            f"the log before {start + length} is another log's than when this backup began: {again}"
+        )
 
 
 def _copy_tables(files: Files, store: Store, disk: "Disk", folder: str, names: list[str]) -> None:

@@ -178,7 +178,9 @@ class CommitLog:
         """Take no more writes; what the failed one left behind is wiped if the disk allows it."""
         self.fault = f"cannot write at {physical_offset}: {error}"
         self.may_resume = may_pass(error)
-        if not self.may_resume:
+        if self.may_resume:
+            self.fault += "; free some disk space, and it goes on"
+        else:
             self.fault += "; repair the disk and start this broker again"
         self.log.error("the commit log takes no more writes: {reason}", reason=self.fault)
         self._wipe_tail()

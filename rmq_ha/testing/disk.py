@@ -423,6 +423,11 @@ class SimDisk:
         if self._locks.get(path) is lock:
             del self._locks[path]
 
+    def may_write(self, path: str) -> bool:
+        """Where no file is in the way."""
+        self.check()
+        return path not in self._files
+
     def usage(self, path: str) -> DiskUsage | None:
         """Of the whole disk; None when there is no such path."""
         self.check()

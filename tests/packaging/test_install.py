@@ -163,6 +163,12 @@ def test_a_wheel_brings_no_cache_and_no_package_file(wheel_environment: Environm
     assert "twisted/plugins/__init__.py" not in names
 
 
+def test_an_older_python_is_told_so(wheel_environment: Environment) -> None:
+    """pip reads it from there, and names both versions."""
+    metadata = wheel_environment.site / "rmq_ha-0.1.0.dist-info" / "METADATA"
+    assert "Requires-Python: >=3.11\n" in metadata.read_text()
+
+
 def test_a_wheel_brings_what_spark_looks_for(wheel_environment: Environment) -> None:
     """A module at the top, by which `format("rocketmq")` is found, and files that are no Python."""
     names = (wheel_environment.site / "rmq_ha-0.1.0.dist-info" / "RECORD").read_text()

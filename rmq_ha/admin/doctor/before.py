@@ -33,6 +33,7 @@ CODES = (
     "id-in-use",
     "port-taken",
     "store-open",
+    "store-unusable",
     "slave-without-master",
 )
 """Of the rules that need no broker that runs."""
@@ -56,6 +57,7 @@ async def look_before_start(session: Session, wanted: Wanted) -> Facts:
     for broker in facts.brokers:
         if broker.name == local.broker_name and broker.address != local.address:
             broker.plain = await port_at(host, broker.address, _TIMEOUT_S)
+    local.is_writable = host.disk.may_write(local.store)
     if host.disk.exists(f"{local.store}/lock"):
         try:
             host.disk.lock(f"{local.store}/lock").release()
@@ -94,6 +96,12 @@ def _store_open(facts: Facts) -> Iterator[Said]:
         yield Said(local.store, "another broker has it open")
 
 
+def _store_unusable(facts: Facts) -> Iterator[Said]:
+    local = _starting(facts)
+    if local and not local.is_writable:
+        yield Said(local.store, "nothing can be written or made there by this user")
+
+
 def _without_master(facts: Facts) -> Iterator[Said]:
     local = _starting(facts)
     if local is None or local.role != BrokerRole.SLAVE.value:
@@ -128,6 +136,14 @@ RULES = (
         "before a start: another process has the store open",
         "stop it first; two brokers need two `storePathRootDir`",
         _store_open,
+    ),
+    Rule(
+        "store-unusable",
+        Severity.ERROR,
+        "before a start: the store cannot be written to, or made where it should be",
+        "correct `storePathRootDir`, give the broker's user the right to write there (run this as"
+        " that user), or mount the disk for writing",
+        _store_unusable,
     ),
     Rule(
         "slave-without-master",

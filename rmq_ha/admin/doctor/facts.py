@@ -326,6 +326,7 @@ class Local:
     :ivar ports: that the broker listens on, with what for.
     :ivar taken_ports: of these, where somebody listens already.
     :ivar is_open: somebody has the store open.
+    :ivar is_writable: this process may write there.
     """
 
     file: str = ""
@@ -353,6 +354,7 @@ class Local:
     ports: list[tuple[int, str]] = field(default_factory=list)
     taken_ports: list[str] = field(default_factory=list)
     is_open: bool = False
+    is_writable: bool = True
 
 
 class NotLooked(NamedTuple):

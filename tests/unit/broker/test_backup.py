@@ -138,8 +138,21 @@ def test_another_log_does_not_continue_a_backup() -> None:
     one.back_up()
     other.bodies = [b"x"]
     other.send(250)
-    with pytest.raises(CannotDecide, match="is another one than then: begin a new backup"):
+    with pytest.raises(CannotDecide, match="is another log's than when this backup began"):
         back_up(SimFiles(other.disk), other.store, one.disk, TARGET, 0)
+
+
+def test_nor_does_one_of_a_broker_that_began_anew_with_as_much() -> None:
+    """A disk was lost, a new broker took its place, and the nightly backup goes on."""
+    one, other = Machine(), Machine()
+    one.send(5)
+    one.back_up()
+    whole = {path: one.disk.read_bytes(path) for path in [f"{TARGET}/backup.json"]}
+    other.bodies = [b"x"]
+    other.send(9)
+    with pytest.raises(CannotDecide, match="begin a new backup in another directory"):
+        back_up(SimFiles(other.disk), other.store, one.disk, TARGET, 0)
+    assert {path: one.disk.read_bytes(path) for path in whole} == whole
 
 
 def test_a_damaged_log_is_said_and_not_copied_as_sound() -> None:

@@ -1,0 +1,33 @@
+"""What to try next, for failures whose text comes from a server that does not know who asked."""
+
+
+def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
+    """
+    :param text: of the failure.
+    :returns: what is put behind it; empty: nothing is known.
+    """
+    for words, is_so, advice in (
+        (
+            "the request is not signed",
+            not has_account,
+            "give an account: RMQHA_ACCESS_KEY and RMQHA_SECRET_KEY, or a --context",
+        ),
+        (
+            "the name server answered REQUEST_CODE_NOT_SUPPORTED",
+            True,
+            "is this a broker's port? A name server's is 9876, unless listenPort is set",
+        ),
+        (
+            "Connection was closed cleanly",
+            not use_tls,
+            "it may take TLS only: try --tls, with --tls-ca; its log says why it closed",
+        ),
+        (
+            "is of another root than ours",
+            True,
+            "--tls-ca has to name the root that the server's certificate comes from",
+        ),
+    ):
+        if is_so and words in text:
+            return f"; {advice}"
+    return ""

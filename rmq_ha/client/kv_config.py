@@ -1,0 +1,54 @@
+"""A name server's table of keys and values, and whom it sends writers to.
+
+Spec: remoting.md, section 2.3.
+"""
+
+from rmq_ha.client.asking import Ask, Asking, expect, number
+from rmq_ha.wire.bodies import read_body
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+
+def kv_of(name_server: str, namespace: str) -> Asking[dict[str, str]]:
+    """
+    All keys of a namespace on one name server; empty when it has none.
+
+    :raises BrokerRefused: it does not tell.
+    :raises RemotingError: it does not answer.
+    """
+    command = RemotingCommand(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
+    response = yield from expect(Ask(command, name_server), (ResponseCode.QUERY_NOT_FOUND,))
+    if response.code:
+        return {}
+    return read_body(
+        response.body or b"{}",
+        lambda value: {str(key): str(text) for key, text in (value.get("table") or {}).items()},
+        None,
+    )
+
+
+def put_kv(name_server: str, namespace: str, key: str, value: str) -> Asking[None]:
+    """Raises as `kv_of`."""
+    ext = {"namespace": namespace, "key": key, "value": value}
+    yield from expect(Ask(RemotingCommand(RequestCode.PUT_KV_CONFIG, ext), name_server))
+
+
+def delete_kv(name_server: str, namespace: str, key: str) -> Asking[None]:
+    """Raises as `kv_of`."""
+    ext = {"namespace": namespace, "key": key}
+    yield from expect(Ask(RemotingCommand(RequestCode.DELETE_KV_CONFIG, ext), name_server))
+
+
+def set_writes(name_server: str, broker_name: str, *, allowed: bool) -> Asking[int]:
+    """
+    Send writers to a broker, or none any more; its next registration undoes neither.
+
+    :returns: of how many topics that changed the routes.
+    :raises BrokerRefused: as `kv_of`.
+    """
+    code = (
+        RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
+    )
+    command = RemotingCommand(code, {"brokerName": broker_name})
+    response = yield from expect(Ask(command, name_server))
+    return number(response, "addTopicCount" if allowed else "wipeTopicCount", name_server)

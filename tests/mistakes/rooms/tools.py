@@ -1,0 +1,187 @@
+"""Commands of an administrator: typed wrongly, at the wrong moment, or at the wrong server."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.mistakes.bench import Bench
+from tests.mistakes.mistake import Room
+from tests.mistakes.rooms.between import whole
+
+TOOLS = Room("Commands")
+
+
+@TOOLS.add("no name server is named", cause="name server", fix="NAMESRV_ADDR")
+def nobody_named(bench: Bench) -> str:
+    return bench.run("rmqha-admin", "topic", "list")
+
+
+@TOOLS.add("a name server with a comma between", cause="127.0.0.1:9876,127.0.0.1:9877", fix=";")
+def commas_typed(bench: Bench) -> str:
+    both = f"{bench.at('namesrv')},{bench.at('second')}"
+    return bench.run("rmqha-admin", "topic", "list", "-n", both)
+
+
+@TOOLS.add("a name server that is not there", cause="127.0.0.1:9876", fix="refused")
+def no_namesrv(bench: Bench) -> str:
+    return bench.admin("topic", "list")
+
+
+@TOOLS.add(
+    "a broker's port as the name server's",
+    cause="the name server answered",
+    fix="a broker's port",
+)
+def broker_as_namesrv(bench: Bench) -> str:
+    bench.broker()
+    return bench.admin("topic", "list", port="broker")
+
+
+@TOOLS.add("a context that there is not", cause="prod", fix="context add")
+def no_context(bench: Bench) -> str:
+    return bench.run("rmqha-admin", "--context", "prod", "topic", "list")
+
+
+@TOOLS.add("contexts that others can read", cause="contexts.json", fix="chmod 600")
+def open_contexts(bench: Bench) -> str:
+    add = ("context", "add", "prod", "-n", "127.0.0.1:9876")
+    bench.run("rmqha-admin", "--context-file", "contexts.json", *add)
+    os.chmod(bench.path("contexts.json"), 0o644)
+    named = ("--context-file", "contexts.json", "--context", "prod")
+    return bench.run("rmqha-admin", *named, "topic", "list")
+
+
+@TOOLS.add("a context without name servers", cause="name servers", fix="-n")
+def empty_context(bench: Bench) -> str:
+    return bench.run(*["rmqha-admin", "--context-file", "contexts.json", "context", "add", "prod"])
+
+
+@TOOLS.add(
+    "init where files are already", cause="broker-master.properties", fix="another directory"
+)
+def init_again(bench: Bench) -> str:
+    bench.run("rmqha-admin", "init", "conf", "--pair")
+    return bench.run("rmqha-admin", "init", "conf", "--pair")
+
+
+@TOOLS.add("init of a pair on one machine's address", cause="2 addresses, not 1", fix="--hosts A,B")
+def init_one(bench: Bench) -> str:
+    return bench.run("rmqha-admin", "init", "conf", "--pair", "--hosts", "10.0.0.1")
+
+
+@TOOLS.add("init without saying of what", cause="--pair", fix="--dledger")
+def init_nothing(bench: Bench) -> str:
+    return bench.run("rmqha-admin", "init", "conf")
+
+
+@TOOLS.add(
+    "promote while the master lives",
+    cause="answers",
+    fix="Stop it in an orderly way",
+)
+def promote_beside(bench: Bench) -> str:
+    whole(bench)
+    return bench.run("rmqha-admin", "promote", "--config", "b.properties", "--yes")
+
+
+@TOOLS.add(
+    "promote with the master's file",
+    cause="nothing to change",
+    fix="is SYNC_MASTER of broker-a",
+)
+def promote_master(bench: Bench) -> str:
+    whole(bench)
+    return bench.run("rmqha-admin", "promote", "--config", "a.properties", "--yes")
+
+
+@TOOLS.add(
+    "promote whose restart fails",
+    cause="/bin/false",
+    fix="again",
+)
+def promote_no_restart(bench: Bench) -> str:
+    first, _ = whole(bench)
+    first.end(signal.SIGKILL)
+    return bench.run(
+        *("rmqha-admin", "promote", "--config", "b.properties", "--yes"),
+        *("--restart", "/bin/false", "--wait", "3"),
+    )
+
+
+@TOOLS.add(
+    "demote before anybody was promoted",
+    cause="itself for the master",
+    fix="promote its slave first",
+)
+def demote_first(bench: Bench) -> str:
+    whole(bench)
+    return bench.run("rmqha-admin", "demote", "--config", "a.properties", "--yes")
+
+
+@TOOLS.add(
+    "handover of a classic pair",
+    cause="no controller",
+    fix="promote",
+)
+def handover_of_a_pair(bench: Bench) -> str:
+    bench.broker()
+    return bench.admin("handover", "broker-a", "--yes")
+
+
+@TOOLS.add(
+    "a script that deletes without --yes",
+    cause="nobody is there to ask",
+    fix="--yes",
+)
+def unasked(bench: Bench) -> str:
+    return bench.admin("topic", "delete", "T")
+
+
+@TOOLS.add(
+    "a topic that there is not",
+    cause="no route for the topic nope",
+    fix="create it",
+)
+def no_topic(bench: Bench) -> str:
+    bench.broker("autoCreateTopicEnable=false\n")
+    return bench.admin("produce", "nope", "hello")
+
+
+@TOOLS.add(
+    "a group that there is not",
+    cause="nope",
+    fix="group list",
+)
+def no_group(bench: Bench) -> str:
+    bench.broker()
+    return bench.admin("lag", "nope")
+
+
+@TOOLS.add(
+    "an id that is none",
+    cause="only an offsetMsgId",
+    fix="--topic",
+)
+def no_id(bench: Bench) -> str:
+    return bench.admin("message", "show", "nonsense")
+
+
+@TOOLS.add(
+    "a key of the settings that may not change while it runs",
+    cause="listenPort",
+    fix="restart",
+)
+def fixed_key(bench: Bench) -> str:
+    bench.broker()
+    return bench.admin("broker", "config", "set", "broker-a", "listenPort=10999", "--yes")
+
+
+@TOOLS.add("a command that there is not", cause="No such command 'topics'", fix="topic")
+def no_command(bench: Bench) -> str:
+    return bench.run("rmqha-admin", "topics")
+
+
+@TOOLS.add("a time that is none", cause="yesterday", fix="10m")
+def no_time(bench: Bench) -> str:
+    return bench.admin("reset-offset", "T", "-g", "g", "--to", "yesterday", "--yes")
