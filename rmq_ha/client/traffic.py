@@ -1,6 +1,6 @@
 """What a broker counts by topic and group: messages in and out, and what waits.
 
-Spec: remoting.md, sections 2.2 and 12 (B16, B17).
+Spec: remoting.md, section 2.2.
 """
 
 from collections import Counter
