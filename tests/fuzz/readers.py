@@ -31,6 +31,7 @@ ELSEWHERE = {
     "rmq_ha.offsets": "reads what its own commands kept, and stores: tests/unit/offsets",
     "rmq_ha.testing": "not part of a server",
     "rmq_ha.app.demo_parts": "asks the brokers that the demo started itself",
+    "rmq_ha.app.options:ServerOptions.parseArgs": "the command line of whoever starts a server",
     "rmq_ha.persisted:PersistedTable.decode": "says what a table's has to do",
     "rmq_ha.tls.any_session:AnySession.receive_data": "says what a session has to do",
     "rmq_ha.ha.shell:ReplicaCore.receive_data": "says what a core has to do",
