@@ -277,24 +277,25 @@ def test_many_pages_cost_one_look(cluster: PageCluster, ask: Asking) -> None:
     assert len(seen) <= 2
 
 
+@pytest.fixture(scope="module")
+def large() -> PageCluster:
+    made = PageCluster()
+    broker = made.add("broker-a")
+    for number in range(3000):
+        name = f"T{number}"
+        broker.topics._table[name] = TopicConfig(name, 16, 16, 6)
+    for number in range(600):
+        broker.groups._table[f"G{number}"] = SubscriptionGroupConfig(f"G{number}")
+        for queue_id in range(64):
+            broker.consumer_offsets.commit(f"G{number}", f"T{number % 7}", queue_id, 0)
+    broker.topics._table["T1"] = TopicConfig("T1", 64, 64, 6)
+    made.send("broker-a", "T1", 640, 64)
+    made.run(3)
+    return made
+
+
 class TestLongTurns:
     """Nothing that the page asks holds the reactor for more than some milliseconds."""
-
-    @pytest.fixture(scope="class")
-    def large(self) -> PageCluster:
-        made = PageCluster()
-        broker = made.add("broker-a")
-        for number in range(3000):
-            name = f"T{number}"
-            broker.topics._table[name] = TopicConfig(name, 16, 16, 6)
-        for number in range(600):
-            broker.groups._table[f"G{number}"] = SubscriptionGroupConfig(f"G{number}")
-            for queue_id in range(64):
-                broker.consumer_offsets.commit(f"G{number}", f"T{number % 7}", queue_id, 0)
-        broker.topics._table["T1"] = TopicConfig("T1", 64, 64, 6)
-        made.send("broker-a", "T1", 640, 64)
-        made.run(3)
-        return made
 
     @pytest.mark.parametrize(
         "path",
