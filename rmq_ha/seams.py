@@ -117,6 +117,19 @@ class Disk(Protocol):
         `.bak` if asked, rename, fsync the directory. Blocks: use the worker when running.
         """
 
+    def boot_id(self, path: str) -> bytes:
+        """
+        The same as long as the machine was not down and `path` is the same directory, no copy of
+        it; empty where nobody can say.
+        """
+
+    def sync_tree(self, path: str) -> None:
+        """
+        All files below a directory, and their names, are on the disk, whoever wrote them. Blocks.
+
+        :raises OSError: the disk refuses, or lost something that was written.
+        """
+
     def make_dirs(self, path: str) -> None:
         """Create a directory and its parents; harmless when there."""
 

@@ -14,6 +14,7 @@ from rmq_ha.model.message import AppendResult, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.seams import Disk
 from rmq_ha.store.batch import BatchLayout
+from rmq_ha.store.boot import Left
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.layout import log_files
 from rmq_ha.store.parts import ClassicParts, Surroundings
@@ -94,6 +95,7 @@ class EpochParts(ClassicParts):
     """What is around such a log: the built-in parts, up to what is confirmed."""
 
     is_elected = True
+    goes_on_after_kill = False
 
     def __init__(self, store: Surroundings, log: EpochCommitLog) -> None:
         super().__init__(store, log)
@@ -110,16 +112,16 @@ class EpochParts(ClassicParts):
     def _note(self) -> None:
         self._store.checkpoint.confirmed = self._epoch_log.readable_end
 
-    def recover(self, last_exit_ok: bool) -> None:
+    def recover(self, left: Left) -> None:
         """
         As `LogParts` says; what was dispatched was confirmed, and what the checkpoint says.
 
         What recovery builds anew beyond that is taken back.
         """
         log, queues, index = self._epoch_log, self._store.queues, self._store.index
-        log.is_whole = last_exit_ok
+        log.is_whole = left is Left.CLEAN
         dispatched = max(queues.max_physical_offset, 0)
-        super().recover(last_exit_ok)
+        super().recover(left)
         known = max(dispatched, self._store.checkpoint.confirmed)
         log.confirm_offset = confirmed = min(known, int(log.max_offset))
         if queues.max_physical_offset > confirmed:

@@ -70,6 +70,13 @@ class RmqHaConfig:
         "after a clean stop, read the last three commit-log files as RocketMQ does, up to the "
         "first damaged record (see keepDamagedLog); false: begin at the last message",
     )
+    trust_page_cache_after_kill: bool = key(
+        "trustPageCacheAfterKill",
+        True,
+        "a start after a process that was killed, on the same boot of the machine, goes on where "
+        "queues and index end, as all that was written is in the page cache; false: it reads the "
+        "log from the checkpoint on, as after a loss of power (for network file systems)",
+    )
     keep_damaged_log: bool = key(
         "keepDamagedLog",
         True,

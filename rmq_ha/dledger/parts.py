@@ -17,6 +17,7 @@ from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
 from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.boot import Left
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.parts import Surroundings
@@ -227,6 +228,7 @@ class LedgerParts:
     log = Logger()
     always_waits = True
     is_elected = True
+    goes_on_after_kill = False
     dispatch_from: int | None = None
 
     def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
@@ -244,13 +246,14 @@ class LedgerParts:
     def look_for_it(self) -> None:
         """As `LogParts` says: an empty ledger is filled by its group."""
 
-    def recover(self, last_exit_ok: bool) -> None:
+    def recover(self, left: Left) -> None:
         """
         Cut the queues to the ledger; after a crash what was not surely written is dispatched again.
 
         Spec: dledger.md, section 15.2.
         """
         log, ledger, queues = self._log, self._log.ledger, self._store.queues
+        last_exit_ok = left is Left.CLEAN
         log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
         ledger.first_pos = log.classic.end
         if ledger.end_index < 0:

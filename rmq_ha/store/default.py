@@ -24,6 +24,7 @@ from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host
 from rmq_ha.store.batch import MEMBERS_A_TURN, BatchLayout
+from rmq_ha.store.boot import BootMark
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.deleted_queues import DeletedQueues
@@ -115,6 +116,8 @@ class DefaultMessageStore(StoreMaintenance):
             memory_bytes,
         )
         self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
+        is_wanted = configuration.ours.trust_page_cache_after_kill
+        self.boot = BootMark(host.disk, root, is_wanted=is_wanted)
         self.parts: LogParts = (
             log.make_parts(self) if isinstance(log, KeepsItself) else ClassicParts(self, log)
         )
@@ -135,6 +138,7 @@ class DefaultMessageStore(StoreMaintenance):
             self.checkpoint,
             queues.sync,
             index.sync if index is not None else lambda: None,
+            self.boot.forget,
         )
         if index is not None:
             index.on_file_full = self.queue_flusher.index_file_full

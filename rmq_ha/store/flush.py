@@ -38,6 +38,7 @@ class CommitLogFlusher:
     No timer runs while everything is on the disk.
 
     :param flushed: called when more of the log is on the disk.
+    :param doubt: called when a flush failed: the page cache may have lost what it was to write.
     """
 
     log = Logger()
@@ -50,6 +51,7 @@ class CommitLogFlusher:
         log: CommitLog,
         checkpoint: Checkpoint,
         flushed: Callable[[], None],
+        doubt: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._worker = worker
@@ -57,6 +59,7 @@ class CommitLogFlusher:
         self._log = log
         self._checkpoint = checkpoint
         self._tell_flushed = flushed
+        self._doubt = doubt
         self._is_broken = self._is_stopping = False
         self._waiters: deque[tuple[int, float, Deferred[PutMessageStatus]]] = deque()
         self._running: Deferred[None] | None = None
@@ -183,6 +186,7 @@ class CommitLogFlusher:
             return
         # after a failed fsync nobody knows what is on the disk: stop, do not try again
         self._is_broken = True
+        self._doubt()
         self._log.refuse_writes(
             f"flush failed: {failure.getErrorMessage()}; what is on the disk is not known before "
             "the log is read again: repair the disk and start this broker again"
@@ -250,6 +254,7 @@ class QueueFlusher:
     Flushes queues and checkpoint some time after they changed; sleeps while nothing does.
 
     :param sync: flushes the queues; blocks, as `sync_index`.
+    :param doubt: as `CommitLogFlusher`'s.
     :ivar is_broken: a flush failed; what is on the disk is not known, so the checkpoint stays. Puts
         go on: the next start builds queues and index again from where the checkpoint is.
     :ivar index_end: end of the last index file that is complete, ms.
@@ -265,6 +270,7 @@ class QueueFlusher:
         checkpoint: Checkpoint,
         sync: Callable[[], None],
         sync_index: Callable[[], None],
+        doubt: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._worker = worker
@@ -272,6 +278,7 @@ class QueueFlusher:
         self._checkpoint = checkpoint
         self._sync = sync
         self._sync_index = sync_index
+        self._doubt = doubt
         self.index_end = 0
         self._is_held = False
         self._timer: IDelayedCall | None = None
@@ -361,6 +368,7 @@ class QueueFlusher:
             self.log.warn("queues are flushed later: {error}", error=failure.getErrorMessage())
             return
         self.is_broken = True
+        self._doubt()
         self.log.error(
             "cannot flush queues and index: {error}; the checkpoint stays where it is, and the "
             "next start builds them again from there: repair the disk and start again",

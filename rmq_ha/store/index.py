@@ -71,11 +71,15 @@ class IndexService:
         self.damage = ""
         self.on_file_full: Callable[[int], None] | None = None
 
-    def load(self, last_exit_ok: bool, index_msg_timestamp: int) -> None:
+    def load(
+        self, last_exit_ok: bool, index_msg_timestamp: int, *, is_killed: bool = False
+    ) -> None:
         """
         Read the headers of all files; after a crash delete what the checkpoint does not vouch for.
 
+        :param last_exit_ok: nothing that was written is lost.
         :param index_msg_timestamp: of the checkpoint, ms.
+        :param is_killed: but the process may have died while it put something into the last file.
         A damaged file goes, with those behind it; `damage` says so.
 
         :raises StoreError: all files have another size than the settings give, or the disk refuses.
@@ -87,7 +91,8 @@ class IndexService:
         good = any(other == size for _, other in found)
         for number, (path, other) in enumerate(found):
             if other == size:
-                self._load(path, last_exit_ok, index_msg_timestamp)
+                is_last = is_killed and number + 1 == len(found)
+                self._load(path, last_exit_ok, index_msg_timestamp, is_last)
             elif good or self._is_cut(path, other):
                 self.damage = f"{path} has {other} bytes instead of {size}"
             else:
@@ -114,11 +119,18 @@ class IndexService:
                 self._remove(path)  # the process died while it made this file
         return found
 
-    def _load(self, path: str, last_exit_ok: bool, index_msg_timestamp: int) -> None:
+    def _load(
+        self, path: str, last_exit_ok: bool, index_msg_timestamp: int, is_half_put: bool
+    ) -> None:
         """Take a file into the row; `damage` if the disk cannot read it."""
         file = IndexFile(self._disk, path, self._slots, self._items)
         try:
             file.load()
+            if is_half_put:
+                file.undo_half_put()
+        except CorruptRecord as error:
+            self.damage = str(error)
+            return
         except StoreError as error:
             if getattr(error.__cause__, "errno", 0) != EIO:
                 raise

@@ -155,6 +155,37 @@ class IndexFile:
             size = self._items_at + number * ITEM_SIZE
             self._opened().forget(0, size)
 
+    def undo_half_put(self) -> None:
+        """
+        The process may have died in `put`: slots that lead to items which do not count get back
+        what they led to before, or whatever is older in their chains would be lost.
+
+        :raises CorruptRecord: the header does not belong to the last item.
+        :raises StoreError: the disk refuses.
+        """
+        count, put = self.header.index_count, []
+        if count > 1 and self._item(count - 1)[1] != self.header.end_physical_offset:
+            raise CorruptRecord(f"the header of {self.path} does not fit its last item")
+        for number in range(count, self._items):
+            key_hash, _, _, previous = self._item(number)
+            slot_at = HEADER_SIZE + key_hash % self._slots * SLOT_SIZE
+            (slot,) = SLOT.unpack(self._read(SLOT_SIZE, slot_at))
+            if slot < count:
+                break
+            put.append((number, slot_at, previous))
+        if not put:
+            return
+        buffer = self._opened().map()
+        for number, slot_at, previous in reversed(put):
+            if SLOT.unpack_from(buffer, slot_at)[0] == number:
+                SLOT.pack_into(buffer, slot_at, previous)
+        self.is_dirty = True
+
+    def _item(self, number: int) -> tuple[int, int, int, int]:
+        data = self._read(ITEM_SIZE, self._items_at + number * ITEM_SIZE)
+        item: tuple[int, int, int, int] = ITEM.unpack(data)
+        return item
+
     def truncate(self, physical_offset: int) -> None:
         """
         Take the items at and behind a physical offset out again, the newest first.

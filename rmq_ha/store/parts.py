@@ -16,6 +16,7 @@ from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
 from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.batch import BatchLayout
+from rmq_ha.store.boot import BootMark, Left
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.commitlog import CommitLog
@@ -36,6 +37,11 @@ from rmq_ha.store.tail import LogTail, Tail
 
 _FOR_EVER = 1 << 62
 _HOUR_MS = 3_600_000
+_HOW = {
+    Left.CLEAN: "a clean stop",
+    Left.KILLED: "a kill of the process",
+    Left.CRASHED: "an abnormal stop",
+}
 
 
 class Surroundings(Protocol):
@@ -48,6 +54,7 @@ class Surroundings(Protocol):
     queues: ConsumeQueueTable
     index: IndexService | None
     checkpoint: Checkpoint
+    boot: BootMark
     statistics: StoreStatistics
 
     def sure_until_ms(self) -> int:
@@ -174,12 +181,14 @@ class LogParts(Protocol):
 
     :ivar always_waits: every put waits for replicas, also one that does not ask for it.
     :ivar is_elected: an election says whether the broker is a slave; else the configuration.
+    :ivar goes_on_after_kill: `recover` knows what `Left.KILLED` means.
     :ivar dispatch_from: after `mend`: queues still lack messages from that physical offset on;
         None: nothing before their end.
     """
 
     always_waits: bool
     is_elected: bool
+    goes_on_after_kill: bool
     dispatch_from: int | None
 
     @property
@@ -208,7 +217,7 @@ class LogParts(Protocol):
         :raises StoreError: there is no log where there was one.
         """
 
-    def recover(self, last_exit_ok: bool) -> None:
+    def recover(self, left: Left) -> None:
         """
         Find the end of the log, and cut queues that reach behind it; they are loaded.
 
@@ -251,6 +260,7 @@ class ClassicParts:
     logger = Logger()
     always_waits = False
     is_elected = False
+    goes_on_after_kill = True
 
     def __init__(self, store: Surroundings, log: CommitLog) -> None:
         host, configuration = store.host, store.configuration
@@ -261,7 +271,13 @@ class ClassicParts:
         self._rebuild: QueueRebuild | None = None
         self.tail = LogTail(log)
         self.flusher = CommitLogFlusher(
-            host.clock, host.worker, config, log, store.checkpoint, self.log_flushed
+            host.clock,
+            host.worker,
+            config,
+            log,
+            store.checkpoint,
+            self.log_flushed,
+            store.boot.forget,
         )
         self.cleaner = LogCleaner(
             config,
@@ -294,18 +310,28 @@ class ClassicParts:
                 now_ms=store.host.now_ms(),
             )
 
-    def recover(self, last_exit_ok: bool) -> None:
+    def recover(self, left: Left) -> None:
         """As `LogParts` says; after a crash what was not surely written is dispatched again."""
         store, log = self._store, self.log
         config, queues = store.configuration.store, store.queues
         recovery = LogRecovery(log, config.check_crcon_recover)
         ends = read_ends(store.host.disk, store.root)
         rebuild = QueueRebuild(log, queues, store.index)
-        if last_exit_ok:
+        if left is Left.CLEAN:
             verify = store.configuration.ours.verify_log_at_start
             lasts = () if verify else (ends.last if ends else None, queues.last_record())
             found = recovery.normal(*lasts, dispatched=queues.max_physical_offset)
             safe = found.end
+        elif left is Left.KILLED:
+            begin = self._whole_to()
+            queues.truncate(begin)  # a unit that is written in part would pass for a good one
+            if store.index is not None:
+                store.index.truncate(begin)
+            found = recovery.normal(
+                queues.last_record(), dispatched=max(queues.max_physical_offset, 0)
+            )
+            safe = found.end
+            rebuild.again_from(begin)
         else:
             safe = recovery.first_unsure(store.sure_until_ms())
             queues.truncate(safe)  # a torn unit there would pass for a good one
@@ -317,12 +343,12 @@ class ClassicParts:
             found = recovery.abnormal(safe, rebuild.again)
             store.checkpoint.logics = max(store.checkpoint.logics, found.last_store_timestamp)
         self.logger.info(
-            "the commit log ends at {end} after {how} stop; {records} records read",
+            "the commit log ends at {end} after {how}; {records} records read",
             end=found.end,
-            how="a clean" if last_exit_ok else "an abnormal",
+            how=_HOW[left],
             records=found.records,
         )
-        self._settle(found, self._promise(ends, last_exit_ok))
+        self._settle(found, self._promise(ends, left is Left.CLEAN))
         store.checkpoint.give_up(found.end, found.last_store_timestamp)
         recovery.cut(found.end, safe)
         log.last_store_timestamp = found.last_store_timestamp
@@ -330,8 +356,28 @@ class ClassicParts:
             queues.truncate(found.end)
         kept_ms = config.file_reserved_time * _HOUR_MS
         tell_lost_files(log, queues, kept_ms, store.host.now_ms())
-        if last_exit_ok:
+        if left is Left.CLEAN:
             self._compare(rebuild, ends, found.end)
+        elif left is Left.KILLED:
+            rebuild.look()
+            self._rebuild = rebuild
+
+    def _whole_to(self) -> int:
+        """
+        After a kill: what lies below this physical offset is in the queues and in the index.
+
+        Slices are dispatched one after the other, to the queues first; the one in which the
+        process died lies within one file. So all before the last key of the index is in the
+        queues, and in any case all before the file that they reach.
+        """
+        queues, index, low = self._store.queues, self._store.index, self.log.min_offset
+        reached = queues.max_physical_offset
+        if reached <= low:
+            return max(low, 0)
+        begin = self.log.row.start_of(reached - 1)
+        if index is not None:
+            begin = max(begin, min(index.reached, reached))
+        return max(begin, low)
 
     def _compare(self, rebuild: QueueRebuild, ends: QueueEnds | None, end: int) -> None:
         """After a clean stop: find the queues that do not fit the log."""

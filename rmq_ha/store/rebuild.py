@@ -131,6 +131,10 @@ class QueueRebuild:
             self._lacks.append((queue, why, queue.max_offset))
         self._need(begin)
 
+    def again_from(self, begin: int) -> None:
+        """What lies behind may be missing; nothing is damaged."""
+        self._need(begin)
+
     def _need(self, begin: int) -> None:
         self._from = begin if self._from is None else min(begin, self._from)
 

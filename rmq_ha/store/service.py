@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.seams import Lock
+from rmq_ha.store.boot import Left
 from rmq_ha.store.flags import Flag
 from rmq_ha.store.statistics import SAMPLE_S
 from rmq_ha.store.turns import TurnWatch
@@ -58,16 +59,23 @@ class StoreService:
     def _load(self) -> None:
         store = self._store
         disk = store.host.disk
-        last_exit_ok = not disk.exists(f"{store.root}/abort")
+        left = store.boot.how_it_was_left(store.log.directories)
+        if left is Left.KILLED and not store.parts.goes_on_after_kill:
+            left = Left.CRASHED
         store.parts.load()
         store.queues.load()
         store.checkpoint.load()
         store.deleted.load()
         store.parts.look_for_it()
+        disk.remove(store.boot.path)  # what recovery does is not to be gone on with
         if store.index is not None:
-            store.index.load(last_exit_ok, store.checkpoint.index)
-        store.queues.recover(last_exit_ok)
-        store.parts.recover(last_exit_ok)
+            store.index.load(
+                left is not Left.CRASHED,
+                store.checkpoint.index,
+                is_killed=left is Left.KILLED,
+            )
+        store.queues.recover(left is Left.CLEAN)
+        store.parts.recover(left)
         self._finish_deletions()
         store.renumber()
         store.schedule.load()
@@ -126,6 +134,8 @@ class StoreService:
         self._check_wanted()
         store.tell_new_lives()
         store.is_open = True
+        if store.parts.dispatch_from is None:
+            store.boot.set()
         if not store.is_slave and not store.is_elected:
             store.schedule.start()
         store.queue_flusher.dispatched()  # recovery and catching up may have written queues
@@ -273,6 +283,7 @@ class StoreService:
             and not store.queue_flusher.is_broken
         )
         store.parts.stopped()
+        store.boot.forget()
         if is_clean:
             await self._note_ends()
             store.host.disk.remove(f"{store.root}/abort")

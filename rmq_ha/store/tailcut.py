@@ -69,6 +69,7 @@ class TailCut:
         self.running = Deferred()
         store = self._store
         store.dispatcher.stop()
+        store.boot.forget()  # queues and index are cut, and follow the log no more in order
         try:
             aside = await self._cut(end, why)
         except OSError as error:

@@ -269,6 +269,25 @@ class DiskContract(TestCase):
         names = self.disk.list_dir(f"{self.root}/config")
         self.assertEqual(names, ["topics.json", "topics.json.bak"])
 
+    def test_boot(self) -> None:
+        """A directory's boot is the same at each look, and none of a copy's."""
+        self.disk.make_dirs(f"{self.root}/store")
+        self.disk.make_dirs(f"{self.root}/copy")
+        boot = self.disk.boot_id(f"{self.root}/store")
+        self.assertEqual(self.disk.boot_id(f"{self.root}/store"), boot)
+        self.assertNotEqual(self.disk.boot_id(f"{self.root}/copy"), boot)
+
+    def test_synced_as_a_whole(self) -> None:
+        """Whatever is in a directory, also what is open or mapped; none that is missing."""
+        file = self.disk.open(f"{self.root}/whole/a/file", 10)
+        file.pwrite(b"content", 0)
+        file.reserve(0, 10)
+        file.map()[7:10] = b"end"
+        self.disk.sync_tree(f"{self.root}/whole")
+        self.disk.sync_tree(f"{self.root}/none")
+        self.assertEqual(file.pread(10, 0), b"contentend")
+        file.close()
+
     def test_removed(self) -> None:
         """Removing what is not there is harmless; a tree goes with all in it."""
         self.disk.open(f"{self.root}/d/e/file", 10).close()

@@ -170,6 +170,7 @@ class SimDisk:
     :ivar fault: gets the name of a call (`pread`, `pwrite`, `sync`, `open`, ...) and its path; the
         errno with which it fails, or None. A machine that starts again has none.
     :ivar capacity: bytes that `usage` tells of.
+    :ivar boot: of the machine: a process that dies leaves it as it is.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class SimDisk:
         self.capacity = 1 << 40
         self.now_ms = now_ms
         self.lost_sectors = 0
+        self.boot = 1
         self._random = random
         self._trace = trace or Trace()
         self._index = index
@@ -202,6 +204,7 @@ class SimDisk:
         disk = SimDisk(self._random, self.now_ms, self._trace, self._index)
         disk.capacity = self.capacity
         disk.is_full = self.is_full
+        disk.boot = self.boot + power
         disk._files = self._files
         disk._dirs = self._dirs
         if power:
@@ -364,6 +367,17 @@ class SimDisk:
         self._journal.clear()
         self._replaced[path] = None
         self._note(REPLACED, data)
+
+    def boot_id(self, path: str) -> bytes:
+        """The number of the boot."""
+        self.check()
+        return b"boot %d of %d %s\n" % (self.boot, self._index, path.encode())
+
+    def sync_tree(self, path: str) -> None:
+        """As each file's own sync."""
+        self.check()
+        for name in self.paths(path):
+            SimFile(self, name, self._files[name]).sync()
 
     def make_dirs(self, path: str) -> None:
         """Create a directory and its parents; harmless when there."""

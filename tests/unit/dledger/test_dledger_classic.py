@@ -14,6 +14,7 @@ from rmq_ha.dledger.parts import LedgerParts
 from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Address, Message
+from rmq_ha.store.boot import Left
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
 from rmq_ha.store.mapped_files import FileRow
@@ -68,7 +69,7 @@ class Upgraded:
         self.store.queues.max_physical_offset = known
         parts = LedgerParts(log, self.store)
         parts.load()
-        parts.recover(last_exit_ok)
+        parts.recover(Left.CLEAN if last_exit_ok else Left.CRASHED)
         return log
 
 

@@ -21,6 +21,7 @@ from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.batch import BatchLayout
+from rmq_ha.store.boot import Left
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
@@ -359,7 +360,7 @@ def test_a_log_of_one_entry_is_no_empty_one() -> None:
     store = Mock()
     store.configuration = BrokerConfiguration()
     store.queues.max_physical_offset = 0
-    LedgerParts(rig.log, store).recover(True)
+    LedgerParts(rig.log, store).recover(Left.CLEAN)
     assert (rig.log.ledger.end_index, rig.log.last_store_timestamp) == (0, NOW)
     assert rig.log.flushed_offset == rig.log.ledger.end_pos
 
@@ -403,7 +404,7 @@ def test_after_a_crash_the_queues_are_cut_to_a_file_that_is_surely_in_them(
     store.configuration = BrokerConfiguration()
     store.sure_until_ms.return_value = NOW + sure
     store.queues.max_physical_offset = 0
-    LedgerParts(rig.log, store).recover(False)
+    LedgerParts(rig.log, store).recover(Left.CRASHED)
     store.queues.truncate.assert_called_once_with(file * FILE_SIZE)
 
 
@@ -421,7 +422,7 @@ def test_after_a_crash_a_file_that_begins_without_a_record_is_not_surely_in_the_
     store.configuration = BrokerConfiguration()
     store.sure_until_ms.return_value = now
     store.queues.max_physical_offset = 0
-    LedgerParts(rig.log, store).recover(False)
+    LedgerParts(rig.log, store).recover(Left.CRASHED)
     store.queues.truncate.assert_called_once_with(FILE_SIZE)
 
 

@@ -250,3 +250,21 @@ def test_pages_that_are_let_go_come_back_as_they_were(tmp_path):
         file.forget(start, size)
         assert bytes(view) == b"x" * len(view)
     file.close()
+
+
+def test_a_tree_is_on_the_disk_when_each_file_and_each_name_in_it_is(tmp_path, calls):
+    """What another process wrote, too: each file's own sync tells that something was lost."""
+    (tmp_path / "store" / "queues").mkdir(parents=True)
+    for name in ("log", "queues/0"):
+        (tmp_path / "store" / name).write_bytes(b"x")
+    RealDisk().sync_tree(str(tmp_path / "store"))
+    expected = ["store", "store/log", "store/queues", "store/queues/0"]
+    assert sorted(calls) == [("sync", str(tmp_path / name)) for name in expected]
+
+
+def test_a_boot_that_the_kernel_does_not_tell_is_none(tmp_path, monkeypatch):
+    disk = RealDisk()
+    assert disk.boot_id(str(tmp_path))
+    assert disk.boot_id(str(tmp_path / "missing")) == b""
+    monkeypatch.setattr(RealDisk, "read_bytes", lambda self, path: b"")
+    assert disk.boot_id(str(tmp_path)) == b""

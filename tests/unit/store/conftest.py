@@ -99,6 +99,14 @@ class Machine:
         self.check()
 
     def crash(self, store):
+        """The machine went down, and the disk lost nothing; tests may change what it has."""
+        self.kill(store)
+        if isinstance(self.disk, SimDisk):
+            self.disk.boot += 1
+        else:
+            self.disk.remove(f"{self.root}/boot")
+
+    def kill(self, store):
         """The process is gone: nothing is flushed, files and lock are let go."""
         self.check()
         for call in self.clock.getDelayedCalls():

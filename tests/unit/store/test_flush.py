@@ -545,7 +545,7 @@ class Rounds:
         self.checkpoint.load()
         self.syncs = 0
         self.flusher = QueueFlusher(
-            self.clock, self.worker, MessageStoreConfig(), self.checkpoint, self.sync, list
+            self.clock, self.worker, MessageStoreConfig(), self.checkpoint, self.sync, list, list
         )
         self.worker.later = True
 
