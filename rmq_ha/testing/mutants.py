@@ -17,12 +17,12 @@ from rmq_ha.ha.replica import Replica
 from rmq_ha.ha.waiting import GroupTransfer
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store import flush
+from rmq_ha.store.boot import BootMark
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.damage import DamagedLog
 from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.queue import ConsumeQueue
-from rmq_ha.store.recovery import LogRecovery
 from rmq_ha.testing.controlled_mutants import OF_CONTROLLER_MODE
 from rmq_ha.testing.host import SimHost
 from rmq_ha.testing.planting import CLUSTER, Mutant, Patches
@@ -88,8 +88,18 @@ def _sync_first_file(patches: Patches) -> None:
 
 
 def _vouch_for_page_cache(patches: Patches) -> None:
-    cut = LogRecovery.cut
-    patches.put(LogRecovery, "cut", lambda self, end, safe: cut(self, end, end))
+    """What a killed process has written is believed, and not brought to the disk."""
+    look = BootMark.how_it_was_left
+
+    def believe(self: Any, directories: Any) -> Any:
+        disk = self._disk
+        disk.sync_tree = lambda path: None
+        try:
+            return look(self, directories)
+        finally:
+            del disk.sync_tree
+
+    patches.put(BootMark, "how_it_was_left", believe)
 
 
 def _never_wait_for_disk(patches: Patches) -> None:
@@ -191,9 +201,9 @@ MUTANTS = (
     ),
     Mutant(
         "page-cache-vouched-for",
-        "after a kill all of the log counts as flushed",
+        "what a killed process left counts as flushed, and is not brought to the disk",
         "S3 of the mutation tests",
-        5,
+        43,
         _vouch_for_page_cache,
     ),
     Mutant(

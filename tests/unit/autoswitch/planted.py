@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+from tests.unit.autoswitch.test_simulated_brokers import run
 from twisted.internet.defer import succeed
 
 from rmq_ha.autoswitch import lease
@@ -27,13 +28,12 @@ from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.store.parts import ClassicParts
 from rmq_ha.store.tail import LogTail
-from tests.unit.autoswitch.test_simulated_brokers import run
 
 MOST = 2000
 Plant = tuple[Any, str, Any]
 
 
-def _recover(parts: Any, left: bool) -> None:
+def _recover(parts: Any, left: Any) -> None:
     ClassicParts.recover(parts, left)
     parts._epoch_log.confirm_offset = max(parts._store.queues.max_physical_offset, 0)
 
