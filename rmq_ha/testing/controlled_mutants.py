@@ -17,6 +17,7 @@ from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import TableFeed
+from rmq_ha.store.boot import Left
 from rmq_ha.store.parts import ClassicParts
 from rmq_ha.store.tail import LogTail
 from rmq_ha.testing.planting import CONTROLLED, Mutant, Patches
@@ -39,8 +40,8 @@ def _read_all(patches: Patches) -> None:
 
 
 def _recover_all(patches: Patches) -> None:
-    def recover(parts: Any, last_exit_ok: bool) -> None:
-        ClassicParts.recover(parts, last_exit_ok)
+    def recover(parts: Any, left: Left) -> None:
+        ClassicParts.recover(parts, left)
         parts._epoch_log.confirm_offset = max(parts._store.queues.max_physical_offset, 0)
 
     patches.put(EpochParts, "recover", recover)
