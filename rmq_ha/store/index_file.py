@@ -164,6 +164,8 @@ class IndexFile:
         :raises StoreError: the disk refuses.
         """
         count, put = self.header.index_count, []
+        if not 0 <= count <= self._items:
+            raise CorruptRecord(f"the header of {self.path} tells of {count} items")
         if count > 1 and self._item(count - 1)[1] != self.header.end_physical_offset:
             raise CorruptRecord(f"the header of {self.path} does not fit its last item")
         for number in range(count, self._items):
@@ -183,6 +185,8 @@ class IndexFile:
 
     def _item(self, number: int) -> tuple[int, int, int, int]:
         data = self._read(ITEM_SIZE, self._items_at + number * ITEM_SIZE)
+        if len(data) < ITEM_SIZE:
+            raise CorruptRecord(f"{self.path} has no item {number}")
         item: tuple[int, int, int, int] = ITEM.unpack(data)
         return item
 
@@ -237,10 +241,7 @@ class IndexFile:
             seen += 1
             if seen % ITEMS_AT_ONCE == 0:
                 yield
-            data = self._read(ITEM_SIZE, self._items_at + number * ITEM_SIZE)
-            if len(data) < ITEM_SIZE:
-                raise CorruptRecord(f"{self.path} has no item {number}")
-            item_hash, physical_offset, seconds, previous = ITEM.unpack(data)
+            item_hash, physical_offset, seconds, previous = self._item(number)
             time = begin_timestamp + seconds * 1000
             if seconds < 0 or time < begin:
                 break

@@ -1,5 +1,6 @@
 """What a log holds: records that clients filled and masters sent, and the files beside it."""
 
+from random import Random
 from zlib import crc32
 
 from rmq_ha.broker.transactions.messages import read_mark
@@ -33,7 +34,7 @@ from rmq_ha.store.format.commitlog import (
 )
 from rmq_ha.store.format.consumequeue import UNIT, decode_units
 from rmq_ha.store.format.consumequeue_ext import decode_extension, encode_extension
-from rmq_ha.store.format.index import IndexHeader
+from rmq_ha.store.format.index import ITEM, IndexHeader, index_file_size
 from rmq_ha.store.format.record_checks import (
     body_fits,
     head_fits,
@@ -42,10 +43,12 @@ from rmq_ha.store.format.record_checks import (
     record_fits,
 )
 from rmq_ha.store.format.record_properties import record_properties
+from rmq_ha.store.index_file import IndexFile
 from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.queue_search import valid_part
 from rmq_ha.store.scan import scan
 from rmq_ha.store.search import whole_records
+from rmq_ha.testing.disk import SimDisk
 from tests.fuzz.of_wire import ENTRY, RECORDS
 from tests.fuzz.target import target
 
@@ -154,6 +157,21 @@ def read_extension(data: bytes) -> None:
 @target("store.index", [IndexHeader(1, 2, 3, 4, 5, 6).encode()], (CorruptRecord,))
 def read_index_header(data: bytes) -> None:
     IndexHeader.decode(data)
+
+
+@target(
+    "store.index-half-put",
+    [IndexHeader(1, 2, 3, 4, 1, 2).encode() + bytes(8) + bytes(20) + ITEM.pack(5, 4, 0, 0) * 2],
+    (CorruptRecord,),
+)
+def undo_half_put(data: bytes) -> None:
+    """A file of two slots and three items, as a process that died may leave it."""
+    disk = SimDisk(Random(1), lambda: 0)
+    size = index_file_size(2, 3)
+    disk.open("/index", size).pwrite(data[:size], 0)
+    file = IndexFile(disk, "/index", 2, 3)
+    file.load()
+    file.undo_half_put()
 
 
 @target("store.ends", [QueueEnds(0, 999, (7, 9), {("TopicA", 0): QueueEnd(0, 5, 900)}).encode()])
