@@ -99,10 +99,12 @@ def mended(image: LogImage, damages: Iterable[Damage]) -> tuple[LogImage, list[t
 
 def spoil(disk: SimDisk, root: str, random: Random) -> Damage | None:
     """
-    Damage one file of a store that nobody has open.
+    Damage one file of a store that nobody has open, on a machine that is down for a while: what
+    its page cache holds hides such damage.
 
     :returns: what was done; None: there is nothing to damage.
     """
+    disk.boot += 1
     part = random.choices(list(_PARTS), list(_PARTS.values()))[0]
     paths = [path for path in disk.paths(f"{root}/{part}") if disk.read_bytes(path).strip(b"\0")]
     if not paths:
