@@ -38,6 +38,7 @@ def test_a_pair_is_killed_cut_and_wound() -> None:
 def test_the_banner_names_words_that_there_are() -> None:
     playground = Playground(1, print)
     words = {*playground.words(), "world"}
+    playground.wind(1)  # the machines start
     playground.world.close()
     named = {a or b for a, b in re.findall(r"^  (\w+)|(?<=\) )(\w+)\(", BANNER, re.MULTILINE)}
     assert "send" in named
