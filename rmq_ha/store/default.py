@@ -220,7 +220,7 @@ class DefaultMessageStore(StoreMaintenance):
         """The reason that a person should read; empty when puts are taken."""
         if not self.is_open:
             return "the store is not started, or it is stopping"
-        if self.is_slave:
+        if self._configuration.broker_role is BrokerRole.SLAVE:
             return "this broker is a slave"
         if self.log.fault is not None:
             return self.log.fault
@@ -328,7 +328,7 @@ class DefaultMessageStore(StoreMaintenance):
         newest = requests[-1].store_timestamp
         self.checkpoint.logics = newest
         self.queue_flusher.dispatched()
-        if self.is_slave:
+        if self._configuration.broker_role is BrokerRole.SLAVE:
             self.log.last_store_timestamp = newest
             self.statistics.put_times += len(requests)
             self.statistics.put_size += sum([request.size for request in requests])

@@ -92,10 +92,6 @@ class Dispatcher:
         self.position = 0
         self.trouble = ""
 
-    @property
-    def _is_slave(self) -> bool:
-        return self._config.broker_role is BrokerRole.SLAVE
-
     def add_target(self, flag: Flag, target: Target, patience: int) -> None:
         """
         Have `target` called with every slice, after those added before.
@@ -148,7 +144,7 @@ class Dispatcher:
 
         Some slices are dispatched all the same, so that consumers see it move.
         """
-        if not self._is_slave:
+        if self._config.broker_role is not BrokerRole.SLAVE:
             return False
         end = self._log.max_offset
         grown, self._seen_end = end - self._seen_end, end
@@ -177,7 +173,8 @@ class Dispatcher:
         if self.position >= log.readable_end:
             return False
         try:
-            found = self._tail.next_slice(self.position, self._is_slave)
+            is_slave = self._config.broker_role is BrokerRole.SLAVE
+            found = self._tail.next_slice(self.position, is_slave)
         except StoreError as error:
             self._wait_and_retry(self._reading, str(error))
             return False
