@@ -5,11 +5,13 @@ from typing import Any
 import click
 
 from rmq_ha.admin.confirm import must_be_askable
+from rmq_ha.admin.handover_set import step_back
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.pair import Member, Registered, look_at
 from rmq_ha.admin.role_change import ChangeRefused, How, RoleChange, change_options
 from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import Session, run
+from rmq_ha.config.controller_mode import is_controlled
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.host.surroundings import real_surroundings
 from rmq_ha.model.broker_identity import MASTER_ID
@@ -30,16 +32,20 @@ def demote(config: str, broker_id: int | None, **given: Any) -> None:
 
     It makes sure that another broker is the master, asks, changes the properties file, has the
     broker started, and waits until it follows and has everything. What only it had is set aside,
-    and shown. Run again, it goes on where it was. See docs/failover.md.
+    and shown. Run again, it goes on where it was. In controller mode another one is elected if
+    this broker leads, and it follows by itself. See docs/failover.md.
 
     Exit code 1: it is not done, for the reason that is said.
     """
     how = How(**given)
     must_be_askable(yes=how.yes, dry_run=how.dry_run)
 
-    async def work(session: Session) -> None:
+    async def work(session: Session) -> int | None:
         file = RoleFile(session.host.disk, config, real_surroundings("."))
+        if is_controlled(file.configuration):
+            return await step_back(session, file, yes=how.yes, dry_run=how.dry_run)
         await demote_broker(RoleChange(session, file, how), broker_id)
+        return None
 
     run(work)
 

@@ -1,4 +1,4 @@
-"""`rmqha-admin handover` in controller mode: the controllers elect the broker that shall lead.
+"""`handover`, `promote` and `demote` in controller mode: the controllers elect who shall lead.
 
 Spec: controller.md, sections 5.1 and 10.4.
 """
@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from rmq_ha.admin.confirm import is_wanted
 from rmq_ha.admin.role_change import ChangeRefused
+from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import Session
 from rmq_ha.client.asking import Ask, Asking, expect
 from rmq_ha.client.asks import Asker
+from rmq_ha.client.brokers import broker_config
 from rmq_ha.controller.codec import decode_header, decode_set
 from rmq_ha.controller.codes import RequestCode
 from rmq_ha.controller.messages import (
@@ -21,6 +23,7 @@ from rmq_ha.controller.messages import (
     GetReplicaInfoResponse,
 )
 from rmq_ha.errors import RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.ext_fields import ext_fields
 
@@ -108,6 +111,8 @@ async def elect(
         )
         return None
     plan = f"{found.master_id} ({found.master_address}) hands {known.broker_name} over to {chosen}"
+    if found.master_id is None:
+        plan = f"nobody leads {known.broker_name}: {chosen} is elected"
     if not is_wanted(f"{plan}. Do it?", **sure):
         session.output.line(f"dry run: {plan}", {"leader": found.master_id, "to": chosen})
         return None
@@ -126,6 +131,58 @@ async def elect(
         {"leader": chosen, "epoch": elected.master_epoch, "changed": True},
     )
     return None
+
+
+async def take_over(session: Session, file: RoleFile, **sure: bool) -> int | None:
+    """
+    `promote`: have this broker elected; its file stays as it is.
+
+    :returns: the exit code.
+    :raises ChangeRefused: it does not run, has no role yet, or would lose messages.
+    """
+    asker = Asker(await session.direct())
+    known, number = await _own(asker, file)
+    if number == MASTER_ID:
+        text = f"{file.address} leads {known.broker_name} already"
+        session.output.line(text, {"changed": False})
+        return None
+    return await elect(session, asker, known, str(number), **sure)
+
+
+async def step_back(session: Session, file: RoleFile, **sure: bool) -> int | None:
+    """
+    `demote`: have another one elected if this broker leads; it follows by itself then.
+
+    :returns: the exit code.
+    :raises ChangeRefused: it does not run, has no role yet, or nobody else is in sync.
+    """
+    asker = Asker(await session.direct())
+    known, number = await _own(asker, file)
+    if number == MASTER_ID:
+        return await elect(session, asker, known, None, **sure)
+    text = f"{file.address} follows in {known.broker_name} already: its brokerId is {number}"
+    session.output.line(text, {"changed": False})
+    return None
+
+
+async def _own(asker: Asker, file: RoleFile) -> tuple[ControlledSet, int]:
+    """The set of this broker, and its brokerId, which is `MASTER_ID` while it leads."""
+    try:
+        config = await asker.run(broker_config(file.address))
+    except RemotingError as error:
+        raise ChangeRefused(
+            f"{error}. Start the broker of {file.path}: in controller mode one that comes back"
+            " follows by itself, and what only it had is set aside"
+        ) from None
+    known, number = set_of(config), int(config.get("brokerId", "-1"))
+    if known is None or known.broker_name != file.broker_name:
+        raise ChangeRefused(
+            f"the broker at {file.address} does not run as {file.path} says, in controller mode"
+            f" with brokerName={file.broker_name}: restart it, or give its own file"
+        )
+    if number < MASTER_ID:
+        raise ChangeRefused(f"no controller has said yet what {file.address} is: see /healthz")
+    return known, number
 
 
 def _chosen(found: Leading, to: str | None) -> int:

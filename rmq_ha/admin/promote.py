@@ -5,11 +5,13 @@ from typing import Any
 import click
 
 from rmq_ha.admin.confirm import must_be_askable
+from rmq_ha.admin.handover_set import take_over
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.pair import Lack, Member, Registered, lacks, look_at
 from rmq_ha.admin.role_change import ChangeRefused, How, RoleChange, change_options
 from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import NO_ANSWER, Session, run
+from rmq_ha.config.controller_mode import is_controlled
 from rmq_ha.host.surroundings import real_surroundings
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole
@@ -35,7 +37,8 @@ def promote(config: str, role: str, **given: Any) -> None:
 
     It says what the slave lacks, asks, changes the properties file, has the broker restarted, and
     waits until it is the master and name servers say so. It refuses while the old master answers.
-    Run again, it goes on where it was. See docs/failover.md.
+    Run again, it goes on where it was. In controller mode the controllers elect this broker, and
+    the file stays as it is. See docs/failover.md.
 
     Exit code 1: it is not done, for the reason that is said; 4: it is the master, but no name
     server answers, so that no client finds it.
@@ -45,6 +48,8 @@ def promote(config: str, role: str, **given: Any) -> None:
 
     async def work(session: Session) -> int | None:
         file = RoleFile(session.host.disk, config, real_surroundings("."))
+        if is_controlled(file.configuration):
+            return await take_over(session, file, yes=how.yes, dry_run=how.dry_run)
         return await promote_broker(RoleChange(session, file, how), BrokerRole(role))
 
     run(work)
