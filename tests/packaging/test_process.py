@@ -59,6 +59,9 @@ class Server:
     def facts(self):
         return {"how": self.how}
 
+    def observe(self, event):
+        pass
+
 
 def makeService(options):
     from twisted.internet import reactor
