@@ -52,7 +52,8 @@ MEANINGS: Mapping[str, Meaning] = {
         " `rmqha-spark verify-replica MASTER SLAVE --from OFFSET` names the message.",
     ),
     "FACTS_OLD": Meaning(
-        Severity.WARN, "Its facts are too old to rely on: does rmqha-scan still run beside it?"
+        Severity.WARN,
+        "Its facts are too old to rely on: look whether rmqha-scan still runs beside it.",
     ),
     "NO_REPLICA": Meaning(
         Severity.INFO, "There are facts of one store of this broker only: nothing to compare."

@@ -179,6 +179,9 @@ def test_nothing_is_asked_while_tables_come():
     assert slave.slave.statistics()["consumer_offsets"]["age_seconds"] == 0
     slave.tables.ended()
     slave.slave.synchronize()
+    assert not slave.master.asked, "who crashed and is back would give older ones"
+    slave.tables.absent()
+    slave.slave.synchronize()
     assert len(slave.master.asked) == 4
 
 
@@ -186,7 +189,7 @@ def test_an_answer_from_before_does_not_count():
     """It was asked for before the stream began, and came after: it is older."""
     pair = Pair()
     slave = pair.slave
-    slave.tables.ended()
+    slave.tables.absent()
     held: Deferred[RemotingCommand] = Deferred()
     slave.master.held[MAIN, 43] = held
     slave.slave.synchronize()
