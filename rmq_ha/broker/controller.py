@@ -407,7 +407,7 @@ class BrokerController:
     async def _start(self) -> None:
         try:
             await self._start_all()
-        except BaseException:
+        except Exception:  # not a start that is dropped: it may wait for nothing more
             await self._stop()
             raise
 

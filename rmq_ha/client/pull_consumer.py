@@ -119,7 +119,7 @@ class PullConsumer:
             await self._instance.heartbeat_now()
             base.must_go_on()
             await self._rebalancer.start()
-        except BaseException:
+        except Exception:  # not a start that is dropped
             await self._stop()
             raise
 

@@ -221,7 +221,7 @@ class PushConsumer:
             self._instance.on_route_change(self._route_changed)
             assert self._rebalancer is not None
             await self._rebalancer.start()
-        except BaseException:
+        except Exception:  # not a start that is dropped
             await self._stop()
             raise
 
