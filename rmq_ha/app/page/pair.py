@@ -56,17 +56,19 @@ def _of_pair(
     link = (told.get("master") or {}) if is_slave else None
     found = [_here(address, "slave" if is_slave else "master", why_no_puts, link)]
     if link is not None:
-        master = str(link.get("address") or "")
-        follows = link.get("state") == "following"
-        found.append(
-            Member(
-                name=f"master {master}".strip(),
-                role="master",
-                state="answers" if follows else "not followed",
-                tone=Tone.GOOD if follows else Tone.WARN,
-            )
-        )
+        found.append(_master(link))
     return found + _slaves(told)
+
+
+def _master(link: Mapping[str, Any]) -> Member:
+    """Whom this slave follows, or should."""
+    follows = link.get("state") == "following"
+    return Member(
+        name=f"master {link.get('address') or ''}".strip(),
+        role="master",
+        state="answers" if follows else "not followed",
+        tone=Tone.GOOD if follows else Tone.WARN,
+    )
 
 
 def _slaves(told: Mapping[str, Any]) -> list[Member]:
@@ -124,13 +126,5 @@ def _of_set(told: Mapping[str, Any], address: str, why_no_puts: str) -> list[Mem
     here = _here(name, "master" if leads else "slave", why_no_puts, None if leads else link or {})
     found = [here]
     if link is not None and not leads:
-        follows = link["state"] == "following"
-        found.append(
-            Member(
-                name=f"master {link['address'] or ''}".strip(),
-                role="master",
-                state="answers" if follows else "not followed",
-                tone=Tone.GOOD if follows else Tone.WARN,
-            )
-        )
+        found.append(_master(link))
     return found + _slaves(told)
