@@ -134,7 +134,7 @@ class SlaveSynchronize:
 
         :returns: fires when it is over; never fails.
         """
-        if self._running is not None:  # one that was asked for by `dispatch`
+        if self._running is not None:  # one that was asked for by `on_arrival`
             joined: Deferred[None] = Deferred()
             self._running.chainDeferred(joined)
             return joined
