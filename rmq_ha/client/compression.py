@@ -2,6 +2,9 @@
 
 What a body is compressed with is said by bits of its system flag; brokers pass both on as they are.
 
+The libraries for LZ4 and ZSTD are loaded by the first body that needs them: most programs have
+none.
+
 Spec: remoting.md, section 5.3.
 """
 
@@ -19,15 +22,6 @@ from rmq_ha.model.flags import (
     COMPRESSION_ZLIB,
     COMPRESSION_ZSTD,
 )
-
-try:
-    import lz4.frame as lz4_frame
-except ImportError:
-    lz4_frame = None  # type: ignore[assignment, unused-ignore]
-try:
-    import zstandard
-except ImportError:
-    zstandard = None  # type: ignore[assignment, unused-ignore]
 
 MAX_INFLATED = 64 << 20
 _ZSTD_SLICE = 512
@@ -99,15 +93,23 @@ def _zlib(level: int) -> Deflate:
 
 def _lz4(level: int) -> Deflate:
     """Java reads no frames whose blocks depend on each other, and has no levels here."""
-    if lz4_frame is None:
-        raise ConfigurationError(f"compress_type=LZ4 needs the library lz4: {_HOW_TO_GET}")
+    try:
+        from lz4 import frame as lz4_frame
+    except ImportError:
+        raise ConfigurationError(
+            f"compress_type=LZ4 needs the library lz4: {_HOW_TO_GET}"
+        ) from None
     compress, size = lz4_frame.compress, lz4_frame.BLOCKSIZE_MAX4MB
     return lambda body: bytes(compress(body, block_linked=False, store_size=False, block_size=size))
 
 
 def _zstd(level: int) -> Deflate:
-    if zstandard is None:
-        raise ConfigurationError(f"compress_type=ZSTD needs the library zstandard: {_HOW_TO_GET}")
+    try:
+        import zstandard
+    except ImportError:
+        raise ConfigurationError(
+            f"compress_type=ZSTD needs the library zstandard: {_HOW_TO_GET}"
+        ) from None
     made = zstandard.ZstdCompressor
     return lambda body: made(level=level).compress(body)  # one for each: threads share producers
 
@@ -122,8 +124,12 @@ def _open_zlib(body: bytes) -> bytes:
 
 
 def _open_lz4(body: bytes) -> bytes:
-    if lz4_frame is None:
-        raise UndecodableBody(f"a body is compressed with LZ4, and lz4 is missing: {_HOW_TO_GET}")
+    try:
+        from lz4 import frame as lz4_frame
+    except ImportError:
+        raise UndecodableBody(
+            f"a body is compressed with LZ4, and lz4 is missing: {_HOW_TO_GET}"
+        ) from None
     stream = lz4_frame.LZ4FrameDecompressor()
     try:
         data = stream.decompress(body, MAX_INFLATED)
@@ -133,10 +139,12 @@ def _open_lz4(body: bytes) -> bytes:
 
 
 def _open_zstd(body: bytes) -> bytes:
-    if zstandard is None:
+    try:
+        import zstandard
+    except ImportError:
         raise UndecodableBody(
             f"a body is compressed with ZSTD, and zstandard is missing: {_HOW_TO_GET}"
-        )
+        ) from None
     stream = zstandard.ZstdDecompressor(max_window_size=MAX_INFLATED).decompressobj()
     pieces: list[bytes] = []
     size = 0

@@ -179,8 +179,9 @@ class Caller:
         """
         self.running[call] = None
         call.process_queue.last_consume_ms = call.started_ms
-        for message in call.messages:
-            self._make_visible(message)
+        if self._namespace or call.queue.topic == self._retry_topic:
+            for message in call.messages:
+                self._make_visible(message)
         try:
             if self._parts.hooks:
                 outcome, later = copy_context().run(self._listen_seen, call)
@@ -260,10 +261,13 @@ class Caller:
         self, outcome: Any, call: ListenerCall, answered: Callable[[ListenerCall, Any], None]
     ) -> None:
         call.running = None
-        if isinstance(outcome, Failure) and isinstance(outcome.value, NotTaken):
+        if outcome is None:
+            status = self._success
+        elif isinstance(outcome, Failure) and isinstance(outcome.value, NotTaken):
             self.over(call)
             return
-        status = self._status(outcome, call)
+        else:
+            status = self._status(outcome, call)
         now = self._steady_ms()
         topic = call.queue.topic
         if status is self._later:
@@ -293,8 +297,6 @@ class Caller:
             self.over(call)
 
     def _status(self, outcome: Any, call: ListenerCall) -> Any:
-        if outcome is None:
-            return self._success
         if isinstance(outcome, type(self._success)):
             return outcome
         first = call.messages[0].msg_id if call.messages else ""

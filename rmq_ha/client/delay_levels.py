@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from rmq_ha.client.errors import IllegalMessage
-from rmq_ha.config.store import DELAY_LEVELS
+from rmq_ha.model.topics import DELAY_LEVELS
 from rmq_ha.store.format.commitlog import parse_delay_levels
 
 _NAMES = DELAY_LEVELS.split()

@@ -269,7 +269,8 @@ def decode_messages(data: bytes, broker_name: str = "") -> list[MessageExt]:
     inflated = 0
     for record in decode_records(data):
         message = message_of(record, broker_name, inflates=inflated < INFLATED_AT_ONCE)
-        inflated += _inflated(record, message)
+        if record.sys_flag & COMPRESSED:
+            inflated += len(message.body)
         messages.append(message)
     return messages
 
@@ -294,13 +295,10 @@ def decode_pulled(
         if inflated >= most:
             return messages, record.queue_offset
         message = message_of(record, broker_name)
-        inflated += _inflated(record, message)
+        if record.sys_flag & COMPRESSED:
+            inflated += len(message.body)
         messages.append(message)
     return messages, None
-
-
-def _inflated(record: Record, message: MessageExt) -> int:
-    return len(message.body) if record.sys_flag & COMPRESSED else 0
 
 
 def message_of(record: Record, broker_name: str = "", *, inflates: bool = True) -> MessageExt:

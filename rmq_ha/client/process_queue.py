@@ -77,7 +77,8 @@ class ProcessQueue:
                 continue
             self._insert(offset, message)
             self.size += len(message.body)
-            self._end = max(self._end, offset + 1)
+            if offset >= self._end:
+                self._end = offset + 1
             added.append(message)
         return added
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from rmq_ha.config.fields import key
 from rmq_ha.model.status import BrokerRole, FlushDiskType
-
-DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""What clients count by when they are not told otherwise."""
+from rmq_ha.model.topics import DELAY_LEVELS
 
 
 @dataclass(slots=True, kw_only=True)

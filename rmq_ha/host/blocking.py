@@ -9,8 +9,6 @@ import socket
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -47,6 +45,9 @@ def http_get(url: str, timeout_ms: float) -> tuple[int, bytes]:
 
     :raises OSError: nobody answers.
     """
+    import urllib.error  # here, as it takes 20 ms of every script that sends a message
+    import urllib.request
+
     try:
         with urllib.request.urlopen(url, timeout=timeout_ms / 1000) as response:
             return response.status, response.read()

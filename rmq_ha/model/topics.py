@@ -9,6 +9,8 @@ from rmq_ha.model.printable import is_one_line
 
 DEFAULT_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""What the levels of SCHEDULE_TOPIC mean where nobody says otherwise."""
 BENCHMARK_TOPIC = "BenchmarkTest"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
