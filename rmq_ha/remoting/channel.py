@@ -34,6 +34,7 @@ class Channel:
     :ivar pending: calls of ours that wait for a response.
     :ivar account: that signed its last request which was let pass; empty: none.
     :ivar written: bytes of frames since somebody last set it to 0.
+    :ivar held: bytes of requests that take several turns, behind which the next ones wait.
     :ivar on_release: called when nothing is held any more.
     :ivar security: TLS or not, and whom a certificate names.
     :ivar is_full: the peer does not read: the transport buffers what is sent.
@@ -59,17 +60,13 @@ class Channel:
         self.account = ""
         self.written = 0
         self.on_release: Callable[[], None] = lambda: None
+        self.held = 0
         self._held: dict[Deferred[Any], int] = {}
         self._on_close: list[Callable[[Channel], object]] = []
         self._on_drain: list[Deferred[None]] = []
         self._is_gone = False
         self._corked: list[bytes] | None = None
         self._corked_size = 0
-
-    @property
-    def held(self) -> int:
-        """Bytes of requests that take several turns, behind which the next ones wait."""
-        return sum(self._held.values()) if self._held else 0
 
     def __repr__(self) -> str:
         return f"<Channel {self.remote_text}{'' if self.is_open else ' closed'}>"
@@ -159,10 +156,11 @@ class Channel:
         :param work: fires when it is done; cancelled when the connection is gone before.
         """
         self._held[work] = size
+        self.held += size
         work.addBoth(self._release, work)
 
     def _release(self, result: Any, work: "Deferred[Any]") -> Any:
-        del self._held[work]
+        self.held -= self._held.pop(work)
         if not self._held:
             self.on_release()
         return result
