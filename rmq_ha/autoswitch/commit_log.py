@@ -18,7 +18,8 @@ from rmq_ha.store.boot import Left
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.layout import log_files
 from rmq_ha.store.parts import ClassicParts, Surroundings
-from rmq_ha.store.tail import LogTail, Slice
+from rmq_ha.store.run import Run
+from rmq_ha.store.tail import LogTail
 
 
 class Leadership(Protocol):
@@ -140,20 +141,17 @@ class ConfirmedTail(LogTail):
         super().__init__(log)
         self._epoch_log = log
 
-    def next_slice(self, position: int, waits: bool) -> Slice | None:
+    def next_slice(self, position: int, waits: bool) -> Run | None:
         """As `Tail` says; a record is read when all of it is confirmed."""
         log = self._epoch_log
-        left = len(log.pending)
         found = super().next_slice(position, waits)
         end = log.readable_end
         if found is None or found.end <= end:
             return found
-        kept = [item for item in found.requests if item.physical_offset + item.size <= end]
-        if len(log.pending) < left:
-            log.pending.extendleft(reversed(found.requests[len(kept) :]))
+        kept = [row for row in found.rows if row[2] + row[3] <= end]
         if not kept:
             return None
-        return Slice(kept, kept[-1].physical_offset + kept[-1].size, False)
+        return Run(position, kept[-1][2] + kept[-1][3], kept)
 
 
 def make_epoch_log(disk: Disk, config: MessageStoreConfig) -> EpochCommitLog:

@@ -84,6 +84,7 @@ from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.run import by_name
 from rmq_ha.timing.periodic import Periodic
 from rmq_ha.timing.timer import next_turn
 from rmq_ha.tls.reload import Part, TlsReload
@@ -229,7 +230,7 @@ class BrokerController:
             self.store.on_new_life = self.consumer_offsets.begin_anew
         for plugin in plugins[IDispatcherPlugin]:
             dispatcher = checked(plugin, plugin.make_dispatcher(context), ICommitLogDispatcher)
-            self.store.on_arrival(dispatcher.dispatch)
+            self.store.on_arrival(by_name(dispatcher.dispatch))
         self.front: Any = self.store
         for plugin in plugins[IMessageStorePlugin]:
             self.front = checked(plugin, plugin.wrap_store(context, self.front), IMessageStore)

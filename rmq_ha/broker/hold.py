@@ -11,7 +11,8 @@ from itertools import count
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from rmq_ha.interfaces import IMessageFilter
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
+from rmq_ha.model.properties import decode_properties
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.timing.timer import rearm
 
@@ -105,16 +106,16 @@ class PullRequestHoldService:
         self._check_at(pull, check_at)
         return True
 
-    def on_arrival(self, requests: Iterable[DispatchRequest]) -> None:
+    def on_arrival(self, rows: Iterable[Row]) -> None:
         """Messages can be read now; wakes who waits for them, after the whole batch was seen."""
         if not self._held:
             return
         queues = self._queues
         woken: list[HeldPull] = []
-        for request in requests:
-            waiting = queues.get((request.topic, request.queue_id))
+        for row in rows:
+            waiting = queues.get(row[:2])
             if waiting:
-                self._match(waiting, request, woken)
+                self._match(waiting, row, woken)
         self._release(woken)
 
     def stop(self) -> None:
@@ -124,15 +125,13 @@ class PullRequestHoldService:
         self._heap.clear()
         self._arm()
 
-    def _match(
-        self, waiting: dict[HeldPull, None], request: DispatchRequest, woken: list[HeldPull]
-    ) -> None:
+    def _match(self, waiting: dict[HeldPull, None], row: Row, woken: list[HeldPull]) -> None:
         recheck = 0.0
         for pull in list(waiting):
-            if request.queue_offset < pull.wanted_offset:
+            if row[6] < pull.wanted_offset:
                 continue
             wanted = pull.message_filter
-            if wanted is None or _is_wanted(wanted, request):
+            if wanted is None or _is_wanted(wanted, row):
                 woken.append(pull)
                 self._remove(pull)
                 continue
@@ -215,8 +214,9 @@ def _done(pull: HeldPull) -> None:
     """Instead of `HeldPull.resume`, of one that was let go."""
 
 
-def _is_wanted(wanted: IMessageFilter, request: DispatchRequest) -> bool:
+def _is_wanted(wanted: IMessageFilter, row: Row) -> bool:
     """A message without properties is looked at when the pull is run again."""
-    return bool(wanted.matches_unit(request.tags_code)) and (
-        not request.properties or bool(wanted.matches_properties(request.properties))
-    )
+    if not wanted.matches_unit(row[4]):
+        return False
+    properties = decode_properties(row[11])
+    return not properties or bool(wanted.matches_properties(properties))

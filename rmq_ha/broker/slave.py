@@ -3,7 +3,7 @@
 Spec: remoting.md, chapter 8; ha.md, section 10.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from rmq_ha.broker.tables.versioned import VersionedTable, Writable
 from rmq_ha.broker.vanished_topics import VanishedTopics
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.model.data_version import DataVersion
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.model.topics import SYSTEM_TOPICS
 from rmq_ha.timing.periodic import Periodic
 from rmq_ha.wire.bodies import GroupTable, TopicTable
@@ -150,7 +150,7 @@ class SlaveSynchronize:
             self.log.failure("slave synchronisation failed", result)
         running.callback(None)
 
-    def on_arrival(self, requests: list[DispatchRequest]) -> None:
+    def on_arrival(self, rows: Sequence[Row]) -> None:
         """
         Copy the tables soon when a message of a topic comes that is not in ours yet.
 
@@ -158,8 +158,9 @@ class SlaveSynchronize:
         died before that. Each topic asks once between two passes.
         """
         known = self._topics.table
-        self._vanished.seen(requests)
-        news = {item.topic for item in requests if item.topic not in known}
+        topics = {row[0] for row in rows}
+        self._vanished.seen(topics)
+        news = topics - known.keys()
         news -= self._asked_for | SYSTEM_TOPICS
         if news and self._master is not None and self._soon is None and self._is_started:
             self._asked_for |= news

@@ -10,7 +10,6 @@ from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.data_version import DataVersion
-from rmq_ha.model.message import DispatchRequest
 from rmq_ha.wire.bodies import TopicTable
 
 GRACE_S = 60.0
@@ -38,10 +37,10 @@ class VanishedTopics:
         """Another master: its tables say nothing of what the last one deleted."""
         self._since.clear()
 
-    def seen(self, requests: Iterable[DispatchRequest]) -> None:
-        """Messages came: whose topic seems deleted is waited for once more."""
+    def seen(self, topics: Iterable[str]) -> None:
+        """Messages came of these: what of them seems deleted is waited for once more."""
         if self._since:
-            for topic in {request.topic for request in requests} & self._since.keys():
+            for topic in self._since.keys() & topics:
                 self._since[topic] = self._seconds()
 
     def copied(self, version: DataVersion, known: Collection[str], new: TopicTable) -> None:

@@ -10,7 +10,8 @@ from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import encode_blank
 from rmq_ha.store.recovery import LogRecovery
-from rmq_ha.store.tail import LogTail, Slice
+from rmq_ha.store.run import Run
+from rmq_ha.store.tail import LogTail
 
 
 class ClassicPart:
@@ -75,7 +76,6 @@ class ClassicPart:
             begin=start + row.file_size,
         )
 
-    def next_slice(self, position: int) -> Slice | None:
+    def next_slice(self, position: int) -> Run | None:
         """What is to be dispatched, up to the first entry."""
-        found = self._tail.next_slice(position, False)
-        return None if found is None else Slice(found.requests, found.end, True)
+        return self._tail.next_slice(position, False)

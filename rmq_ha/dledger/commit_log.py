@@ -3,7 +3,6 @@
 Spec: dledger.md, chapters 4 and 15.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.flags import TRANSACTION_ROLLBACK
-from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message
+from rmq_ha.model.message import Address, AppendResult, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
 from rmq_ha.store.batch import BatchLayout
@@ -27,9 +26,9 @@ from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.parts import Surroundings
+from rmq_ha.store.run import PendingRuns, Run, work_of
 from rmq_ha.store.scan import MAX_RECORD_SIZE
 
-_MAX_PENDING = 16384
 _BUSY = PutMessageStatus.OS_PAGECACHE_BUSY
 
 
@@ -54,7 +53,7 @@ class DLedgerCommitLog:
     :ivar ledger: the entries.
     :ivar leadership: None: nothing is appended.
     :ivar encoder: limits and the numbering of queues.
-    :ivar pending: of what this leader appended: where the entry before ends, and the record.
+    :ivar pending: what this leader appended; each run starts where the entry before ends.
     :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
     :ivar flushed_offset: everything below is on this disk.
     :ivar fault: why the log takes no more writes; None while it does.
@@ -83,7 +82,7 @@ class DLedgerCommitLog:
             ENTRY_HEADER_SIZE,
             MAX_ENTRY_SIZE - ENTRY_HEADER_SIZE,
         )
-        self.pending: deque[tuple[int, DispatchRequest]] = deque()
+        self.pending = PendingRuns()
         self.last_store_timestamp = 0
         self.flushed_offset = 0
         self.fault: str | None = None
@@ -171,8 +170,9 @@ class DLedgerCommitLog:
             return [term] * len(messages)
         after = self.ledger.end_pos
         group = self._append(messages, now_ms, term)
-        if group.requests:
-            self._remember(after, group.requests)
+        if rows := group.rows:
+            end = rows[-1][2] + rows[-1][3]
+            self.pending.add(Run(after, end, rows, sum(map(work_of, rows))))
             self.grown()
         return group.results
 
@@ -218,7 +218,7 @@ class DLedgerCommitLog:
         )
         if self.fault is not None:
             return False
-        is_written = bool(self._append([mark], now_ms, term).requests)
+        is_written = bool(self._append([mark], now_ms, term).rows)
         self.grown()
         return is_written
 
@@ -227,9 +227,9 @@ class DLedgerCommitLog:
         largest = self._configuration.max_message_size
         after = self.ledger.end_pos
         group = self.encoder.encode(messages, after + ENTRY_HEADER_SIZE, largest, stamp)
-        if not group.requests:
+        if not group.rows:
             return group
-        if self._write(term, group.records(), group.requests[-1].physical_offset):
+        if self._write(term, group.records(), group.rows[-1][2]):
             self.last_store_timestamp = stamp
         else:
             self._abandon(group, PutMessageStatus.SERVICE_NOT_AVAILABLE)
@@ -255,16 +255,9 @@ class DLedgerCommitLog:
             self.fault = f"a record came to {came_to}, not {last}; this is a mistake in rmq-ha"
         return True
 
-    def _remember(self, after: int, requests: list[DispatchRequest]) -> None:
-        if len(self.pending) >= _MAX_PENDING:
-            return  # the dispatcher reads the log itself
-        for request in requests:
-            self.pending.append((after, request))
-            after = request.physical_offset + request.size
-
     def _abandon(self, group: Group, status: PutMessageStatus) -> None:
-        self.encoder.undo(group.requests)
-        group.requests.clear()
+        self.encoder.undo(group.rows)
+        group.segments.clear()
         group.results[:] = [
             status if isinstance(result, AppendResult) else result for result in group.results
         ]

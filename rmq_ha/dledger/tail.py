@@ -3,7 +3,6 @@
 Spec: dledger.md, sections 15.2 and 15.3.
 """
 
-from collections import deque
 from typing import Protocol
 
 from twisted.logger import Logger
@@ -14,8 +13,8 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TERM_TOPIC
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.format.commitlog import dispatch_request_at
-from rmq_ha.store.scan import READ_SIZE, work_of
-from rmq_ha.store.tail import SLICE, SLICE_WORK, Slice
+from rmq_ha.store.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
+from rmq_ha.store.scan import READ_SIZE
 
 
 class Source(Protocol):
@@ -23,11 +22,11 @@ class Source(Protocol):
     What the tail reads.
 
     :ivar classic: what lies before the first entry.
-    :ivar pending: of what this leader appended: where the entry before ends, and the record.
+    :ivar pending: what this leader appended; each run starts where the entry before ends.
     """
 
     classic: ClassicPart
-    pending: deque[tuple[int, DispatchRequest]]
+    pending: PendingRuns
 
     @property
     def file_size(self) -> int:
@@ -59,34 +58,16 @@ class LedgerTail:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def next_slice(self, position: int, waits: bool) -> Slice | None:
+    def next_slice(self, position: int, waits: bool) -> Run | None:
         """As `rmq_ha.store.tail.Tail` says; a ledger never waits for bytes."""
         classic = self._source.classic
         if position < classic.end:
             return classic.next_slice(position)
-        requests = self._pending_slice(position)
-        if requests:
-            return Slice(requests, requests[-1].physical_offset + requests[-1].size, True)
-        return self._read_slice(position)
+        source = self._source
+        run = source.pending.take(position, source.max_offset)
+        return self._read_slice(position) if run is None else run
 
-    def _pending_slice(self, position: int) -> list[DispatchRequest]:
-        """From what this leader appended, if that goes on exactly here."""
-        pending, end = self._source.pending, self._source.max_offset
-        while pending and pending[0][0] < position:
-            pending.popleft()
-        requests: list[DispatchRequest] = []
-        work = 0
-        while pending and len(requests) < SLICE and work < SLICE_WORK and pending[0][0] == position:
-            request = pending[0][1]
-            if request.physical_offset + request.size > end:
-                break
-            pending.popleft()
-            requests.append(request)
-            position = request.physical_offset + request.size
-            work += len(request.keys)
-        return requests
-
-    def _read_slice(self, position: int) -> Slice:
+    def _read_slice(self, position: int) -> Run:
         source = self._source
         end = source.max_offset
         data = source.read(position, min(READ_SIZE, end - position))
@@ -97,7 +78,7 @@ class LedgerTail:
                 break
             if len(data) - at >= BLANK_SIZE and BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
                 next_file = position - position % source.file_size + source.file_size
-                return Slice(requests, next_file, next_file < end)
+                return Run(position, next_file, requests)
             if len(data) - at < ENTRY_HEADER_SIZE:
                 break
             size = decode_header(data, at).size
@@ -113,7 +94,7 @@ class LedgerTail:
             at += size
         if not at:
             raise unreadable(position)
-        return Slice(requests, position + at, position + at < end)
+        return Run(position, position + at, requests)
 
     def _take(
         self, requests: list[DispatchRequest], data: bytes, at: int, size: int, position: int

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from struct import Struct
 from typing import NamedTuple
 
+from rmq_ha.model.properties import decode_properties
 from rmq_ha.model.status import GetMessageStatus, PutMessageStatus
 
 _PORT_OFFSET = Struct(">iq")
@@ -144,7 +145,7 @@ class DispatchRequest(NamedTuple):
     What dispatchers learn of one record.
 
     :ivar tags_code: hash of the tag, or delivery time in the schedule topic.
-    :ivar properties: as parsed from the record, empty when it has none.
+    :ivar properties_string: as stored.
     """
 
     topic: str
@@ -158,4 +159,13 @@ class DispatchRequest(NamedTuple):
     uniq_key: str
     sys_flag: int
     prepared_transaction_offset: int
-    properties: dict[str, str]
+    properties_string: str
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """As parsed from the record, empty when it has none."""
+        return decode_properties(self.properties_string)
+
+
+Row = tuple[str, int, int, int, int, int, int, str, str, int, int, str]
+"""What a `DispatchRequest` holds, without its names: making those costs more than the rest."""

@@ -14,9 +14,9 @@ from rmq_ha.model.java_hash import tags_code
 from rmq_ha.model.message import (
     Address,
     AppendResult,
-    DispatchRequest,
     Message,
     MessageBatch,
+    Row,
     offset_msg_id,
 )
 from rmq_ha.model.properties import (
@@ -52,13 +52,14 @@ _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 @dataclass(slots=True)
 class Segment:
-    """What goes into one file with one write."""
+    """What goes into one file with one write; `rmq_ha.store.run` says what its rows are."""
 
     physical_offset: int
     parts: list[bytes] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    work: int = 0
     end: int = 0
     first_result: int = 0
-    first_request: int = 0
 
 
 @dataclass(slots=True)
@@ -67,12 +68,15 @@ class Group:
     A group of messages, laid out.
 
     :ivar results: one for each message, in order.
-    :ivar requests: one for each record that will be in the log.
     """
 
     segments: list[Segment]
     results: list[AppendResult | PutMessageStatus] = field(default_factory=list)
-    requests: list[DispatchRequest] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[Row]:
+        """One for each record."""
+        return [row for segment in self.segments for row in segment.rows]
 
     def records(self) -> list[bytes]:
         """The bytes of each record, for a log that puts something between them."""
@@ -130,7 +134,8 @@ class GroupEncoder:
         :param stamp: the store timestamp of all of them, ms.
         """
         group = Group([Segment(physical_offset)])
-        results, requests, parts = group.results, group.requests, group.segments[0].parts
+        results, segment = group.results, group.segments[0]
+        rows, parts = segment.rows, segment.parts
         topics, numbers = self._topics, self.queue_offsets
         largest, gap = self._most(max_message_size), self._gap
         position = physical_offset
@@ -155,7 +160,8 @@ class GroupEncoder:
                 results.append(_fault(message, topic_bytes, stored))
                 continue
             if position + size > room_end:
-                parts, position = _roll(group, position, room_end + BLANK_SIZE, gap)
+                segment = _roll(group, position, room_end + BLANK_SIZE, gap)
+                rows, parts, position = segment.rows, segment.parts, segment.physical_offset
                 room_end = self._room_end(position - gap)
             sys_flag = (
                 message.sys_flag & _SAME_HOSTS
@@ -174,18 +180,21 @@ class GroupEncoder:
             if counted:
                 numbers[key] = number + 1
             parts += (head, body, topic_bytes, _SHORT.pack(len(stored)), stored)
-            requests.append(self._request(message, position, size, sys_flag, number, stamp))
+            row = self._row(message, position, size, sys_flag, number, stamp)
+            rows.append(row)
+            if row[7]:
+                segment.work += len(row[7])
             msg_id = f"{id_prefix}{position:016X}"
             results.append(AppendResult(position, size, stamp, number, 1, msg_id))
             position += size + gap
-        group.segments[-1].end = position
+        segment.end = position
         return group
 
-    def undo(self, requests: list[DispatchRequest]) -> None:
+    def undo(self, rows: list[Row]) -> None:
         """Take back the numbers of records that did not get into the log."""
-        for request in reversed(requests):
-            if not request.sys_flag & TRANSACTION_PREPARED:
-                self.queue_offsets[request.topic, request.queue_id] = request.queue_offset
+        for row in reversed(rows):
+            if not row[9] & TRANSACTION_PREPARED:
+                self.queue_offsets[row[:2]] = row[6]
 
     def lay_out(self, batch: MessageBatch, max_message_size: int) -> BatchLayout:
         """A batch whose members are added to it later."""
@@ -205,12 +214,12 @@ class GroupEncoder:
 
         Its members take their numbers when they are in the log: see `count_batch`.
 
-        :returns: with one result for all of it, and no requests: who dispatches reads the log.
+        :returns: with one result for all of it, and no rows: who dispatches reads the log.
         """
         group = Group([Segment(physical_offset)])
         position, room_end = physical_offset, self._room_end(physical_offset)
         if position + batch.size > room_end:
-            _, position = _roll(group, position, room_end + BLANK_SIZE, 0)
+            position = _roll(group, position, room_end + BLANK_SIZE, 0).physical_offset
         ends = list(accumulate(batch.sizes, initial=position))
         group.segments[-1].end = ends.pop()
         group.results.append(batch.place(ends, self.next_number(batch), stamp))
@@ -234,9 +243,9 @@ class GroupEncoder:
         """Records of the file that holds `position` end here at the latest."""
         return position - position % self._file_size + self._file_size - BLANK_SIZE
 
-    def _request(
+    def _row(
         self, message: Message, position: int, size: int, sys_flag: int, number: int, stamp: int
-    ) -> DispatchRequest:
+    ) -> Row:
         properties = message.properties
         if not properties and message.properties_string:
             properties = decode_properties(message.properties_string)
@@ -245,7 +254,7 @@ class GroupEncoder:
             code = code_of(message.topic, properties, stamp, self._delay_levels) or 0
         else:
             code = tags_code(tags) if tags else 0
-        return DispatchRequest(
+        return (
             message.topic,
             message.queue_id,
             position,
@@ -257,7 +266,7 @@ class GroupEncoder:
             properties.get(UNIQ_KEY, ""),
             sys_flag,
             message.prepared_transaction_offset,
-            properties,
+            message.properties_string,
         )
 
     def _topic_part(self, topic: str) -> bytes:
@@ -333,14 +342,12 @@ def _head(
     )
 
 
-def _roll(group: Group, position: int, next_file: int, gap: int) -> tuple[list[bytes], int]:
+def _roll(group: Group, position: int, next_file: int, gap: int) -> Segment:
     """End a file with a blank, if it is ours; the next segment starts in the next one."""
     last = group.segments[-1]
     if not gap:
         last.parts.append(encode_blank(next_file - position))
     last.end = next_file
-    segment = Segment(
-        next_file + gap, first_result=len(group.results), first_request=len(group.requests)
-    )
+    segment = Segment(next_file + gap, first_result=len(group.results))
     group.segments.append(segment)
-    return segment.parts, segment.physical_offset
+    return segment

@@ -3,7 +3,6 @@
 Spec: store.md, section 2; ha.md, section 5.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from twisted.logger import Logger
@@ -12,7 +11,7 @@ from zope.interface import implementer
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.interfaces import ICommitLog
-from rmq_ha.model.message import AppendResult, DispatchRequest, Message
+from rmq_ha.model.message import AppendResult, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
 from rmq_ha.store.batch import BatchLayout
@@ -20,9 +19,8 @@ from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
+from rmq_ha.store.run import PendingRuns, Run
 from rmq_ha.store.scan import MAX_RECORD_SIZE
-
-_MAX_PENDING = 16384
 
 
 @implementer(ICommitLog)
@@ -50,7 +48,7 @@ class CommitLog:
         self.file_size = row.file_size
         self.delay_levels = delay_levels
         self.encoder = GroupEncoder(row.file_size, delay_levels)
-        self.pending: deque[DispatchRequest] = deque()
+        self.pending = PendingRuns()
         self.max_offset = 0
         self._tail_start, self._tail = 0, b""  # the last write: replication reads just that
         self.flushed_offset = 0
@@ -106,11 +104,9 @@ class CommitLog:
         largest = self._configuration.max_message_size
         stamp = max(now_ms, self.last_store_timestamp, 1)
         group = self.encoder.encode(messages, self.max_offset, largest, stamp)
-        if group.requests:
-            self._write(group)
-            if group.requests:
-                self.last_store_timestamp = stamp
-                self._announce(group.requests)
+        if self._write(group):
+            self.last_store_timestamp = stamp
+            self._announce()
         return group.results
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
@@ -128,12 +124,17 @@ class CommitLog:
         if isinstance(result, AppendResult):
             self.encoder.count_batch(batch)
             self.last_store_timestamp = stamp
-            self._announce([])
+            self._announce()
         return result
 
-    def _write(self, group: Group) -> None:
-        """Write each segment; where the disk refuses, the rest of the group did not happen."""
-        for segment in group.segments:
+    def _write(self, group: Group) -> bool:
+        """
+        Write each segment; where the disk refuses, the rest of the group did not happen.
+
+        :returns: whether there are new rows.
+        """
+        has_rows = False
+        for number, segment in enumerate(group.segments):
             if not segment.parts:
                 continue
             start = self.row.start_of(segment.physical_offset)
@@ -145,12 +146,18 @@ class CommitLog:
                 file.pwrite(data, segment.physical_offset - start)
             except (OSError, StoreError) as error:
                 self._refuse(segment.physical_offset, error)
-                self._abandon(group, segment.first_result, segment.first_request, status)
-                return
+                self._abandon(group, number, status)
+                break
             self.max_offset = segment.end
             self._tail_start, self._tail = segment.physical_offset, data
+            if segment.rows:
+                has_rows = True
+                self.pending.add(
+                    Run(segment.physical_offset, segment.end, segment.rows, segment.work)
+                )
             if segment.physical_offset == start:
                 self._file_began(start)
+        return has_rows
 
     def _file_began(self, start: int) -> None:
         """The first bytes of a file are written: have the next one ready."""
@@ -164,14 +171,13 @@ class CommitLog:
                 error=error,
             )
 
-    def _abandon(
-        self, group: Group, first_result: int, first_request: int, status: PutMessageStatus
-    ) -> None:
-        self.encoder.undo(group.requests[first_request:])
-        del group.requests[first_request:]
-        group.results[first_result:] = [
+    def _abandon(self, group: Group, number: int, status: PutMessageStatus) -> None:
+        """From a segment on nothing of the group is there."""
+        first = group.segments[number].first_result
+        self.encoder.undo([row for segment in group.segments[number:] for row in segment.rows])
+        group.results[first:] = [
             status if isinstance(result, AppendResult) else result
-            for result in group.results[first_result:]
+            for result in group.results[first:]
         ]
 
     def _refuse(self, physical_offset: int, error: Exception) -> None:
@@ -260,9 +266,7 @@ class CommitLog:
         self.row.create(start)
         self.recovered(start, start)
 
-    def _announce(self, requests: list[DispatchRequest]) -> None:
-        if len(self.pending) < _MAX_PENDING:  # beyond that the dispatcher reads the log itself
-            self.pending.extend(requests)
+    def _announce(self) -> None:
         for callback in self._subscribers:
             callback()
 

@@ -6,7 +6,7 @@ Spec: store.md, sections 3 and 9.3.
 from collections.abc import ItemsView, Mapping, Sequence
 
 from rmq_ha.errors import StoreError
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
@@ -227,7 +227,7 @@ class ConsumeQueueTable:
 
     # Writing
 
-    def put_requests(self, requests: Sequence[DispatchRequest]) -> None:
+    def put_requests(self, requests: Sequence[Row]) -> None:
         """
         Add a unit for each record that consumers may see; one write for each queue and file.
 
@@ -236,7 +236,7 @@ class ConsumeQueueTable:
 
         Spec: store.md, sections 3.2 and 6.2.
         """
-        groups: dict[tuple[str, int], list[DispatchRequest]] = {}
+        groups: dict[tuple[str, int], list[Row]] = {}
         for request in requests:
             if request[9] & _NOT_FOR_CONSUMERS:
                 continue
@@ -257,15 +257,15 @@ class ConsumeQueueTable:
         """A record there is none of its queue's, because that was deleted since."""
         return physical_offset < self._begins.get(key, 0)
 
-    def _put_deleted(self, key: tuple[str, int], group: list[DispatchRequest]) -> None:
+    def _put_deleted(self, key: tuple[str, int], group: list[Row]) -> None:
         """Of a queue that was deleted the records since then, if there are any."""
         begin = self._begins[key]
-        group = [request for request in group if request.physical_offset >= begin]
+        group = [request for request in group if request[2] >= begin]
         if group:
             is_new = key not in self._queues
             self.queue(*key).append(group)
             if is_new:
-                self.restarted(*key, group[0].queue_offset)
+                self.restarted(*key, group[0][6])
 
     # Cleaning
 

@@ -3,7 +3,7 @@
 Spec: store.md.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.interfaces import IMessageStore, IReplication
 from rmq_ha.model.message import (
     AppendResult,
-    DispatchRequest,
     Message,
     MessageBatch,
     PutMessageResult,
+    Row,
 )
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
@@ -173,7 +173,7 @@ class DefaultMessageStore(StoreMaintenance):
         self.on_forced_deletion: Callable[[], None] = lambda: None
         self._new_lives: set[tuple[str, int]] = set()
         queues.restarted = self._restarted
-        self._arrivals: list[Callable[[list[DispatchRequest]], None]] = []
+        self._arrivals: list[Callable[[Sequence[Row]], None]] = []
         self._service = StoreService(self)
         self._slow_until = 0.0
         self._lane = Lane(host.clock)
@@ -191,7 +191,7 @@ class DefaultMessageStore(StoreMaintenance):
         """The HA service: the store starts it, pokes it, asks it about puts, and stops it."""
         self.replication = self._settler.replication = replication
 
-    def on_arrival(self, callback: Callable[[list[DispatchRequest]], None]) -> None:
+    def on_arrival(self, callback: Callable[[Sequence[Row]], None]) -> None:
         """
         Have `callback` called with what can be read now, on a slave as on a master.
 
@@ -324,20 +324,20 @@ class DefaultMessageStore(StoreMaintenance):
 
     # Dispatching
 
-    def _dispatched(self, requests: list[DispatchRequest]) -> None:
-        newest = requests[-1].store_timestamp
+    def _dispatched(self, rows: Sequence[Row]) -> None:
+        newest = rows[-1][5]
         self.checkpoint.logics = newest
         self.queue_flusher.dispatched()
         if self._configuration.broker_role is BrokerRole.SLAVE:
             self.log.last_store_timestamp = newest
-            self.statistics.put_times += len(requests)
-            self.statistics.put_size += sum([request.size for request in requests])
+            self.statistics.put_times += len(rows)
+            self.statistics.put_size += sum([row[3] for row in rows])
         else:
-            for level in {item.queue_id + 1 for item in requests if item.topic == SCHEDULE_TOPIC}:
+            for level in {row[1] + 1 for row in rows if row[0] == SCHEDULE_TOPIC}:
                 self.schedule.arrived(level)
         for callback in self._arrivals:
             try:
-                callback(requests)
+                callback(rows)
             except Exception:
                 self.logger.failure("{callback!r} failed at new messages", callback=callback)
 

@@ -3,7 +3,7 @@
 Spec: store.md, section 6.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.tail import Tail
@@ -28,7 +28,7 @@ _BULK = 1 << 17
 """Bytes in one turn that only a slave far behind gets."""
 _BULK_SLICE_EVERY_S = 0.05
 
-Target = Callable[[list[DispatchRequest]], bool | None]
+Target = Callable[[Sequence[Row]], bool | None]
 
 
 class _Carried(Enum):
@@ -71,7 +71,7 @@ class Dispatcher:
         clock: IReactorTime,
         log: "StoreLog",
         config: MessageStoreConfig,
-        reached: Callable[[list[DispatchRequest]], None],
+        reached: Callable[[Sequence[Row]], None],
         flags: RunningFlags,
         tail: Tail,
     ) -> None:
@@ -169,53 +169,55 @@ class Dispatcher:
         :returns: whether there may be more at once.
         """
         log = self._log
-        self.position = max(self.position, log.min_offset)
+        if self.position < log.min_offset:
+            self.position = log.min_offset
         if self.position >= log.readable_end:
             return False
         try:
             is_slave = self._config.broker_role is BrokerRole.SLAVE
-            found = self._tail.next_slice(self.position, is_slave)
+            run = self._tail.next_slice(self.position, is_slave)
         except StoreError as error:
             self._wait_and_retry(self._reading, str(error))
             return False
-        self._works(self._reading)
-        if found is None:
+        if self._reading.failures:
+            self._works(self._reading)
+        if run is None:
             return False
-        requests, end, more = found
-        carried = self._carry(requests) if requests else _Carried.WHOLE
+        end, rows = run.end, run.rows
+        carried = self._carry(rows) if rows else _Carried.WHOLE
         if carried is not _Carried.WHOLE:
             return carried is _Carried.PART
         self.position = end
-        if requests:
-            self._tell_reached(requests)
+        if rows:
+            self._tell_reached(rows)
         while self._waiting and (self._waiting[0][0] <= end or self.behind <= 0):
             self._waiting.pop(0)[1].callback(None)
-        return more and end < log.readable_end
+        return end < log.readable_end
 
-    def _tell_reached(self, requests: list[DispatchRequest]) -> None:
+    def _tell_reached(self, rows: Sequence[Row]) -> None:
         try:
-            self._reached(requests)
+            self._reached(rows)
         except Exception:  # a listener's fault must not hold up the queues
             self.log.failure("a listener for new messages failed")
 
-    def _carry(self, requests: list[DispatchRequest]) -> _Carried:
+    def _carry(self, rows: Sequence[Row]) -> _Carried:
         for need, target in self._targets:
             try:
-                is_part = target(requests) is False
+                is_part = target(rows) is False
             except Exception as error:
                 self._wait_and_retry(need, str(error))
                 return _Carried.FAILED
-            self._works(need)
+            if need.failures:
+                self._works(need)
             if is_part:
                 return _Carried.PART
         return _Carried.WHOLE
 
     def _works(self, need: _Need) -> None:
-        if need.failures:
-            need.failures = 0
-            self.trouble = ""
-            if self._flags.lower(need.flag):
-                self.log.info("over: {what}", what=need.flag.value)
+        need.failures = 0
+        self.trouble = ""
+        if self._flags.lower(need.flag):
+            self.log.info("over: {what}", what=need.flag.value)
 
     def _wait_and_retry(self, need: _Need, reason: str) -> None:
         """Come back in a second to the same records; targets know repeats."""

@@ -10,7 +10,7 @@ from errno import EIO
 from twisted.logger import Logger
 
 from rmq_ha.errors import ConfigurationError, CorruptRecord, StoreError
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.seams import Disk
 from rmq_ha.store.format.index import (
     FILE_NAME_LENGTH,
@@ -181,7 +181,7 @@ class IndexService:
 
     # Writing
 
-    def put_requests(self, requests: Sequence[DispatchRequest], most: int = sys.maxsize) -> bool:
+    def put_requests(self, requests: Sequence[Row], most: int = sys.maxsize) -> bool:
         """
         Index the unique key and the keys of each record.
 

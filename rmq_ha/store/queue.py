@@ -8,7 +8,7 @@ from struct import error as struct_error
 
 from twisted.logger import Logger
 
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.store.format.commitlog import RECORD_OVERHEAD
 from rmq_ha.store.format.consumequeue import FILLER, UNIT, UNIT_SIZE
 from rmq_ha.store.queue_ext import QueueExtension
@@ -45,7 +45,7 @@ class ConsumeQueue(QueueRepair):
         super().__init__(files, directory, topic, queue_id, extension)
         self._restarted = restarted
 
-    def append(self, requests: Sequence[DispatchRequest]) -> None:
+    def append(self, requests: Sequence[Row]) -> None:
         """
         Add one unit for each record that is not there yet.
 
@@ -131,7 +131,7 @@ class ConsumeQueue(QueueRepair):
             self._end = first + len(data)
             self.max_physical_offset = reached
 
-    def _begin_anew(self, request: DispatchRequest, position: int) -> int:
+    def _begin_anew(self, request: Row, position: int) -> int:
         """A new life begins at this position, below the end; crash-safe, as the log has it all."""
         self.log.warn(
             "{topic} {queue_id} begins anew at queue offset {found}: the record at "
@@ -140,8 +140,8 @@ class ConsumeQueue(QueueRepair):
             "that number on are not served any more",
             topic=self.topic,
             queue_id=self.queue_id,
-            found=request.queue_offset,
-            physical_offset=request.physical_offset,
+            found=request[6],
+            physical_offset=request[2],
             reached=self.max_physical_offset,
             end=self._end // UNIT_SIZE,
         )
@@ -149,17 +149,17 @@ class ConsumeQueue(QueueRepair):
             self._begin_at(position)
         else:
             self._cut(position)
-        self._restarted(self.topic, self.queue_id, request.queue_offset)
+        self._restarted(self.topic, self.queue_id, request[6])
         return position
 
-    def _complain(self, request: DispatchRequest, end: int) -> None:
+    def _complain(self, request: Row, end: int) -> None:
         self.log.warn(
             "the record at {physical_offset} of {topic} {queue_id} has queue offset {found}, but "
             "{expected} comes next",
             topic=self.topic,
             queue_id=self.queue_id,
-            physical_offset=request.physical_offset,
-            found=request.queue_offset,
+            physical_offset=request[2],
+            found=request[6],
             expected=end // UNIT_SIZE,
         )
 
@@ -180,6 +180,6 @@ class ConsumeQueue(QueueRepair):
         return position
 
 
-def _is_slip(requests: Sequence[DispatchRequest], index: int, expected: int) -> bool:
+def _is_slip(requests: Sequence[Row], index: int, expected: int) -> bool:
     """Only this record has another number than the expected one: the next one goes on behind it."""
     return index + 1 < len(requests) and requests[index + 1][6] == expected + 1

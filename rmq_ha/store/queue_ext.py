@@ -6,7 +6,7 @@ Spec: store.md, section 3.6.
 from collections.abc import Callable
 
 from rmq_ha.model.extension_unit import ExtensionUnit
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import DispatchRequest, Row
 from rmq_ha.store.format.consumequeue_ext import (
     END_MARK,
     END_ROOM,
@@ -89,13 +89,14 @@ class QueueExtension:
         """Forget what was staged for a write that failed."""
         self._staged.clear()
 
-    def stage(self, request: DispatchRequest) -> int:
+    def stage(self, request: Row) -> int:
         """
         Prepare a unit.
 
         :returns: its address; the plain tag code when it does not fit into a unit.
         """
-        unit = encode_extension(ExtensionUnit(request[4], request[5], self._bit_map_of(request)))
+        bit_map = self._bit_map_of(DispatchRequest._make(request))
+        unit = encode_extension(ExtensionUnit(request[4], request[5], bit_map))
         size = self._files.file_size
         if unit is None or len(unit) > size - END_ROOM:
             return request[4]

@@ -13,6 +13,7 @@ from rmq_ha.store.format.commitlog import (
     dispatch_request_at,
     record_size_at,
 )
+from rmq_ha.store.run import work_of
 
 READ_SIZE = 1 << 20
 MAX_RECORD_SIZE = 64 << 20
@@ -39,11 +40,6 @@ class Scan(NamedTuple):
     size: int
     verdict: int
     needed: int = 0
-
-
-def work_of(request: DispatchRequest) -> int:
-    """What a record may cost besides being one: each two characters may be a key of the index."""
-    return len(request.keys) + len(request.properties)
 
 
 def scan(

@@ -3,34 +3,15 @@
 Spec: store.md, section 6.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from twisted.logger import Logger
 
-from rmq_ha.model.message import DispatchRequest
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import BLANK
+from rmq_ha.store.run import SLICE, SLICE_WORK, Run
 from rmq_ha.store.scan import IDENTITY_SIZE, MORE, READ_SIZE, scan
 from rmq_ha.store.search import whole_records
-
-SLICE = 256
-SLICE_WORK = 16384
-"""With which a slice ends; a single record has twice as much at most."""
-
-
-class Slice(NamedTuple):
-    """
-    A stretch of the log.
-
-    :ivar requests: its records, SLICE or SLICE_WORK at most; none where it holds nothing to
-        dispatch.
-    :ivar end: physical offset behind it.
-    :ivar more: what follows may be looked at now.
-    """
-
-    requests: list[DispatchRequest]
-    end: int
-    more: bool
 
 
 class Tail(Protocol):
@@ -43,9 +24,9 @@ class Tail(Protocol):
 
     unreadable_at: int | None
 
-    def next_slice(self, position: int, waits: bool) -> Slice | None:
+    def next_slice(self, position: int, waits: bool) -> Run | None:
         """
-        What follows in the log.
+        What follows in the log: SLICE records or SLICE_WORK at most.
 
         :param position: physical offset below the end of the log.
         :param waits: do not skip bytes that cannot be read: stay in front of them.
@@ -76,32 +57,14 @@ class LogTail:
         self._told_at = -1
         self.unreadable_at = None
 
-    def next_slice(self, position: int, waits: bool) -> Slice | None:
+    def next_slice(self, position: int, waits: bool) -> Run | None:
         """As `Tail` says."""
-        requests = self._pending_slice(position)
-        if requests:
-            return Slice(requests, requests[-1].physical_offset + requests[-1].size, True)
-        return self._read_slice(position, waits)
+        log = self._log
+        run = log.pending.take(position, log.readable_end)
+        return self._read_slice(position, waits) if run is None else run
 
-    def _pending_slice(self, position: int) -> list[DispatchRequest]:
-        """From what the append left behind, if that starts exactly here and is contiguous."""
-        pending = self._log.pending
-        while pending and pending[0].physical_offset < position:
-            pending.popleft()
-        requests: list[DispatchRequest] = []
-        count = work = 0
-        while pending and count < SLICE and pending[0].physical_offset == position:
-            request = pending.popleft()
-            requests.append(request)
-            position += request.size
-            count += 1
-            work += len(request.keys)
-            if work >= SLICE_WORK:
-                break
-        return requests
-
-    def _read_slice(self, position: int, waits: bool) -> Slice | None:
-        """From the log: the records, the position behind them, and whether to go on at once."""
+    def _read_slice(self, position: int, waits: bool) -> Run | None:
+        """From the log: the records, and the position behind them."""
         log = self._log
         next_file = log.row.start_of(position) + log.file_size
         self.unreadable_at = None
@@ -112,20 +75,20 @@ class LogTail:
         data = log.read(position, size)
         found = scan(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
         if found.verdict == BLANK:
-            return Slice(found.requests, next_file, True)
+            return Run(position, next_file, found.requests)
         if found.requests:
-            return Slice(found.requests, position + found.size, True)
+            return Run(position, position + found.size, found.requests)
         if found.verdict > 0:
             what = f"a record of {found.verdict} bytes whose parts do not fit; skipped"
             self._tell(position, what)
-            return Slice([], position + found.verdict, True)
+            return Run(position, position + found.verdict, [])
         if waits:
             self.unreadable_at = position
             self._tell(position, "what is there can never become a record; waiting in front of it")
             return None
         end = self._next_record(position + 1, min(next_file, log.max_offset))
         self._tell(position, f"{end - position} bytes that are no record; skipped")
-        return Slice([], end, True)
+        return Run(position, end, [])
 
     def _next_record(self, begin: int, end: int) -> int:
         """The physical offset of the next whole record in a stretch of one file; else its end."""

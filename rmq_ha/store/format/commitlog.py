@@ -316,7 +316,7 @@ def dispatch_request_at(
         properties.get(UNIQ_KEY, ""),
         values[6],
         values[8],
-        properties,
+        text,
     )
 
 

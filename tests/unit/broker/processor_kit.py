@@ -137,9 +137,9 @@ class FakeStore:
         """What dispatch says of the last message of a queue."""
         units = self.queues[topic, queue_id]
         offset, size, code = units[-1]
-        properties = record_properties(self.records[offset])
+        text = encode_properties(record_properties(self.records[offset]))
         return DispatchRequest(
-            topic, queue_id, offset, size, code, START_MS, len(units) - 1, "", "", 0, 0, properties
+            topic, queue_id, offset, size, code, START_MS, len(units) - 1, "", "", 0, 0, text
         )
 
     def get_message(

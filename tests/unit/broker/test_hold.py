@@ -56,7 +56,7 @@ class Holding:
 
 def arrival(offset: int = 0, tag: str = "", queue_id: int = 0) -> DispatchRequest:
     (code,) = SubscriptionData.for_tags("T", tag).code_set or {0}
-    return DispatchRequest("T", queue_id, 0, 100, code, 0, offset, "", "", 0, 0, {})
+    return DispatchRequest("T", queue_id, 0, 100, code, 0, offset, "", "", 0, 0, "")
 
 
 def test_an_arrival_wakes_who_waits_for_that_queue() -> None:

@@ -61,7 +61,7 @@ class SlaveTests(SynchronousTestCase):
 
     def test_unknown_topic(self) -> None:
         """A message of a topic that the slave lacks makes it copy the tables at once, once."""
-        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         self.slave.start()
         self.slave.on_arrival([record])
         self.clock.advance(1)
@@ -78,7 +78,7 @@ class SlaveTests(SynchronousTestCase):
 
     def test_unknown_topic_everywhere(self) -> None:
         """A topic that the master does not have either is asked for once between two passes."""
-        record = DispatchRequest("Gone", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        record = DispatchRequest("Gone", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         self.slave.set_master_address(MAIN)
         self.slave.start()
         for _ in range(20):
@@ -90,7 +90,7 @@ class SlaveTests(SynchronousTestCase):
 
     def test_a_topic_that_is_still_unknown_is_asked_for_again_after_each_pass(self) -> None:
         """The master may have made it meanwhile; until the next pass nobody could read it here."""
-        record = DispatchRequest("Gone", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        record = DispatchRequest("Gone", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         self.slave.set_master_address(MAIN)
         self.slave.start()
         for passes in (1, 2):
@@ -121,7 +121,7 @@ class SlaveTests(SynchronousTestCase):
     def test_a_topic_whose_messages_still_come_is_not_dropped(self) -> None:
         """Though the master's newer table has it no more: its log may be behind that table."""
         dropped = self.slave_of_a_master_without_topic_a()
-        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         for _ in range(10):
             self.copy()
             self.slave.on_arrival([record])
@@ -144,7 +144,7 @@ class SlaveTests(SynchronousTestCase):
 
     def test_nothing_is_asked_after_a_stop(self) -> None:
         """Neither by a pass that a new topic wanted, nor in time."""
-        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         self.slave.start()
         self.slave.set_master_address(MAIN)
         self.slave.on_arrival([record])
@@ -155,7 +155,7 @@ class SlaveTests(SynchronousTestCase):
 
     def test_a_stop_waits_for_a_pass_that_a_topic_wanted(self) -> None:
         """Else a table may be written while the store is closed, or by a master."""
-        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, {})
+        record = DispatchRequest("TopicA", 0, 0, 100, 0, 9, 0, "", "", 0, 0, "")
         held = self.master.held[FAST, 21] = Deferred()
         self.slave.start()
         self.slave.set_master_address(MAIN)

@@ -80,8 +80,8 @@ def bodies(log: DLedgerCommitLog) -> list[bytes]:
     while position < max(log.max_offset, log.classic.end):
         part = tail.next_slice(position, False)
         assert part is not None
-        for request in part.requests:
-            record = log.record_at(request.physical_offset, request.size)
+        for row in part.rows:
+            record = log.record_at(row[2], row[3])
             assert record is not None
             found.append(decode_record(record).body.rstrip(b"."))
         position = part.end

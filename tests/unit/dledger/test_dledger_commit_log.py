@@ -20,6 +20,7 @@ from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store import run
 from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.boot import Left
 from rmq_ha.store.commitlog import CommitLog
@@ -83,7 +84,7 @@ class Rig:
         while position < self.log.max_offset:
             part = tail.next_slice(position, False)
             assert part is not None
-            found += part.requests
+            found += [DispatchRequest._make(row) for row in part.rows]
             position = part.end
         return found
 
@@ -194,9 +195,9 @@ def test_what_this_leader_appended_is_there_from_where_a_slice_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig()
-    rig.put(b"one", b"two", b"three")
+    first, *_ = rig.put(b"one", b"two", b"three")
     rig.commit()
-    second = rig.log.pending[1][0]
+    second = first.physical_offset + first.size
     monkeypatch.setattr(rig.log, "read", None)
     assert [request.queue_offset for request in rig.dispatched(second)] == [1, 2]
 
@@ -453,6 +454,7 @@ def test_a_read_ends_with_what_was_asked_for_with_its_file_or_with_the_log() -> 
 def test_a_slice_of_what_was_appended_holds_no_more_records_than_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(run, "SLICE", 3)
     monkeypatch.setattr(tail, "SLICE", 3)
     rig = Rig()
     rig.put(*[b"%d" % number for number in range(7)])
@@ -460,7 +462,7 @@ def test_a_slice_of_what_was_appended_holds_no_more_records_than_others(
     for _ in range(2):
         found = LedgerTail(rig.log).next_slice(0, False)
         assert found is not None
-        assert len(found.requests) == 3
+        assert len(found.rows) == 3
         rig.log.pending.clear()
 
 
@@ -479,7 +481,7 @@ def test_an_entry_without_a_size_that_can_be_stops_dispatch_there(size: int) -> 
     if size > 40:
         before = found.next_slice(0, False)
         assert before is not None
-        assert (len(before.requests), before.end) == (1, second.pos)
+        assert (len(before.rows), before.end) == (1, second.pos)
     with pytest.raises(StoreError, match=f"at {second.pos}:"):
         found.next_slice(second.pos if size > 40 else 0, False)
 

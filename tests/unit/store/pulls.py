@@ -76,7 +76,7 @@ class Rig:
             offset = self.queues.queue(topic, 0).max_offset
             at = self.log.add(size, offset, topic)
             self.queues.put_requests(
-                [DispatchRequest(topic, 0, at, size, tags_code, 1, offset, "", "", 0, 0, {})]
+                [DispatchRequest(topic, 0, at, size, tags_code, 1, offset, "", "", 0, 0, "")]
             )
 
     @property

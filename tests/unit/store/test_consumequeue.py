@@ -51,7 +51,7 @@ def request(
     sys_flag: int = 0,
 ) -> DispatchRequest:
     return DispatchRequest(
-        topic, queue_id, physical_offset, size, tags_code, 1, queue_offset, "", "", sys_flag, 0, {}
+        topic, queue_id, physical_offset, size, tags_code, 1, queue_offset, "", "", sys_flag, 0, ""
     )
 
 

@@ -488,7 +488,7 @@ def test_everybody_who_asked_hears_of_arrivals(machine, message):
         store.on_arrival(listener.extend)
     put(store, message(), message())
     machine.turn()
-    assert [[item.queue_offset for item in listener] for listener in heard] == [[0, 1]] * 2
+    assert [[row[6] for row in listener] for listener in heard] == [[0, 1]] * 2
 
 
 def test_times_of_what_is_not_there(machine, message):

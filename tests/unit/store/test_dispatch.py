@@ -149,7 +149,7 @@ def test_after_a_stop_it_goes_on_where_it_was(machine, message):
 
 def test_too_many_for_the_memory(machine, message, monkeypatch):
     """What append could not leave behind is read from the log."""
-    monkeypatch.setattr("rmq_ha.store.commitlog._MAX_PENDING", 10)
+    monkeypatch.setattr("rmq_ha.store.run._MAX_PENDING", 10)
     store = machine.open()
     for _ in range(100):
         store.put_many([message() for _ in range(7)], lambda results: None)

@@ -44,7 +44,7 @@ def request(
 ) -> DispatchRequest:
     time = time or NOW + physical_offset
     return DispatchRequest(
-        "T", 0, physical_offset, 100, 0, time, 0, keys, uniq_key, sys_flag, 0, {}
+        "T", 0, physical_offset, 100, 0, time, 0, keys, uniq_key, sys_flag, 0, ""
     )
 
 

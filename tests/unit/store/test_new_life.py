@@ -25,7 +25,7 @@ SLAVE = {"broker_role": BrokerRole.SLAVE}
 
 
 def request(queue_offset, physical_offset):
-    return DispatchRequest("T", 0, physical_offset, 100, 7, 1, queue_offset, "", "", 0, 0, {})
+    return DispatchRequest("T", 0, physical_offset, 100, 7, 1, queue_offset, "", "", 0, 0, "")
 
 
 def lives_of(starts_and_counts):

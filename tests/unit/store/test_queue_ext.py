@@ -56,7 +56,7 @@ def reopened(
 
 def run_of(first: int, count: int, code: int = 1000) -> list[DispatchRequest]:
     return [
-        DispatchRequest("T", 0, 100 * n, 100, code + n, 5000 + n, n, "", "", 0, 0, {})
+        DispatchRequest("T", 0, 100 * n, 100, code + n, 5000 + n, n, "", "", 0, 0, "")
         for n in range(first, first + count)
     ]
 

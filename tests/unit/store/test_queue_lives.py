@@ -42,7 +42,7 @@ class Life:
         requests = []
         for _ in range(count):
             place = self.reached + self.reached % 3 * 40  # other queues' records lie between
-            requests.append(DispatchRequest("T", 0, place, SIZE, 7, 1, self.end, "", "", 0, 0, {}))
+            requests.append(DispatchRequest("T", 0, place, SIZE, 7, 1, self.end, "", "", 0, 0, ""))
             self.records.append((self.end, place))
             self.end, self.reached = self.end + 1, place + SIZE
         self.table.put_requests(requests)

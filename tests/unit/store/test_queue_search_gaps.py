@@ -86,7 +86,7 @@ def a_queue(numbers: list[int], disk: SimDisk | None = None) -> ConsumeQueue:
     table = ConsumeQueueTable(disk or SimDisk(Random(1), lambda: 1000), "/store", FILE)
     queue = table.queue("T", 0)
     queue.append(
-        [DispatchRequest("T", 0, 100 * n, 100, 7, 1, n, "", "", 0, 0, {}) for n in numbers]
+        [DispatchRequest("T", 0, 100 * n, 100, 7, 1, n, "", "", 0, 0, "") for n in numbers]
     )
     return queue
 

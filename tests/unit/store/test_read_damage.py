@@ -281,7 +281,7 @@ def test_a_light_queue_of_rocketmq(simulated, message, told):
     units = store.queues.get("TopicA", 0).units(3, 9)
     store.queues.put_requests(
         [
-            DispatchRequest("%LMQ%light", 0, at, size, code, 1, number, "", "", 0, 0, {})
+            DispatchRequest("%LMQ%light", 0, at, size, code, 1, number, "", "", 0, 0, "")
             for number, (at, size, code) in enumerate(units)
         ]
     )
@@ -412,7 +412,7 @@ def test_a_record_that_only_a_key_leads_to_is_said_once(simulated, message, told
     assert [fields["physical_offset"] for fields in told] == [at]
     assert len(store.query("TopicA", "k8", 9, 0, 1 << 60).records) == 1
     end = store.log.max_offset
-    store.index.put_requests([DispatchRequest("T", 0, end, 99, 0, 1, 0, "cut", "", 0, 0, {})])
+    store.index.put_requests([DispatchRequest("T", 0, end, 99, 0, 1, 0, "cut", "", 0, 0, "")])
     assert store.query("T", "cut", 9, 0, 1 << 60).records == []
     assert store.damage.lost == 1
     store.log.drop_oldest(1)

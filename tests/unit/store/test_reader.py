@@ -166,7 +166,7 @@ def test_fillers_hide_no_messages() -> None:
     """Java could skip real messages behind them."""
     rig = Rig()
     at = rig.log.add(100, 10)
-    rig.queues.put_requests([DispatchRequest("T", 0, at, 100, 0, 1, 10, "", "", 0, 0, {})])
+    rig.queues.put_requests([DispatchRequest("T", 0, at, 100, 0, 1, 10, "", "", 0, 0, "")])
     rig.queues.queue("T", 0)._min = 0
     found = rig.get(3)
     assert offsets(found) == [at]

@@ -96,7 +96,7 @@ class ScheduleTests(SynchronousTestCase):
             [
                 DispatchRequest(
                     SCHEDULE_TOPIC, level - 1, self.end, len(data), due, 1, queue.max_offset, "",
-                    "", 0, 0, {},
+                    "", 0, 0, "",
                 )
             ]
         )  # fmt: skip
@@ -312,7 +312,7 @@ class ScheduleTests(SynchronousTestCase):
     def test_a_queue_that_begins_late(self) -> None:
         """The offset is pulled into the queue's bounds."""
         self.queues.put_requests(
-            [DispatchRequest(SCHEDULE_TOPIC, 0, 0, 10, 1, 1, 50, "", "", 0, 0, {})]
+            [DispatchRequest(SCHEDULE_TOPIC, 0, 0, 10, 1, 1, 50, "", "", 0, 0, "")]
         )
         self.records[0] = delayed(1, 7)
         self.service.start()
@@ -512,7 +512,7 @@ class ScheduleTests(SynchronousTestCase):
         self.queues.put_requests(
             [
                 DispatchRequest(
-                    SCHEDULE_TOPIC, 4, 0, len(data), self.now_ms() + 20_000, 1, 0, "", "", 0, 0, {}
+                    SCHEDULE_TOPIC, 4, 0, len(data), self.now_ms() + 20_000, 1, 0, "", "", 0, 0, ""
                 )
             ]
         )

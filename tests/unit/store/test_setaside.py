@@ -9,6 +9,7 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.flush import _sync_all
 from rmq_ha.store.format.commitlog import decode_record, dispatch_request_at
+from rmq_ha.store.run import Run
 from rmq_ha.testing.disk import Inode, SimDisk
 from tests.unit.store.lookup import query
 
@@ -507,7 +508,9 @@ def test_what_is_known_of_the_log_ends_with_it(machine, pair, kept):
     end = appended[kept].physical_offset
     last = decode_record(store.record_at(appended[kept - 1].physical_offset))
     store.deleted.add([("Gone", 0)], store.log.max_offset)
-    store.log.pending.append(dispatch_request_at(store.log.read(end, 4096), 0, 4096, []))
+    store.log.pending.add(
+        Run(end, end + 1, [dispatch_request_at(store.log.read(end, 4096), 0, 4096, [])])
+    )
     set_aside(machine, store, end)
     assert store.log.last_store_timestamp == last.store_timestamp
     assert store.deleted.table == {("Gone", 0): end}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.format.commitlog import BLANK_SIZE, encode_blank
+from rmq_ha.store.run import SLICE, Run
 from rmq_ha.store.scan import MAX_RECORD_SIZE, MORE, scan
-from rmq_ha.store.tail import SLICE, Slice
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -121,13 +121,13 @@ def test_what_was_just_appended_is_not_read_again(simulated, message):
     simulated.disk.fault = lambda operation, path: read.append(operation)
     tail = store.parts.tail
     first = tail.next_slice(0, False)
-    assert [request.physical_offset for request in first.requests] == offsets[:SLICE]
-    assert (first.end, first.more) == (offsets[SLICE], True)
+    assert [row[2] for row in first.rows] == offsets[:SLICE]
+    assert first.end == offsets[SLICE]
     second = tail.next_slice(offsets[SLICE + 10], False)
-    assert [request.physical_offset for request in second.requests] == offsets[SLICE + 10 :]
+    assert [row[2] for row in second.rows] == offsets[SLICE + 10 :]
     assert second.end == store.log.max_offset
     assert "pread" not in read
-    assert tail.next_slice(offsets[298], False).requests[0].physical_offset == offsets[298]
+    assert tail.next_slice(offsets[298], False).rows[0][2] == offsets[298]
     assert "pread" in read
 
 
@@ -137,9 +137,9 @@ def test_what_lies_before_an_append_is_read(simulated, message):
     places = []
     store.put_many([message(b"%d" % number) for number in range(4)], places.extend)
     offsets = [place.append.physical_offset for place in places]
-    store.log.pending.popleft()
+    store.log.pending.take(0, offsets[1])
     found = store.parts.tail.next_slice(0, False)
-    assert [request.physical_offset for request in found.requests] == offsets
+    assert [row[2] for row in found.rows] == offsets
 
 
 def a_log(machine, data, **settings):
@@ -157,7 +157,7 @@ def test_a_master_goes_on_at_the_next_whole_record(simulated, message, told, byt
     (segment,) = GroupEncoder(65536, []).encode([message()] * 2, start, 1 << 22, 1).segments
     records = b"".join(segment.parts)
     tail = a_log(simulated, bytes(1000) + b"\xff" * bytes_between + records)
-    assert tail.next_slice(1000, False) == Slice([], start, True)
+    assert tail.next_slice(1000, False) == Run(1000, start, [])
     assert told == [(1000, f"{bytes_between} bytes that are no record; skipped")]
     assert tail.next_slice(start, False).end == start + len(records)
 
@@ -165,7 +165,7 @@ def test_a_master_goes_on_at_the_next_whole_record(simulated, message, told, byt
 def test_a_master_does_not_go_beyond_the_end(simulated, told):
     """What will be appended there would never be dispatched."""
     tail = a_log(simulated, b"\xff" * 1000)
-    assert tail.next_slice(0, False) == Slice([], 1000, True)
+    assert tail.next_slice(0, False) == Run(0, 1000, [])
     assert [offset for offset, _ in told] == [0]
 
 
@@ -175,7 +175,7 @@ def test_a_record_whose_parts_do_not_fit_is_skipped_and_told(simulated, message,
     record[0:4] = (len(record) + 10).to_bytes(4, "big")
     tail = a_log(simulated, record + bytes(10))
     for waits in (False, True):
-        assert tail.next_slice(0, waits) == Slice([], len(record) + 10, True)
+        assert tail.next_slice(0, waits) == Run(0, len(record) + 10, [])
     assert len(told) == 2
 
 
@@ -184,10 +184,9 @@ def test_a_blank_ends_its_file(simulated, message, told):
     data = good_log(message, True)
     tail = a_log(simulated, data[:65536])
     ends = tail.next_slice(0, False)
-    assert (ends.end, ends.more, len(ends.requests)) == (65536, True, 2)
-    assert tail.next_slice(ends.requests[1].physical_offset + ends.requests[1].size, True) == Slice(
-        [], 65536, True
-    )
+    assert (ends.end, len(ends.rows)) == (65536, 2)
+    behind = ends.rows[1][2] + ends.rows[1][3]
+    assert tail.next_slice(behind, True) == Run(behind, 65536, [])
     assert not told
 
 
@@ -267,9 +266,9 @@ def test_a_slice_has_so_many_records_and_no_more(simulated, message):
         sizes = []
         position = 0
         while position < store.log.max_offset:
-            requests, position, more = tail.next_slice(position, False)
-            assert position == requests[-1].physical_offset + size
-            assert more
-            sizes.append(len(requests))
+            start, end, rows, _ = tail.next_slice(position, False)
+            assert (start, end) == (position, rows[-1][2] + size)
+            position = end
+            sizes.append(len(rows))
         assert sizes == [SLICE, SLICE, 1]
         assert not store.log.pending
