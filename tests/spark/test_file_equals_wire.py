@@ -164,9 +164,9 @@ def table(spark: Any, made: Written, **where: str) -> Any:
     """All columns that there are, in a form that can be compared."""
     from pyspark.sql.functions import array_sort, col, map_entries
 
-    from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
+    from rmq_ha.spark.source.schema import COLUMNS, struct_of
 
-    columns = struct_of(MESSAGE_COLUMNS | ON_REQUEST)
+    columns = struct_of(COLUMNS)
     options = {"brokerName": made.name, "subscribe": ",".join(made.topics), **where}
     read = spark.read.format("rocketmq").schema(columns).options(**options).load()
     return read.withColumn("properties", array_sort(map_entries(col("properties"))))

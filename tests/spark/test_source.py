@@ -9,8 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.spark.source.batch import COLUMNS
-from rmq_ha.spark.source.schema import struct_of
+from rmq_ha.spark.source.schema import COLUMNS, struct_of
 from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 

@@ -19,7 +19,7 @@ from rmq_ha.model.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rmq_ha.offsets.places import NamesrvPlace, Place, StorePlace
-from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, struct_of
+from rmq_ha.spark.source.schema import COLUMNS, struct_of
 
 _ON_THEIR_WAY = (SCHEDULE_TOPIC, HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
 _COLUMNS = (
@@ -132,8 +132,7 @@ def _inside(frame: DataFrame, wanted: Wanted) -> DataFrame:
 
 def read(spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
     """Exactly these columns: a schema is the only thing that keeps others from being parsed."""
-    known = MESSAGE_COLUMNS | ON_REQUEST
-    schema: StructType = struct_of({name: known[name] for name in columns})
+    schema: StructType = struct_of({name: COLUMNS[name] for name in columns})
     return spark.read.format("rocketmq").schema(schema).options(**options).load()
 
 

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 from warnings import warn
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmq_ha.errors import CannotDecide
@@ -13,6 +12,7 @@ from rmq_ha.scan.log.records import Records
 from rmq_ha.scan.store.directory import scan_with_gaps
 from rmq_ha.scan.store.scanning import Split
 from rmq_ha.spark.source.boundaries import Kind
+from rmq_ha.spark.source.columns import Shape, default_schema
 from rmq_ha.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
 from rmq_ha.spark.source.options import (
     MESSAGES,
@@ -23,10 +23,8 @@ from rmq_ha.spark.source.options import (
 )
 from rmq_ha.spark.source.planning import Planner, cut
 from rmq_ha.spark.source.reading import QueueRange, Queues
-from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema, message_schema
 from rmq_ha.spark.source.tables import TableReader, table_schema
 
-COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
 FEW = 4
 """One message in so many, or fewer, is read through its queue; else whole files are."""
 
@@ -60,8 +58,8 @@ def schema_of(given: Mapping[str, str]) -> StructType:
 
     :raises WrongUsage: the options do not fit.
     """
-    table, include_properties = columns_asked(given)
-    return message_schema(include_properties) if table == MESSAGES else table_schema(table)
+    table, form, include_properties = columns_asked(given)
+    return default_schema(form, include_properties) if table == MESSAGES else table_schema(table)
 
 
 def make_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -88,8 +86,7 @@ class MessagesReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._schema = schema
-        self._columns = check_schema(schema, COLUMNS)
+        self._shape = Shape(schema, options.columns)
 
     def partitions(self) -> list[InputPartition]:
         """In the driver's planner, once."""
@@ -115,23 +112,22 @@ class MessagesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor, perhaps more than once."""
-        target = to_arrow_schema(self._schema, timezone="UTC")
         for batch in self._batches(partition):
             if batch.num_rows:
-                yield batch if batch.schema.equals(target) else batch.cast(target)
+                yield self._shape.of(batch)
 
     def _batches(self, partition: InputPartition) -> Iterator[Any]:
-        options = self._options
+        options, columns = self._options, self._shape.columns
         queues = queues_of(options)
         if isinstance(partition, RangesPartition):
             for wanted in partition.ranges:
-                yield from queues.read(wanted, self._columns)
+                yield from queues.read(wanted, columns)
         elif isinstance(partition, SplitPartition) and isinstance(queues, OfflineQueues):
             wanted_of_file = FileWanted(options, partition.spans)
             name = options.broker_name
             for records in _sound(queues, partition.split, options):
                 chosen = wanted_of_file.select(records).tagged(options.tags)
-                yield from chosen.batches(self._columns, name, rows=options.batch_rows)
+                yield from chosen.batches(columns, name, rows=options.batch_rows)
 
 
 def queues_of(options: SourceOptions) -> Queues:

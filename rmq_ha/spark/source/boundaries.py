@@ -19,6 +19,7 @@ class Kind(StrEnum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+    GROUP = "group"
     OFFSETS = "offsets"
     TIME = "time"
     TIMES = "times"
@@ -32,12 +33,14 @@ class Boundary:
     :ivar ms: with `Kind.TIME`: the first message stored then or later.
     :ivar by_queue: with `Kind.OFFSETS` offsets (-1 latest, -2 earliest), with `Kind.TIMES` ms; the
         broker of a key is empty where the option names none.
+    :ivar group: with `Kind.GROUP`: whose offsets are meant.
     :ivar option: the option that said so, for errors.
     """
 
     kind: Kind
     ms: int = 0
     by_queue: Mapping[QueueId, int] = field(default_factory=dict)
+    group: str = ""
     option: str = ""
 
     def of(self, queue: QueueId) -> int | None:
@@ -83,7 +86,7 @@ LATEST = Boundary(Kind.LATEST)
 
 def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Boundary:
     """
-    Read `earliest`, `latest`, or JSON of offsets.
+    Read `earliest`, `latest`, `group:NAME`, or JSON of offsets.
 
     :param batch: not a stream, where "latest" is no beginning.
     :param is_start: not the end, which cannot be "earliest".
@@ -98,7 +101,14 @@ def parse_offsets(text: str, option: str, *, batch: bool, is_start: bool) -> Bou
         if not is_start:
             raise WrongUsage(f"{option}=earliest: a read that ends at the beginning reads nothing")
         return Boundary(Kind.EARLIEST, option=option)
-    table = queue_table(text, option, 'earliest, latest or JSON like {"topic":{"0":23,"1":-2}}')
+    if word.startswith(_GROUP):
+        group = text.strip()[len(_GROUP) :].strip()
+        if not group:
+            raise WrongUsage(f"{option}={text!r}: write {_GROUP}NAME, a consumer group")
+        return Boundary(Kind.GROUP, group=group, option=option)
+    table = queue_table(
+        text, option, f'earliest, latest, {_GROUP}NAME or JSON like {{"topic":{{"0":23,"1":-2}}}}'
+    )
     for queue, offset in table.items():
         if offset < EARLIEST_OFFSET:
             raise WrongUsage(f"{option}: {offset} of {queue} is no offset; -2 earliest, -1 latest")
@@ -183,6 +193,7 @@ def json_of(text: str) -> Any:
         return None
 
 
+_GROUP = "group:"
 _LEVELS = '{"topic":{"broker-a":{"0":23}}}'
 
 

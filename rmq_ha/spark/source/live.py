@@ -29,6 +29,7 @@ from rmq_ha.spark.source.live_reading import BrokerAway, How, Reading, patiently
 from rmq_ha.spark.source.live_routes import ROUTES_FOR_MS, NameServerRoutes, OneBroker, Routes
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
+from rmq_ha.spark.source.tables_rows import offsets_of_group
 from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -171,6 +172,20 @@ class LiveQueues:
 
         return self._any_broker(queue, ask)
 
+    def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
+        """As `Queues.group_offsets`; the tables that brokers keep are the ones with no guesses."""
+        found: dict[QueueId, int] = {}
+        for _, same in groupby(sorted(queues, key=_broker), key=_broker):
+            here = list(same)
+
+            def ask(address: str, _: int, here: list[QueueId] = here) -> dict[QueueId, int]:
+                command = RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET)
+                answer = self._connected().run(expect(Ask(command, address)))
+                return offsets_of_group(bytes(answer.body or b"{}"), group, here, address)
+
+            found |= self._any_broker(here[0], ask)
+        return found
+
     def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """The messages of a range; a slave is asked when the master does not answer."""
         options = self._options
@@ -286,6 +301,10 @@ class LiveQueues:
             )
         except ConfigurationError as error:
             raise WrongUsage(f"brokers cannot be asked: {error}") from None
+
+
+def _broker(queue: QueueId) -> str:
+    return queue.broker
 
 
 def _offset(item: Any, name: str) -> int:

@@ -17,6 +17,7 @@ from rmq_ha.scan.store.queues import Queue
 from rmq_ha.scan.store.scanning import splits_of
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.reading import LMQ_PREFIX, QueueId, QueueRange, Subscription
+from rmq_ha.spark.source.tables_rows import offsets_of_group
 from rmq_ha.store.format.consumequeue import UNIT_SIZE
 
 _SAMPLE = 64
@@ -123,6 +124,13 @@ class OfflineQueues:
         queue = self.store.queue_alone(wanted.queue.topic, wanted.queue.queue_id)
         sizes = queue.units(wanted.start, min(wanted.stop, wanted.start + _SAMPLE))["size"]
         return float(sizes.mean()) if len(sizes) else 0.0
+
+    def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
+        """As `Queues.group_offsets`."""
+        name = "consumerOffset.json"
+        text = self.store.config(name)
+        where = f"{self.store.uri}/config/{name}"
+        return offsets_of_group(text, group, queues, where) if text is not None else {}
 
     def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         """As `Queues.read`."""

@@ -47,6 +47,7 @@ SOURCE_NAMES = (
     "maxRecordsPerPartition",
     "splitSize",
     "batchRows",
+    "columns",
     "includeProperties",
     "tags",
     "scan",

@@ -19,6 +19,7 @@ from rmq_ha.spark.source.boundaries import (
     parse_offsets,
     parse_timestamps,
 )
+from rmq_ha.spark.source.columns import FORMS, ROCKETMQ
 from rmq_ha.spark.source.option_names import OF_CLUSTERS, OF_STREAMS, by_name
 from rmq_ha.spark.source.option_values import (
     byte_size,
@@ -56,6 +57,7 @@ _OF_MESSAGES = (
     "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
+    "columns",
     "includeProperties",
     "minPartitions",
     "maxRecordsPerPartition",
@@ -78,6 +80,7 @@ class SourceOptions:
     :ivar broker_addr: of the one broker that is asked; empty: those that the name servers know.
     :ivar broker_name: for a store: what the column `brokerName` says; for brokers: only this one.
     :ivar table: one of `TABLES`.
+    :ivar columns: one of `FORMS`.
     :ivar strategy: what a queue without a message at or behind the starting time means.
     :ivar max_offsets: of one batch of a stream; so are `min_offsets`, `max_bytes`.
     :ivar max_trigger_delay_ms: a batch below `min_offsets` starts after so long all the same.
@@ -96,6 +99,7 @@ class SourceOptions:
     broker_addr: str = ""
     broker_name: str | None = None
     table: str = MESSAGES
+    columns: str = ROCKETMQ
     subscription: Subscription = Subscription()
     start: Boundary = EARLIEST
     end: Boundary = LATEST
@@ -156,6 +160,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
         broker_addr=known.get("brokerAddr", ""),
         broker_name=known.get("brokerName") or None,
         table=table,
+        columns=one_of(known, "columns", FORMS),
         subscription=subscription,
         start=start,
         end=end,
@@ -185,14 +190,15 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     )
 
 
-def columns_asked(given: Mapping[str, str]) -> tuple[str, bool]:
+def columns_asked(given: Mapping[str, str]) -> tuple[str, str, bool]:
     """
-    The table, and whether `properties` is a column: of a batch or of a stream.
+    The table, the form of its columns, and whether `properties` is one: of a batch or of a stream.
 
     :raises WrongUsage: an option is unknown, or no such table.
     """
     known = by_name(given)
-    return one_of(known, "table", TABLES), flag(known, "includeProperties", False)
+    form = one_of(known, "columns", FORMS)
+    return one_of(known, "table", TABLES), form, flag(known, "includeProperties", False)
 
 
 def without_effect(given: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,6 @@
 """Where each queue's read begins and ends, and into which partitions it is cut."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,8 +10,10 @@ from rmq_ha.spark.source.boundaries import EARLIEST_OFFSET, LATEST_OFFSET, Bound
 from rmq_ha.spark.source.options import SourceOptions
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
 
+ALONE = 64
+"""So many queues have a partition each; of more, small ones share one."""
 SMALL = 10_000
-"""Queues with fewer messages share a partition, up to as many together."""
+"""Messages that are together in a shared partition at most."""
 _LOST = " Say where to begin with startingOffsets, or read what is there with failOnDataLoss=false."
 
 
@@ -33,6 +35,8 @@ class Planner:
         self._queues = queues
         self._options = options
         self._spans: dict[QueueId, Span] = {}
+        self._here: Sequence[QueueId] = ()
+        self._of_groups: dict[str, Mapping[QueueId, int]] = {}
         self.warnings: list[str] = []
 
     def ranges(self) -> list[QueueRange]:
@@ -68,8 +72,8 @@ class Planner:
             return span.first
         if boundary.kind is Kind.LATEST:
             return span.end
-        given = _number(boundary, queue)
-        if boundary.kind is not Kind.OFFSETS:
+        given = self._number(boundary, queue)
+        if boundary.kind in (Kind.TIME, Kind.TIMES):
             found = self._queues.offset_at(queue, given)
             if found is None and self._options.strategy == "error":
                 raise WrongUsage(
@@ -102,8 +106,8 @@ class Planner:
         boundary, span = self._options.end, self._span(queue)
         if boundary.kind is Kind.LATEST:
             return span.end
-        given = _number(boundary, queue)
-        if boundary.kind is not Kind.OFFSETS:
+        given = self._number(boundary, queue)
+        if boundary.kind in (Kind.TIME, Kind.TIMES):
             found = self._queues.offset_at(queue, given)
             return span.end if found is None else found
         if given == LATEST_OFFSET:
@@ -117,6 +121,7 @@ class Planner:
         return given
 
     def _check(self, queues: Sequence[QueueId]) -> None:
+        self._here = queues
         start, end = self._options.start, self._options.end
         for boundary in (start, end):
             if boundary.kind in (Kind.OFFSETS, Kind.TIMES):
@@ -126,7 +131,7 @@ class Planner:
         if start.kind is not end.kind or start.kind not in (Kind.OFFSETS, Kind.TIMES):
             return
         for queue in queues:
-            first, last = _number(start, queue), _number(end, queue)
+            first, last = self._number(start, queue), self._number(end, queue)
             if min(first, last) >= 0 and first > last:
                 raise WrongUsage(
                     f"{start.option} has {first} for {queue}, behind the {last} of {end.option}"
@@ -144,21 +149,36 @@ class Planner:
         if what not in self.warnings:
             self.warnings.append(what)
 
+    def _number(self, boundary: Boundary, queue: QueueId) -> int:
+        if boundary.kind is Kind.TIME:
+            return boundary.ms
+        if boundary.kind is Kind.GROUP:
+            return self._kept(boundary).get(queue, self._span(queue).first)
+        number = boundary.of(queue)
+        if number is None:
+            raise WrongUsage(f"{boundary.option} says nothing about {queue}, which is new")
+        return number
 
-def _number(boundary: Boundary, queue: QueueId) -> int:
-    if boundary.kind is Kind.TIME:
-        return boundary.ms
-    number = boundary.of(queue)
-    if number is None:
-        raise WrongUsage(f"{boundary.option} says nothing about {queue}, which is new")
-    return number
+    def _kept(self, boundary: Boundary) -> Mapping[QueueId, int]:
+        """Where a group goes on; it has nothing of a queue that it was not given messages of."""
+        found = self._of_groups.get(boundary.group)
+        if found is None:
+            found = self._queues.group_offsets(boundary.group, self._here)
+            self._of_groups[boundary.group] = found
+        if not found:
+            raise WrongUsage(
+                f"{boundary.option}: the group {boundary.group} has no offset in any queue that is"
+                " read. Is its name right? Groups in broadcasting mode keep theirs themselves"
+            )
+        return found
 
 
 def cut(
     ranges: Iterable[QueueRange], min_partitions: int | None, max_records: int | None
 ) -> list[tuple[QueueRange, ...]]:
     """
-    Partitions: large ranges are cut where that is asked for, small ones share a partition if not.
+    Partitions: one for each queue. Large ones are cut where that is asked for; where there are very
+    many queues, small ones share a partition.
 
     :param min_partitions: at least so many, if there are so many messages.
     :param max_records: messages of one partition at most.
@@ -172,7 +192,10 @@ def cut(
         ]
     if min_partitions is not None:
         return [(piece,) for piece in _at_least(pieces, min_partitions)]
-    return _bundled(pieces, min(SMALL, max_records or SMALL))
+    if len(pieces) <= ALONE:
+        return [(piece,) for piece in pieces]
+    share = sum(each.stop - each.start for each in pieces) // ALONE
+    return _bundled(pieces, min(SMALL, max_records or SMALL, max(1, share)))
 
 
 def _at_least(pieces: list[QueueRange], wanted: int) -> list[QueueRange]:

@@ -5,7 +5,7 @@ of the next.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -110,6 +110,14 @@ class Queues(Protocol):
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         """The first message stored at `ms` or later; None when there is none."""
+        ...
+
+    def group_offsets(self, group: str, queues: Sequence[QueueId]) -> Mapping[QueueId, int]:
+        """
+        Where a consumer group goes on in these queues; those in which it has nothing are left out.
+
+        :raises CannotDecide: nobody can be asked.
+        """
         ...
 
     def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:

@@ -45,6 +45,7 @@ ON_REQUEST: dict[str, DataType] = {
     "preparedTransactionOffset": LongType(),
 }
 """What a schema of the user may name besides."""
+COLUMNS = MESSAGE_COLUMNS | ON_REQUEST
 
 
 def message_schema(include_properties: bool) -> StructType:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     ByteType,
     DataType,
@@ -20,10 +21,10 @@ from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.errors import WrongUsage
 from rmq_ha.model.topics import topic_fault
 from rmq_ha.offsets.places import addresses_of
+from rmq_ha.spark.source.columns import HEADERS, KAFKA, KAFKA_COLUMNS, columns_of
 from rmq_ha.spark.source.option_names import by_name
-from rmq_ha.spark.source.option_values import flag, numbers, small, small_positive
+from rmq_ha.spark.source.option_values import flag, numbers, one_of, small, small_positive
 from rmq_ha.spark.source.options import client_config
-from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST
 
 SINK_NAMES = (
     "namesrv",
@@ -31,6 +32,7 @@ SINK_NAMES = (
     "producerGroup",
     "batchRows",
     "batchBytes",
+    "spread",
     "sendTimeoutMs",
     "sendRetries",
     "maxMessageSize",
@@ -46,21 +48,24 @@ SINK_ALIASES = {
     "namesrvAddr": "namesrv",
     "group": "producerGroup",
 }
+BY_KEY, TURNS = "key", "turns"
 _TEXT = (StringType,)
+_PAIRS = (MapType, ArrayType)
+_PAIRS_SHOWN = "map<string,string>, or as Kafka's headers array<struct<key:string,value:binary>>"
 _NUMBER = (ByteType, ShortType, IntegerType, LongType)
 SINK_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "topic": _TEXT,
     "body": (BinaryType, StringType),
-    "keys": _TEXT,
+    "keys": (StringType, BinaryType),
     "tags": _TEXT,
-    "properties": (MapType,),
+    "properties": _PAIRS,
     "flag": _NUMBER,
     "queueId": _NUMBER,
     "brokerName": _TEXT,
     "delayLevel": _NUMBER,
 }
 """What a row may have, and of which type."""
-OTHER_NAMES = {"value": "body", "key": "keys"}
+OTHER_NAMES = {"value": "body", "key": "keys", "partition": "queueId", "headers": "properties"}
 """As Spark's Kafka sink calls them."""
 
 
@@ -72,12 +77,14 @@ class SinkOptions:
     :ivar topic: of all rows; empty: each row says.
     :ivar batch_rows: messages of one request at most.
     :ivar batch_bytes: of their bodies, about.
+    :ivar spread: `key`: rows with the same keys go to the same queue; `turns`: wherever it works.
     :ivar require_send_ok: what is stored, but not flushed or replicated in time, is not sent.
     """
 
     topic: str = ""
     batch_rows: int = 256
     batch_bytes: int = 1 << 20
+    spread: str = BY_KEY
     require_send_ok: bool = False
     client: ClientConfig = field(default_factory=ClientConfig)
     producer: ProducerConfig = field(default_factory=ProducerConfig)
@@ -111,6 +118,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         topic=topic,
         batch_rows=number("batchRows", small_positive, 256),
         batch_bytes=min(max_size, number("batchBytes", small_positive, 1 << 20)),
+        spread=one_of(known, "spread", (BY_KEY, TURNS)),
         require_send_ok=flag(known, "requireSendOk", False),
         client=client_config(known),
         producer=producer,
@@ -128,26 +136,30 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
         name = OTHER_NAMES.get(column.name, column.name)
         kinds = SINK_COLUMNS.get(name)
         if kinds is None:
-            if column.name not in MESSAGE_COLUMNS and column.name not in ON_REQUEST:
+            if column.name not in columns_of(KAFKA):
                 raise WrongUsage(_unknown(column.name))
             continue
         if name in found:
             raise WrongUsage(f"columns {found[name]} and {column.name} mean the same: drop one")
         found[name] = column.name
         if not isinstance(column.dataType, kinds):
-            wanted = " or ".join(kind().simpleString() for kind in kinds if kind is not MapType)
+            wanted = " or ".join(kind().simpleString() for kind in kinds if kinds is not _PAIRS)
             raise WrongUsage(
                 f"column {column.name} is {column.dataType.simpleString()}: it should be"
-                f" {wanted or 'map<string,string>'}"
+                f" {wanted or _PAIRS_SHOWN}"
             )
-        if isinstance(column.dataType, MapType) and (
-            column.dataType.keyType != StringType() or column.dataType.valueType != StringType()
-        ):
-            raise WrongUsage(f"column {column.name} should be map<string,string>")
+        if kinds is _PAIRS and not _are_pairs(column.dataType):
+            raise WrongUsage(f"column {column.name} should be {_PAIRS_SHOWN}")
     if "body" not in found:
         raise WrongUsage("what to send? There is no column body (or value)")
     if "topic" not in found and not options.topic:
         raise WrongUsage("where to? Give the option topic, or a column topic")
+
+
+def _are_pairs(kind: DataType) -> bool:
+    if isinstance(kind, MapType):
+        return (kind.keyType, kind.valueType) == (StringType(), StringType())
+    return kind.simpleString() == KAFKA_COLUMNS[HEADERS].simpleString()
 
 
 def _unknown(name: str) -> str:

@@ -105,13 +105,23 @@ def messages_of(
             to,
             body.encode() if isinstance(body, str) else body,
             tags or "",
-            keys or "",
+            _text(keys, row, place) or "",
             properties=_own(more),
             delay_time_level=delay or 0,
             flag=flag or 0,
         )
         message.properties[ROW_ID] = place.row_id(row, message)
         yield message, None if queue_id is None else Target(broker or "", queue_id)
+
+
+def _text(value: str | bytes | None, row: int, place: Place) -> str | None:
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        raise BadRow(
+            f"row {row} of partition {place.partition} has a key that is no text: RocketMQ's keys"
+            " are; send hex(key) or base64(key)"
+        ) from None
 
 
 def _fault(flag: int, delay: int) -> str:
@@ -121,11 +131,14 @@ def _fault(flag: int, delay: int) -> str:
 
 
 def _own(pairs: Any) -> dict[str, str]:
-    """Without RocketMQ's own properties, which mean something to brokers; UNIQ_KEY stays."""
-    if not pairs:
-        return {}
-    return {
-        name: value
-        for name, value in (pairs.items() if isinstance(pairs, dict) else pairs)
-        if name not in _OF_BROKERS and name and value
-    }
+    """
+    Without RocketMQ's own properties, which mean something to brokers; UNIQ_KEY stays.
+
+    :param pairs: entries of a map, or headers in the form of Kafka's.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        name, value = pair.values() if isinstance(pair, dict) else pair
+        if name and value and name not in _OF_BROKERS:
+            found[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return found

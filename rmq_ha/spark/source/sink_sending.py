@@ -2,11 +2,12 @@
 
 from typing import Protocol
 
-from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.errors import MQClientError, NoRoute
 from rmq_ha.client.messages import Message, SendResult, SendStatus
+from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.errors import RemotingError, RmqHaError
 from rmq_ha.model.topics import RETRY_PREFIX
-from rmq_ha.spark.source.sink_options import SinkOptions
+from rmq_ha.spark.source.sink_options import BY_KEY, SinkOptions
 from rmq_ha.spark.source.sink_rows import Place, Target
 from rmq_ha.wire.bodies import MessageQueue
 
@@ -46,6 +47,7 @@ class Outbox:
         self._bytes: dict[_Key, int] = {}
         self._all_bytes = 0
         self._queues: dict[tuple[str, Target], MessageQueue] = {}
+        self._choices: dict[str, list[MessageQueue]] = {}
 
     def put(self, message: Message, target: Target | None) -> None:
         """
@@ -53,6 +55,8 @@ class Outbox:
 
         :raises NotSent: it, or one before it, cannot be sent.
         """
+        if target is None and message.keys and self._options.spread == BY_KEY:
+            target = self._by_key(message)
         key = message.topic, target
         if message.delay_time_level > 0 or message.topic.startswith(RETRY_PREFIX):
             self._send([message], key)  # brokers refuse these in a batch
@@ -98,6 +102,20 @@ class Outbox:
                     f"{result.message_queue.broker_name} stored them, but answered"
                     f" {result.send_status.name}: a crash may lose them, and requireSendOk is set"
                 )
+
+    def _by_key(self, message: Message) -> Target | None:
+        """As Java's SelectMessageQueueByHash; None: nobody knows the topic yet, brokers make it."""
+        queues = self._choices.get(message.topic)
+        if queues is None:
+            try:
+                queues = self._client.publish_queues(message.topic)
+            except NoRoute:
+                return None
+            self._choices[message.topic] = queues
+        if not queues:
+            return None
+        _, broker, queue_id = select_by_hash(queues, message, message.keys)
+        return Target(broker, queue_id)
 
     def _queue(self, topic: str, target: Target) -> MessageQueue:
         found = self._queues.get((topic, target))

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -30,11 +29,11 @@ from rmq_ha.spark.host.clock import now_ms
 from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.source.batch import queues_of
 from rmq_ha.spark.source.boundaries import Kind
+from rmq_ha.spark.source.columns import Shape
 from rmq_ha.spark.source.live import LiveQueues
 from rmq_ha.spark.source.options import SourceOptions, parse_options
 from rmq_ha.spark.source.planning import Planner, cut
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Queues
-from rmq_ha.spark.source.schema import MESSAGE_COLUMNS, ON_REQUEST, check_schema
 from rmq_ha.spark.source.streaming_looks import Look, current, look
 from rmq_ha.spark.source.streaming_offsets import (
     Offsets,
@@ -69,26 +68,18 @@ def make_stream_reader(options: Mapping[str, str], schema: StructType) -> "Rocke
     :raises WrongUsage: they or the schema do not fit.
     """
     parsed = parse_options(options, streaming=True)
-    columns = check_schema(schema, {**MESSAGE_COLUMNS, **ON_REQUEST})
-    reader = RocketmqStreamReader(queues_of(parsed), parsed, columns)
-    reader.target = to_arrow_schema(schema, timezone="UTC")
-    return reader
+    return RocketmqStreamReader(queues_of(parsed), parsed, Shape(schema, parsed.columns))
 
 
 class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
     Plans batches in one process, and reads in others: there only `read` is called.
-
-    :param columns: in the order of the schema.
-    :ivar target: what Spark's own schema is in Arrow; None: as it comes.
     """
 
-    target: Any = None
-
-    def __init__(self, queues: Queues, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(self, queues: Queues, options: SourceOptions, shape: Shape) -> None:
         self._queues = queues
         self._options = options
-        self._columns = list(columns)
+        self._shape = shape
         self._until: Offsets | None = None
         self._begun: dict[str, Any] | None = None
         self._last_batch_ms = 0
@@ -190,9 +181,8 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of a task, as Arrow batches."""
         assert isinstance(partition, Ranges)
         for each in partition.ranges:
-            for batch in self._queues.read(each, self._columns):
-                fits = self.target is None or batch.schema.equals(self.target)
-                yield batch if fits else batch.cast(self.target)
+            for batch in self._queues.read(each, self._shape.columns):
+                yield self._shape.of(batch)
 
     # Parts
 

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmq_ha.errors import CannotDecide, ProtocolViolation
-from rmq_ha.spark.source.reading import Subscription
+from rmq_ha.spark.source.reading import QueueId, Subscription
 from rmq_ha.wire.bodies import (
     decode_delay_offsets,
     decode_group_table,
@@ -52,6 +52,21 @@ def rows_of(
         raise CannotDecide(f"{where} is damaged: {error}") from None
     at = _TOPIC_AT.get(table)
     return [(broker, *row) for row in sorted(rows) if at is None or topics.wants_topic(row[at])]
+
+
+def offsets_of_group(
+    text: bytes, group: str, queues: Iterable[QueueId], where: str
+) -> dict[QueueId, int]:
+    """
+    Of a group in some queues of one broker, by the table of all; without those that it has not.
+
+    :raises: as `rows_of`.
+    """
+    table = "consumerOffsets"
+    rows = rows_of(table, text, None, Subscription(), where)
+    found = {tuple(place): offset for _, name, *place, offset in rows if name == group}
+    kept = {each: found.get((each.topic, each.queue_id), -1) for each in queues}
+    return {queue: offset for queue, offset in kept.items() if offset >= 0}
 
 
 def _consumer_offsets(text: bytes) -> list[Row]:

@@ -13,14 +13,8 @@ import pytest
 
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.spark.source.batch import (
-    COLUMNS,
-    RangesPartition,
-    SplitPartition,
-    make_reader,
-    schema_of,
-)
-from rmq_ha.spark.source.schema import struct_of
+from rmq_ha.spark.source.batch import RangesPartition, SplitPartition, make_reader, schema_of
+from rmq_ha.spark.source.schema import COLUMNS, struct_of
 from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 NAMES = ("topic", "queueId", "queueOffset", "commitLogOffset", "tags", "sysFlag")

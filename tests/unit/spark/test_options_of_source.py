@@ -125,8 +125,8 @@ def test_keys_of_spark_itself_are_none_of_ours() -> None:
         ({**STORE, "assign": "T:0"}, "write JSON"),
         ({**STORE, "startingOffsets": "latest"}, "reads nothing"),
         ({**STORE, "endingOffsets": "earliest"}, "reads nothing"),
-        ({**STORE, "startingOffsets": "23"}, "earliest, latest or JSON"),
-        ({**STORE, "startingOffsets": "{}"}, "earliest, latest or JSON"),
+        ({**STORE, "startingOffsets": "23"}, "group:NAME or JSON"),
+        ({**STORE, "startingOffsets": "{}"}, "group:NAME or JSON"),
         ({**STORE, "startingOffsets": '{"T":{"0":-1}}'}, "cannot begin at the end"),
         ({**STORE, "startingOffsets": '{"T":{"0":-3}}'}, "is no offset"),
         ({**STORE, "startingOffsets": '{"T":{"x":1}}'}, "write"),
@@ -274,9 +274,14 @@ def test_what_can_be_subscribed_to() -> None:
 
 
 def test_the_columns_are_known_before_the_rest_is_checked() -> None:
-    assert columns_asked({"namesrv": "a:1", "startingOffsets": "latest"}) == ("messages", False)
-    assert columns_asked({"table": "consumeroffsets", "includeHeaders": "true"}) == (
-        "consumerOffsets",
+    assert columns_asked({"namesrv": "a:1", "startingOffsets": "latest"}) == (
+        "messages",
+        "rocketmq",
+        False,
+    )
+    assert columns_asked({"columns": "KAFKA", "includeHeaders": "true"}) == (
+        "messages",
+        "kafka",
         True,
     )
 

@@ -32,6 +32,10 @@ class Fake:
         found = max(low, -(-(ms - 1000) // 10))
         return found if found < high else None
 
+    def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
+        kept = {"g": {A0: 13}, "late": {A0: 3, A1: 5}}.get(group, {})
+        return {queue: offset for queue, offset in kept.items() if queue in queues}
+
     def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         raise NotImplementedError
 
@@ -149,6 +153,17 @@ def test_a_queue_without_a_later_message_is_an_error_or_begins_at_its_end() -> N
     assert ranges(**given) == [(0, 10, 20)]
 
 
+def test_a_group_says_where_to_begin_or_to_end() -> None:
+    """A queue that it has nothing of begins with its first message, and of it it read nothing."""
+    assert ranges(startingOffsets="group:g") == [(0, 13, 20), (1, 0, 5)]
+    assert ranges(endingOffsets="group:g") == [(0, 10, 13)]
+    with pytest.raises(WrongUsage, match="the group nobody has no offset in any queue"):
+        ranges(startingOffsets="group:nobody")
+    with pytest.raises(CannotDecide, match="begins at 10, 3 was asked for"):
+        ranges(startingOffsets="group:late")
+    assert ranges(startingOffsets="group:late", failOnDataLoss="false") == [(0, 10, 20)]
+
+
 def test_an_end_time_is_exclusive_and_open_where_nothing_is_later() -> None:
     assert ranges(endingTimestamp="1150") == [(0, 10, 15), (1, 0, 5)]
     assert ranges(endingTimestamp="1101") == [(0, 10, 11), (1, 0, 5)]
@@ -246,7 +261,8 @@ def test_the_largest_ranges_are_cut_first() -> None:
     assert [part[0].stop - part[0].start for part in parts] == [33, 33, 34, 10]
 
 
-def test_small_queues_share_a_partition() -> None:
+def test_a_queue_has_a_partition_of_its_own_but_where_there_are_very_many() -> None:
     many = [QueueRange(QueueId("T", "b", n), 0, 100) for n in range(1000)]
-    assert len(cut(many, None, None)) == 10
+    assert cut(many[:64], None, None) == [(each,) for each in many[:64]]
+    assert 64 <= len(cut(many, None, None)) < 100
     assert len(cut(many, 1000, None)) == 1000

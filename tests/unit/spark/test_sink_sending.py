@@ -157,6 +157,33 @@ def test_a_request_is_bounded_in_bytes_and_so_is_what_waits() -> None:
     assert len(client.requests) > 10
 
 
+def test_rows_with_the_same_keys_go_to_the_queue_that_javas_hash_chooses() -> None:
+    """In their order; without keys, or with spread=turns, wherever there is room."""
+    client = FakeClient()
+    box = outbox(client)
+    for number, key in enumerate(["k1", "k2", "k1", "", "k3", "k1"]):
+        box.put(Message("t", b"%d" % number, keys=key), None)
+    box.flush()
+    queues = client.publish_queues("t")  # b/0, b/1, a/0, a/1
+    # "k1".hashCode() is 3366, "k2" 3367, "k3" 3368: Java's remainders by 4 are 2, 3, 0.
+    assert client.requests == [
+        ([b"0", b"2", b"5"], queues[2]),
+        ([b"1"], queues[3]),
+        ([b"3"], None),
+        ([b"4"], queues[0]),
+    ]
+    client = FakeClient()
+    box = outbox(client, spread="turns")
+    box.put(Message("t", b"x", keys="k1"), None)
+    box.flush()
+    assert client.requests == [([b"x"], None)]
+
+
+def test_a_key_that_is_no_text_is_named() -> None:
+    with pytest.raises(BadRow, match=r"row 0 of partition 1 has a key that is no text"):
+        rows({"value": [b"x"], "key": [b"\xff\xfe"]})
+
+
 def test_topics_and_queues_do_not_mix() -> None:
     client = FakeClient()
     box = outbox(client)

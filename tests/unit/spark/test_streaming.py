@@ -12,16 +12,20 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
+from pyspark.sql.types import IntegerType
 
 from rmq_ha.errors import CannotDecide
 from rmq_ha.spark.source import streaming
+from rmq_ha.spark.source.columns import ROCKETMQ, Shape
 from rmq_ha.spark.source.live import Ends, LiveQueues
 from rmq_ha.spark.source.live_reading import BrokerAway
 from rmq_ha.spark.source.options import SourceOptions, parse_options
 from rmq_ha.spark.source.reading import QueueId, QueueRange, Subscription
+from rmq_ha.spark.source.schema import struct_of
 from rmq_ha.spark.source.streaming import RocketmqStreamReader
 
 ALL = ReadAllAvailable()
+SHAPE = Shape(struct_of({"queueId": IntegerType()}), ROCKETMQ)
 
 
 class FakeQueues:
@@ -38,6 +42,9 @@ class FakeQueues:
 
     def offset_at(self, queue: QueueId, ms: int) -> int | None:
         return ms if ms < self.spans[queue][1] else None
+
+    def group_offsets(self, group: str, queues: Sequence[QueueId]) -> dict[QueueId, int]:
+        return {queues[0]: 3}
 
     def read(self, wanted: QueueRange, columns: Sequence[str]) -> Iterator[Any]:
         count = wanted.stop - wanted.start
@@ -93,7 +100,7 @@ def reader(
     spans: dict[QueueId, tuple[int, int]], **more: str
 ) -> tuple[RocketmqStreamReader, FakeQueues]:
     queues = FakeQueues(spans)
-    return RocketmqStreamReader(queues, options(**more), ["queueId"]), queues
+    return RocketmqStreamReader(queues, options(**more), SHAPE), queues
 
 
 def at(**numbers: int) -> dict[str, Any]:
@@ -113,6 +120,15 @@ def test_a_query_begins_at_the_end_unless_told_otherwise() -> None:
     assert made.initialOffset() == at(q0=5)
     made, _ = reader({queue(0): (5, 9)}, startingOffsets='{"t":{"0":7}}')
     assert made.initialOffset() == at(q0=7)
+
+
+def test_a_query_that_goes_on_where_a_group_is_writes_down_where_that_was() -> None:
+    """The group may move on before a first batch that has to be done again."""
+    made, _ = reader({queue(0): (0, 9)}, startingOffsets="group:g")
+    start = made.initialOffset()
+    assert start == at(q0=3)
+    assert made.latestOffset(start, ALL) == start
+    assert made.latestOffset(start, ALL) == at(q0=9)
 
 
 def test_offsets_are_the_next_to_read() -> None:
@@ -168,7 +184,7 @@ def test_a_new_queue_of_a_query_that_began_at_given_offsets() -> None:
 def test_a_checkpoint_of_a_store_with_another_broker_name_is_refused() -> None:
     """Its queues would all be new: every message would come again."""
     given = parse_options({"path": "/x", "brokerName": "a"}, streaming=True)
-    made = RocketmqStreamReader(FakeQueues({queue(0, "a"): (0, 9)}), given, ["queueId"])
+    made = RocketmqStreamReader(FakeQueues({queue(0, "a"): (0, 9)}), given, SHAPE)
     for before in ("", "b"):
         start = {"t": {before: {"0": 5}}}
         with pytest.raises(CannotDecide, match="brokerName"):
@@ -187,7 +203,7 @@ def test_the_sizes_of_messages_are_looked_up_in_the_store_as_it_is_now() -> None
             raise CannotDecide("an old look")
 
     given = parse_options({"path": "/x", "maxBytesPerTrigger": "1k"}, streaming=True)
-    made = RocketmqStreamReader(Aging({queue(0, ""): (0, 100)}), given, ["queueId"])
+    made = RocketmqStreamReader(Aging({queue(0, ""): (0, 100)}), given, SHAPE)
     end = made.latestOffset({"t": {"": {"0": 0}}}, ReadMaxBytes(1024))
     assert end == {"t": {"": {"0": 10}}}
 
@@ -270,7 +286,7 @@ def test_messages_deleted_before_they_were_read_are_an_error_or_passed_over() ->
 
 def test_deleted_messages_of_a_store_are_passed_over_when_that_is_allowed() -> None:
     given = parse_options({"path": "/x", "failOnDataLoss": "false"}, streaming=True)
-    made = RocketmqStreamReader(FakeQueues({queue(0): (10, 20)}), given, ["queueId"])
+    made = RocketmqStreamReader(FakeQueues({queue(0): (10, 20)}), given, SHAPE)
     assert ranges(made, at(q0=4), at(q0=15)) == [(0, 10, 15)]
     assert ranges(made, at(q0=4), at(q0=8)) == []
 
@@ -289,7 +305,7 @@ def cluster(
     spans: dict[QueueId, tuple[int, int]], **more: str
 ) -> tuple[RocketmqStreamReader, FakeCluster]:
     queues = FakeCluster(options(**more), spans)
-    return RocketmqStreamReader(queues, options(**more), ["queueId"]), queues
+    return RocketmqStreamReader(queues, options(**more), SHAPE), queues
 
 
 def test_a_slave_that_is_behind_is_no_loss() -> None:
@@ -344,7 +360,7 @@ def test_large_ranges_are_cut_for_more_tasks() -> None:
 
 def test_reader_and_tasks_can_be_sent_to_executors() -> None:
     made, _ = cluster({queue(0): (0, 5)})
-    live = RocketmqStreamReader(LiveQueues(options()), options(), ["queueId"])
+    live = RocketmqStreamReader(LiveQueues(options()), options(), SHAPE)
     assert isinstance(pickle.loads(pickle.dumps(live)), RocketmqStreamReader)
     (task,) = made.partitions(at(q0=0), at(q0=5))
     assert pickle.loads(pickle.dumps(task)).ranges == task.ranges
