@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from measure import Ends
+
 from tests.interop.rig import Rig
 from tests.interop.test_controller import PEER5
 from tests.interop.test_controller_pairs import Pair
@@ -37,10 +39,11 @@ class StockPair(Pair):
         self.servers[name] = self.rig._start(command, address, directory, java=True, wait=False)
 
 
-def controlled_pair(rig: Rig, side: str, _: Path) -> str:
-    """Both in sync, every put waits for both; the master's address."""
+def controlled_pair(rig: Rig, side: str, _: Path) -> Ends:
+    """Both in sync, every put waits for both."""
     pair = StockPair(rig, side, side, side)
     pair.in_sync()
     address = pair.sets.master
     assert address is not None
-    return address
+    slave, master = sorted(pair.servers.values(), key=lambda one: one.address == address)
+    return Ends(rig, address, {"master": master, "slave": slave})

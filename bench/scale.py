@@ -10,9 +10,6 @@ and one message in each.
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import resource
 import signal
 import socket
@@ -24,7 +21,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compare import Rows, conf, part_names, scratch, server_process, spent
+from measure import (
+    MEBIBYTE,
+    SIDES,
+    Figures,
+    Window,
+    conf,
+    part_names,
+    run_parts,
+    scratch,
+    server_process,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -36,8 +43,6 @@ from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.interop.rig import Rig, Server, missing, rig_in
 from tests.interop.wire import Wire
 
-SIDES = ("java", "ours")
-MEBIBYTE = 1 << 20
 SPARE_DESCRIPTORS = 500
 QUEUES = 8
 PARTS = ("connections", "topics")
@@ -68,12 +73,11 @@ class Rest:
     """Processor time and memory of a server over some seconds in which nobody asks for anything."""
 
     def __init__(self, server: Server, seconds: float) -> None:
-        process = server_process(server)
         time.sleep(2)
-        before = spent(process)
-        time.sleep(seconds)
-        self.percent = (spent(process) - before) / seconds * 100
-        info = process.memory_info()
+        with Window({"server": server}) as window:
+            time.sleep(seconds)
+        self.percent = window.cpu["server"] / seconds * 100
+        info = window.memory["server"]
         self.mebibytes = info.rss / MEBIBYTE
         self.private = (info.rss - info.shared) / MEBIBYTE
 
@@ -115,7 +119,9 @@ def answer(connection: socket.socket) -> None:
         pass
 
 
-def connections_part(rows: Rows, sides: list[str], work: Path, count: int, seconds: float) -> None:
+def connections_part(
+    figures: Figures, sides: list[str], work: Path, count: int, seconds: float
+) -> None:
     """Idle connections."""
     names = (
         f"{count:,} connections and heartbeats, to make them",
@@ -125,9 +131,9 @@ def connections_part(rows: Rows, sides: list[str], work: Path, count: int, secon
         "the same of 1,000",
         "a request among them, median",
     )
-    values: list[dict[str, list[float]]] = [{side: [] for side in SIDES} for _ in names]
+    units = ("s", "MiB", "% of one", "% of one", "% of one", "ms")
     for side in sides:
-        with scratch(work) as directory, rig_in(directory) as rig:
+        with Window() as window, scratch(work) as directory, rig_in(directory) as rig:
             server = rig.broker(
                 conf(directory, "master-async.conf"), "m", java=side == "java", heap="1g"
             )
@@ -144,12 +150,10 @@ def connections_part(rows: Rows, sides: list[str], work: Path, count: int, secon
                 max(full.percent - empty.percent, 0.0) / count * 1000,
                 median_request_ms(server),
             )
-            for value, item in zip(values, measured, strict=True):
-                value[side].append(item)
             for connection in connections:
                 connection.close()
-    units = ("s", "MiB", "% of one", "% of one", "% of one", "ms")
-    rows += [(*row, False) for row in zip(names, units, values, strict=True)]
+        for name, unit, value in zip(names, units, measured, strict=True):
+            figures.add(name, unit, side, value, window.others)
 
 
 def median_request_ms(server: Server, count: int = 200) -> float:
@@ -218,7 +222,7 @@ def fill_queues(server: Server, topics: list[str]) -> None:
             wire.exchange(requests[start : start + WINDOW])
 
 
-def topics_part(rows: Rows, sides: list[str], work: Path, count: int, seconds: float) -> None:
+def topics_part(figures: Figures, sides: list[str], work: Path, count: int, seconds: float) -> None:
     """Topics with a message in each of their queues."""
     names = (
         f"{count:,} topics x {QUEUES} queues, to create them",
@@ -233,16 +237,14 @@ def topics_part(rows: Rows, sides: list[str], work: Path, count: int, seconds: f
         "start to first answer with them, clean stop",
         "start to first answer with them, kill -9",
     )
-    values: list[dict[str, list[float]]] = [{side: [] for side in SIDES} for _ in names]
+    units = ("s", "KiB", "MiB", "s", "MiB", "MiB", "files", "% of one", "s", "s", "s")
     for side in sides:
         registrar = Registrar()
-        with scratch(work) as directory, rig_in(directory) as rig:
+        with Window() as window, scratch(work) as directory, rig_in(directory) as rig:
             measured = topics_of(rig, side == "java", directory, registrar, count, seconds)
         registrar.shutdown()
-        for value, item in zip(values, measured, strict=True):
-            value[side].append(item)
-    units = ("s", "KiB", "MiB", "s", "MiB", "MiB", "files", "% of one", "s", "s", "s")
-    rows += [(*row, False) for row in zip(names, units, values, strict=True)]
+        for name, unit, value in zip(names, units, measured, strict=True):
+            figures.add(name, unit, side, value, window.others)
 
 
 def topics_of(
@@ -315,27 +317,6 @@ def open_files(server: Server) -> int:
     return process.num_fds() + len(mapped)
 
 
-def table(rows: Rows) -> str:
-    """Markdown; a ratio where both have a figure."""
-    lines = ["| what | unit | Java 4.9.7 | ours | ours / Java |", "|---|---|---|---|---|"]
-    for name, unit, values, _ in rows:
-        java, ours = (values[side][0] if values[side] else None for side in SIDES)
-        ratio = f"{ours / java:.2f}" if java and ours is not None else "-"
-        cells = ["-" if item is None else f"{item:,.4g}" for item in (java, ours)]
-        lines.append(f"| {name} | {unit} | {' | '.join(cells)} | {ratio} |")
-    return "\n".join(lines)
-
-
-def report(options: argparse.Namespace, rows: Rows) -> None:
-    """Write what was measured so far: a later part may fail."""
-    head = (
-        f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} processors, "
-        f"Python {platform.python_version()}, load average at the end {os.getloadavg()[0]:.1f}."
-    )
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(f"{head}\n\n{table(rows)}\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", type=part_names(PARTS), default=",".join(PARTS))
@@ -349,18 +330,17 @@ def main() -> None:
     reason = missing()
     if reason:
         sys.exit(f"scale: {reason}")
-    rows: Rows = []
+    figures = Figures()
     sides = options.sides.split(",")
     chosen: dict[str, Any] = {
         "connections": lambda: connections_part(
-            rows, sides, options.work, allow_descriptors(options.connections), options.seconds
+            figures, sides, options.work, allow_descriptors(options.connections), options.seconds
         ),
-        "topics": lambda: topics_part(rows, sides, options.work, options.topics, options.seconds),
+        "topics": lambda: topics_part(
+            figures, sides, options.work, options.topics, options.seconds
+        ),
     }
-    for part in options.parts:
-        chosen[part]()
-        report(options, rows)
-    print(options.out.read_text())
+    run_parts(chosen, options.parts, figures, options.out)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compare import part_names, scratch
+from measure import part_names, scratch
 from spark_parts import SETS, Failed, best, child, job, log_bytes
 
 from rmq_ha.testing.big_store import Shape, write_big_store

@@ -279,7 +279,7 @@ class CommitLog:
         """
         if not self.row.starts or not self.row.starts[0] <= physical_offset < self.max_offset:
             return b""
-        start = self.row.start_of(physical_offset)
+        start = physical_offset - physical_offset % self.file_size
         end = min(physical_offset + limit, start + self.file_size, self.max_offset)
         if physical_offset == self._tail_start and end - physical_offset == len(self._tail):
             return self._tail

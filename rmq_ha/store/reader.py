@@ -22,8 +22,9 @@ _MAX_FILTER_SIZE = 16000
 _RECORD_HEAD = 91 + 24
 # What filters or damage may take of a reactor turn, seconds; the consumer asks again at once.
 _BUDGET_S = 0.1
-# Bytes of other queues' records that are read along rather than reading once more.
-_MAX_GAP = 8192
+# Bytes of other queues' records that are read along rather than reading once more: a read costs
+# about as much as taking in so many.
+_MAX_GAP = 2048
 
 _Unit = tuple[int, int, int]
 
@@ -105,7 +106,7 @@ class MessageReader:
             scan.run(max(_MAX_FILTER_SIZE // UNIT_SIZE, max_nums))
             if scan.seen:
                 return GetMessageResult(
-                    scan.status,
+                    GetMessageStatus.FOUND if scan.messages else scan.status,
                     queue_offset + scan.consumed,
                     low,
                     high,
@@ -153,8 +154,8 @@ class _Scan:
     """
     One walk along a queue.
 
-    Records are read ahead: one read takes all that the pull is likely to want and that lies
-    close together, as the messages of few queues do. A unit that leads to no record is left out
+    Records that lie close together, as the messages of few queues do, are read at once; what lies
+    between those that are farther apart is not read. A unit that leads to no record is left out
     alone, or mended; searching the log for its record takes time, so that the pull ends there.
 
     :param queue_offset: where the walk begins.
@@ -175,6 +176,7 @@ class _Scan:
         "_hot_from",
         "_is_late",
         "_log",
+        "_low",
         "_matches",
         "_queue",
         "_seconds",
@@ -201,6 +203,7 @@ class _Scan:
         seconds: Callable[[], float],
     ) -> None:
         self._log = log
+        self._low: int = log.min_offset
         self._damage = damage
         self._fits = damage.check_for(queue)
         self._queue = queue
@@ -245,125 +248,69 @@ class _Scan:
 
     def _take(self, units: list[_Unit]) -> bool:
         """Go through some units; True: the pull is full, or its time is over."""
-        matches = self._matches
-        index = 0
-        while index < len(units):
-            physical_offset, size, tags_code = units[index]
-            if self._is_full(physical_offset, size):
+        matches, fits, messages = self._matches, self._fits, self.messages
+        passes = None if self._filter is None else self._filter.matches_record
+        queue_offset = self._first + self.consumed
+        for index, (physical_offset, size, tags_code) in enumerate(units):
+            most, room = self._hot if physical_offset >= self._hot_from else self._cold
+            if messages and (len(messages) >= most or self._size + size > room):
                 return True
-            is_filler = size == FILLER_SIZE  # a lost message, or one that only the queue has lost
-            if not is_filler:
-                self.last_physical = physical_offset
-            if matches is None or is_filler or matches(tags_code):
-                self._fetch(units, index)
+            record: bytes | None = None
+            if size == FILLER_SIZE:  # a lost message, or one that only the queue has lost
+                record = self._found(queue_offset, units[index])
             else:
-                self._left_out(GetMessageStatus.NO_MATCHED_MESSAGE)
+                self.last_physical = physical_offset
+                if matches is not None and not matches(tags_code):
+                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
+                else:
+                    at = physical_offset - self._start
+                    if at < 0 or physical_offset + size > self._end:
+                        self._read_ahead(units, index)
+                        at = 0
+                    record = self._window[at : at + size]
+                    if not fits(record, physical_offset, size, queue_offset):
+                        record = self._found(queue_offset, units[index])
             self.consumed += 1
-            index += 1
-            if self.messages:
-                index += self._take_more(units[index:])
+            queue_offset += 1
+            if record is not None:
+                if passes is None or passes(record):
+                    messages.append(record)
+                    self._size += len(record)
+                else:
+                    self._is_late = self._is_late or self._seconds() > self._until
+                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
             if self._is_late:
                 return True
         return False
 
-    def _take_more(self, units: list[_Unit]) -> int:
-        """
-        Take messages that were read along, as nearly all are, up to the first unusual unit.
-
-        :returns: how many units are done with.
-        """
-        matches = self._matches
-        passes = None if self._filter is None else self._filter.matches_record
-        fits, messages, window, start = self._fits, self.messages, self._window, self._start
-        is_hot = start >= self._hot_from
-        end = self._end if is_hot else min(self._end, self._hot_from)
-        limits = self._hot if is_hot else self._cold
-        room = limits.size - self._size
-        wanted = limits.most - len(messages)
-        first = queue_offset = self._first + self.consumed
-        for physical_offset, size, tags_code in units:
-            if wanted <= 0 or size > room or self._is_late:
-                break
-            if matches is None or matches(tags_code):
-                at = physical_offset - start
-                if at < 0 or physical_offset + size > end:
-                    break
-                record = window[at : at + size]
-                if not fits(record, physical_offset, size, queue_offset):
-                    break
-                if passes is None or passes(record):
-                    messages.append(record)
-                    room -= size
-                    wanted -= 1
-                else:
-                    self._is_late = self._seconds() > self._until
-            queue_offset += 1
-        taken = queue_offset - first
-        if taken:
-            self.consumed += taken
-            self._size = limits.size - room
-            self.last_physical = units[taken - 1][0]
-        return taken
-
-    def _left_out(self, status: GetMessageStatus) -> None:
-        """The status of a pull that finds nothing but such units."""
-        if not self.messages:
-            self.status = status
-
-    def _is_full(self, physical_offset: int, size: int) -> bool:
-        if not self.messages:
-            return False
-        limits = self._hot if physical_offset >= self._hot_from else self._cold
-        return len(self.messages) >= limits.most or self._size + size > limits.size
-
-    def _fetch(self, units: list[_Unit], index: int) -> None:
-        """Get one record, and with it what will be wanted next."""
-        physical_offset, size, _ = units[index]
-        start = physical_offset - self._start
-        if not (start >= 0 and physical_offset + size <= self._end):
-            self._read_ahead(units, index)
-            start = 0
-        record = self._window[start : start + size]
-        if not self._fits(record, physical_offset, size, self._first + self.consumed):
-            found = self._find(units[index])
-            if found is None:
-                self._left_out(GetMessageStatus.MESSAGE_WAS_REMOVING)
-                return
-            record = found
-        if self._filter is not None and not self._filter.matches_record(record):
-            self._is_late = self._is_late or self._seconds() > self._until
-            self._left_out(GetMessageStatus.NO_MATCHED_MESSAGE)
-            return
-        self.messages.append(record)
-        self._size += len(record)
-        self.status = GetMessageStatus.FOUND
-
-    def _find(self, unit: _Unit) -> bytes | None:
+    def _found(self, queue_offset: int, unit: _Unit) -> bytes | None:
         """The record of a unit that leads to none; None: it has expired, or it is damaged."""
         searches = self._damage.searches
         self._until = self._until or self._seconds() + _BUDGET_S
-        record = self._damage.find(self._queue, self._first + self.consumed, unit)
+        record = self._damage.find(self._queue, queue_offset, unit)
         self._is_late = self._damage.searches > searches or self._seconds() > self._until
+        if record is None:
+            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
         return record
 
     def _read_ahead(self, units: list[_Unit], index: int) -> None:
         """Read from this unit's record to the end of the last one that lies close behind it."""
         start, size, _ = units[index]
-        if not 0 < size <= MAX_RECORD_SIZE or start < self._log.min_offset:
+        if not 0 < size <= MAX_RECORD_SIZE or start < self._low:
             self._window, self._start, self._end = b"", start, start
             return
         end = start + size
-        limits = self._hot if start >= self._hot_from else self._cold
-        room = limits.size - self._size
-        wanted = limits.most - len(self.messages) - 1
+        most, room = self._hot if start >= self._hot_from else self._cold
+        room -= self._size + size
+        wanted = most - len(self.messages) - 1
         matches = self._matches
-        for physical_offset, more, tags_code in units[index + 1 : index + 1 + 4 * max(0, wanted)]:
-            room -= more
-            gap = physical_offset - end
-            if wanted <= 0 or more <= 0 or room < size or not 0 <= gap <= _MAX_GAP:
+        for place in range(index + 1, len(units)):
+            physical_offset, more, tags_code = units[place]
+            if wanted <= 0 or not 0 <= physical_offset - end <= _MAX_GAP or not 0 < more <= room:
                 break
             if matches is None or matches(tags_code):
                 end = physical_offset + more
+                room -= more
                 wanted -= 1
         self._window = self._log.read(start, end - start)
         self._start = start

@@ -13,7 +13,7 @@ LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
     ("send", 64): {"master": Counts(14.1, 60.4, 0.2)},
     ("pair", 1): {"master": Counts(247, 186.1, 8.0), "slave": Counts(112, 101, 6.0)},
     ("pair", 64): {"master": Counts(15.6, 61.0, 0.24), "slave": Counts(10.4, 32.6, 0.2)},
-    ("pull", 32): {"master": Counts(13.3, 18.0, 1.13)},
+    ("pull", 32): {"master": Counts(8.4, 16.0, 1.13)},
     ("walk", 64): {"start": Counts(9.3, 32.2, 0.2)},
 }
 
