@@ -103,7 +103,10 @@ async def show_accounts(
     asker, found = await targets(session, which)
     rows: list[list[Any]] = []
     variants: dict[str, list[Account | None]] = {}
-    known = [(target, await _rules(asker, target)) for target in found]
+    known = [
+        (target, await _rules(asker, target))
+        for target in session.output.track("asking brokers", found)
+    ]
     white: dict[str, list[str]] = {}
     for target, rules in known:
         white[target.address] = rules.white_addresses
@@ -216,7 +219,7 @@ async def set_account(
     asker, found = await targets(session, which)
     plan: list[tuple[Target, Account]] = []
     rows: list[list[Any]] = []
-    for target in found:
+    for target in session.output.track("asking brokers", found):
         before = (await _rules(asker, target)).accounts.get(name)
         if before is None and not given["secret_key"]:
             raise Refused(f"{target.address} has no {name}: give a new one --new-secret")
@@ -228,7 +231,7 @@ async def set_account(
         return None
     if given["secret_key"] and not session.options.use_tls:
         session.output.warn("without --tls the new secret goes over the network as it is")
-    for target, after in plan:
+    for target, after in session.output.track("changing brokers", plan):
         await asker.run(put_account(target.address, after))
     own = session.options.credentials
     if own is not None and own.access_key == name and given["secret_key"]:
@@ -274,7 +277,7 @@ async def _verified(
 ) -> int | None:
     """Ask again: the exit code."""
     wrong = 0
-    for target, wanted in plan:
+    for target, wanted in session.output.track("asking again", plan):
         found = (await _rules(asker, target)).accounts.get(name)
         for row in _differences(target, wanted, found or Account(name)):
             wrong += 1
@@ -312,13 +315,17 @@ async def remove_account(session: Session, name: str, which: str, **sure: bool) 
     if own is not None and own.access_key == name:
         raise Refused(f"{name} is the account that asks: delete it with another one")
     asker, found = await targets(session, which)
-    have = [item for item in found if name in (await _rules(asker, item)).accounts]
+    have = [
+        target
+        for target in session.output.track("asking brokers", found)
+        if name in (await _rules(asker, target)).accounts
+    ]
     if not have:
         raise NothingFound(f"no broker has the account {name}")
     rows = [[name, target.name, target.address] for target in have]
     session.output.table("accounts", DELETE_COLUMNS, rows, deleted=False)
     if is_wanted(f"Delete {name} on {len(have)} brokers?", **sure):
-        for target in have:
+        for target in session.output.track("changing brokers", have):
             await asker.run(delete_account(target.address, name))
         session.output.line(f"{name} is deleted", {"account": name, "deleted": True})
 
@@ -339,7 +346,7 @@ async def show_versions(session: Session, which: str) -> None:
     """A row for each file of each broker."""
     asker, found = await targets(session, which)
     rows: list[list[Any]] = []
-    for target in found:
+    for target in session.output.track("asking brokers", found):
         try:
             versions = await asker.run(acl_versions(target.address))
         except RemotingTimeout as error:

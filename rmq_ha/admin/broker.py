@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rmq_ha.admin.clean import clean
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.pair import look_at
@@ -38,6 +39,7 @@ def broker() -> None:
 
 
 broker.add_command(writes)
+broker.add_command(clean)
 
 
 @broker.command(name="list")
@@ -61,7 +63,7 @@ async def show_brokers(session: Session, which: str) -> int | None:
     asker, found = await targets(session, which)
     rows: list[list[Any]] = []
     problems = []
-    for target in found:
+    for target in session.output.track("asking brokers", found):
         member = await look_at(asker, target.address)
         row: list[Any] = [target.cluster, target.name or member.broker_name]
         number = member.broker_id if target.broker_id is None else target.broker_id
@@ -94,7 +96,7 @@ def status(which: str) -> None:
 
     async def work(session: Session) -> None:
         asker, found = await targets(session, which)
-        for target in found:
+        for target in session.output.track("asking brokers", found):
             info = await asker.run(runtime_info(target.address))
             info.pop(REPLICATION_KEY, None)  # `ha status` shows it
             own = {"broker": target.name, "id": target.broker_id, "address": target.address}
@@ -131,7 +133,7 @@ async def show_config(session: Session, which: str, keys: Iterable[str]) -> None
     asker, found = await targets(session, which)
     wanted = set(keys)
     known = False
-    for target in found:
+    for target in session.output.track("asking brokers", found):
         config = await asker.run(broker_config(target.address))
         shown = {key: value for key, value in config.items() if not wanted or key in wanted}
         known = known or bool(shown)
@@ -140,7 +142,12 @@ async def show_config(session: Session, which: str, keys: Iterable[str]) -> None
         raise NothingFound(f"{which} has no {', '.join(sorted(wanted))} (or it is empty)")
 
 
-def _assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
+def assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
+    """
+    `KEY=VALUE`s of settings.
+
+    :raises click.BadParameter: one is none, or may be changed in the file only.
+    """
     pairs = {}
     for value in values:
         key, equals, text = value.partition("=")
@@ -155,7 +162,7 @@ def _assignments(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:
 
 @config.command(name="set")
 @click.argument("which", metavar="BROKER|CLUSTER|HOST:PORT")
-@click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True, callback=_assignments)
+@click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True, callback=assignments)
 @sure_options
 @common_options
 def set_(which: str, changes: dict[str, str], **sure: bool) -> None:
@@ -181,7 +188,7 @@ async def set_config(
     if ":" not in which:
         masters(found)  # else the slaves would be other than the master that is missing
     rows = []
-    for target in found:
+    for target in session.output.track("asking brokers", found):
         before = await asker.run(broker_config(target.address))
         rows += [
             [target.name, target.address, key, before.get(key), value]
@@ -190,10 +197,10 @@ async def set_config(
     session.output.table("settings", SET_COLUMNS, rows, done=False)
     if not is_wanted(f"Change {len(rows)} settings of {len(found)} brokers?", **sure):
         return None
-    for target in found:
+    for target in session.output.track("changing brokers", found):
         await asker.run(change_config(target.address, changes))
     wrong = 0
-    for target in found:
+    for target in session.output.track("asking again", found):
         after = await asker.run(broker_config(target.address))
         for key, value in changes.items():
             if after.get(key, "").strip() != value.strip():

@@ -6,9 +6,15 @@ import click
 
 from rmq_ha.admin.confirm import must_be_askable
 from rmq_ha.admin.handover_set import step_back
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.options import common_options, refuse_given
 from rmq_ha.admin.pair import Member, Registered, look_at
-from rmq_ha.admin.role_change import ChangeRefused, How, RoleChange, change_options
+from rmq_ha.admin.role_change import (
+    OF_A_CLASSIC_PAIR,
+    ChangeRefused,
+    How,
+    RoleChange,
+    change_options,
+)
 from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import Session, run
 from rmq_ha.config.controller_mode import is_controlled
@@ -43,6 +49,7 @@ def demote(config: str, broker_id: int | None, **given: Any) -> None:
     async def work(session: Session) -> int | None:
         file = RoleFile(session.host.disk, config, real_surroundings("."))
         if is_controlled(file.configuration):
+            refuse_given(("broker_id", "restart", "wait"), OF_A_CLASSIC_PAIR)
             return await step_back(session, file, yes=how.yes, dry_run=how.dry_run)
         await demote_broker(RoleChange(session, file, how), broker_id)
         return None
@@ -105,7 +112,10 @@ async def _new_master(change: RoleChange, own: Member) -> Registered:
         found = await change.registered()
         return found if found.master not in (None, change.file.address) else None
 
-    found = await (look() if own.is_master or change.how.dry_run else change.until(look))
+    if own.is_master or change.how.dry_run:
+        found = await look()
+    else:
+        found = await change.until("until there is a new master", look)
     if found is not None:
         return found
     now = await change.registered()
@@ -139,7 +149,7 @@ async def _verify(change: RoleChange, master: Member) -> Member:
             return None
         return own if _link(own).get("state", _FOLLOWING) == _FOLLOWING else None
 
-    new = await change.until(follows)
+    new = await change.until("until it follows and has everything", follows)
     if new is not None:
         return new
     own = last[0]

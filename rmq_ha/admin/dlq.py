@@ -70,7 +70,7 @@ async def show_groups(session: Session, which: str = "") -> int:
     asker, found = await targets(session, which)
     messages: dict[str, int] = {}
     last: dict[str, int] = {}
-    for target in first_of_each(found):
+    for target in session.output.track("asking brokers", first_of_each(found)):
         for topic in await asker.run(topic_configs(target.address)):
             if not topic.startswith(DLQ_PREFIX):
                 continue
@@ -193,7 +193,7 @@ class DeadLetters:
         """How many `messages` would give, unless new ones come."""
         asker, starts = await self._starts(every=every)
         found = 0
-        for queue, start in starts.items():
+        for queue, start in self._session.output.track("counting", list(starts.items())):
             route = await asker.run(topic_route(self._topic))
             addresses = addresses_in(route, queue.broker_name)
             for known, item in (
@@ -249,7 +249,7 @@ class DeadLetters:
                 f" update '{self._topic}' --perm RW"
             )
         starts: dict[MessageQueue, int] = {}
-        for queue in queues:
+        for queue in self._session.output.track("finding offsets", queues):
             addresses = addresses_in(route, queue.broker_name)
             first = await asker.run(offset_at(addresses, queue, EARLIEST))
             known = await asker.run(committed_offset(addresses, READER_GROUP, queue))

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from rmq_ha.admin.clients import clients
+from rmq_ha.admin.clone import clone
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.group_settings import create, update
 from rmq_ha.admin.options import common_options
@@ -100,7 +102,7 @@ def show(name: str) -> None:
 async def show_group(session: Session, name: str) -> None:
     """:raises NothingFound: there is none."""
     asker, found = await targets(session)
-    settings, members = await _known(asker, first_of_each(found), name)
+    settings, members = await _known(session, asker, first_of_each(found), name)
     if not settings and not members.connections:
         raise NothingFound(f"no broker knows the group {name}")
     lags = await asker.run(consume_stats(name))
@@ -131,12 +133,13 @@ async def show_group(session: Session, name: str) -> None:
 
 
 async def _known(
-    asker: Asker, found: list[Target], name: str
+    session: Session, asker: Asker, found: list[Target], name: str
 ) -> tuple[dict[str, dict[str, Any]], Members]:
     """Its settings by address, and its members at all brokers together."""
     settings = {}
+    steps = session.output.track("asking brokers", found)
     everybody = Members([], {}, {})
-    for target in found:
+    for target in steps:
         config = (await asker.run(group_configs(target.address))).get(name)
         if config is not None:
             settings[target.address] = config.to_json()
@@ -148,6 +151,8 @@ async def _known(
     return settings, everybody
 
 
+group.add_command(clients)
+group.add_command(clone)
 group.add_command(create)
 group.add_command(update)
 
@@ -180,14 +185,14 @@ async def delete_everywhere(
     """
     asker, found = await targets(session)
     chosen = masters(found)
-    settings, members = await _known(asker, chosen, name)
+    settings, members = await _known(session, asker, chosen, name)
     if not settings:
         raise NothingFound(f"no broker has the group {name}")
     if members.connections:
         who = ", ".join(item.client_id for item in members.connections)
         raise Refused(f"{name} has members, which would make it again: stop them first ({who})")
     topics: Counter[str] = Counter()
-    for target in chosen:
+    for target in session.output.track("asking brokers", chosen):
         for topic in (RETRY_PREFIX + name, DLQ_PREFIX + name):
             queues = await asker.run(topic_offsets(target.address, topic))
             if queues:
@@ -196,7 +201,7 @@ async def delete_everywhere(
     session.output.table(f"{name} on {len(settings)} brokers", ("topic", "messages"), rows)
     if not is_wanted(f"Delete {name} and these topics?", **sure):
         return
-    for target in chosen:
+    for target in session.output.track("deleting", chosen):
         if target.address in settings:
             await asker.run(delete_group(target.address, name, offsets=not keep_offsets))
         for topic in topics:

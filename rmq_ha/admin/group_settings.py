@@ -99,7 +99,7 @@ async def change_group(
     asker, found = await targets(session, which)
     plan: list[tuple[Target, SubscriptionGroupConfig]] = []
     rows: list[list[Any]] = []
-    for target in masters(found):
+    for target in session.output.track("asking brokers", masters(found)):
         before = (await asker.run(group_configs(target.address))).get(name)
         if is_new and before is not None:
             raise Refused(f"{target.name or target.address} has {name} already: use group update")
@@ -113,5 +113,5 @@ async def change_group(
         raise NothingFound(f"no broker has the group {name}: use group create")
     session.output.table(f"{name} on {len(plan)} brokers", COLUMNS, rows)
     if is_wanted(f"Change {name} on {len(plan)} brokers?", **sure):
-        for target, config in plan:
+        for target, config in session.output.track("changing brokers", plan):
             await asker.run(put_group(target.address, config))

@@ -52,7 +52,10 @@ def status(which: str) -> None:
 async def show_pairs(session: Session, which: str) -> int | None:
     """:returns: the exit code."""
     asker, found = await targets(session, which)
-    members = [(target, await look_at(asker, target.address)) for target in found]
+    members = [
+        (target, await look_at(asker, target.address))
+        for target in session.output.track("asking brokers", found)
+    ]
     problems: list[str] = []
     rows: list[list[Any]] = []
     for name in dict.fromkeys(target.name for target in found):

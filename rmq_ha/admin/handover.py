@@ -8,7 +8,7 @@ from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.dledger import Known, client_of, group_options, known_group, show_found
 from rmq_ha.admin.dledger_group import GroupRefused, MemberStatus, leader_of
 from rmq_ha.admin.handover_set import elect, set_of
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.options import common_options, refuse_given
 from rmq_ha.admin.role_change import ChangeRefused
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.admin.targets import targets
@@ -46,7 +46,9 @@ def handover(which: str, to: str | None, yes: bool, dry_run: bool, **named: Any)
     """
     must_be_askable(yes=yes, dry_run=dry_run)
     known = None
-    if not which:
+    if which:
+        refuse_given(("group", "peers", "config"), "BROKER says which group it is. Leave one out")
+    else:
         try:
             known = known_group(named["group"], named["peers"], named["config"])
         except click.UsageError as error:

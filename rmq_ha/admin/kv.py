@@ -71,7 +71,7 @@ async def _tables(session: Session, namespace: str) -> tuple[dict[str, dict[str,
     asker = Asker(await session.client())
     tables = {}
     is_silent = False
-    for server in name_servers(session.options.namesrv):
+    for server in session.output.track("asking", name_servers(session.options.namesrv)):
         try:
             tables[server] = await asker.run(kv_of(server, namespace))
         except RmqHaError as error:
@@ -144,7 +144,7 @@ async def change_key(
     if not rows or not is_wanted(f"Change {key} at {len(rows)} name servers?", **sure):
         return None
     asker = Asker(await session.client())
-    for server, *_ in rows:
+    for server, *_ in session.output.track("changing", rows):
         await asker.run(
             delete_kv(server, namespace, key)
             if value is None

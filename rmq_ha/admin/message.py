@@ -1,16 +1,31 @@
-"""`rmqha-admin message show`: messages by id or key."""
+"""`rmqha-admin message show`: messages by id, key or place."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.options import common_options, refuse_given
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.shown import message_values
+from rmq_ha.admin.trace import trace
 from rmq_ha.admin.when import When, WhenType
 from rmq_ha.client.asking import Asking
 from rmq_ha.client.asks import Asker
+from rmq_ha.client.blocking import READER_GROUP
+from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.lookups import KeyQuery, PlaceId, message_at, messages_by_key, topic_route
+from rmq_ha.client.lookups import (
+    KeyQuery,
+    PlaceId,
+    Wanted,
+    addresses_in,
+    message_at,
+    messages_by_key,
+    pull,
+    topic_route,
+)
 from rmq_ha.client.messages import MessageExt
+from rmq_ha.wire.bodies import MessageQueue
 
 
 @click.group()
@@ -19,22 +34,50 @@ def message() -> None:
     """Find messages."""
 
 
+message.add_command(trace)
+
+
+class Spot(NamedTuple):
+    """A place as `tail` and `consume` show it."""
+
+    broker: str
+    queue: int
+    offset: int
+
+
+class _SpotType(click.ParamType[Spot] if TYPE_CHECKING else click.ParamType):  # type: ignore[misc]
+    name = "place"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Spot:
+        """Fails with the form that it has."""
+        broker, _, rest = str(value).partition(":")
+        queue, _, offset = rest.partition(":")
+        if not (broker and queue.isdecimal() and offset.isdecimal()):
+            self.fail(f"{value!r} is not BROKER:QUEUE:OFFSET, like broker-a:3:1200", param, ctx)
+        return Spot(broker, int(queue), int(offset))
+
+
 @message.command()
 @click.argument("msg_id", metavar="ID", required=False)
-@click.option("--topic", "-t", default="", help="Needed for unique ids and keys.")
+@click.option("--topic", "-t", default="", help="Needed for unique ids, keys and places.")
 @click.option("--key", "-k", default="", help="A key, instead of an id.")
+@click.option("--at", "spot", type=_SpotType(), metavar="BROKER:QUEUE:OFFSET", help="A place.")
 @click.option("--max", "max_num", default=32, show_default=True, help="With a key, per broker.")
 @click.option("--since", type=WhenType(), default="earliest", help="With a key: stored since.")
 @common_options
-def show(msg_id: str | None, topic: str, key: str, max_num: int, since: When) -> None:
+def show(
+    msg_id: str | None, topic: str, key: str, spot: Spot | None, max_num: int, since: When
+) -> None:
     """
     Show the message with this ID: where it is stored (offsetMsgId), or the unique id that its
-    producer gave it; or all that have a key.
+    producer gave it; or all that have a key; or the one at a place, as `tail` shows it.
 
     Exit code 3: there is none.
     """
-    if bool(msg_id) == bool(key):
-        raise click.UsageError("give either an ID or --key")
+    if sum(map(bool, (msg_id, key, spot))) != 1:
+        raise click.UsageError("give either an ID, or --key, or --at")
+    if not key:
+        refuse_given(("max_num", "since"), "goes with --key only. Leave it out")
     place = PlaceId.parse(msg_id) if msg_id else None
     if place is None and not topic:
         raise click.UsageError("give --topic too: only an offsetMsgId says where it is")
@@ -44,13 +87,16 @@ def show(msg_id: str | None, topic: str, key: str, max_num: int, since: When) ->
         begin = max(0, since.at(session.host.now_ms()))
         query = KeyQuery(topic, key or msg_id or "", not key, max_num, begin)
         try:
-            found = await asker.run(find(place, query))
+            asking = at_spot(topic, spot) if spot else find(place, query)
+            with session.output.progress("asking brokers", None) as steps:
+                found = await asker.run(asking, steps.advance)
         except BrokerRefused as error:
             if place is None:
                 raise
             raise NothingFound(
                 f"{error.address} has no message there: {error.remark} (deleted, or another store?)"
             ) from None
+        found = [item for item in found if topic in ("", item.topic)]
         if not found:
             what = f"the key {key}" if key else f"the id {msg_id}"
             raise NothingFound(f"no broker of the topic {topic} has a message with {what}")
@@ -58,6 +104,27 @@ def show(msg_id: str | None, topic: str, key: str, max_num: int, since: When) ->
             session.output.fields(message_values(item))
 
     run(work)
+
+
+def at_spot(topic: str, spot: Spot) -> Asking[list[MessageExt]]:
+    """
+    The message at a place of a queue.
+
+    :raises NothingFound: there is none.
+    """
+    route = yield from topic_route(topic)
+    queue = MessageQueue(topic, spot.broker, spot.queue)
+    choice = BrokerChoice(lambda: 0.0)
+    addresses = addresses_in(route, spot.broker)
+    wanted = Wanted(READER_GROUP, 1)
+    result = yield from pull(choice, addresses, queue, spot.offset, wanted)
+    found = [item for item in result.msg_found_list if item.queue_offset == spot.offset]
+    if not found:
+        raise NothingFound(
+            f"queue {spot.queue} of {topic} at {spot.broker} has no message {spot.offset}: it goes"
+            f" from {result.min_offset} to {result.max_offset}"
+        )
+    return found
 
 
 def find(place: PlaceId | None, query: KeyQuery) -> Asking[list[MessageExt]]:

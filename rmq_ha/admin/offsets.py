@@ -33,7 +33,9 @@ def lag(group: str, topic: str, fail_above: int | None) -> None:
     """
 
     async def work(session: Session) -> int | None:
-        found = await Asker(await session.client()).run(consume_stats(group, topic))
+        asker = Asker(await session.client())
+        with session.output.progress("asking brokers", None) as steps:
+            found = await asker.run(consume_stats(group, topic), steps.advance)
         if not found.queues:
             about = f" of the topic {topic}" if topic else ""
             raise NothingFound(
@@ -81,28 +83,37 @@ def reset_offset(topic: str, group: str, to: When, dry_run: bool, yes: bool) -> 
     What lies between is consumed again, or never.
     """
     must_be_askable(yes=yes, dry_run=dry_run)
-    question = f"Reset {group} in {topic}? (--dry-run shows it first)"
 
     async def work(session: Session) -> None:
-        asker = Asker(await session.client())
         timestamp = to.at(session.host.now_ms())
-        is_wanted(question, yes=yes, dry_run=dry_run)
-        with session.output.progress("asking brokers", None) as steps:
-            found = await asker.run(
-                reset(group, topic, timestamp, apply=not dry_run), steps.advance
-            )
-        show_reset(session, group, topic, found, dry_run=dry_run)
+        await move_offsets(session, topic, group, timestamp, yes=yes, dry_run=dry_run)
 
     run(work)
 
 
-def show_reset(session: Session, group: str, topic: str, found: Reset, *, dry_run: bool) -> None:
+async def move_offsets(
+    session: Session, topic: str, group: str, timestamp: int, **sure: bool
+) -> None:
+    """Show where it would go on, ask, have it done, show where it goes on."""
+    asker = Asker(await session.client())
+    if sure["dry_run"] or not sure["yes"]:
+        with session.output.progress("asking brokers", None) as steps:
+            planned = await asker.run(reset(group, topic, timestamp, apply=False), steps.advance)
+        show_reset(session, group, topic, planned, is_done=False)
+    if not is_wanted(f"Reset {group} in {topic}?", **sure):
+        return
+    with session.output.progress("setting offsets", None) as steps:
+        done = await asker.run(reset(group, topic, timestamp), steps.advance)
+    show_reset(session, group, topic, done, is_done=True)
+
+
+def show_reset(session: Session, group: str, topic: str, found: Reset, *, is_done: bool) -> None:
     """A row for each queue, and how it was done."""
     rows = [
         [item.queue.broker_name, item.queue.queue_id, item.before, item.after]
         for item in found.moved
     ]
     how = "consumers were told" if found.told else "no consumer is there: offsets were set"
-    if dry_run:
+    if not is_done:
         how = "nothing was changed"
     session.output.table(f"{group} in {topic}", MOVED_COLUMNS, rows, group=group, done=how)

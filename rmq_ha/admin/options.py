@@ -1,6 +1,6 @@
 """Options that all commands share; they may stand before and after the command's name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -89,6 +89,25 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*names, expose_value=False, callback=_keep, **attributes)
+
+
+def refuse_given(names: Iterable[str], why: str) -> None:
+    """
+    What would have no effect is not taken: the user would believe that it had one.
+
+    :param names: parameters of the command, whose defaults are no refusal.
+    :raises click.UsageError: one of them stands on the command line, or in the environment.
+    """
+    context = click.get_current_context()
+    named = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and context.get_parameter_source(parameter.name)
+        in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    ]
+    if named:
+        raise click.UsageError(f"{', '.join(named)}: {why}")
 
 
 _FILE = click.Path(dir_okay=False)

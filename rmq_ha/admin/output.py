@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+T = TypeVar("T")
 _WIDEST = 10_000
 
 
@@ -59,6 +60,7 @@ class Output:
         self.as_json = as_json
         self._console = console or Console(soft_wrap=True, highlight=False)
         self._errors = errors or Console(stderr=True, soft_wrap=True, highlight=False)
+        self._bar: Progress | None = None
 
     def table(
         self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], **more: Any
@@ -122,7 +124,9 @@ class Output:
             self._errors.print(f"[yellow]warning:[/] {escape(text)}")
 
     def error(self, text: str, **values: Any) -> None:
-        """On stderr."""
+        """On stderr; a bar that it came out of is gone first."""
+        if self._bar is not None:
+            self._bar.stop()
         if self.as_json:
             self._errors.file.write(json.dumps({"error": text, **values}) + "\n")
         else:
@@ -135,14 +139,25 @@ class Output:
 
         :param total: None: nobody knows.
         """
-        if self.as_json or not self._errors.is_terminal:
-            yield _NoSteps()
+        if self.as_json or not self._errors.is_terminal or self._bar is not None:
+            yield _NoSteps()  # of two at the same time the outer one is shown
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(
             *columns, TimeElapsedColumn(), console=self._errors, transient=True
         ) as progress:
-            yield _Bar(progress, title, total)
+            self._bar = progress
+            try:
+                yield _Bar(progress, title, total)
+            finally:
+                self._bar = None
+
+    def track(self, title: str, items: Sequence[T]) -> Iterator[T]:
+        """One after the other, with a bar that says how many are done."""
+        with self.progress(title, len(items)) as steps:
+            for item in items:
+                yield item
+                steps.advance()
 
     @contextmanager
     def screen(self) -> Iterator["Screen"]:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred, DeferredList
 
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.options import common_options, refuse_given
 from rmq_ha.admin.session import FAILED, Session, run
 from rmq_ha.admin.shown import result_line, result_values
 from rmq_ha.admin.stdin import StdinLines
@@ -48,6 +48,8 @@ def produce(topic: str, body: str | None, file: Any, **given: Any) -> None:
     """
     if body is not None and file is not None:
         raise click.UsageError("give either BODY or --file")
+    if body is None and file is None:
+        refuse_given(("count",), "each line of stdin is sent once. Give BODY or --file, too")
     data = file.read() if file is not None else None
     if body is not None:
         data = body.encode("utf-8", "surrogateescape")

@@ -6,9 +6,15 @@ import click
 
 from rmq_ha.admin.confirm import must_be_askable
 from rmq_ha.admin.handover_set import take_over
-from rmq_ha.admin.options import common_options
+from rmq_ha.admin.options import common_options, refuse_given
 from rmq_ha.admin.pair import Lack, Member, Registered, lacks, look_at
-from rmq_ha.admin.role_change import ChangeRefused, How, RoleChange, change_options
+from rmq_ha.admin.role_change import (
+    OF_A_CLASSIC_PAIR,
+    ChangeRefused,
+    How,
+    RoleChange,
+    change_options,
+)
 from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import NO_ANSWER, Session, run
 from rmq_ha.config.controller_mode import is_controlled
@@ -49,6 +55,7 @@ def promote(config: str, role: str, **given: Any) -> None:
     async def work(session: Session) -> int | None:
         file = RoleFile(session.host.disk, config, real_surroundings("."))
         if is_controlled(file.configuration):
+            refuse_given(("role", "restart", "wait"), OF_A_CLASSIC_PAIR)
             return await take_over(session, file, yes=how.yes, dry_run=how.dry_run)
         return await promote_broker(RoleChange(session, file, how), BrokerRole(role))
 
@@ -211,7 +218,7 @@ async def _verify(change: RoleChange, before: Member) -> Member:
         last[:] = [await change.own()]
         return last[0] if last[0].is_master else None
 
-    new = await change.until(is_master)
+    new = await change.until("until it is the master", is_master)
     if new is None:
         raise ChangeRefused(
             f"not done: {change.file.path} says master, but {change.file.address}"
@@ -233,7 +240,7 @@ async def _verify_route(change: RoleChange) -> None:
         found = await change.registered()
         return found if found.master == change.file.address else None
 
-    if await change.until(is_routed) is None:
+    if await change.until("until name servers say so", is_routed) is None:
         found = await change.registered()
         change.report["done"] = False
         raise ChangeRefused(

@@ -68,6 +68,10 @@ change_options = together(
     ),
 )
 """Options of commands that change a role."""
+OF_A_CLASSIC_PAIR = (
+    "has no effect in controller mode (enableControllerMode=true in the file), where controllers"
+    " give the roles to brokers that run: no file changes, and nothing is restarted. Leave it out"
+)
 
 
 class RoleChange:
@@ -162,21 +166,30 @@ class RoleChange:
             return
         output.note(f"running: {how.restart}")
         run = how.run or (lambda text: self.session.host.worker.call(run_command, text))
-        code = await run(how.restart)
+        with output.progress("restarting", None):
+            code = await run(how.restart)
         if code:
             raise ChangeRefused(
                 f"the restart command ended with exit code {code}. {self.file.path} has the new"
                 " role: start the broker, then run this again, which verifies it"
             )
 
-    async def until(self, look: Callable[[], Awaitable[T | None]]) -> T | None:
-        """What it finds; None, if that takes too long or somebody presses Ctrl-C."""
+    async def until(self, title: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
+        """
+        What it finds; None, if that takes too long or somebody presses Ctrl-C.
+
+        :param title: what is waited for.
+        """
         clock: Any = self.session.host.clock
-        deadline = clock.seconds() + self.how.wait
-        while True:
-            found = await look()
-            if found is not None:
-                return found
-            if clock.seconds() >= deadline or self.session.interrupted.called:
-                return None
-            await deferLater(clock, _LOOK_S)
+        began, shown = clock.seconds(), 0
+        with self.session.output.progress(f"{title}, s", int(self.how.wait)) as steps:
+            while True:
+                found = await look()
+                if found is not None:
+                    return found
+                passed = clock.seconds() - began
+                if passed >= self.how.wait or self.session.interrupted.called:
+                    return None
+                steps.advance(int(passed) - shown)
+                shown = int(passed)
+                await deferLater(clock, _LOOK_S)

@@ -1,6 +1,7 @@
 """`rmqha-admin tail`: messages as they come, without a group and without leaving offsets."""
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import click
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
@@ -8,7 +9,7 @@ from twisted.internet.task import deferLater
 
 from rmq_ha.admin.consume import selector_of
 from rmq_ha.admin.options import common_options
-from rmq_ha.admin.session import Session, run
+from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.shown import message_line, message_values
 from rmq_ha.admin.when import When, WhenType
 from rmq_ha.client.asks import Asker
@@ -25,12 +26,37 @@ _HOLD_MS = 5_000
 _REST_S = 1.0
 
 
+class Only(NamedTuple):
+    """:ivar broker: empty: on all."""
+
+    broker: str
+    queue_id: int
+
+
+def _queues(_: Any, __: Any, values: Iterable[str]) -> list[Only]:
+    found = []
+    for value in values:
+        broker, _, number = value.rpartition(":")
+        if not (number.isascii() and number.isdecimal()):
+            raise click.BadParameter(f"{value!r} is not N or BROKER:N, like 3 or broker-a:3")
+        found.append(Only(broker, int(number)))
+    return found
+
+
 @click.command()
 @click.argument("topic")
 @click.option("--tags", default="*", show_default=True, help="Like 'TagA || TagB'.")
 @click.option("--sql", help="An SQL92 expression about properties.")
 @click.option("--since", type=WhenType(), default="latest", show_default=True)
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option(
+    "--queue",
+    "only",
+    multiple=True,
+    metavar="[BROKER:]N",
+    callback=_queues,
+    help="Only this queue; several are fine.",
+)
 @click.option("--no-follow", is_flag=True, help="Stop at the end of the queues.")
 @click.option(
     "--group",
@@ -51,10 +77,16 @@ def tail(topic: str, tags: str, sql: str | None, group: str, **given: Any) -> No
     async def work(session: Session) -> None:
         wanted = Wanted(group, 32, selector, 0 if given["no_follow"] else _HOLD_MS)
         await Tail(session, Asker(await session.client()), topic, wanted, given["count"]).run(
-            given["since"], follow=not given["no_follow"]
+            given["since"], given["only"], follow=not given["no_follow"]
         )
 
     run(work)
+
+
+def _is_meant(queue: MessageQueue, only: Sequence[Only]) -> bool:
+    return any(
+        queue.queue_id == item.queue_id and item.broker in ("", queue.broker_name) for item in only
+    )
 
 
 class Tail:
@@ -71,14 +103,20 @@ class Tail:
         self._choice = BrokerChoice(session.host.clock.seconds)
         self._readers: list[Deferred[None]] = []
 
-    async def run(self, since: When, *, follow: bool) -> None:
+    async def run(self, since: When, only: Sequence[Only] = (), *, follow: bool) -> None:
         """
         Show them, until it is enough.
 
+        :param only: which queues; none: all.
+        :raises NothingFound: none of them is there.
         :raises RmqHaError: the topic cannot be read to begin with.
         """
         route = await self._asker.run(topic_route(self._topic))
-        queues = subscribe_queues(self._topic, route)
+        known = subscribe_queues(self._topic, route)
+        queues = [queue for queue in known if not only or _is_meant(queue, only)]
+        if not queues:
+            there = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in known) or "none"
+            raise NothingFound(f"{self._topic} has no such queue that may be read (it has {there})")
         timestamp = since.at(self._session.host.now_ms())
         starts = {}
         with self._session.output.progress("finding offsets", len(queues)) as steps:

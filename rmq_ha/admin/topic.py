@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rmq_ha.admin.allocate import allocate
 from rmq_ha.admin.confirm import dry_run_option, is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options, on_option, together
 from rmq_ha.admin.route import perm_text
@@ -39,6 +40,9 @@ def topic() -> None:
     """Topics."""
 
 
+topic.add_command(allocate)
+
+
 @topic.command(name="list")
 @click.argument("which", metavar="[BROKER|CLUSTER|HOST:PORT]", default="")
 @click.option("--all", "every", is_flag=True, help="RocketMQ's own, retries and dead letters too.")
@@ -56,7 +60,7 @@ async def show_topics(session: Session, which: str = "", *, every: bool = False)
     """A row for each topic and broker."""
     asker, found = await targets(session, which)
     rows = []
-    for target in first_of_each(found):
+    for target in session.output.track("asking brokers", first_of_each(found)):
         table = await asker.run(topic_configs(target.address))
         rows += [_row(target, item) for item in table.values() if every or not _is_own(item)]
     session.output.table("topics", LIST_COLUMNS, sorted(rows))
@@ -127,7 +131,7 @@ async def change_topic(
         raise Refused(fault)
     asker, found = await targets(session, which)
     plan: list[tuple[Target, TopicConfig, TopicConfig | None]] = []
-    for target in masters(found):
+    for target in session.output.track("asking brokers", masters(found)):
         before = (await asker.run(topic_configs(target.address))).get(name)
         if is_new and before is not None:
             raise Refused(f"{target.name or target.address} has {name} already: use topic update")
@@ -141,7 +145,7 @@ async def change_topic(
     ]
     session.output.table("dry run" if sure["dry_run"] else name, CHANGE_COLUMNS, rows)
     if is_wanted(f"Change {name} on {len(plan)} brokers?", **sure):
-        for target, after, _ in plan:
+        for target, after, _ in session.output.track("changing brokers", plan):
             await asker.run(put_topic(target.address, after))
 
 
@@ -179,7 +183,7 @@ async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
     """:raises NothingFound: there is none."""
     asker, found = await targets(session)
     have = []
-    for target in masters(found):
+    for target in session.output.track("asking brokers", masters(found)):
         queues = await asker.run(topic_offsets(target.address, name))
         if queues:
             count = sum(item.max_offset - item.min_offset for item in queues.values())
@@ -191,7 +195,7 @@ async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
     total = sum(count for _, count in have)
     if not is_wanted(f"Delete {name} with {total} messages?", **sure):
         return
-    for target, _ in have:
+    for target, _ in session.output.track("deleting", have):
         await asker.run(delete_topic(target.address, name))
     await forget_everywhere(session, asker, name)
     session.output.line(f"{name} is deleted", {"topic": name, "deleted": True})
@@ -199,7 +203,7 @@ async def delete_everywhere(session: Session, name: str, **sure: bool) -> None:
 
 async def forget_everywhere(session: Session, asker: Asker, name: str) -> None:
     """Every name server has to; one that does not answer hears of it from nobody else."""
-    for server in name_servers(session.options.namesrv):
+    for server in session.output.track("name servers", name_servers(session.options.namesrv)):
         try:
             await asker.run(forget_topic(server, name))
         except RmqHaError as error:
@@ -227,7 +231,7 @@ async def show_topic(session: Session, name: str, which: str = "") -> None:
     """:raises NothingFound: there is none."""
     asker, found = await targets(session, which)
     rows: list[list[Any]] = []
-    for target in first_of_each(found):
+    for target in session.output.track("asking brokers", first_of_each(found)):
         for queue, item in sorted((await asker.run(topic_offsets(target.address, name))).items()):
             last = time_text(item.last_update_timestamp) if item.last_update_timestamp > 0 else None
             ends = [item.min_offset, item.max_offset, item.max_offset - item.min_offset]

@@ -40,7 +40,7 @@ async def set_white(
     """:returns: the exit code."""
     asker, found = await targets(session, which)
     rows: list[list[Any]] = []
-    for target in found:
+    for target in session.output.track("asking brokers", found):
         before = (await asker.run(acl_rules(target.address))).white_addresses
         if before != addresses:
             rows.append([target.name, target.address, " ".join(before), " ".join(addresses)])
@@ -48,7 +48,7 @@ async def set_white(
     if not rows or not is_wanted(f"Change them on {len(rows)} brokers?", **sure):
         return None
     wrong = 0
-    for _, address, *_ in rows:
+    for _, address, *_ in session.output.track("changing brokers", rows):
         await asker.run(put_white_addresses(address, ",".join(addresses)))
         after = (await asker.run(acl_rules(address))).white_addresses
         if after != addresses:

@@ -59,7 +59,7 @@ async def change_writes(session: Session, name: str, *, allowed: bool, **sure: b
     if not is_wanted(f"Turn writes to {name} {what}?", **sure):
         return None
     rows: list[list[Any]] = []
-    for server in servers:
+    for server in session.output.track("name servers", servers):
         try:
             count = await asker.run(set_writes(server, name, allowed=allowed))
         except RmqHaError as error:

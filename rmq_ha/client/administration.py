@@ -71,6 +71,11 @@ def change_config(address: str, changes: Mapping[str, str]) -> Asking[None]:
     yield from expect(Ask(command, address))
 
 
+def clean(address: str, code: RequestCode) -> Asking[None]:
+    """Have one broker delete now what it would in time; raises as `put_topic`."""
+    yield from expect(Ask(RemotingCommand(code), address))
+
+
 class Members(NamedTuple):
     """
     Who is in a consumer group, as one broker sees it.

@@ -1,9 +1,12 @@
-"""A name server's table of keys and values, and whom it sends writers to.
+"""A name server's keys and values, its settings, and whom it sends writers to.
 
-Spec: remoting.md, section 2.3.
+Spec: remoting.md, sections 2.3 and 9.6.
 """
 
+from collections.abc import Mapping
+
 from rmq_ha.client.asking import Ask, Asking, expect, number
+from rmq_ha.config import properties
 from rmq_ha.wire.bodies import read_body
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
@@ -52,3 +55,17 @@ def set_writes(name_server: str, broker_name: str, *, allowed: bool) -> Asking[i
     command = RemotingCommand(code, {"brokerName": broker_name})
     response = yield from expect(Ask(command, name_server))
     return number(response, "addTopicCount" if allowed else "wipeTopicCount", name_server)
+
+
+def namesrv_config(name_server: str) -> Asking[dict[str, str]]:
+    """What it runs with; raises as `kv_of`."""
+    response = yield from expect(Ask(RemotingCommand(RequestCode.GET_NAMESRV_CONFIG), name_server))
+    text = (response.body or b"").decode("utf-8", "replace")
+    return {item.key: item.value for item in properties.parse(text)}
+
+
+def change_namesrv_config(name_server: str, changes: Mapping[str, str]) -> Asking[None]:
+    """Of one that runs, and in its file; raises as `kv_of`."""
+    body = properties.format_properties(changes.items()).encode()
+    command = RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
+    yield from expect(Ask(command, name_server))

@@ -233,7 +233,7 @@ class _Peer:
 
     def _fail(self, reason: str, *, retriable: bool = True) -> None:
         waiting, self._waiting = self._waiting, {}
-        text = f"cannot connect to {self._address}: {reason}"
+        text = f"cannot connect to {self._address}: {reason.rstrip('.')}"
         for caller in waiting:
             caller.errback(RemotingConnectError(text, retriable=retriable))
 

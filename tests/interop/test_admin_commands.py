@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -134,6 +135,37 @@ def test_groups_are_moved(java: JavaBroker) -> None:
         "consume", "--namesrv", java.namesrv, "--topic", "Moved", "--group", "movers", "--count", 12
     )
     assert len([line for line in again if "msgId" in line]) >= 12
+
+
+def test_what_mqadmin_has_beside_the_daily_commands(java: JavaBroker) -> None:
+    """A clone counts for Java's consumer, shares and settings are those that mqadmin shows."""
+    java.admin("produce", "Cloned", "x", "--count", 9, "-q")
+    assert len(java.admin("consume", "Cloned", "-g", "firsts", "--count", 4)) == 4
+    plan = java.admin("group", "clone", "firsts", "seconds", "-t", "Cloned", "--dry-run")[0]
+    assert sum(row["after"] for row in plan["rows"]) == 4
+    java.admin("group", "clone", "firsts", "seconds", "-t", "Cloned", "--yes")
+    reader = ("consume", "--namesrv", java.namesrv, "--topic", "Cloned", "--group", "seconds")
+    rest = java.rig.peer(*reader, "--count", 5)
+    assert len([line for line in rest if "msgId" in line]) == 5
+    shares = java.admin("topic", "allocate", "Cloned", "10.0.0.1", "10.0.0.2")[0]["rows"]
+    told = java.rig.mqadmin(
+        "allocateMQ", "-n", java.namesrv, "-t", "Cloned", "-i", "10.0.0.1,10.0.0.2"
+    )
+    for share in shares:
+        for queue in share["which"].split():
+            assert f'"queueId":{queue.rpartition(":")[2]}' in told
+    assert java.admin("namesrv", "config", "get", "kvConfigPath")[0]["kvConfigPath"]
+    java.admin("namesrv", "config", "set", "orderMessageEnable=true", "--yes")
+    shown = java.rig.mqadmin("getNamesrvConfig", "-n", java.namesrv)
+    assert re.search(r"orderMessageEnable\s*=\s*true", shown)
+    (pinged,) = java.admin("cluster", "ping", "--count", 2, "--send", "Cloned")
+    assert [row["kind"] for row in pinged["rows"]] == ["name server", "master", "send"]
+    assert java.admin("cluster", "list")[0]["rows"][0]["masters"] == 1
+    (written,) = java.admin("cluster", "export")
+    assert "Cloned" in {item["topicName"] for item in written["brokers"][0]["topics"]}
+    name = written["brokers"][0]["broker"]
+    for what in ("files", "queues", "topics"):
+        java.admin("broker", "clean", name, what, "--yes")
 
 
 def test_the_blocking_client(java: JavaBroker) -> None:

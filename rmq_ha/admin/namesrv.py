@@ -1,0 +1,123 @@
+"""`rmqha-admin namesrv`: settings of running name servers."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from rmq_ha.admin.broker import SET_COLUMNS, assignments
+from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
+from rmq_ha.admin.options import common_options
+from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
+from rmq_ha.client.asks import Asker
+from rmq_ha.client.kv_config import change_namesrv_config, namesrv_config
+from rmq_ha.client.settings import name_servers
+from rmq_ha.errors import RmqHaError
+
+
+@click.group()
+@common_options
+def namesrv() -> None:
+    """Name servers, each of those that --namesrv names."""
+
+
+@namesrv.group()
+@common_options
+def config() -> None:
+    """Settings of running name servers."""
+
+
+@config.command(name="get")
+@click.argument("keys", nargs=-1)
+@common_options
+def get(keys: tuple[str, ...]) -> None:
+    """
+    What each name server runs with: all, or only KEYS.
+
+    Exit code 3: none knows the keys; 4: one does not answer.
+    """
+
+    async def work(session: Session) -> int | None:
+        return await show_settings(session, keys)
+
+    run(work)
+
+
+async def show_settings(session: Session, keys: Iterable[str] = ()) -> int | None:
+    """
+    :returns: the exit code.
+    :raises NothingFound: there are no such keys.
+    """
+    tables, silent = await _tables(session)
+    wanted = set(keys)
+    known = False
+    for server, table in tables.items():
+        shown = {key: value for key, value in table.items() if not wanted or key in wanted}
+        known = known or bool(shown)
+        session.output.fields({"name_server": server, **shown})
+    if not known and not silent:
+        raise NothingFound(f"no name server has {', '.join(sorted(wanted))}: `namesrv config get`")
+    return NO_ANSWER if silent else None
+
+
+async def _tables(session: Session) -> tuple[dict[str, dict[str, str]], bool]:
+    """Of those that answer, and whether one does not."""
+    asker = Asker(await session.client())
+    tables = {}
+    is_silent = False
+    for server in session.output.track("asking", name_servers(session.options.namesrv)):
+        try:
+            tables[server] = await asker.run(namesrv_config(server))
+        except RmqHaError as error:
+            is_silent = True
+            session.output.warn(f"{server}: {error}")
+    return tables, is_silent
+
+
+@config.command(name="set")
+@click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True, callback=assignments)
+@sure_options
+@common_options
+def set_(changes: dict[str, str], **sure: bool) -> None:
+    """
+    Change settings of all name servers, and in their files.
+
+    Exit code 1: one does not have the new values afterwards; 4: one does not answer, so nothing was
+    changed.
+    """
+    must_be_askable(**sure)
+
+    async def work(session: Session) -> int | None:
+        return await change_settings(session, changes, **sure)
+
+    run(work)
+
+
+async def change_settings(session: Session, changes: dict[str, str], **sure: bool) -> int | None:
+    """:returns: the exit code."""
+    tables, silent = await _tables(session)
+    if silent:
+        text = "not all name servers answer: nothing was changed"
+        session.output.error(text, exit_code=NO_ANSWER)
+        return NO_ANSWER
+    rows: list[list[Any]] = [
+        [None, server, key, table.get(key), value]
+        for server, table in tables.items()
+        for key, value in changes.items()
+    ]
+    session.output.table("settings", SET_COLUMNS, rows, done=False)
+    if not is_wanted(f"Change {len(rows)} settings of {len(tables)} name servers?", **sure):
+        return None
+    asker = Asker(await session.client())
+    for server in tables:
+        await asker.run(change_namesrv_config(server, changes))
+    after, _ = await _tables(session)
+    wrong = 0
+    for server, table in after.items():
+        for key, value in changes.items():
+            if table.get(key, "").strip() != value.strip():
+                wrong += 1
+                text = f"{server} has {key}={table.get(key)}, not {value}: does it know this key?"
+                session.output.error(text, exit_code=FAILED)
+    session.output.line(f"changed at {len(tables)} name servers", {"done": not wrong})
+    return FAILED if wrong else None
