@@ -2,7 +2,7 @@
 
 One pytest a package collects its tests once and is then forked for each fault: the child puts the
 faulty code into the functions that are already imported and runs the tests that come to the changed
-function, the quickest first, until one fails. No file is touched, and a fault costs what its first
+function until one fails, those of its own module first, then the quickest. No file is touched, and a fault costs what its first
 failing test costs. Neither mutmut nor cosmic-ray fits: the one works on a copy of the tree, the
 other starts the tests anew for each fault, and neither leaves out a statement, which is what
 weakens a disk: a `sync`, a mark "dirty", a place in a list of waiters.
@@ -32,10 +32,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
+from itertools import accumulate
+from math import inf
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from tests.mutants.rules import PACKAGE, Fault, modules
+from tests.mutants.rules import PACKAGE, Fault, Module, modules
 
 ROOT = PACKAGE.parent
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
@@ -145,12 +147,14 @@ class Forks:
 
     :param faults: with their modules and, if somebody names them, their tests.
     :param tell: gets a fault, its verdict and the test that caught it.
+    :param budget: seconds of tests, as the survey measured them, that one fault may cost.
     """
 
-    def __init__(self, faults, jobs, tell) -> None:
+    def __init__(self, faults, jobs, tell, budget=inf) -> None:
         self._faults = faults
         self._jobs = jobs
         self._tell = tell
+        self._budget = budget
         self._running = {}
 
     def pytest_sessionstart(self) -> None:
@@ -188,17 +192,23 @@ class Forks:
                         else (module.path.as_posix(), fault.function) in reached[item.nodeid]
                     )
                 ]
-                chosen.sort(key=lambda item: seconds[item.nodeid])
                 if not chosen:
                     self._tell(fault, NOT_REACHED, "")
                     continue
                 while len(self._running) >= self._jobs:
                     self._reap()
                 work = [(item, seconds[item.nodeid]) for item in chosen]
-                self._fork(fault, module.compile(fault), work)
+                self._fork(fault, module.compile(fault), self._affordable(module, work))
             while self._running:
                 self._reap()
         return True
+
+    def _affordable(self, module: Module, work):
+        """The tests of the module itself first, then the quickest, until the budget is spent."""
+        stem = module.path.stem
+        work.sort(key=lambda part: (stem not in part[0].path.stem, part[1]))
+        spent = accumulate(seconds for _, seconds in work)
+        return [part for part, sum_ in zip(work, spent, strict=True) if sum_ <= self._budget]
 
     def _survey(self):
         """One run of all tests without a fault: what each one reaches, and how long it takes."""
@@ -326,7 +336,7 @@ class Table:
         return "\n".join(lines)
 
 
-def run_group(paths: tuple[str, ...], faults, jobs: int, table: Table) -> None:
+def run_group(paths: tuple[str, ...], faults, jobs: int, budget: float, table: Table) -> None:
     """One session in a child of its own, so that the next one starts clean."""
     receive, send = os.pipe()
     child = os.fork()
@@ -348,7 +358,7 @@ def run_group(paths: tuple[str, ...], faults, jobs: int, table: Table) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 3
         try:
-            code = pytest.main([*options, *paths], plugins=[Forks(faults, jobs, tell)])
+            code = pytest.main([*options, *paths], plugins=[Forks(faults, jobs, tell, budget)])
         finally:
             out.close()
             os._exit(int(code))
@@ -400,6 +410,13 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many, drawn at random (default: all)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=inf,
+        metavar="SECONDS",
+        help="of tests for a fault: what needs longer ones counts as survived (default: all)",
+    )
     parser.add_argument("--since", metavar="REV", help="only lines that differ from it")
     parser.add_argument("--named", type=Path, metavar="FILE", help="only those that a file names")
     parser.add_argument("--list", action="store_true", help="only name them")
@@ -417,7 +434,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
         return 0
     for paths, faults in sorted(groups.items()):
         sections = tuple(sorted({section for _, _, section in faults if section}))
-        run_group(sections if options.named else paths, faults, options.jobs, table)
+        run_group(
+            sections if options.named else paths, faults, options.jobs, options.budget, table
+        )
     print(table)
     return int(any(found[SURVIVED] + found[NOT_REACHED] for found in table.figures.values()))
 

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
-from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.flush import QueueFlusher, _sync_all
@@ -539,13 +538,14 @@ def test_no_round_and_no_stamp_while_they_are_held(machine, message):
 class Rounds:
     """A `QueueFlusher` alone, on a worker that waits; a second between what it does."""
 
-    def __init__(self, machine):
+    def __init__(self, machine, **settings):
         self.clock, self.worker = machine.clock, machine.worker
+        configuration = machine.configuration(**settings).store
         self.checkpoint = Checkpoint(machine.disk, f"{machine.root}/checkpoint")
         self.checkpoint.load()
         self.syncs = 0
         self.flusher = QueueFlusher(
-            self.clock, self.worker, MessageStoreConfig(), self.checkpoint, self.sync, list, list
+            self.clock, self.worker, configuration, self.checkpoint, self.sync, list, list
         )
         self.worker.later = True
 
@@ -605,6 +605,33 @@ def test_a_round_that_was_held_is_made_up_for(rounds):
     rounds.flusher.release()
     rounds.later(1)
     assert rounds.syncs == 1
+
+
+def test_the_shortest_interval_of_rounds_and_stamps(make_simulated):
+    """A millisecond, as for the log."""
+    rounds = Rounds(make_simulated(), flush_interval_consume_queue=0)
+    rounds.flush_log(100)
+    rounds.clock.advance(0.0009)
+    assert rounds.worker.queue == []
+    rounds.clock.advance(0.0002)
+    rounds.worker.work()
+    assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, 100)
+    rounds.flush_log(200)
+    rounds.clock.advance(0.0011)
+    rounds.worker.work()
+    assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, 200)
+
+
+def test_a_stop_leaves_no_timer_and_may_be_followed_by_another(rounds):
+    """A start that fails stops what it had begun, and the process stops it again."""
+    rounds.flush_log(100)
+    for _ in range(2):
+        stopped = Deferred.fromCoroutine(rounds.flusher.stop())
+        while not stopped.called:
+            rounds.worker.work()
+        assert rounds.clock.getDelayedCalls() == []
+    assert stopped.result is None
+    assert rounds.checkpoint.written.flushed_offset == 100
 
 
 def test_a_stop_waits_for_a_stamp_that_is_being_written(machine, message):

@@ -7,6 +7,7 @@ import pytest
 
 from rmq_ha.errors import StoreError
 from rmq_ha.model.status import BrokerRole, FlushDiskType
+from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.flush import _sync_all
 from rmq_ha.store.format.commitlog import decode_record, dispatch_request_at
 from rmq_ha.store.run import Run
@@ -307,6 +308,38 @@ def test_an_attempt_that_fails_leaves_no_copy(machine, pair, at):
     master.close()
 
 
+def test_an_attempt_has_failed_only_when_its_copy_is_gone(machine, pair):
+    """The next one begins with what is left of the disk."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    machine.disk.fault = lambda operation, path: 28 if "/checkpoint" in path else None
+    machine.worker.later = True
+    failed = []
+    store.set_tail_aside(appended[5].physical_offset, "test").addErrback(failed.append)
+    while not failed:
+        assert machine.worker.queue
+        machine.worker.work()
+    assert machine.disk.list_dir(f"{machine.root}/setaside") == []
+    machine.worker.later = False
+    machine.disk.fault = lambda operation, path: None
+    master.close()
+
+
+def test_who_is_killed_during_or_after_a_cut_is_recovered_as_after_a_loss_of_power(machine, pair):
+    """Queues and index follow the log in order no more: the mark goes before anything else."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    assert machine.disk.exists(store.boot.path)
+    machine.worker.later = True
+    aside = store.set_tail_aside(appended[5].physical_offset, "test")
+    assert not machine.disk.exists(store.boot.path)
+    machine.worker.later = False
+    machine.worker.work()
+    machine.finish(aside)
+    assert not machine.disk.exists(store.boot.path)
+    master.close()
+
+
 def test_after_a_cut_queues_and_log_are_flushed_as_ever(machine, pair):
     """What was held while it was made goes on."""
     master, appended = pair
@@ -481,6 +514,23 @@ def test_what_comes_in_place_of_deleted_messages_is_none_of_them(machine, pair):
     assert len(there["TopicB", 1]) == 10
     machine.crash(store)
     assert units(machine.open(**SLAVE)) == there
+    master.close()
+
+
+def test_a_cut_is_over_when_it_is_on_the_disk_where_deleted_queues_end(machine, pair):
+    """What comes next is new, and a start after a crash would count it among the deleted."""
+    master, appended = pair
+    store = machine.open(**SLAVE)
+    assert store.remove_topics({"TopicB"}) == 1
+    machine.worker.later = True
+    end = appended[30].physical_offset
+    done = store.set_tail_aside(end, "test")
+    while not done.called:
+        machine.worker.work()
+    found = DeletedQueues(machine.disk.crash(), machine.worker, machine.root)
+    found.load()
+    assert found.table == {("TopicB", 1): end}
+    machine.worker.later = False
     master.close()
 
 
