@@ -327,9 +327,7 @@ class ClassicParts:
             queues.truncate(begin)  # a unit that is written in part would pass for a good one
             if store.index is not None:
                 store.index.truncate(begin)
-            found = recovery.normal(
-                queues.last_record(), dispatched=max(queues.max_physical_offset, 0)
-            )
+            found = recovery.normal(queues.last_record(), dispatched=queues.max_physical_offset)
             safe = found.end
             rebuild.again_from(begin)
         else:

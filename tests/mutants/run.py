@@ -2,10 +2,10 @@
 
 One pytest a package collects its tests once and is then forked for each fault: the child puts the
 faulty code into the functions that are already imported and runs the tests that come to the changed
-function until one fails, those of its own module first, then the quickest. No file is touched, and a fault costs what its first
-failing test costs. Neither mutmut nor cosmic-ray fits: the one works on a copy of the tree, the
-other starts the tests anew for each fault, and neither leaves out a statement, which is what
-weakens a disk: a `sync`, a mark "dirty", a place in a list of waiters.
+function until one fails, those of its own module first, then the quickest. No file is touched, and
+a fault costs what its first failing test costs. Neither mutmut nor cosmic-ray fits: the one works
+on a copy of the tree, the other starts the tests anew for each fault, and neither leaves out a
+statement, which is what weakens a disk: a `sync`, a mark "dirty", a place in a list of waiters.
 
     python -m tests.mutants.run --package store --package ha/ --sample 300 --seed 1
     python -m tests.mutants.run --since main --jobs 2
@@ -79,6 +79,10 @@ TESTS = {
     "wire/": ["wire"],
 }
 GIB = 1 << 30
+_ENDS = {
+    signal.SIGVTALRM: "by hanging",  # its own time: how loaded the machine is has no say in it
+    signal.SIGALRM: "by waiting",
+}
 _INNER = re.compile(r"(\.<locals>)?\.<(?!locals)\w+>.*")  # lambdas and comprehensions
 
 
@@ -305,7 +309,7 @@ class Forks:
         with suppress(OSError):
             test = (place / "test").read_text(encoding="utf-8")
         if os.WIFSIGNALED(status):
-            test += " (by hanging)" if os.WTERMSIG(status) != signal.SIGSEGV else " (it crashed)"
+            test += f" ({_ENDS.get(os.WTERMSIG(status), 'it crashed')})"
         self._tell(fault, CAUGHT if status else SURVIVED, test if status else "")
         shutil.rmtree(place, ignore_errors=True)
 
@@ -434,9 +438,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         return 0
     for paths, faults in sorted(groups.items()):
         sections = tuple(sorted({section for _, _, section in faults if section}))
-        run_group(
-            sections if options.named else paths, faults, options.jobs, options.budget, table
-        )
+        run_group(sections if options.named else paths, faults, options.jobs, options.budget, table)
     print(table)
     return int(any(found[SURVIVED] + found[NOT_REACHED] for found in table.figures.values()))
 

@@ -22,7 +22,7 @@ from struct import error as struct_error
 from rmq_ha.model.extension_unit import ExtensionUnit
 
 HEAD = Struct(">hqqh")
-MAX_UNIT_SIZE = 32767
+MAX_UNIT_SIZE = 32767  # what the first field of a head can say
 END_MARK = b"\xff\xff"
 END_ROOM = 4
 """Bytes at the end of a file that no unit takes."""
@@ -31,8 +31,6 @@ _ADDRESS_BASE = -(1 << 63)
 
 def encode_extension(unit: ExtensionUnit) -> bytes | None:
     """The bytes in the file; None for what does not fit into a unit."""
-    if unit.size > MAX_UNIT_SIZE:
-        return None
     bit_map = unit.bit_map or b""
     try:
         return HEAD.pack(unit.size, unit.tags_code, unit.store_timestamp, len(bit_map)) + bit_map

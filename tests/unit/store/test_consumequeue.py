@@ -801,3 +801,28 @@ def test_a_queue_ends_at_its_first_gap(missing: int, last_exit_ok: bool) -> None
     assert queue.max_offset == missing // UNIT_SIZE
     assert len(files_of(disk)) == missing // FILE
     assert bool(queue.damage) is last_exit_ok
+
+
+@pytest.mark.parametrize("hole", [0, UNITS - 1])
+def test_an_old_file_with_a_hole_at_either_end_is_the_last_one(hole: int) -> None:
+    """Units are looked at in the last three only: what lies behind it would pass for good."""
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(6 * UNITS))
+    disk.open(f"/store/consumequeue/T/0/{FILE:020d}", FILE).pwrite(bytes(20), 20 * hole)
+    queue = reopened(disk).queue("T", 0)
+    assert queue.max_offset == UNITS + hole
+    assert "1600, that lies behind a gap" in queue.damage
+
+
+def test_a_long_hole_in_a_file_is_damage() -> None:
+    """Near the end of what is left nothing shows it, but the file that lies behind does."""
+    disk, size = a_disk(), 4 * WALK_SIZE
+    ConsumeQueueTable(disk, "/store", size).put_requests(run_of(size // UNIT_SIZE + 5))
+    disk.open(f"/store/consumequeue/T/0/{0:020d}", size).pwrite(bytes(2 * WALK_SIZE), WALK_SIZE)
+    table = ConsumeQueueTable(disk, "/store", size)
+    table.load()
+    table.recover(True)
+    queue = table.queue("T", 0)
+    assert queue.max_offset == WALK_SIZE // UNIT_SIZE
+    assert f"{size}, that lies behind a gap" in queue.damage
+    assert files_of(disk) == ["0"]

@@ -534,6 +534,18 @@ def test_a_cut_is_over_when_it_is_on_the_disk_where_deleted_queues_end(machine, 
     master.close()
 
 
+def test_a_log_of_which_all_is_cut_remembers_where_it_began(machine, pair):
+    """An empty log begins at 0: the slave would ask its master for what that has no more."""
+    master, _ = pair
+    store = machine.open(**SLAVE)
+    store.log.row.delete(0)
+    set_aside(machine, store, 16384)
+    machine.crash(store)
+    again = machine.open(**SLAVE)
+    assert (again.log.min_offset, again.log.max_offset) == (16384, 16384)
+    master.close()
+
+
 def test_delivery_does_not_go_on_behind_what_was_cut(machine, message):
     """Else what the master has there instead would never be delivered."""
     machine.disk, root = SimDisk(Random(1), lambda: 0), machine.root
