@@ -255,7 +255,7 @@ class ConsumeQueueTable:
 
     def is_deleted(self, key: tuple[str, int], physical_offset: int) -> bool:
         """A record there is none of its queue's, because that was deleted since."""
-        return physical_offset < self._begins.get(key, 0)
+        return physical_offset < self._begins.get(key, physical_offset)
 
     def _put_deleted(self, key: tuple[str, int], group: list[Row]) -> None:
         """Of a queue that was deleted the records since then, if there are any."""

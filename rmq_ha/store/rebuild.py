@@ -75,9 +75,11 @@ class QueueRebuild:
         :param is_exact: nothing has changed since; else there may be more than that, not less.
         """
         for key, end in ends.queues.items():
+            if self._queues.is_deleted(key, end.reached - 1):
+                continue
             if is_exact:
                 self._given[key] = end.end
-            if end.reached <= self._log.min_offset or self._queues.is_deleted(key, end.reached - 1):
+            if end.reached <= self._log.min_offset:
                 continue  # the log has nothing of it
             queue = self._queues.get(*key)
             if queue is None or queue.max_offset < end.end:

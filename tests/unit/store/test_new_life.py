@@ -258,14 +258,19 @@ def test_records_of_a_deleted_topic_that_were_not_dispatched_yet(simulated, mess
     assert read(store) == [b"new"]
 
 
-def test_a_deletion_that_a_crash_cut_short(simulated, message):
-    """It was noted, but the files are still there: the next start finishes it."""
+@pytest.mark.parametrize("ending", ["crash", "stop"])
+def test_a_deletion_that_was_cut_short(simulated, message, ending):
+    """
+    It was noted, but the files are still there: the next start finishes it.
+
+    By a crash, or by a disk that refused to remove them and a clean stop later.
+    """
     machine = simulated
     store = machine.open()
     put(store, message(b"old", topic="T"))
     machine.turn()
     store.deleted.add([("T", 0)], store.log.max_offset)
-    machine.crash(store)
+    getattr(machine, ending)(store)
     machine.disk = machine.disk.crash(power=False)
     store = machine.open()
     assert store.queues.get("T", 0) is None

@@ -139,8 +139,7 @@ def test_a_queue_with_the_last_message_before_the_log_begins_goes_on_from_there(
     queue.max_physical_offset = FILE  # as if its record filled the file
     queue.damage = "has a scratch"
     rebuilt(store)
-    assert queue.first_offset == 0
-    assert queue.max_offset == 30
+    assert (queue.min_offset, queue.max_offset) == (0, 30)
 
 
 def test_a_queue_with_more_than_was_noted_loses_that_after_a_clean_stop_only(filled):
@@ -184,6 +183,18 @@ def test_without_notes_a_queue_is_asked_for_what_the_log_has_at_both_of_its_ends
     begin, told = rebuilt(store, end=store.log.max_offset)
     assert begin == 0
     assert places(queue) == before
+
+
+def test_a_queue_that_lacks_both_ends_is_told_of_once(filled):
+    store, _ = filled
+    queue = store.queues.get("TopicA", 0)
+    ends, before = noted(store, end=50), places(queue)
+    queue.empty()
+    queue.leave_out(45)
+    _, told = rebuilt(store, ends)
+    assert places(queue)[:30] == before
+    assert queue.max_offset == 50
+    assert len([line for line in told if "what it lacks was taken" in line]) == 1
 
 
 def test_what_the_log_lost_is_left_out_and_said(filled):

@@ -168,6 +168,45 @@ class ScheduleTests(SynchronousTestCase):
         self.run_for(60, 1)
         self.assertEqual(self.bodies(), [1, 2, 3])
 
+    def test_a_level_is_woken_while_another_one_sleeps_for_longer(self) -> None:
+        self.service.start()
+        self.run_for(2)
+        self.add(3, 3)
+        self.run_for(2)
+        self.add(1, 1)
+        self.run_for(1.1)
+        self.assertEqual(self.bodies(), [1])
+
+    def test_a_level_that_goes_to_sleep_takes_no_other_along(self) -> None:
+        """A put that took its time ends, and what comes next there is due much later."""
+        waiting: Deferred[PutMessageResult] = Deferred()
+        self.outcome = lambda message: waiting if message.body == b"3" else succeed(STORED)
+        self.service.start()
+        self.run_for(2)
+        self.add(3, 3, due=self.now_ms())
+        self.add(3, 4)
+        self.run_for(0.5)
+        self.add(1, 1)
+        self.run_for(0.5)
+        waiting.callback(STORED)
+        self.run_for(0.6)
+        self.assertEqual(self.bodies(), [3, 1])
+        self.run_for(60, 1)
+        self.assertEqual(self.bodies(), [3, 1, 4])
+
+    def test_messages_that_expire_before_they_are_due_take_no_others_along(self) -> None:
+        """The level goes on with the first one that is left, within a file of the queue."""
+        self.service.start()
+        self.run_for(2)
+        places = []
+        for number in range(45):
+            places.append(self.end)
+            self.add(1, number)
+        queue = self.queues.queue(SCHEDULE_TOPIC, 0)
+        self.assertEqual(queue.delete_expired(places[42]), 1)
+        self.run_for(1.1)
+        self.assertEqual(self.bodies(), [42, 43, 44])
+
     def test_a_failed_put_is_tried_again(self) -> None:
         """After 100 ms, in order, and told of once."""
         self.service.start()
