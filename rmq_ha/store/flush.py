@@ -232,7 +232,6 @@ class CommitLogFlusher:
     async def stop(self) -> None:
         """Flush what is left; every waiter has fired afterwards."""
         self._is_stopping = True
-        self._cancel_timers()
         while self._running is not None or (
             not self._is_broken and self._log.max_offset > self._log.flushed_offset
         ):
@@ -368,6 +367,7 @@ class QueueFlusher:
             self.log.warn("queues are flushed later: {error}", error=failure.getErrorMessage())
             return
         self.is_broken = True
+        self._cancel_timers()
         self._doubt()
         self.log.error(
             "cannot flush queues and index: {error}; the checkpoint stays where it is, and the "
@@ -386,11 +386,14 @@ class QueueFlusher:
         self._is_stopping = True
         while self._running is not None:
             await self._running
-        for timer in (self._timer, self._stamp):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._stamp = None
+        self._cancel_timers()
         if not self.is_broken:
             await self._worker.call(self._sync_index).addErrback(self._failed)
             written = self._worker.call(self._write, self._checkpoint.times, self.index_end)
             await written.addCallbacks(self._written, self._failed)
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._timer, self._stamp):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._stamp = None

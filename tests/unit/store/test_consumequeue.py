@@ -826,3 +826,37 @@ def test_a_long_hole_in_a_file_is_damage() -> None:
     assert queue.max_offset == WALK_SIZE // UNIT_SIZE
     assert f"{size}, that lies behind a gap" in queue.damage
     assert files_of(disk) == ["0"]
+
+
+@pytest.mark.parametrize("hole", [3, UNITS + 3, 2 * UNITS + 3])
+def test_what_lies_behind_a_hole_goes_is_said_and_does_not_come_back(hole: int) -> None:
+    """After a clean stop, whichever file has it; the next messages stand there instead."""
+    disk, end = a_disk(), 2 * UNITS + 20
+    a_table(disk).put_requests(run_of(end))
+    position = hole * UNIT_SIZE
+    start = position - position % FILE
+    path = f"/store/consumequeue/T/0/{start:020d}"
+    disk.open(path, FILE).pwrite(bytes(20), position - start)
+    table = reopened(disk)
+    queue = table.queue("T", 0)
+    assert (queue.max_offset, queue.max_physical_offset) == (hole, 100 * hole)
+    assert queue.damage
+    assert files_of(disk) == [str(at) for at in range(0, start + 1, FILE)]
+    assert not any(disk.content(path)[position - start :])
+    table.put_requests(run_of(end - hole, hole, 100 * hole))
+    again = reopened(disk)
+    assert again.queue("T", 0).damage == ""
+    assert [again.queue("T", 0).units(n, 1)[0][0] for n in range(end)] == [
+        *range(0, 100 * end, 100)
+    ]
+
+
+def test_files_without_a_message_behind_a_queue_are_no_damage() -> None:
+    """Java makes the next one ahead."""
+    disk = a_disk()
+    a_table(disk).put_requests(run_of(UNITS + 3))
+    for start in (2 * FILE, 4 * FILE):
+        disk.replace(f"/store/consumequeue/T/0/{start:020d}", bytes(FILE))
+    queue = reopened(disk).queue("T", 0)
+    assert (queue.max_offset, queue.damage) == (UNITS + 3, "")
+    assert files_of(disk) == ["0", "800"]

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
+from rmq_ha.errors import StoreError
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.store.checkpoint import Checkpoint
 from rmq_ha.store.flush import QueueFlusher, _sync_all
@@ -539,17 +540,19 @@ class Rounds:
     """A `QueueFlusher` alone, on a worker that waits; a second between what it does."""
 
     def __init__(self, machine, **settings):
-        self.clock, self.worker = machine.clock, machine.worker
+        self.clock, self.worker, self.disk = machine.clock, machine.worker, machine.disk
         configuration = machine.configuration(**settings).store
         self.checkpoint = Checkpoint(machine.disk, f"{machine.root}/checkpoint")
         self.checkpoint.load()
-        self.syncs = 0
+        self.syncs, self.fault = 0, None
         self.flusher = QueueFlusher(
             self.clock, self.worker, configuration, self.checkpoint, self.sync, list, list
         )
         self.worker.later = True
 
     def sync(self):
+        if self.fault:
+            raise self.fault
         self.syncs += 1
 
     def flush_log(self, end):
@@ -616,10 +619,42 @@ def test_the_shortest_interval_of_rounds_and_stamps(make_simulated):
     rounds.clock.advance(0.0002)
     rounds.worker.work()
     assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, 100)
-    rounds.flush_log(200)
-    rounds.clock.advance(0.0011)
-    rounds.worker.work()
-    assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, 200)
+    for end in (200, 300):
+        rounds.flush_log(end)
+        rounds.clock.advance(0.0011)
+        rounds.worker.work()
+        assert (rounds.syncs, rounds.checkpoint.written.flushed_offset) == (1, end)
+
+
+def test_there_is_one_stamp_at_a_time(rounds):
+    for end in (200, 300):
+        rounds.flush_log(end)
+        assert len(rounds.clock.getDelayedCalls()) == 2, "it and the round"
+    rounds.later(2)
+    assert rounds.checkpoint.written.flushed_offset == 300
+    assert len(rounds.clock.getDelayedCalls()) <= 1
+
+
+@pytest.mark.parametrize("failing", ["a stamp", "a round"])
+def test_after_a_failure_neither_a_round_nor_a_stamp_writes_the_checkpoint(rounds, failing):
+    """What is on the disk is not known: it stays where it is, whatever was planned before."""
+    rounds.flush_log(100)
+    rounds.later(3)
+    if failing == "a stamp":
+        rounds.flush_log(200)
+        rounds.disk.fault = lambda operation, path: 5 if operation == "sync" else None
+    else:
+        rounds.flusher.dispatched()
+        rounds.later(57)
+        rounds.clock.advance(0.5)
+        rounds.flush_log(200)
+        rounds.fault = StoreError("cannot flush a queue")
+    rounds.later(1)
+    rounds.disk.fault, rounds.fault = lambda operation, path: None, None
+    assert rounds.flusher.is_broken
+    rounds.flush_log(300)
+    assert rounds.clock.getDelayedCalls() == []
+    assert rounds.checkpoint.written.flushed_offset == 100
 
 
 def test_a_stop_leaves_no_timer_and_may_be_followed_by_another(rounds):
