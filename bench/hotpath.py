@@ -178,7 +178,7 @@ class Machine:
         self.broker = BrokerController(host, configuration)
         self.store = self.broker.store
         if role is BrokerRole.ASYNC_MASTER:
-            self.store.attach_replication(None)  # type: ignore[arg-type]
+            self.broker.journal.replicated_by(None)  # type: ignore[attr-defined]
         self.store.load()
         self.store.start()
         self.settle()

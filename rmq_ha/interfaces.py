@@ -32,74 +32,6 @@ class IBrokerContext(Interface):
         """
 
 
-class ICommitLog(Interface):
-    """
-    The log as replication, dispatch and readers see it: bytes by physical offset.
-
-    Spec: store.md, section 2.
-    """
-
-    min_offset = Attribute("Start of the first file; -1 without files.")
-    max_offset = Attribute("End of what may be read; 0 without files.")
-    flushed_offset = Attribute("Everything below is on this disk.")
-    file_size = Attribute("Bytes of one file.")
-
-    def read(physical_offset: int, limit: int) -> bytes:
-        """
-        Bytes from an offset up to `limit`, the end of that file or the end of the log, whichever
-        comes first; empty outside the log.
-        """
-
-    def append_raw(physical_offset: int, data: bytes) -> None:
-        """
-        A slave's append: take bytes as they are, at the end of the log.
-
-        An empty log starts a file at `physical_offset` rounded down to a multiple of
-        `file_size`, even for no bytes.
-
-        :raises DivergedLog: the offset is not the end of this (non-empty) log, or the bytes
-            cross the end of a file.
-        :raises StoreError: the disk refuses.
-        """
-
-
-class IReplication(Interface):
-    """
-    The HA service: feeds slaves, tells when a put is replicated; on a slave, follows the master.
-
-    Spec: ha.md.
-    """
-
-    def start() -> Any:
-        """Listen and, on a slave, connect. May return a Deferred."""
-
-    def stop() -> Any:
-        """Close everything; every waiting put fires. Returns a Deferred."""
-
-    def appended() -> None:
-        """The log grew. Called once a turn, after all appends of that turn."""
-
-    def wait_replicated(next_offset: int, start_offset: int) -> Any:
-        """
-        :param next_offset: the end of the record(s) that were put.
-        :param start_offset: where the first of them begins.
-        :returns: a `PutMessageStatus` at once where nothing needs waiting, else a Deferred that
-            fires with one: PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. It never fails.
-        """
-
-    def is_replicated(start_offset: int, next_offset: int) -> bool:
-        """A connected slave acknowledged that it holds the log between these offsets."""
-
-    def replicated_offset() -> int:
-        """The highest offset that a connected slave acknowledged; 0 with none."""
-
-    def set_master_address(address: str | None) -> None:
-        """A slave's registration learned `host:port` of the master's HA listener."""
-
-    def statistics() -> dict[str, Any]:
-        """Connections with their lag, for metrics and the log."""
-
-
 class ICommitLogDispatcher(Interface):
     """Is shown every record once it is in the log (CommitLogDispatcher)."""
 
@@ -257,28 +189,17 @@ class IMessageStorePlugin(IBrokerPlugin):
         """
 
 
-class ICommitLogPlugin(IBrokerPlugin):
-    """Chosen by `commitLogPlugIn` (`default`)."""
+class IJournalPlugin(IBrokerPlugin):
+    """Chosen by `journalPlugIn`; built in: `classic`, `dledger`, `controller`."""
 
-    def make_commit_log(broker: IBrokerContext) -> ICommitLog:
+    def make_journal(broker: IBrokerContext) -> Any:
         """
-        The log that the store appends to: a `rmq_ha.store.commitlog.CommitLog`, or one around it.
+        What keeps the broker's messages.
 
-        `ICommitLog` is what replication and readers need. The store needs the rest of it too:
-        wrap what `rmq_ha.store.layout.make_commit_log` makes and hand on what you do not change.
-
-        :raises ConfigurationError: the plugin's own options do not fit.
-        """
-
-
-class IReplicationPlugin(IBrokerPlugin):
-    """Chosen by `haPlugIn` (`default`)."""
-
-    def make_replication(broker: IBrokerContext, log: ICommitLog) -> IReplication:
-        """
-        The HA service of this broker.
-
-        :raises ConfigurationError: the plugin's own options do not fit.
+        :returns: a `rmq_ha.store.journal.Journal`: mostly a subclass of a built-in one, as
+            `rmq_ha.ha.journal.ClassicJournal`, that does something more or else.
+        :raises ConfigurationError: the plugin's own options do not fit, or the configuration does
+            not.
         """
 
 

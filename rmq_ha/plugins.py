@@ -5,20 +5,22 @@ and goes on without it; here a missing name stops the start.
 """
 
 from collections.abc import Iterable
+from types import FunctionType
 from typing import Any
 
 from twisted.plugin import getPlugins
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.journal import journal_name
 from rmq_ha.errors import ConfigurationError, PluginNotFound
 from rmq_ha.interfaces import (
     IAccessPlugin,
-    ICommitLogPlugin,
     IDispatcherPlugin,
     IHookPlugin,
+    IJournalPlugin,
     IMessageStorePlugin,
-    IReplicationPlugin,
 )
+from rmq_ha.store.journal import Journal
 
 
 def split_names(text: str) -> list[str]:
@@ -72,6 +74,23 @@ def checked(plugin: Any, made: Any, *interfaces: Any) -> Any:
     )
 
 
+def checked_journal(plugin: Any, made: Any) -> Journal:
+    """
+    As `checked`, of a journal.
+
+    :raises ConfigurationError: it lacks methods of a `Journal`; the message says what.
+    """
+    wanted = [name for name, item in vars(Journal).items() if isinstance(item, FunctionType)]
+    missing = sorted(n for n in wanted if not n.startswith("_") and not hasattr(made, n))
+    if not missing:
+        journal: Journal = made
+        return journal
+    raise ConfigurationError(
+        f"plugin {plugin.name!r} of {type(plugin).__module__} made {made!r}, which is no Journal: "
+        f"it has no {', '.join(missing)}; subclass rmq_ha.ha.journal.ClassicJournal"
+    )
+
+
 def load_configured(configuration: BrokerConfiguration) -> dict[Any, list[Any]]:
     """
     Every plugin that a broker's configuration names.
@@ -80,8 +99,7 @@ def load_configured(configuration: BrokerConfiguration) -> dict[Any, list[Any]]:
     """
     own = configuration.ours
     named = {
-        ICommitLogPlugin: own.commit_log_plug_in,
-        IReplicationPlugin: own.ha_plug_in,
+        IJournalPlugin: journal_name(configuration),
         IMessageStorePlugin: configuration.broker.message_store_plug_in,
         IDispatcherPlugin: own.dispatcher_plug_in,
         IHookPlugin: own.hook_plug_in,

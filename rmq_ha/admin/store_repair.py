@@ -113,7 +113,7 @@ def _load(disk: Disk, path: str, surroundings: Surroundings) -> BrokerConfigurat
 async def _built(session: Session, configuration: BrokerConfiguration) -> None:
     """Start the store as after a crash, which reads all of the log, and stop it in order."""
     store = DefaultMessageStore(session.host, configuration)
-    store.is_elected = True  # nobody leads: what is delayed is not delivered
+    store.journal.role.may_begin = False  # what is delayed is not delivered
     store.load()
     with session.output.progress("building", None):
         try:

@@ -19,6 +19,7 @@ from rmq_ha.app.status.server import StatusServer
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port, is_dledger
+from rmq_ha.config.journal import CLASSIC, CONTROLLER, journal_name
 from rmq_ha.config.load import ANY_ADDRESS, PLAIN_ACL
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.plans import embeds_namesrv, port_plan
@@ -27,8 +28,6 @@ from rmq_ha.model.networks import EVERYBODY, canonical
 from rmq_ha.plugins import split_names
 from rmq_ha.seams import Host
 from rmq_ha.tls.options import TlsOptions
-
-_BUILT_IN = "default"
 
 
 class BrokerServer:
@@ -90,7 +89,7 @@ class BrokerServer:
         }
         if is_dledger(configuration):
             facts["dledgerPort"] = dledger_port(configuration)
-        elif configuration.ours.ha_plug_in == _BUILT_IN:
+        elif journal_name(configuration) in (CLASSIC, CONTROLLER):
             facts["haListenPort"] = configuration.store.ha_listen_port
         if self._namesrv is not None:
             facts["namesrvPort"] = self._namesrv.port

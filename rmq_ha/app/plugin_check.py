@@ -7,23 +7,21 @@ from typing import Any
 
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.journal import journal_name
 from rmq_ha.errors import ConfigurationError, PluginNotFound
 from rmq_ha.interfaces import (
     IAccessPlugin,
     IAccessValidator,
-    ICommitLog,
     ICommitLogDispatcher,
-    ICommitLogPlugin,
     IConsumeMessageHook,
     IDispatcherPlugin,
     IHookPlugin,
+    IJournalPlugin,
     IMessageStore,
     IMessageStorePlugin,
-    IReplication,
-    IReplicationPlugin,
     ISendMessageHook,
 )
-from rmq_ha.plugins import checked, load_plugins, split_names
+from rmq_ha.plugins import checked, checked_journal, load_plugins, split_names
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
 
@@ -62,21 +60,13 @@ class _Trial:
     def run(self) -> None:
         context, own = self._context, self._context.configuration.ours
         wrappers = self._context.configuration.broker.message_store_plug_in
-        log = self._make(
-            "commitLogPlugIn",
-            own.commit_log_plug_in,
-            ICommitLogPlugin,
-            lambda plugin, _: plugin.make_commit_log(context),
-            ICommitLog,
+        journal = self._make(
+            "journalPlugIn",
+            journal_name(context.configuration),
+            IJournalPlugin,
+            lambda plugin, _: checked_journal(plugin, plugin.make_journal(context)),
         )
-        if log is not None:
-            self._make(
-                "haPlugIn",
-                own.ha_plug_in,
-                IReplicationPlugin,
-                lambda plugin, _: plugin.make_replication(context, log),
-                IReplication,
-            )
+        if journal is not None:
             host = context.host
             self._make(
                 "messageStorePlugIn",
@@ -84,7 +74,7 @@ class _Trial:
                 IMessageStorePlugin,
                 lambda plugin, below: plugin.wrap_store(context, below),
                 IMessageStore,
-                below=DefaultMessageStore(host, context.configuration, log, host.memory_bytes),
+                below=DefaultMessageStore(host, context.configuration, journal, host.memory_bytes),
             )
         self._make(
             "dispatcherPlugIn",
@@ -128,7 +118,9 @@ class _Trial:
             self._names.add(name)
             try:
                 (plugin,) = load_plugins(kind, [name])
-                below = checked(plugin, make(plugin, below), *interfaces)
+                below = make(plugin, below)
+                if interfaces:
+                    checked(plugin, below, *interfaces)
             except PluginNotFound as error:
                 self.faults.append(str(error))
             except ConfigurationError as error:

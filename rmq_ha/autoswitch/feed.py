@@ -21,7 +21,7 @@ from rmq_ha.autoswitch.rate import Rate
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Entry, TableFeed, Tables
 from rmq_ha.errors import ReplicationError
-from rmq_ha.interfaces import ICommitLog
+from rmq_ha.store.journal_log import LogBytes
 
 CONFIRM_SECONDS = 0.1
 """After which an idle slave hears that more may be read."""
@@ -88,7 +88,7 @@ class EpochFeed:
 
     def __init__(
         self,
-        log: ICommitLog,
+        log: LogBytes,
         term: Term,
         settings: ReplicationSettings,
         now: float,

@@ -12,7 +12,6 @@ from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
 from twisted.internet.protocol import Factory
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from rmq_ha.autoswitch.actions import Adopt, Follow, Lead, Progress, Refused, StepDown
 from rmq_ha.autoswitch.commit_log import EpochCommitLog
@@ -31,12 +30,12 @@ from rmq_ha.autoswitch.tables import Entry, Tables
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import ConfigurationError, ProtocolViolation, StoreError
 from rmq_ha.ha.places import chain_to
-from rmq_ha.interfaces import IReplication
 from rmq_ha.model.networks import Networks
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.seams import Host
+from rmq_ha.store.journal import Role
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.server import TlsMode
@@ -46,22 +45,14 @@ _LOOK_AGAIN_S = 1.0
 """At a set that the controllers were asked for."""
 
 
-class Roles(Protocol):
-    """Who is told of elections."""
+class OwnJournal(Protocol):
+    """What replication needs of its journal besides the log."""
 
-    def follow(self) -> None:
-        """This broker is a slave."""
+    @property
+    def dispatched_to(self) -> int:
+        """Physical offset up to which queues know what the log holds."""
 
-    def lead(self, term: int) -> None:
-        """This broker leads an epoch, once everything is confirmed and dispatched."""
-
-
-class DispatchedStore(Protocol):
-    """What replication needs of its store besides the log."""
-
-    dispatcher: Any
-
-    def set_tail_aside(self, end: int, why: str) -> "Deferred[Any]":
+    def set_aside(self, end: int, why: str) -> "Deferred[Any]":
         """Give up what lies behind `end`, and keep it in a folder."""
 
 
@@ -86,7 +77,6 @@ class _FeedFactory(Factory):
         return self._service.meet(addr)
 
 
-@implementer(IReplication)
 class AutoSwitchHAService:
     """
     Replication of one broker in controller mode: the listener, the link to whoever leads, who is
@@ -95,8 +85,7 @@ class AutoSwitchHAService:
     A change of role is one step after the other, each of which is on the disk before the next; a
     newer decision makes an older one that is under way stop before it has an effect.
 
-    :ivar roles: set before `start`.
-    :ivar on_master: called with the master's address for clients when it is known; None: nobody.
+    :ivar role: of the broker, as the controllers want it.
     :ivar controllers: None until `start`.
     """
 
@@ -118,8 +107,8 @@ class AutoSwitchHAService:
         self._host = host
         self._configuration = configuration
         self._log = log
-        self.roles: Roles | None = None
-        self.on_master: Callable[[str | None], None] = lambda address: None
+        self.role = Role(configuration.store, self)
+        self._on_master: Callable[[str | None], None] = lambda address: None
         self.controllers: ControllerClient | None = None
         self.settings = ReplicationSettings(
             all_ack_in_sync_state_set=mode.all_ack_in_sync_state_set,
@@ -152,22 +141,30 @@ class AutoSwitchHAService:
         self._timer: IDelayedCall | None = None
         self._port: IListeningPort | None = None
         self._client: Calls | None = None
-        self._store: DispatchedStore | None = None
+        self._journal: OwnJournal | None = None
         self._tables: Tables | None = None
         self._allowed = Networks(own.ha_allowed_slaves)
         self._is_stopped = False
         self._elections = 0
         log.leadership = self
-        log.on_flushed = self._flushed
 
-    def attach(self, client: Calls, store: DispatchedStore, tables: Tables) -> None:
+    def attach(
+        self,
+        client: Calls,
+        journal: OwnJournal,
+        tables: Tables,
+        on_master: Callable[[str | None], None],
+    ) -> None:
         """
         What it needs of its broker; before `start`.
 
         :param client: asks controllers and masters; it is not stopped here.
         :param tables: go to slaves of ours, and are taken from a master of ours.
+        :param on_master: is called with the master's address for clients when it is known; None:
+            nobody.
         """
-        self._client, self._store, self._tables = client, store, tables
+        self._client, self._journal, self._tables = client, journal, tables
+        self._on_master = on_master
         tables.watch(self._table_changed)
 
     # ------------------------------------------------------------ beginning and end
@@ -286,8 +283,8 @@ class AutoSwitchHAService:
         self._lead_no_more("its role changes")
         if isinstance(decision, StepDown):
             self.log.warn("this broker leads no more: {why}", why=decision.why)
-        if not isinstance(decision, Lead) and self.roles is not None:
-            self.roles.follow()
+        if not isinstance(decision, Lead):
+            self.role.follow()
         changed = self._changing.run(self._change, decision, self._turn)
         changed.addErrback(lambda failure: self.log.failure("a role change failed", failure))
 
@@ -327,7 +324,7 @@ class AutoSwitchHAService:
         )
         if self._tables is not None and not self.settings.async_learner:
             self._tables.awaited()
-        self.on_master(decision.master_address)
+        self._on_master(decision.master_address)
         self._link = EpochLink(self._host, self._client, decision.master_address, self)
         self._link.start()
         self._log.poke()
@@ -349,22 +346,21 @@ class AutoSwitchHAService:
             self._now(),
             self._log.confirm_offset,
         )
-        self.on_master(None)
+        self._on_master(None)
         self._log.poke()
         self._settle()
-        if self.roles is not None:
-            self.roles.lead(decision.epoch)
+        self.role.lead(decision.epoch)
 
     async def _drop_torn_record(self) -> None:
         """A slave's log may end within a record; what is torn was acknowledged by nobody."""
-        assert self._store is not None
-        end, low = int(self._log.max_offset), int(self._store.dispatcher.position)
+        assert self._journal is not None
+        end, low = int(self._log.max_offset), int(self._journal.dispatched_to)
         if end <= max(low, self._log.min_offset, 0):
             return
         chain = chain_to(self._log, low, end)
         whole = low if chain is None else chain.end
         if whole < end:
-            await self._store.set_tail_aside(whole, "the end of a record that never came")
+            await self._journal.set_aside(whole, "the end of a record that never came")
 
     def _lead_no_more(self, why: str) -> None:
         """Whatever a put waits for, nobody will say that it is there."""
@@ -476,10 +472,10 @@ class AutoSwitchHAService:
         return Deferred.fromCoroutine(self._fulfil(task))
 
     async def _fulfil(self, task: Cut | Remember) -> None:
-        assert self._store is not None
+        assert self._journal is not None
         if isinstance(task, Cut):
             self._log.confirm_offset = min(self._log.confirm_offset, task.end)
-            await self._store.set_tail_aside(task.end, "the master of a newer epoch has another")
+            await self._journal.set_aside(task.end, "the master of a newer epoch has another")
         await self._host.worker.call(self._file.write, task.epochs)
         self._epochs = task.epochs
 
@@ -522,7 +518,7 @@ class AutoSwitchHAService:
             self._state.closed(slave.broker_id, connection)
             self._settle()
 
-    def _flushed(self) -> None:
+    def flushed(self) -> None:
         """More of the log is on the disk."""
         if not self.settings.sync_flush:
             return
@@ -548,7 +544,7 @@ class AutoSwitchHAService:
         self, next_offset: int, start_offset: int
     ) -> "PutMessageStatus | Deferred[PutMessageStatus]":
         """
-        See `IReplication.wait_replicated`.
+        See `Replication.wait_replicated`.
 
         Spec: controller.md, section 8.6.
         """

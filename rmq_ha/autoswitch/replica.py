@@ -21,7 +21,7 @@ from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.tables import Tables
 from rmq_ha.errors import DivergedLog, NothingInCommon, ProtocolViolation, ReplicationError
 from rmq_ha.ha.places import HEAD_SIZE, chain_to, record_size, stretch
-from rmq_ha.interfaces import ICommitLog
+from rmq_ha.store.journal_log import CopiedLog
 
 
 class Cut(NamedTuple):
@@ -77,7 +77,7 @@ class EpochReplica:
     def __init__(
         self,
         broker_id: int,
-        log: ICommitLog,
+        log: CopiedLog,
         epochs: Epochs,
         confirm_offset: int,
         settings: ReplicationSettings,

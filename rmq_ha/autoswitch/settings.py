@@ -6,7 +6,7 @@ Spec: controller.md, sections 2.1 and 2.2.
 from dataclasses import dataclass
 
 from rmq_ha.controller.messages import LEAST_PRIORITY
-from rmq_ha.interfaces import ICommitLog
+from rmq_ha.store.journal_log import LogBytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class ReplicationSettings:
     async_learner: bool = False
     sync_flush: bool = False
 
-    def counted(self, log: ICommitLog) -> int:
+    def counted(self, log: LogBytes) -> int:
         """Up to where this broker says that it has its log."""
         return int(log.flushed_offset if self.sync_flush else log.max_offset)
 

@@ -9,7 +9,7 @@ from rmq_ha.autoswitch.epochs import Epochs
 from rmq_ha.autoswitch.feed import Report
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.controller.messages import SyncStateSet
-from rmq_ha.interfaces import ICommitLog
+from rmq_ha.store.journal_log import LogBytes
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class SyncState:
     def __init__(
         self,
         broker_id: int,
-        log: ICommitLog,
+        log: LogBytes,
         epochs: Epochs,
         known: SyncStateSet,
         settings: ReplicationSettings,

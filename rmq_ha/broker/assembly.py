@@ -1,8 +1,9 @@
 """Which processors a broker has besides sends, pulls and heartbeats, and what each is given."""
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any, Protocol
 
-from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.broker.frame_limits import FrameLimits
 from rmq_ha.broker.processors.admin_acl import AdminAclProcessor
 from rmq_ha.broker.processors.admin_cleaning import AdminCleaningProcessor
 from rmq_ha.broker.processors.admin_config import AdminConfigProcessor
@@ -13,7 +14,6 @@ from rmq_ha.broker.processors.admin_stats import AdminStatsProcessor
 from rmq_ha.broker.processors.admin_topics import AdminTopicsProcessor
 from rmq_ha.broker.processors.consume_tables import ConsumeTables
 from rmq_ha.broker.processors.consumers import ConsumerProcessor
-from rmq_ha.broker.processors.controller_mode import ControllerModeProcessor
 from rmq_ha.broker.processors.end_transaction import EndTransactionProcessor
 from rmq_ha.broker.processors.locks import LockProcessor
 from rmq_ha.broker.processors.query import QueryProcessor
@@ -24,18 +24,70 @@ from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.processors.send_back import SendBackProcessor
 from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
+from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.replication_info import replication_info
-from rmq_ha.broker.role import RoleParts, RoleSwitch
+from rmq_ha.broker.role import RoleKeeper, RoleParts, make_role_keeper
 from rmq_ha.broker.routes import Processor
+from rmq_ha.broker.slave import SlaveSynchronize
+from rmq_ha.broker.stats import BrokerStats
+from rmq_ha.broker.tables.client_offsets import ClientOffsets
+from rmq_ha.broker.tables.clients import ConsumerManager, ProducerManager
+from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
+from rmq_ha.broker.tables.consumer_offsets import ConsumerOffsetManager
+from rmq_ha.broker.tables.delay_offsets import DelayOffsetCopy
+from rmq_ha.broker.tables.groups import SubscriptionGroupManager
+from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
+from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.broker.transactions.producers import ProducerAsker
 from rmq_ha.broker.transactions.service import TransactionalMessageCheckService
-from rmq_ha.dledger.service import DLedgerService
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.properties_file import PropertiesFile
+from rmq_ha.seams import Host
+from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.journal import Journal
 
-if TYPE_CHECKING:
-    from rmq_ha.broker.controller import BrokerController
+
+class BrokerParts(Protocol):
+    """
+    What a broker is made of, as far as processors and roles are made of it in turn.
+
+    :ivar front: the store behind the plugins that lie around it.
+    """
+
+    host: Host
+    configuration: BrokerConfiguration
+    journal: Journal
+    store: DefaultMessageStore
+    front: Any
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    consumer_offsets: ConsumerOffsetManager
+    client_offsets: ClientOffsets
+    consumer_filters: ConsumerFilterManager
+    delay_offsets: DelayOffsetCopy
+    queue_locks: RebalanceLockManager[Any]
+    stats: BrokerStats
+    limits: FrameLimits
+    answers: SendAnswers
+    hooks: list[Any]
+    access_controls: list[Any]
+    registration: Registration
+    slave_synchronize: SlaveSynchronize
+    transaction_checks: TransactionalMessageCheckService
+    config_file: PropertiesFile
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """How it presents itself now."""
+
+    def delay_offset_table(self) -> dict[int, int]:
+        """Delay level to next offset."""
 
 
-def admin_processors(broker: "BrokerController") -> list[Processor]:
+def admin_processors(broker: BrokerParts) -> list[Processor]:
     """
     Build them from the parts of a broker.
 
@@ -71,35 +123,11 @@ def admin_processors(broker: "BrokerController") -> list[Processor]:
         ),
         *_table_processors(broker),
         *_client_processors(broker),
-        *_mode_processors(broker),
+        broker.journal,
     ]
 
 
-def _mode_processors(broker: "BrokerController") -> list[Processor]:
-    """What only a broker in controller mode is asked."""
-    service = broker.replication
-    if not isinstance(service, AutoSwitchHAService):
-        return []
-    return [
-        ControllerModeProcessor(
-            service.notified,
-            lambda: service.epochs,
-            broker.store.log,
-            lambda: broker.identity,
-            service.ha_status,
-        )
-    ]
-
-
-def send_answers(broker: "BrokerController") -> SendAnswers:
-    """What producers are told; where a broker is elected, also why none takes their messages."""
-    group = broker.replication
-    if isinstance(group, DLedgerService | AutoSwitchHAService):
-        return SendAnswers(broker.configuration, broker.store, group.why_no_puts)
-    return SendAnswers(broker.configuration, broker.store)
-
-
-def transaction_checks(broker: "BrokerController") -> TransactionalMessageCheckService:
+def transaction_checks(broker: BrokerParts) -> TransactionalMessageCheckService:
     """What looks after open transactions; to be started on a master only."""
     return TransactionalMessageCheckService(
         broker.host.clock,
@@ -113,11 +141,8 @@ def transaction_checks(broker: "BrokerController") -> TransactionalMessageCheckS
     )
 
 
-def role_switch(broker: "BrokerController") -> RoleSwitch | None:
-    """What makes a broker that is elected a slave or a master; None for every other one."""
-    group = broker.replication
-    if not isinstance(group, DLedgerService | AutoSwitchHAService):
-        return None
+def role_keeper(broker: BrokerParts) -> RoleKeeper:
+    """What makes the broker a slave or a master."""
     parts = RoleParts(
         store=broker.store,
         topics=broker.topics,
@@ -126,12 +151,10 @@ def role_switch(broker: "BrokerController") -> RoleSwitch | None:
         slave_synchronize=broker.slave_synchronize,
         registration=broker.registration,
     )
-    made = RoleSwitch(broker.host.clock, broker.configuration, parts, group)
-    group.roles = made
-    return made
+    return make_role_keeper(broker.host.clock, broker.configuration, parts, broker.journal.role)
 
 
-def _table_processors(broker: "BrokerController") -> list[Processor]:
+def _table_processors(broker: BrokerParts) -> list[Processor]:
     configuration, store = broker.configuration, broker.store
     topics, offsets = broker.topics, broker.consumer_offsets
     consume_tables = ConsumeTables(
@@ -184,12 +207,14 @@ def _table_processors(broker: "BrokerController") -> list[Processor]:
             register=broker.registration.register_all,
             save=broker.config_file.change,
             processors=broker.host.processors,
-            replication=lambda: replication_info(broker),
+            replication=partial(
+                replication_info, configuration, broker.journal, broker.slave_synchronize
+            ),
         ),
     ]
 
 
-def _client_processors(broker: "BrokerController") -> list[Processor]:
+def _client_processors(broker: BrokerParts) -> list[Processor]:
     """What reaches clients through their own connections."""
     configuration, store, host = broker.configuration, broker.store, broker.host
     topics, offsets, consumers = broker.topics, broker.consumer_offsets, broker.consumers

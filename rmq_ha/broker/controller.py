@@ -20,8 +20,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
-from rmq_ha.broker.assembly import admin_processors, role_switch, send_answers, transaction_checks
+from rmq_ha.broker.assembly import admin_processors, role_keeper, transaction_checks
 from rmq_ha.broker.audited import acts
 from rmq_ha.broker.context import BrokerContext
 from rmq_ha.broker.frame_limits import FrameLimits
@@ -34,6 +33,7 @@ from rmq_ha.broker.processors.heartbeat import HeartbeatProcessor
 from rmq_ha.broker.processors.pull import PullMessageProcessor
 from rmq_ha.broker.processors.pull_filters import PullFilters
 from rmq_ha.broker.processors.send import SendMessageProcessor
+from rmq_ha.broker.processors.send_answers import SendAnswers
 from rmq_ha.broker.registration import Registration
 from rmq_ha.broker.routes import Processor, add_routes
 from rmq_ha.broker.slave import SlaveSynchronize
@@ -50,33 +50,25 @@ from rmq_ha.broker.tables.groups import SubscriptionGroupManager
 from rmq_ha.broker.tables.queue_locks import RebalanceLockManager
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.dledger.service import DLedgerService
-from rmq_ha.ha.link import TailOfStore
-from rmq_ha.ha.service import HAService
 from rmq_ha.interfaces import (
     IAccessControl,
     IAccessPlugin,
     IAccessValidator,
-    ICommitLog,
     ICommitLogDispatcher,
-    ICommitLogPlugin,
     IConsumeMessageHook,
     IDispatcherPlugin,
     IHookPlugin,
+    IJournalPlugin,
     IMessageStore,
     IMessageStorePlugin,
-    IReplication,
-    IReplicationPlugin,
     ISendMessageHook,
 )
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import DispatchRequest
 from rmq_ha.model.networks import Networks
-from rmq_ha.model.status import BrokerRole
-from rmq_ha.model.topics import HALF_TOPIC
-from rmq_ha.plugins import checked, load_configured
+from rmq_ha.plugins import checked, checked_journal, load_configured
 from rmq_ha.properties_file import PropertiesFile
-from rmq_ha.remoting.audit import AuditLog, OwnActs
+from rmq_ha.remoting.audit import AuditLog
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
@@ -84,10 +76,11 @@ from rmq_ha.remoting.turns import Turns
 from rmq_ha.remoting.unfinished import UnfinishedFrames
 from rmq_ha.seams import Host
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.journal import BrokerAround
 from rmq_ha.store.run import by_name
 from rmq_ha.timing.periodic import Periodic
 from rmq_ha.timing.timer import next_turn
-from rmq_ha.tls.reload import Part, TlsReload
+from rmq_ha.tls.reload import TlsReload
 from rmq_ha.tls.server import ServerTls
 from rmq_ha.wire.bodies import decode_delay_offsets
 
@@ -129,7 +122,7 @@ class BrokerController:
         self._make_links()
         self.transaction_checks = transaction_checks(self)
         self._make_processors()
-        self.role_switch = role_switch(self)
+        self.role_keeper = role_keeper(self)
         self._timers = [
             Periodic(
                 host.clock,
@@ -152,7 +145,7 @@ class BrokerController:
     @property
     def is_slave(self) -> bool:
         """What this broker is now."""
-        return self.configuration.store.broker_role is BrokerRole.SLAVE
+        return self.journal.role.is_slave
 
     @property
     def identity(self) -> BrokerIdentity:
@@ -202,26 +195,17 @@ class BrokerController:
             host.clock.seconds,
             broker.broker_cluster_name,
             broker.enable_detail_stat,
-            lambda: self.commit_log.max_offset,
+            lambda: self.journal.log.max_offset,
         )
         self.slow_consumers = SlowConsumers(broker, self.stats, self.groups)
 
     def _make_store(self) -> None:
         plugins, context = self._plugins, self._context
-        plugin = plugins[ICommitLogPlugin][0]
-        self.commit_log = checked(plugin, plugin.make_commit_log(context), ICommitLog)
-        plugin = plugins[IReplicationPlugin][0]
-        self.replication = checked(
-            plugin, plugin.make_replication(context, self.commit_log), IReplication
-        )
+        plugin = plugins[IJournalPlugin][0]
+        self.journal = checked_journal(plugin, plugin.make_journal(context))
         self.store = DefaultMessageStore(
-            self.host, self.configuration, self.commit_log, self.host.memory_bytes
+            self.host, self.configuration, self.journal, self.host.memory_bytes
         )
-        self.store.attach_replication(self.replication)
-        if isinstance(self.replication, HAService):
-            store = self.store
-            tail = TailOfStore(store.set_tail_aside, lambda: store.parts.tail.unreadable_at)
-            self.replication.attach_tail(tail)
         if self.configuration.broker.enable_calc_filter_bit_map:
             self.store.queues.bit_map_of = self._bit_map_of
         self.store.schedule.on_delivered = self.stats.delivered
@@ -243,12 +227,7 @@ class BrokerController:
         if configuration.ours.acl_requires_tls:
             self._server_tls.must_be_possible("aclRequiresTls=true")
         client_tls = own_tls(configuration, host.disk.read_bytes, host.now_ms)
-        parts: list[Part] = [self._server_tls, client_tls]
-        if isinstance(self.replication, HAService | DLedgerService):
-            parts.append(self.replication.tls)
-        if isinstance(self.replication, HAService):
-            parts.append(self.replication.secrets)
-        self.tls = TlsReload(host, parts)
+        self.tls = TlsReload(host, [self._server_tls, client_tls, *self.journal.reloadable()])
         self.client = RemotingClient(host, configuration.client, client_tls)
         own = configuration.ours
         api = BrokerOuterAPI(signed(self.client, host, configuration))
@@ -262,18 +241,14 @@ class BrokerController:
             self.identity.address,
             self._drop_topic if configuration.ours.slave_drops_deleted_topics else None,
         )
-        if isinstance(self.replication, AutoSwitchHAService):
-            tables = StreamedTables(
-                self.slave_synchronize,
-                self.topics,
-                self.groups,
-                self.consumer_offsets,
-                self.store.schedule,
-                self.delay_offsets,
+        self.journal.join(
+            BrokerAround(
+                calls=signed(self.client, host, configuration),
+                identity=lambda: self.identity,
+                tables=self._streamed_tables,
+                set_master_address=self.slave_synchronize.set_master_address,
             )
-            calls = signed(self.client, host, configuration)
-            self.replication.attach(calls, self.store, tables)
-            self.replication.on_master = self.slave_synchronize.set_master_address
+        )
         self.masters = TrustedMasters(Networks(own.ha_trusted_masters, with_names=True))
         self.registration = Registration(
             host.clock,
@@ -281,10 +256,20 @@ class BrokerController:
             self.identity,
             self.topics,
             api,
-            self.masters.only(self.replication.set_master_address),
+            self.masters.only(self.journal.set_master_address),
             self.masters.only(self.slave_synchronize.set_master_address),
         )
         self.topics.on_creation(self.registration.register_new_topic)
+
+    def _streamed_tables(self) -> StreamedTables:
+        return StreamedTables(
+            self.slave_synchronize,
+            self.topics,
+            self.groups,
+            self.consumer_offsets,
+            self.store.schedule,
+            self.delay_offsets,
+        )
 
     def _make_processors(self) -> None:
         configuration, context = self.configuration, self._context
@@ -295,7 +280,7 @@ class BrokerController:
         self.access_controls = [item for item in validators if IAccessControl.providedBy(item)]
         self.dispatcher = RequestDispatcher(validators)
         self.fast_dispatcher = RequestDispatcher(validators)
-        self.answers = send_answers(self)
+        self.answers = SendAnswers(configuration, self.store)
         self.hooks = hooks = [
             checked(plugin, plugin.make_hook(context), ISendMessageHook, IConsumeMessageHook)
             for plugin in self._plugins[IHookPlugin]
@@ -304,8 +289,6 @@ class BrokerController:
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
         self.store.on_arrival(self.hold.on_arrival)
-        if self.is_slave or self.store.is_elected:
-            self.store.on_arrival(self.slave_synchronize.on_arrival)
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
         )
@@ -417,11 +400,7 @@ class BrokerController:
         interface = self.configuration.ours.bind_address
         for table in (self.topics, self.consumer_offsets, self.groups, self.consumer_filters):
             table.load()
-        if self.is_slave:
-            self.delay_offsets.load()
-        elif not self.store.is_elected:
-            # The transaction check reads it; clients and mqadmin expect to see it.
-            self.topics.create_in_send_back(HALF_TOPIC)
+        self.role_keeper.prepare()
         self.store.load()
         self._undo.append(("configuration file", self.config_file.written))
         self._undo.append(("topics", self.topics.persist_if_dirty))
@@ -439,17 +418,10 @@ class BrokerController:
         self._undo.append(("notifications", self.notifier.stop))
         self._undo.append(("registration", self.registration.stop))
         await self.registration.start()
-        if self.role_switch is not None:
-            self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
-            self._undo.append(("transaction checks", self.transaction_checks.stop))
-            self._undo.append(("role changes", self.role_switch.stop))
-            self.role_switch.start()
-        elif self.is_slave:
-            self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
-            self.slave_synchronize.start()
-        else:
-            self._undo.append(("transaction checks", self.transaction_checks.stop))
-            self.transaction_checks.start()
+        self._undo.append(("slave synchronisation", self.slave_synchronize.stop))
+        self._undo.append(("transaction checks", self.transaction_checks.stop))
+        self._undo.append(("role changes", self.role_keeper.stop))
+        self.role_keeper.start()
         for control in self.access_controls:
             self._undo.append(("access control", control.stop))
             control.start()
@@ -458,14 +430,6 @@ class BrokerController:
         for timer in self._timers:
             self._undo.append(("timer", timer.stop))
             timer.start()
-        self._tell_role()
-
-    def _tell_role(self) -> None:
-        """How a slave of a pair is promoted: it is started as the master."""
-        broker, role = self.configuration.broker, self.configuration.store.broker_role
-        if self.role_switch is None:
-            name = broker.broker_name or ""
-            OwnActs().tell("started as", role.name, name, brokerId=broker.broker_id)
 
     async def _stop(self) -> None:
         while self._undo:

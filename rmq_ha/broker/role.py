@@ -22,6 +22,7 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.model.topics import HALF_TOPIC
 from rmq_ha.remoting.audit import OwnActs
 from rmq_ha.store.default import DefaultMessageStore
+from rmq_ha.store.journal import Electorate, Role
 
 READY_LOOK_S = 0.02
 RETRY_S = 1.0
@@ -29,21 +30,21 @@ MASTER_LOOKS_S = (0.3, 1.0, 3.0, 7.0)
 """After a change the master is looked for that often: it may register later than its slaves."""
 
 
-class Group(Protocol):
-    """What the election's member is asked."""
+class RoleKeeper(Protocol):
+    """Makes a broker what it is, from before its store is loaded until it stops."""
 
-    @property
-    def slave_id(self) -> int:
-        """The brokerId of this broker while it is a slave."""
+    def prepare(self) -> None:
+        """
+        The tables are loaded, the store is not.
 
-    def leads(self, term: int) -> bool:
-        """It is the leader of that term, still."""
+        :raises StoreError: what a slave copied cannot be read.
+        """
 
-    def is_settled(self) -> bool:
-        """Every entry is committed."""
+    def start(self) -> None:
+        """The broker serves."""
 
-    def admit_puts(self, admitted: bool) -> None:
-        """Let clients' messages into the log, or not."""
+    def stop(self) -> "Deferred[None]":
+        """Change nothing more; fires when what was begun is over, and never fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,49 @@ class RoleParts:
     transaction_checks: TransactionalMessageCheckService
     slave_synchronize: SlaveSynchronize
     registration: Registration
+
+
+def make_role_keeper(
+    clock: IReactorTime, configuration: BrokerConfiguration, parts: RoleParts, role: Role
+) -> RoleKeeper:
+    """Who elects, if anybody does, is heard from now on."""
+    if role.electorate is not None or role.is_slave:
+        parts.store.on_arrival(parts.slave_synchronize.on_arrival)
+    if role.electorate is None:
+        return LastingRole(configuration, parts, role)
+    made = RoleSwitch(clock, configuration, parts, role.electorate)
+    role.observe(made)
+    return made
+
+
+class LastingRole:
+    """What the configuration says at the start, a broker is until its next start."""
+
+    def __init__(self, configuration: BrokerConfiguration, parts: RoleParts, role: Role) -> None:
+        self._configuration = configuration
+        self._parts = parts
+        self._role = role
+
+    def prepare(self) -> None:
+        """See `RoleKeeper`."""
+        if self._role.is_slave:
+            self._parts.delay_offsets.load()
+        else:
+            # The transaction check reads it; clients and mqadmin expect to see it.
+            self._parts.topics.create_in_send_back(HALF_TOPIC)
+
+    def start(self) -> None:
+        """See `RoleKeeper`; the log says how a slave of a pair was promoted: by a start."""
+        if self._role.is_slave:
+            self._parts.slave_synchronize.start()
+        else:
+            self._parts.transaction_checks.start()
+        broker, role = self._configuration.broker, self._configuration.store.broker_role
+        OwnActs().tell("started as", role.name, broker.broker_name or "", brokerId=broker.broker_id)
+
+    def stop(self) -> "Deferred[None]":
+        """See `RoleKeeper`."""
+        return succeed(None)
 
 
 class RoleSwitch:
@@ -73,7 +117,7 @@ class RoleSwitch:
         clock: IReactorTime,
         configuration: BrokerConfiguration,
         parts: RoleParts,
-        group: Group,
+        group: Electorate,
     ) -> None:
         self._clock = clock
         self._configuration = configuration
@@ -91,6 +135,11 @@ class RoleSwitch:
     def is_slave(self) -> bool:
         """What this broker is now; a member that is neither counts as a master without puts."""
         return self._configuration.store.broker_role is BrokerRole.SLAVE
+
+    def prepare(self) -> None:
+        """See `RoleKeeper`; nothing was elected yet, but the configuration may say SLAVE."""
+        if self.is_slave:
+            self._parts.delay_offsets.load()
 
     def start(self) -> None:
         """The broker serves: carry out what was wanted meanwhile, and what comes."""

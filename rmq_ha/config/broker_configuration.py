@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from rmq_ha.config.broker import BrokerConfig
+from rmq_ha.config.controlled import ControllerModeConfig
 from rmq_ha.config.controller import ControllerConfig
-from rmq_ha.config.controller_mode import ControllerModeConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.config.ours import RmqHaConfig
 from rmq_ha.config.store import MessageStoreConfig

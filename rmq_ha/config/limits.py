@@ -233,6 +233,13 @@ REFUSED: dict[str, str] = {
     "readOnlyCommitLogStorePaths": "not implemented: move these files into storePathCommitLog",
 }
 
+# Keys of ours that are gone: the start stops, as what they said would not be done.
+REPLACED: dict[str, str] = dict.fromkeys(
+    ("commitLogPlugIn", "haPlugIn"),
+    "is gone: journalPlugIn names the one plugin that keeps messages; remove this line, or make "
+    "one journal of both plugins (examples/acme-journal)",
+)
+
 TLS_BOOLEANS = frozenset(
     {
         "tls.enable",

@@ -31,8 +31,7 @@ ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 PLAIN_ACL = "plain"
 _PLUG_IN_KEYS = (
     "message_store_plug_in",
-    "commit_log_plug_in",
-    "ha_plug_in",
+    "journal_plug_in",
     "dispatcher_plug_in",
     "hook_plug_in",
     "acl_plug_in",

@@ -11,10 +11,12 @@ from rmq_ha.config.log_level import LogThreshold
 class RmqHaConfig:
     """Extension points by name, and the settings by which we differ from 4.9.7 on purpose."""
 
-    commit_log_plug_in: str = key(
-        "commitLogPlugIn", "default", "ICommitLogPlugin that makes the commit log"
+    journal_plug_in: str = key(
+        "journalPlugIn",
+        "",
+        "IJournalPlugin that keeps the messages; empty: classic, or dledger or controller where "
+        "enableDLegerCommitLog or enableControllerMode is true",
     )
-    ha_plug_in: str = key("haPlugIn", "default", "IReplicationPlugin that makes the HA service")
     dispatcher_plug_in: str = key(
         "dispatcherPlugIn", "", "extra ICommitLogDispatcher plugins, comma-separated"
     )

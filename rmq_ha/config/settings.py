@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from rmq_ha.config.fields import fields_by_key
-from rmq_ha.config.limits import NOT_IMPLEMENTED, REFUSED, TLS_KEYS
+from rmq_ha.config.limits import NOT_IMPLEMENTED, REFUSED, REPLACED, TLS_KEYS
 from rmq_ha.config.properties import parse
 from rmq_ha.config.values import check_tls, format_value, parse_value
 from rmq_ha.errors import ConfigurationError
@@ -142,6 +142,8 @@ def _check_meaning(setting: Setting, is_default: bool, notices: list[Notice]) ->
 
 
 def _unknown(setting: Setting, known: Iterable[str]) -> Notice:
+    if setting.key in REPLACED:
+        raise setting.error(REPLACED[setting.key])
     by_lower = {key.lower(): key for key in sorted(known)}
     nearest = get_close_matches(setting.key.lower(), by_lower, 1, 0.6)
     hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""

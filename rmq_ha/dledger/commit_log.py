@@ -7,16 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.format import BLANK_SIZE, HEADER, MAGIC
 from rmq_ha.dledger.ledger import Ledger
-from rmq_ha.dledger.parts import LedgerFlusher, LedgerParts
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
-from rmq_ha.errors import DivergedLog, StoreError
-from rmq_ha.interfaces import ICommitLog
+from rmq_ha.errors import StoreError
 from rmq_ha.model.flags import TRANSACTION_ROLLBACK
 from rmq_ha.model.message import Address, AppendResult, Message
 from rmq_ha.model.status import PutMessageStatus
@@ -25,7 +22,6 @@ from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
-from rmq_ha.store.parts import Surroundings
 from rmq_ha.store.run import PendingRuns, Run, work_of
 from rmq_ha.store.scan import MAX_RECORD_SIZE
 
@@ -39,7 +35,6 @@ class Leadership(Protocol):
         """The term of this leader; None while it may not append."""
 
 
-@implementer(ICommitLog)
 class DLedgerCommitLog:
     """
     Records in the entries of a ledger, 48 bytes apart.
@@ -57,7 +52,6 @@ class DLedgerCommitLog:
     :ivar last_store_timestamp: of the newest record, ms; appends never go below it.
     :ivar flushed_offset: everything below is on this disk.
     :ivar fault: why the log takes no more writes; None while it does.
-    :ivar flusher: None until a store was built around it.
     :ivar admits: clients' messages are taken; by role.
     """
 
@@ -87,15 +81,8 @@ class DLedgerCommitLog:
         self.flushed_offset = 0
         self.fault: str | None = None
         self.admits = False
-        self.flusher: LedgerFlusher | None = None
         self._refused = ""
         self._subscribers: list[Callable[[], None]] = []
-
-    def make_parts(self, store: Surroundings) -> LedgerParts:
-        """What a store shall put around this log."""
-        parts = LedgerParts(self, store)
-        self.flusher = parts.flusher
-        return parts
 
     @property
     def file_size(self) -> int:
@@ -267,14 +254,6 @@ class DLedgerCommitLog:
         if reason != self._refused:
             self._refused = reason
             self.log.error("messages are refused: {reason}", reason=reason)
-
-    def append_raw(self, physical_offset: int, data: bytes) -> None:
-        """
-        What a classic slave does.
-
-        :raises DivergedLog: always: only the group's leader says what comes into this log.
-        """
-        raise DivergedLog("a DLedger log takes no bytes of a master")
 
     # Reading
 

@@ -5,13 +5,12 @@ Spec: dledger.md, chapters 2, 5 and 10; section 18.2.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.dledger import dledger_port
@@ -30,6 +29,7 @@ from rmq_ha.dledger.actions import (
 from rmq_ha.dledger.assembly import dledger_directory, make_members, make_settings
 from rmq_ha.dledger.codes import RequestCode, ResponseCode
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.flush import LedgerFlusher
 from rmq_ha.dledger.lookups import Lookups
 from rmq_ha.dledger.member import NEVER
 from rmq_ha.dledger.messages import Message
@@ -39,16 +39,16 @@ from rmq_ha.dledger.puts import WaitingPuts
 from rmq_ha.dledger.statistics import statistics_of
 from rmq_ha.dledger.term_file import TermFile
 from rmq_ha.dledger.transfer import HAND_OVER_S, order_to_best
-from rmq_ha.dledger.values import Role
+from rmq_ha.dledger.values import Role as MemberRole
 from rmq_ha.dledger.why_not import why_no_puts
 from rmq_ha.errors import RemotingError, RequestRejected
-from rmq_ha.interfaces import IReplication
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.remoting.client import RemotingClient
 from rmq_ha.remoting.dispatcher import RequestDispatcher
 from rmq_ha.remoting.server import RemotingServer
 from rmq_ha.seams import Host
+from rmq_ha.store.journal import Role
 from rmq_ha.timing.timer import rearm, within
 from rmq_ha.tls.ha import HaCalls, HaTls
 from rmq_ha.tls.refusals import Refusals
@@ -61,20 +61,6 @@ _LAST_PUTS_S = 1.0
 """How long a stop waits for puts that are on their way."""
 
 
-class RoleListener(Protocol):
-    """Who is told of elections."""
-
-    def follow(self) -> None:
-        """This member follows a leader."""
-
-    def stand(self) -> None:
-        """This member is a candidate."""
-
-    def lead(self, term: int) -> None:
-        """This member is the leader of a term."""
-
-
-@implementer(IReplication)
 class DLedgerService:
     """
     Drives the core: requests, answers and the time go in; what it wants done is done in order,
@@ -84,7 +70,7 @@ class DLedgerService:
 
     :param log: whose ledger the group agrees on; loaded before `start`.
     :param settings: others than the configuration says; for tests.
-    :ivar roles: set before `start`.
+    :ivar role: of the broker, as the group wants it.
     :ivar node: None until `start`.
     :ivar tls: who may connect, and how we connect to the others.
     """
@@ -104,7 +90,8 @@ class DLedgerService:
         self._ledger = log.ledger
         self.settings = settings or make_settings(configuration)
         self.port = dledger_port(configuration)
-        self.roles: RoleListener | None = None
+        self.role = Role(configuration.store, self)
+        self._flusher: LedgerFlusher | None = None
         self.node: Node | None = None
         broker = configuration.broker
         self._address = Address.parse(
@@ -140,6 +127,10 @@ class DLedgerService:
             Committed: self._committed,
         }
         log.leadership = self
+
+    def attach(self, flusher: LedgerFlusher) -> None:
+        """:param flusher: of the ledger; before `start`."""
+        self._flusher = flusher
 
     @property
     def slave_id(self) -> int:
@@ -280,7 +271,7 @@ class DLedgerService:
 
     def _tell_appended(self) -> None:
         node, end = self.node, self._ledger.end_index
-        if node is not None and node.role is Role.LEADER and end > self._told_index:
+        if node is not None and node.role is MemberRole.LEADER and end > self._told_index:
             self._told_index = self._seen_end = end
             self._enter(node.appended, end)
 
@@ -310,7 +301,7 @@ class DLedgerService:
     def _resign(self) -> None:
         """A leader that can write nothing until its next start would keep all from writing."""
         node, now = self.node, self._host.clock.seconds()
-        if node is None or node.role is not Role.LEADER or self._is_stopped:
+        if node is None or node.role is not MemberRole.LEADER or self._is_stopped:
             return
         if now >= self._resigns_at:
             self._resigns_at = now + _RESIGN_S
@@ -368,8 +359,8 @@ class DLedgerService:
         action.token.callback(action.message)
 
     def _sync(self, action: Sync) -> None:
-        if self._log.flusher is not None:
-            self._log.flusher.sync(self._synced)
+        if self._flusher is not None:
+            self._flusher.sync(self._synced)
 
     def _synced(self, index: int) -> None:
         if self.node is not None and not self._is_stopped:
@@ -382,7 +373,7 @@ class DLedgerService:
         self._log.grown()
 
     def _role_changed(self, action: RoleChanged) -> None:
-        self._elections += action.role is Role.CANDIDATE
+        self._elections += action.role is MemberRole.CANDIDATE
         self.log.info(
             "member {self_id} is {role} in term {term}; the leader is {leader}",
             self_id=self.settings.self_id,
@@ -390,20 +381,18 @@ class DLedgerService:
             term=action.term,
             leader=action.leader_id or "not known",
         )
-        if action.role is Role.LEADER:
+        if action.role is MemberRole.LEADER:
             self._told_index = self._ledger.end_index  # of another leadership until now
             self._begin_term(action.term)
         else:
             self._log.admits = False
             self._log.pending.clear()
-        if self.roles is None:
-            return
-        if action.role is Role.LEADER:
-            self.roles.lead(action.term)
-        elif action.role is Role.FOLLOWER:
-            self.roles.follow()
+        if action.role is MemberRole.LEADER:
+            self.role.lead(action.term)
+        elif action.role is MemberRole.FOLLOWER:
+            self.role.follow()
         else:
-            self.roles.stand()
+            self.role.stand()
 
     def _begin_term(self, term: int) -> None:
         """With `commit_own_term_only` nothing is committed before an entry of this term."""
@@ -431,7 +420,7 @@ class DLedgerService:
     def leads(self, term: int) -> bool:
         """This member is the leader of that term, still."""
         node = self.node
-        return node is not None and node.role is Role.LEADER and node.term == term
+        return node is not None and node.role is MemberRole.LEADER and node.term == term
 
     def is_settled(self) -> bool:
         """Every entry is committed."""
@@ -441,13 +430,13 @@ class DLedgerService:
         """Let clients' messages into the log, or not."""
         self._log.admits = admitted
 
-    # ------------------------------------------------------------ IReplication
+    # ------------------------------------------------------------ as the store's replication
 
     def wait_replicated(
         self, next_offset: int, start_offset: int
     ) -> "PutMessageStatus | Deferred[PutMessageStatus]":
         """Wait for a quorum: called in the turn of the append, whose entry is the last one."""
-        if self.node is None or self.node.role is not Role.LEADER or self._is_stopped:
+        if self.node is None or self.node.role is not MemberRole.LEADER or self._is_stopped:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         done = self._puts.add(self._ledger.end_index)
         self._tell_appended()

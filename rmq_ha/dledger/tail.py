@@ -53,7 +53,9 @@ class LedgerTail:
     """
 
     log = Logger()
-    unreadable_at = None  # what is not committed is not read, and what is unreadable raises
+    unreadable_at: int | None = (
+        None  # what is not committed is not read, and what is unreadable raises
+    )
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -6,8 +6,8 @@ Spec: ha.md, sections 14.2 and 18.
 from rmq_ha.errors import CorruptRecord, DamagedMaster, DivergedTail, NothingInCommon
 from rmq_ha.ha.greeting import DEPTH
 from rmq_ha.ha.places import WINDOWS, begins_at, chain_to, lowest_place, record_size
-from rmq_ha.interfaces import ICommitLog
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, decode_record
+from rmq_ha.store.journal_log import LogBytes
 
 FIRST_STEP = 1 << 16
 STEP_GROWTH = 16
@@ -21,7 +21,7 @@ class Search:
     and further back while nothing equal is found.
     """
 
-    def __init__(self, log: ICommitLog) -> None:
+    def __init__(self, log: LogBytes) -> None:
         self._log = log
         self._place: int | None = None
         self._step = FIRST_STEP
@@ -80,7 +80,7 @@ class Comparison:
     :ivar is_ahead: the master seems to have nothing behind `place`, but we have.
     """
 
-    def __init__(self, log: ICommitLog, start: int) -> None:
+    def __init__(self, log: LogBytes, start: int) -> None:
         self.start = self.place = start
         self._log = log
         self._beats = 0

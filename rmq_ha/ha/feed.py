@@ -11,8 +11,8 @@ from rmq_ha.errors import AheadOfMaster, ReplicationError
 from rmq_ha.ha.frames import MAX_BODY_SIZE, ReportReader, encode_frame
 from rmq_ha.ha.greeting import Greeting, GreetingReader, Progress, log_checksum
 from rmq_ha.ha.places import HEAD_SIZE, begins_at, record_size
-from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.status import BrokerRole
+from rmq_ha.store.journal_log import LogBytes
 
 GATHER_SECONDS = 0.1
 """How long two unacknowledged frames may hold back a third that is not full."""
@@ -69,7 +69,7 @@ class Feed:
         once may lack it.
     """
 
-    def __init__(self, log: ICommitLog, configuration: BrokerConfiguration, now: float) -> None:
+    def __init__(self, log: LogBytes, configuration: BrokerConfiguration, now: float) -> None:
         self.requested: int | None = None
         self.sent = 0
         self.acked = 0

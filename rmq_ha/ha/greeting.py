@@ -24,7 +24,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from rmq_ha.ha.places import lowest_place, stretch
-from rmq_ha.interfaces import ICommitLog
+from rmq_ha.store.journal_log import LogBytes
 
 MARK = 0xA5
 MAX_WINDOW_BITS = 20
@@ -48,7 +48,7 @@ class Greeting(NamedTuple):
     checksum: bytes
 
 
-def log_checksum(log: ICommitLog, start: int, end: int) -> bytes:
+def log_checksum(log: LogBytes, start: int, end: int) -> bytes:
     """
     Of the log between two offsets.
 
@@ -57,7 +57,7 @@ def log_checksum(log: ICommitLog, start: int, end: int) -> bytes:
     return blake2b(stretch(log, start, end), digest_size=SUM_SIZE).digest()
 
 
-def greet(log: ICommitLog, place: int) -> Greeting | None:
+def greet(log: LogBytes, place: int) -> Greeting | None:
     """
     What to say of a log that is to be continued at `place`; None: too little lies below.
 

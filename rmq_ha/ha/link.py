@@ -33,8 +33,8 @@ from rmq_ha.ha.protocol import ReplicaProtocol
 from rmq_ha.ha.replica import Replica, ReplicaStage
 from rmq_ha.ha.secret import SlaveProof, make_nonce
 from rmq_ha.ha.shared_secrets import SharedSecrets
-from rmq_ha.interfaces import ICommitLog
 from rmq_ha.seams import Host
+from rmq_ha.store.journal_log import CopiedLog
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ends import connect_tls
 from rmq_ha.tls.ha import HaTls
@@ -127,7 +127,7 @@ class MasterLink:
         self,
         host: Host,
         configuration: BrokerConfiguration,
-        log: ICommitLog,
+        log: CopiedLog,
         tls: HaTls,
         secrets: SharedSecrets,
         was_cut: Callable[[], None],

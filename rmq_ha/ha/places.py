@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from rmq_ha.interfaces import ICommitLog
 from rmq_ha.store.format.commitlog import BLANK_MAGIC, BLANK_SIZE, MESSAGE_MAGIC, RECORD_OVERHEAD
+from rmq_ha.store.journal_log import LogBytes
 
 _HEAD = Struct(">iI")
 _PLACE = Struct(">q")
@@ -31,7 +31,7 @@ class Chain(NamedTuple):
     end: int
 
 
-def lowest_place(log: ICommitLog) -> int:
+def lowest_place(log: LogBytes) -> int:
     """The smallest offset that a report may name: 0 would mean an empty log."""
     return max(int(log.min_offset), 1)
 
@@ -41,12 +41,12 @@ def begins_at(report: int) -> int:
     return 0 if report == 1 else report
 
 
-def holds_nothing(log: ICommitLog) -> bool:
+def holds_nothing(log: LogBytes) -> bool:
     """There is no record in it; its first file may be there, anywhere."""
     return int(log.max_offset) <= max(int(log.min_offset), 0)
 
 
-def stretch(log: ICommitLog, start: int, end: int) -> bytes:
+def stretch(log: LogBytes, start: int, end: int) -> bytes:
     """
     What the log holds between two offsets, over the ends of files.
 
@@ -79,7 +79,7 @@ def record_size(data: bytes | bytearray, position: int, physical_offset: int, ro
     return size if _PLACE.unpack_from(data, position + _PLACE_AT) == (physical_offset,) else 0
 
 
-def chain_to(log: ICommitLog, low: int, end: int) -> Chain | None:
+def chain_to(log: LogBytes, low: int, end: int) -> Chain | None:
     """
     The records that lead up to `end`, the earliest first that can be told.
 

@@ -12,7 +12,7 @@ from rmq_ha.errors import DivergedLog, ReplicationError, UnreadableLog
 from rmq_ha.ha.comparing import Comparison
 from rmq_ha.ha.frames import FrameReader, Piece, encode_report
 from rmq_ha.ha.greeting import encode_greeting, greet
-from rmq_ha.interfaces import ICommitLog
+from rmq_ha.store.journal_log import CopiedLog
 
 
 class ReplicaStage(Enum):
@@ -49,7 +49,7 @@ class Replica:
 
     def __init__(
         self,
-        log: ICommitLog,
+        log: CopiedLog,
         config: MessageStoreConfig,
         now: float,
         start: int | None = None,

@@ -9,7 +9,6 @@ from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort
 from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import AheadOfMaster, ConfigurationError, ReplicationError
@@ -21,9 +20,9 @@ from rmq_ha.ha.protocol import FeedProtocol, Stage
 from rmq_ha.ha.refused import RefusedSlaves, SentTo, whom_to_turn_away
 from rmq_ha.ha.shared_secrets import SharedSecrets
 from rmq_ha.ha.waiting import GroupTransfer, status_without_waiting
-from rmq_ha.interfaces import ICommitLog, IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
+from rmq_ha.store.journal_log import CopiedLog
 from rmq_ha.timing.timer import rearm
 from rmq_ha.tls.ha import HaTls
 from rmq_ha.tls.refusals import Refusals
@@ -46,7 +45,6 @@ class _FeedFactory(Factory):
         return self._service.entrance.meet(addr)
 
 
-@implementer(IReplication)
 class HAService:
     """
     Replication of one broker: the listener on listenPort + 1 for every role (a slave may feed
@@ -65,7 +63,7 @@ class HAService:
 
     log = Logger()
 
-    def __init__(self, host: Host, configuration: BrokerConfiguration, log: ICommitLog) -> None:
+    def __init__(self, host: Host, configuration: BrokerConfiguration, log: CopiedLog) -> None:
         self._host = host
         self._configuration = configuration
         self._commit_log = log
@@ -196,7 +194,7 @@ class HAService:
         self, next_offset: int, start_offset: int
     ) -> PutMessageStatus | Deferred[PutMessageStatus]:
         """
-        See `IReplication.wait_replicated`.
+        See `Replication.wait_replicated`.
 
         Spec: ha.md, section 7.2.
         """

@@ -6,11 +6,9 @@ Spec: store.md, section 2; ha.md, section 5.
 from collections.abc import Callable
 
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, StoreError
-from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.message import AppendResult, Message
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
@@ -23,7 +21,6 @@ from rmq_ha.store.run import PendingRuns, Run
 from rmq_ha.store.scan import MAX_RECORD_SIZE
 
 
-@implementer(ICommitLog)
 class CommitLog:
     """
     Records in a row of files, written at the end and read anywhere.

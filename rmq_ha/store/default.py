@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.interfaces import IMessageStore, IReplication
+from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.message import (
     AppendResult,
     Message,
@@ -26,6 +26,7 @@ from rmq_ha.seams import Host
 from rmq_ha.store.batch import MEMBERS_A_TURN, BatchLayout
 from rmq_ha.store.boot import BootMark
 from rmq_ha.store.checkpoint import Checkpoint
+from rmq_ha.store.classic import LocalJournal
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.dispatch import Dispatcher
@@ -33,9 +34,9 @@ from rmq_ha.store.flags import Flag, RunningFlags
 from rmq_ha.store.flush import QueueFlusher
 from rmq_ha.store.format.commitlog import parse_delay_levels
 from rmq_ha.store.index import IndexService
+from rmq_ha.store.journal import Journal
 from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.store.maintenance import StoreMaintenance
-from rmq_ha.store.parts import ClassicParts, KeepsItself, LogParts
 from rmq_ha.store.puts import asks_for_delay, redirect_delayed
 from rmq_ha.store.queue import Restarted
 from rmq_ha.store.read_damage import ReadDamage
@@ -45,7 +46,6 @@ from rmq_ha.store.service import StoreService
 from rmq_ha.store.settle import Done, PutSettler
 from rmq_ha.store.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.statistics import StoreStatistics
-from rmq_ha.store.tailcut import TailCut
 from rmq_ha.timing.slices import Lane
 
 DEFAULT_MEMORY = 8 << 30
@@ -62,13 +62,11 @@ class DefaultMessageStore(StoreMaintenance):
     `load`, then `start`; `stop` at the end. What one reactor turn appends is replicated, flushed
     and dispatched together in the next.
 
-    :param log: another commit log than the built-in one (from a plugin).
+    :param journal: keeps the messages; without one this disk does, alone.
     :param memory_bytes: of this machine.
     :ivar on_new_life: called with topic, queue id and queue offset when a deleted queue begins
         anew: no consumer can be beyond that offset yet, whatever it committed before.
     :ivar on_forced_deletion: called when messages were deleted before their time.
-    :ivar is_elected: an election says whether this is a slave; else the configuration.
-    :ivar parts: what is around the log.
     """
 
     logger = Logger()
@@ -77,7 +75,7 @@ class DefaultMessageStore(StoreMaintenance):
         self,
         host: Host,
         configuration: BrokerConfiguration,
-        log: Any = None,
+        journal: Journal | None = None,
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
         config = configuration.store
@@ -87,8 +85,10 @@ class DefaultMessageStore(StoreMaintenance):
         self.configuration = configuration
         self.delay_levels = parse_delay_levels(config.message_delay_level)
         flags = RunningFlags()
-        if log is None:
-            log = make_commit_log(host.disk, config)
+        if journal is None:
+            journal = LocalJournal(make_commit_log(host.disk, config), config)
+        self.journal = journal
+        log = journal.log
         extension_size = config.mapped_file_size_consume_queue_ext
         self.deleted = DeletedQueues(host.disk, host.worker, root)
         queues = ConsumeQueueTable(
@@ -118,19 +118,9 @@ class DefaultMessageStore(StoreMaintenance):
         self.checkpoint = Checkpoint(host.disk, f"{root}/checkpoint")
         is_wanted = configuration.ours.trust_page_cache_after_kill
         self.boot = BootMark(host.disk, root, is_wanted=is_wanted)
-        self.parts: LogParts = (
-            log.make_parts(self) if isinstance(log, KeepsItself) else ClassicParts(self, log)
-        )
-        self.is_elected = self.parts.is_elected
-        self.flusher, self.cleaner = self.parts.flusher, self.parts.cleaner
-        self._settler = PutSettler(
-            host.clock,
-            config,
-            log,
-            self.flusher,
-            self.statistics,
-            self.parts.always_waits,
-        )
+        journal.attach(self)
+        self.cleaner = journal.cleaner
+        self._settler = PutSettler(host.clock, journal, self.statistics)
         self.queue_flusher = QueueFlusher(
             host.clock,
             host.worker,
@@ -148,7 +138,7 @@ class DefaultMessageStore(StoreMaintenance):
             config,
             self._dispatched,
             flags,
-            self.parts.tail,
+            journal.tail,
         )
         self.dispatcher.add_target(Flag.CONSUME_QUEUE, queues.put_requests, 30)
         if index is not None:
@@ -168,7 +158,6 @@ class DefaultMessageStore(StoreMaintenance):
             config.flush_delay_offset_interval,
             lambda: log.last_store_timestamp,
         )
-        self.replication: IReplication | None = None
         self.on_new_life: Restarted = lambda topic, queue_id, queue_offset: None
         self.on_forced_deletion: Callable[[], None] = lambda: None
         self._new_lives: set[tuple[str, int]] = set()
@@ -177,7 +166,6 @@ class DefaultMessageStore(StoreMaintenance):
         self._service = StoreService(self)
         self._slow_until = 0.0
         self._lane = Lane(host.clock)
-        self._tail_cut = TailCut(self, self.parts) if isinstance(self.parts, ClassicParts) else None
         log.subscribe(self._service.poke)
 
     # Assembling
@@ -185,11 +173,7 @@ class DefaultMessageStore(StoreMaintenance):
     @property
     def is_slave(self) -> bool:
         """What this broker is now; an election changes it (`RoleSwitch`)."""
-        return self._configuration.broker_role is BrokerRole.SLAVE
-
-    def attach_replication(self, replication: IReplication) -> None:
-        """The HA service: the store starts it, pokes it, asks it about puts, and stops it."""
-        self.replication = self._settler.replication = replication
+        return self.journal.role.is_slave
 
     def on_arrival(self, callback: Callable[[Sequence[Row]], None]) -> None:
         """
@@ -276,13 +260,18 @@ class DefaultMessageStore(StoreMaintenance):
     def put_layout(self, batch: BatchLayout) -> "Deferred[PutMessageResult]":
         """As `put_batch`, of the members that were added."""
         result: Deferred[PutMessageResult] = Deferred()
+        began = ended = 0.0
         whole: AppendResult | PutMessageStatus | None = self._refusal()
         if whole is None:
-            began = self._settler.began = self.host.clock.seconds()
-            whole = self.log.append_batch(batch, self.host.now_ms())
-            self._appended(began)
+            began = self.host.clock.seconds()
+            whole = self.journal.append_batch(batch, self.host.now_ms())
+            ended = self._appended(began)
         self._settler.settle(
-            [whole], batch.batch.wait_store_ok, lambda results: result.callback(results[0])
+            [whole],
+            batch.batch.wait_store_ok,
+            lambda results: result.callback(results[0]),
+            began,
+            ended,
         )
         return result
 
@@ -298,29 +287,31 @@ class DefaultMessageStore(StoreMaintenance):
             self._settler.refused(refusal, len(messages))
             done([PutMessageResult(refusal)] * len(messages))
             return
+        began = self.host.clock.seconds()
         if asks_for_delay(messages):
             ready = redirect_delayed(messages, len(self.delay_levels))
-            stored = iter(self._append([message for message in ready if message]))
+            sound = [message for message in ready if message]
+            stored = iter(self.journal.append(sound, self.host.now_ms()))
             appended = [
                 next(stored) if message else PutMessageStatus.MESSAGE_ILLEGAL for message in ready
             ]
         else:
-            appended = self._append(messages)
-        self._settler.settle(appended, messages[0].wait_store_ok, done)
+            appended = self.journal.append(messages, self.host.now_ms())
+        ended = self._appended(began)
+        self._settler.settle(appended, messages[0].wait_store_ok, done, began, ended)
 
-    def _append(self, messages: list[Message]) -> list[AppendResult | PutMessageStatus]:
-        began = self._settler.began = self.host.clock.seconds()
-        results = self.log.append_group(messages, self.host.now_ms())
-        self._appended(began)
-        return results
+    def _appended(self, began: float) -> float:
+        """
+        A write that took too long keeps others away for a while.
 
-    def _appended(self, began: float) -> None:
-        """A write that took too long keeps others away for a while."""
-        ended = self._settler.ended = self.host.clock.seconds()
+        :returns: when it ended.
+        """
+        ended = self.host.clock.seconds()
         took_ms = int((ended - began) * 1000)
         limit = self._configuration.os_page_cache_busy_time_out_mills
         if limit < took_ms < _BUSY_AT_MOST_MS:
             self._slow_until = ended + limit / 1000
+        return ended
 
     # Dispatching
 

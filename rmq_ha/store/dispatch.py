@@ -6,7 +6,6 @@ Spec: store.md, section 6.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -17,10 +16,8 @@ from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Row
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.flags import Flag, RunningFlags
+from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.store.tail import Tail
-
-if TYPE_CHECKING:
-    from rmq_ha.store.parts import StoreLog
 
 _RETRY_S = 1.0
 _READ_PATIENCE = 3
@@ -69,7 +66,7 @@ class Dispatcher:
     def __init__(
         self,
         clock: IReactorTime,
-        log: "StoreLog",
+        log: JournalLog,
         config: MessageStoreConfig,
         reached: Callable[[Sequence[Row]], None],
         flags: RunningFlags,

@@ -6,21 +6,19 @@ Spec: remoting.md, section 7.9; store.md, section 9.3.
 from collections.abc import Collection
 from typing import ClassVar
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rmq_ha.errors import StoreError
 from rmq_ha.model.topics import LMQ_PREFIX, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.seams import Host
 from rmq_ha.store.clean import disk_ratio
 from rmq_ha.store.deleted_queues import DeletedQueues
 from rmq_ha.store.dispatch import Dispatcher
-from rmq_ha.store.parts import Cleaner
+from rmq_ha.store.journal import Cleaner, Journal
 from rmq_ha.store.reads import StoreReads
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.setaside import TailAside
 from rmq_ha.store.statistics import readable_size
-from rmq_ha.store.tailcut import TailCut
 
 _KEPT_TOPICS = frozenset({SCHEDULE_TOPIC, OP_HALF_TOPIC})
 _MOST_NAMED = 20
@@ -35,7 +33,7 @@ class StoreMaintenance(StoreReads):
     dispatcher: Dispatcher
     schedule: ScheduleMessageService
     deleted: DeletedQueues
-    _tail_cut: TailCut | None
+    journal: Journal
 
     def clean_unused_topics(self, known: Collection[str]) -> int:
         """
@@ -114,14 +112,7 @@ class StoreMaintenance(StoreReads):
         :returns: fires when the log may grow again; fails with StoreError, if before the cut then
             with everything as it was.
         """
-        if self._tail_cut is None:
-            return fail(StoreError("only the end of a classic commit log can be set aside"))
-        return self._tail_cut.set_aside(end, why)
-
-    async def tail_is_settled(self) -> None:
-        """Wait for `set_tail_aside`, if that is running."""
-        while self._tail_cut is not None and self._tail_cut.running is not None:
-            await self._tail_cut.running
+        return self.journal.set_aside(end, why)
 
     def runtime_info(self) -> dict[str, str]:
         """The store's part of GET_BROKER_RUNTIME_INFO; every value a string."""

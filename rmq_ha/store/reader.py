@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rmq_ha.config.store import MessageStoreConfig
-from rmq_ha.interfaces import ICommitLog, IMessageFilter
+from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import GetMessageResult
 from rmq_ha.model.status import BrokerRole, GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueue, ConsumeQueueTable
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
+from rmq_ha.store.journal_log import LogBytes
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.scan import MAX_RECORD_SIZE
 
@@ -49,7 +50,7 @@ class MessageReader:
     def __init__(
         self,
         config: MessageStoreConfig,
-        log: ICommitLog,
+        log: LogBytes,
         queues: ConsumeQueueTable,
         damage: ReadDamage,
         memory_bytes: int,
@@ -193,7 +194,7 @@ class _Scan:
 
     def __init__(
         self,
-        log: ICommitLog,
+        log: LogBytes,
         damage: ReadDamage,
         queue: ConsumeQueue,
         queue_offset: int,

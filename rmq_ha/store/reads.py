@@ -15,7 +15,7 @@ from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.format.record_checks import is_of_topic
 from rmq_ha.store.index import IndexService
-from rmq_ha.store.parts import StoreLog
+from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.statistics import StoreStatistics
@@ -52,7 +52,7 @@ class StoreReads:
     def __init__(
         self,
         configuration: MessageStoreConfig,
-        log: StoreLog,
+        log: JournalLog,
         queues: ConsumeQueueTable,
         index: IndexService | None,
         reader: MessageReader,

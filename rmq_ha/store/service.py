@@ -3,7 +3,8 @@
 Spec: store.md, sections 5.3 to 5.5, 5.7 and 9.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
@@ -13,12 +14,11 @@ from rmq_ha.errors import StoreError
 from rmq_ha.seams import Lock
 from rmq_ha.store.boot import Left
 from rmq_ha.store.flags import Flag
+from rmq_ha.store.journal import Cleaner, Journal, StoreAround
+from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.store.statistics import SAMPLE_S
 from rmq_ha.store.turns import TurnWatch
 from rmq_ha.timing.periodic import Periodic
-
-if TYPE_CHECKING:
-    from rmq_ha.store.default import DefaultMessageStore
 
 _SLICES_AT_ONCE = 64
 _DISK_CHECK_S = 10.0
@@ -26,19 +26,39 @@ _FIRST_CLEANING_S = 60.0
 _CATCH_UP_S = 5.0
 
 
+class LivingStore(StoreAround, Protocol):
+    """
+    A store as it begins, lives and ends.
+
+    :ivar is_open: it takes puts and answers.
+    :ivar on_forced_deletion: is called when messages were deleted before their time.
+    """
+
+    journal: Journal
+    log: JournalLog
+    cleaner: Cleaner
+    is_open: bool
+    on_forced_deletion: Callable[[], None]
+
+    def tell_new_lives(self) -> None:
+        """What recovery and catching up have found of deleted queues is told."""
+
+    def close(self) -> None:
+        """Give up files and lock."""
+
+
 class StoreService:
     """The life of a `DefaultMessageStore`."""
 
     log = Logger()
 
-    def __init__(self, store: "DefaultMessageStore") -> None:
+    def __init__(self, store: LivingStore) -> None:
         self._store = store
         self._lock: Lock | None = None
         self._turn: IDelayedCall | None = None
         self._rounds: list[Periodic] = []
         self._is_running = False
         self._is_stopping = False
-        self._has_replication = False
         self._cleaned_to = -1
         self._poked_at = 0.0
         self.turns = TurnWatch()
@@ -60,13 +80,13 @@ class StoreService:
         store = self._store
         disk = store.host.disk
         left = store.boot.how_it_was_left(store.log.directories)
-        if left is Left.KILLED and not store.parts.goes_on_after_kill:
+        if left is Left.KILLED and not store.journal.goes_on_after_kill:
             left = Left.CRASHED
-        store.parts.load()
+        store.journal.load()
         store.queues.load()
         store.checkpoint.load()
         store.deleted.load()
-        store.parts.look_for_it()
+        store.journal.check_presence()
         disk.remove(store.boot.path)  # what recovery does is not to be gone on with
         if store.index is not None:
             store.index.load(
@@ -75,7 +95,7 @@ class StoreService:
                 is_killed=left is Left.KILLED,
             )
         store.queues.recover(left is Left.CLEAN)
-        store.parts.recover(left)
+        store.journal.recover(left)
         self._finish_deletions()
         store.renumber()
         store.schedule.load()
@@ -104,9 +124,8 @@ class StoreService:
         store = self._store
         now = store.host.clock.seconds()
         self.turns.took(now - self._poked_at, now)
-        if store.replication is not None:
-            store.replication.appended()
-        store.flusher.appended()
+        for tell in store.journal.once_a_turn:
+            tell()
         store.dispatcher.run()
 
     async def start(self) -> None:
@@ -122,21 +141,19 @@ class StoreService:
         await store.deleted.persist_if_dirty()  # what came to lie behind the log's end
         store.dispatcher.position = max(log.min_offset, store.queues.max_physical_offset, 0)
         await self._mend()
-        if store.parts.dispatch_from is not None:
-            store.dispatcher.position = min(store.dispatcher.position, store.parts.dispatch_from)
+        if store.journal.dispatch_from is not None:
+            store.dispatcher.position = min(store.dispatcher.position, store.journal.dispatch_from)
         await self._catch_up()
         self._number()
         self._is_running = True
         store.dispatcher.start()
-        if store.replication is not None:
-            self._has_replication = True
-            await maybeDeferred(store.replication.start)
+        await store.journal.start()
         self._check_wanted()
         store.tell_new_lives()
         store.is_open = True
-        if store.parts.dispatch_from is None:
+        if store.journal.dispatch_from is None:
             store.boot.set()
-        if not store.is_slave and not store.is_elected:
+        if store.journal.role.begins_as_master:
             store.schedule.start()
         store.queue_flusher.dispatched()  # recovery and catching up may have written queues
         self._start_rounds()
@@ -151,7 +168,7 @@ class StoreService:
 
     async def _mend(self) -> None:
         """Give queues that are damaged what they lack; other work gets its turn in between."""
-        for _ in self._store.parts.mend():
+        for _ in self._store.journal.mend():
             await self._next_turn()
             self._check_wanted()
 
@@ -173,7 +190,7 @@ class StoreService:
         """
         store = self._store
         trouble = store.dispatcher.trouble
-        numbers = not store.is_slave and not store.is_elected
+        numbers = store.journal.role.begins_as_master
         if trouble and numbers and store.dispatcher.behind > 0:
             store.flags.hoist(Flag.QUEUES_BEHIND, trouble)
         else:
@@ -244,16 +261,15 @@ class StoreService:
             await maybeDeferred(periodic.stop)
         self._rounds = []
         await store.schedule.stop()
-        if store.replication is not None and self._has_replication:
-            await maybeDeferred(store.replication.stop)
-        await store.tail_is_settled()
+        await store.journal.stop()
+        await store.journal.is_whole()
         was_running, self._is_running = self._is_running, False
         if self._turn is not None:
             self._turn.cancel()
         if was_running:
             await self._drain()
         store.dispatcher.stop()
-        await store.flusher.stop()
+        await store.journal.flush()
         await store.queue_flusher.stop()
         await store.deleted.persist_if_dirty()
         await self._close(was_running)
@@ -269,7 +285,7 @@ class StoreService:
         """Without the note the next start compares queues and log for itself."""
         store = self._store
         try:
-            await store.host.worker.call(store.parts.note_ends)
+            await store.host.worker.call(store.journal.note_ends)
         except (OSError, StoreError) as error:
             self.log.warn("cannot note where the queues end: {error}", error=error)
 
@@ -282,7 +298,7 @@ class StoreService:
             and store.flags.may_be_closed_cleanly
             and not store.queue_flusher.is_broken
         )
-        store.parts.stopped()
+        store.journal.stopped()
         store.boot.forget()
         if is_clean:
             await self._note_ends()
@@ -298,7 +314,7 @@ class StoreService:
     def close(self) -> None:
         """As `DefaultMessageStore.close` says."""
         store = self._store
-        store.parts.close()
+        store.journal.close()
         store.queues.close()
         if store.index is not None:
             store.index.close()

@@ -3,36 +3,21 @@
 Spec: store.md, sections 3.5 and 5.6.
 """
 
-from typing import Protocol
-
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
 from rmq_ha.errors import StoreError
-from rmq_ha.store.deleted_queues import DeletedQueues
-from rmq_ha.store.dispatch import Dispatcher
-from rmq_ha.store.flush import QueueFlusher
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.flush import CommitLogFlusher
 from rmq_ha.store.format.checkpoint import CheckpointTimes
 from rmq_ha.store.format.commitlog import store_timestamp_of
+from rmq_ha.store.journal import StoreAround
 from rmq_ha.store.owed import OwedLog
-from rmq_ha.store.parts import ClassicParts, Surroundings
 from rmq_ha.store.recovery import LogRecovery
-from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.setaside import Keeper, TailAside
+from rmq_ha.store.tail import LogTail
 
 _HEAD = 96
-
-
-class Running(Surroundings, Protocol):
-    """What of a running store is built on its log."""
-
-    dispatcher: Dispatcher
-    queue_flusher: QueueFlusher
-    schedule: ScheduleMessageService
-    deleted: DeletedQueues
-
-    def renumber(self) -> None:
-        """Take the numbering and the first offsets of all queues from what is on the disk."""
 
 
 class TailCut:
@@ -48,11 +33,14 @@ class TailCut:
 
     log = Logger()
 
-    def __init__(self, store: Running, parts: ClassicParts) -> None:
+    def __init__(
+        self, store: StoreAround, log: CommitLog, flusher: CommitLogFlusher, tail: LogTail
+    ) -> None:
         self._store = store
-        self._parts = parts
-        self._log = parts.log
-        self._keeper = Keeper(store.host.disk, store.root, parts.log)
+        self._log = log
+        self._flusher = flusher
+        self._tail = tail
+        self._keeper = Keeper(store.host.disk, store.root, log)
         self.running: Deferred[None] | None = None
 
     def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
@@ -78,7 +66,7 @@ class TailCut:
                 "space or repair the disk"
             ) from error
         finally:
-            self._parts.flusher.release()
+            self._flusher.release()
             store.queue_flusher.release()
             store.dispatcher.start()
             running, self.running = self.running, None
@@ -101,7 +89,7 @@ class TailCut:
         aside = await worker.call(
             self._keeper.keep, "diverged", end, log.max_offset, why, store.host.now_ms()
         )
-        await self._parts.flusher.hold()
+        await self._flusher.hold()
         await store.queue_flusher.hold()
         try:
             times = await worker.call(self._set_back, end)
@@ -155,7 +143,7 @@ class TailCut:
         later = [row.forget(start) for start in sorted(row.starts, reverse=True) if start > end]
         log.pending.clear()
         log.recovered(end, min(log.flushed_offset, end))
-        self._parts.tail.forget()
+        self._tail.forget()
         self._store.deleted.cut(end)
         dispatcher = self._store.dispatcher
         dispatcher.position = min(dispatcher.position, end)

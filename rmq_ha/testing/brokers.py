@@ -66,7 +66,7 @@ class BrokerNode(StoreNode):
         self._begin()
         self.controller = self._make()
         self.store = self.controller.store
-        self.replication = self.controller.replication
+        self.replication = self.controller.journal.service
         self._start_result = self.controller.start()
         refused: list[Failure] = []
         if self._start_result.called:

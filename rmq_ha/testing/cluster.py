@@ -7,8 +7,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
-from rmq_ha.ha.link import TailOfStore
-from rmq_ha.ha.service import HAService
+from rmq_ha.ha.journal import ClassicJournal
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.default import DefaultMessageStore
@@ -119,13 +118,10 @@ class StoreNode:
         """Begin a life: open the store and recover."""
         self._begin()
         seams = self.host.seams
-        self.store = DefaultMessageStore(seams, self.configuration)
+        journal = ClassicJournal(seams, self.configuration)
+        self.store = DefaultMessageStore(seams, self.configuration, journal)
+        self.replication = journal.service
         self.store.load()
-        self.replication = HAService(seams, self.configuration, self.store.log)
-        self.replication.attach_tail(
-            TailOfStore(self.store.set_tail_aside, lambda: self.store.parts.tail.unreadable_at)
-        )
-        self.store.attach_replication(self.replication)
 
     def start(self) -> "Deferred[None]":
         """Run what was loaded."""

@@ -9,16 +9,17 @@ from typing import Any
 from twisted.internet.defer import succeed
 
 from rmq_ha.autoswitch import lease
-from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog, EpochParts
+from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.autoswitch.epochs import Epochs
 from rmq_ha.autoswitch.files import EpochFile
 from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.autoswitch.journal import EpochJournal
 from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import TableFeed
 from rmq_ha.store.boot import Left
-from rmq_ha.store.parts import ClassicParts
+from rmq_ha.store.classic import LocalJournal
 from rmq_ha.store.tail import LogTail
 from rmq_ha.testing.planting import CONTROLLED, Mutant, Patches
 
@@ -40,11 +41,11 @@ def _read_all(patches: Patches) -> None:
 
 
 def _recover_all(patches: Patches) -> None:
-    def recover(parts: Any, left: Left) -> None:
-        ClassicParts.recover(parts, left)
-        parts._epoch_log.confirm_offset = max(parts._store.queues.max_physical_offset, 0)
+    def recover(journal: Any, left: Left) -> None:
+        LocalJournal.recover(journal, left)
+        journal.log.confirm_offset = max(journal._store.queues.max_physical_offset, 0)
 
-    patches.put(EpochParts, "recover", recover)
+    patches.put(EpochJournal, "recover", recover)
 
 
 def _rename_epoch(patches: Patches) -> None:

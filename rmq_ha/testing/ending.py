@@ -109,7 +109,7 @@ class Ending:
         tells it that the master does not send that place anew one day. What lies before is served.
         """
         link = slave.replication.statistics()["master"]
-        at = slave.store.parts.tail.unreadable_at
+        at = slave.store.journal.tail.unreadable_at
         if at is None or link is None or link["state"] != Fault.UNREADABLE.value:
             return
         for name, start, end in self._spoilt:

@@ -34,7 +34,8 @@ class GroupNode(BrokerNode):
 
     def _make(self) -> BrokerController:
         controller = super()._make()
-        ledger = controller.commit_log.ledger
+        journal: Any = controller.journal
+        ledger = journal.log.ledger
         ledger.files = LedgerFiles(
             self.host.seams.disk,
             dledger_directory(self.configuration),

@@ -30,7 +30,7 @@ from zope.interface import implementer
 
 from rmq_ha.testing.clock import SimClock
 from rmq_ha.testing.trace import FAULT
-from rmq_ha.testing.transport import SimTransport
+from rmq_ha.testing.transport import Machine, SimTransport
 
 _SYN_RETRY = 1.0
 
@@ -127,7 +127,7 @@ class SimNetwork:
         """Segments from one machine to another get lost."""
         return (source, destination) in self._cut
 
-    def delay(self, source: "HostNetwork", destination: "HostNetwork") -> float:
+    def delay(self, source: Machine, destination: Machine) -> float:
         """Seconds that the next segment travels."""
         low, high = self.latency
         delay = low + self.random.random() * (high - low)

@@ -6,7 +6,8 @@ of them on the way) into the reader's inbox, and from there in chunks of any siz
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any, Protocol
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionAborted, ConnectionDone, ConnectionLost
@@ -20,10 +21,54 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rmq_ha.testing.clock import SimClock
 from rmq_ha.testing.trace import CLOSED, CONNECTED, DELIVERY
 
-if TYPE_CHECKING:
-    from rmq_ha.testing.network import HostNetwork, SimNetwork
+
+class Machine(Protocol):
+    """
+    Where an end of a connection is.
+
+    :ivar is_up: it answers.
+    :ivar index: its number in a trace.
+    """
+
+    name: str
+    index: int
+    is_up: bool
+
+    def forget(self, end: "SimTransport") -> None:
+        """A connection is lost."""
+
+
+class Wires(Protocol):
+    """
+    What lies between machines.
+
+    :ivar window: bytes that may be on their way in one direction.
+    :ivar stalled: ends that wait until a direction is not cut any more.
+    """
+
+    clock: SimClock
+    random: Random
+    window: int
+    stalled: "dict[SimTransport, None]"
+
+    def is_up(self, name: str) -> bool:
+        """The machine is there and answers."""
+
+    def is_cut(self, source: "SimTransport", destination: "SimTransport") -> bool:
+        """Segments of this direction get lost."""
+
+    def delay(self, source: Machine, destination: Machine) -> float:
+        """Seconds that the next segment travels."""
+
+    def chunk(self, size: int) -> int:
+        """How many of the bytes at hand the next `dataReceived` gets."""
+
+    def trace(self, kind: int, end: "SimTransport", number: int, data: bytes = b"") -> None:
+        """Note an event of a connection."""
+
 
 RECEIVE_LIMIT = 65536
 _END = b""  # a segment without bytes says that nothing comes after it
@@ -41,7 +86,7 @@ class SimTransport:
     bufferSize = 65536
 
     def __init__(
-        self, network: "SimNetwork", owner: "HostNetwork", here: IPv4Address, there: IPv4Address
+        self, network: Wires, owner: Machine, here: IPv4Address, there: IPv4Address
     ) -> None:
         self.owner = owner
         self.protocol: IProtocol | None = None

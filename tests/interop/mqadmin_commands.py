@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rmq_ha.config.controller_mode import ControllerModeConfig
+from rmq_ha.config.controlled import ControllerModeConfig
 from rmq_ha.config.fields import fields_by_key
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.ours import RmqHaConfig

@@ -21,7 +21,7 @@ from rmq_ha.wire.command import RemotingCommand
 
 
 def node_of(member: BrokerNode) -> Any:
-    return member.controller.replication.node  # type: ignore[union-attr]
+    return member.controller.journal.service.node  # type: ignore[union-attr]
 
 
 def ask(group: BrokerGroup, member: BrokerNode, code: int, message: Message) -> bytes:

@@ -3,15 +3,16 @@
 Declarations only. Every `twistd` imports this file, so it imports nothing heavy and no reactor.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from twisted.application.service import ServiceMaker
 from zope.interface import implementer
 
-from rmq_ha.interfaces import IAccessPlugin, ICommitLogPlugin, IReplicationPlugin
+from rmq_ha.interfaces import IAccessPlugin, IJournalPlugin
 
 if TYPE_CHECKING:
-    from rmq_ha.interfaces import IAccessControl, IBrokerContext, ICommitLog, IReplication
+    from rmq_ha.interfaces import IAccessControl, IBrokerContext
+    from rmq_ha.store.journal import Journal
 
 broker = ServiceMaker(
     "rmq-ha broker", "rmq_ha.app.tap", "A RocketMQ 4.9 message broker with replication.", "rmqha"
@@ -27,45 +28,40 @@ controller = ServiceMaker(
 )
 
 
-@implementer(ICommitLogPlugin)
-class DefaultCommitLog:
-    """RocketMQ's commit log: files of fixed size below storePathCommitLog; or an elected one's."""
+@implementer(IJournalPlugin)
+class ClassicJournalPlugin:
+    """RocketMQ's commit log, which slaves follow byte by byte."""
 
-    name = "default"
+    name = "classic"
 
-    def make_commit_log(self, broker: "IBrokerContext") -> "ICommitLog":
-        if broker.configuration.store.enable_dleger_commit_log:
-            from rmq_ha.dledger.assembly import make_dledger_log
+    def make_journal(self, broker: "IBrokerContext") -> "Journal":
+        from rmq_ha.ha.journal import ClassicJournal
 
-            return make_dledger_log(broker.host.disk, broker.configuration)
-        if broker.configuration.controlled.enable_controller_mode:
-            from rmq_ha.autoswitch.commit_log import make_epoch_log
-
-            return make_epoch_log(broker.host.disk, broker.configuration.store)
-        from rmq_ha.store.layout import make_commit_log
-
-        return make_commit_log(broker.host.disk, broker.configuration.store)
+        return ClassicJournal(broker.host, broker.configuration)
 
 
-@implementer(IReplicationPlugin)
-class DefaultReplication:
-    """RocketMQ's HA protocol: slaves follow their master's log byte by byte; or as
-    a DLedger group or controllers elect."""
+@implementer(IJournalPlugin)
+class GroupJournalPlugin:
+    """A DLedger group's log: most members have what is acknowledged, and elect who leads."""
 
-    name = "default"
+    name = "dledger"
 
-    def make_replication(self, broker: "IBrokerContext", log: "ICommitLog") -> "IReplication":
-        if broker.configuration.store.enable_dleger_commit_log:
-            from rmq_ha.dledger.service import DLedgerService
+    def make_journal(self, broker: "IBrokerContext") -> "Journal":
+        from rmq_ha.dledger.journal import GroupJournal
 
-            return DLedgerService(broker.host, broker.configuration, cast("Any", log))
-        if broker.configuration.controlled.enable_controller_mode:
-            from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+        return GroupJournal(broker.host, broker.configuration)
 
-            return AutoSwitchHAService(broker.host, broker.configuration, cast("Any", log))
-        from rmq_ha.ha.service import HAService
 
-        return HAService(broker.host, broker.configuration, log)
+@implementer(IJournalPlugin)
+class EpochJournalPlugin:
+    """RocketMQ 5's controller mode: controllers say who leads, and who has to be in sync."""
+
+    name = "controller"
+
+    def make_journal(self, broker: "IBrokerContext") -> "Journal":
+        from rmq_ha.autoswitch.journal import EpochJournal
+
+        return EpochJournal(broker.host, broker.configuration)
 
 
 @implementer(IAccessPlugin)
@@ -80,6 +76,7 @@ class PlainAccess:
         return make_access_control(broker)
 
 
-default_commit_log = DefaultCommitLog()
-default_replication = DefaultReplication()
+classic = ClassicJournalPlugin()
+dledger = GroupJournalPlugin()
+controlled = EpochJournalPlugin()
 plain_access = PlainAccess()

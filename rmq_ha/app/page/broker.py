@@ -98,7 +98,7 @@ class BrokerBoard(Board):
         broker = self._broker
         why = str(broker.store.why_not_writable())
         if broker.configuration.controlled.enable_controller_mode:
-            why = why or str(broker.replication.why_no_puts())
+            why = why or str(broker.journal.why_no_puts())
         return why
 
     def _counts(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class BrokerBoard(Board):
             if isinstance(control, PlainAccessControl):
                 for kind, count in control.refused.items():
                     counts[f"requests refused by access control: {kind.value}"] = count
-        told = broker.replication.statistics()
+        told = broker.journal.statistics()
         counts["strangers refused at the replication port"] = int(told.get("refused") or 0)
         counts["registrations that failed"] = broker.registration.failures
         for key, count in broker.limits.refused.items():
@@ -157,7 +157,7 @@ class BrokerBoard(Board):
         return here[0] if here else None
 
     def _mode(self) -> str:
-        own, told = self._broker.configuration, self._broker.replication.statistics()
+        own, told = self._broker.configuration, self._broker.journal.statistics()
         if own.store.enable_dleger_commit_log:
             return f"DLedger group {told['group']}, term {told['term']}"
         if own.controlled.enable_controller_mode:

@@ -19,7 +19,7 @@ def members_of(broker: Any, why_no_puts: str) -> list[Member]:
     :param broker: a `BrokerController`.
     :param why_no_puts: empty: it takes messages.
     """
-    told = broker.replication.statistics()
+    told = broker.journal.statistics()
     own = broker.configuration
     if own.store.enable_dleger_commit_log:
         return _of_group(told, why_no_puts)

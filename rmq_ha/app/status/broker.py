@@ -72,11 +72,11 @@ class BrokerStatus:
         self._tell_puts(samples)
         self._tell_network(samples)
         if self._is_elected:
-            tell_group(samples, self._broker.replication.statistics())
+            tell_group(samples, self._broker.journal.statistics())
         else:
             self._tell_replication(samples)
         if self._is_controlled:
-            tell_set(samples, self._broker.replication.statistics())
+            tell_set(samples, self._broker.journal.statistics())
         if self._broker.is_slave:
             self._tell_slave(samples)
         else:
@@ -91,12 +91,12 @@ class BrokerStatus:
         if not store.is_open:
             return Health(False, f"{name}: the store is not open")
         if self._is_elected:
-            return group_health(name, broker.replication.statistics(), store.why_not_writable())
+            return group_health(name, broker.journal.statistics(), store.why_not_writable())
         if self._is_controlled:
-            why = store.why_not_writable() or broker.replication.why_no_puts()
-            return set_health(name, broker.replication.statistics(), why)
+            why = store.why_not_writable() or broker.journal.why_no_puts()
+            return set_health(name, broker.journal.statistics(), why)
         if broker.is_slave:
-            link = broker.replication.statistics().get("master") or {}
+            link = broker.journal.statistics().get("master") or {}
             if link.get("state") == "following":
                 return Health(True, f"{name}: following {link['address']}")
             state = link.get("state", "unknown")
@@ -113,10 +113,10 @@ class BrokerStatus:
             return Health(False, f"{name}: no puts: {reason}")
         if not broker.configuration.broker.broker_permission & PERM_WRITE:
             return Health(True, f"{name}: serves reads; writing is off (brokerPermission)")
-        if "slaves" not in broker.replication.statistics():
-            return Health(True, f"{name}: its haPlugIn does not tell of slaves")
+        if "slaves" not in broker.journal.statistics():
+            return Health(True, f"{name}: its journalPlugIn does not tell of slaves")
         slaves = len(self._serving())
-        refused = broker.replication.statistics().get("refused_ahead") or []
+        refused = broker.journal.statistics().get("refused_ahead") or []
         ahead = f"; refused as it was ahead: {', '.join(refused[:3])}" if refused else ""
         if not slaves and self._store_config.broker_role is BrokerRole.SYNC_MASTER:
             text = f"no slave is connected; puts get SLAVE_NOT_AVAILABLE{ahead}"
@@ -125,7 +125,7 @@ class BrokerStatus:
 
     def _serving(self) -> list[Mapping[str, Any]]:
         """Connections on the HA port that said where they are, and get what they lack."""
-        slaves = self._broker.replication.statistics().get("slaves", ())
+        slaves = self._broker.journal.statistics().get("slaves", ())
         return [
             slave
             for slave in slaves
@@ -217,7 +217,7 @@ class BrokerStatus:
         samples.add("rmqha_held_pulls", len(broker.hold))
 
     def _tell_replication(self, samples: Samples) -> None:
-        found = self._broker.replication.statistics()
+        found = self._broker.journal.statistics()
         connections = found.get("slaves", ())
         serving = self._serving()
         samples.add("rmqha_connections", len(connections), port="replication")
@@ -251,7 +251,7 @@ class BrokerStatus:
             samples.add("rmqha_slave_sync_failures_total", copies["failures"], table=table)
 
     def _tell_link(self, samples: Samples) -> None:
-        link = self._broker.replication.statistics().get("master") or {}
+        link = self._broker.journal.statistics().get("master") or {}
         state = link.get("state")
         samples.add("rmqha_slave_following", state == "following")
         samples.add("rmqha_slave_diverged", state == Fault.DIVERGED.value)

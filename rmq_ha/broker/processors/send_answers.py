@@ -3,8 +3,6 @@
 Spec: remoting.md, section 4.2; store.md, section 2.7.
 """
 
-from collections.abc import Callable
-
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.message import AppendResult
 from rmq_ha.model.status import PutMessageStatus
@@ -25,21 +23,15 @@ CODES = {
 
 
 class SendAnswers:
-    """
-    Makes responses of sends, with the two trace fields that Java's producer insists on.
-
-    :param why_busy: why a put was not decided in time, or not even begun.
-    """
+    """Makes responses of sends, with the two trace fields that Java's producer insists on."""
 
     def __init__(
         self,
         configuration: BrokerConfiguration,
         store: DefaultMessageStore,
-        why_busy: Callable[[], str] = lambda: "the disk is slow",
     ) -> None:
         self._configuration = configuration
         self._store = store
-        self._why_busy = why_busy
 
     @property
     def trace_ext(self) -> dict[str, str]:
@@ -76,12 +68,16 @@ class SendAnswers:
         return request.response(code, self._remark(status), self.trace_ext)
 
     def _why_not(self) -> str:
-        """A member of a group is a slave for as long as it does not lead: why is what helps."""
-        reason = self._store.why_not_writable()
-        return self._why_busy() if not reason or self._is_unelected() else reason
+        """Who is elected is a slave for as long as it does not lead: why is what helps."""
+        store = self._store
+        reason = store.why_not_writable()
+        if not reason:
+            return self._why_busy()
+        return (store.is_open and store.is_slave and store.journal.why_no_puts()) or reason
 
-    def _is_unelected(self) -> bool:
-        return self._store.is_open and self._store.is_elected and self._store.is_slave
+    def _why_busy(self) -> str:
+        """Why a put was not decided in time, or not even begun."""
+        return self._store.journal.why_no_puts() or "the disk is slow"
 
     def _remark(self, status: PutMessageStatus) -> str:
         largest = self._configuration.store.max_message_size

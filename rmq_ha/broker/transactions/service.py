@@ -200,7 +200,7 @@ class TransactionalMessageCheckService:
         store = self._store
         if store.log.flushed_offset < log_end:
             return False
-        replicated = store.replication.replicated_offset() if store.replication else log_end
+        replicated = store.journal.replicated_end
         is_sync = self._configuration.store.broker_role is BrokerRole.SYNC_MASTER
         return replicated >= log_end or (replicated == 0 and not is_sync)
 

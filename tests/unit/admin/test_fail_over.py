@@ -128,7 +128,7 @@ class Pair:
 
     def until_following(self, name: str) -> None:
         def is_behind() -> bool:
-            link = self.cluster.brokers[name].replication.statistics()["master"]
+            link = self.cluster.brokers[name].journal.service.statistics()["master"]
             return link is None or link["state"] != "following"
 
         assert self.cluster.clock.run_while(is_behind, 60) is not False
@@ -178,7 +178,7 @@ def test_a_dead_master_is_replaced_and_comes_back(pair: Pair) -> None:
 
 def test_a_master_that_answers_is_not_replaced(pair: Pair) -> None:
     """Two would part; what its slave, which is cut off, lacks is said by queue and by group."""
-    pair.cluster.brokers["b"].replication.stop()
+    pair.cluster.brokers["b"].journal.service.stop()
     pair.send("a", 3)
     pair.commit("a", 2)
     code, told, error = pair.run("promote", "b")
@@ -342,7 +342,7 @@ def test_another_slave_that_has_more_is_named(pair: Pair) -> None:
     """With several slaves the one that has most is to be promoted."""
     pair.add("c", BrokerRole.SLAVE, 2)
     pair.until_following("c")
-    pair.cluster.brokers["b"].replication.stop()
+    pair.cluster.brokers["b"].journal.service.stop()
     pair.send("a", 3)
     pair.crash("a")
     _, told, _ = pair.run("promote", "b", dry_run=True)

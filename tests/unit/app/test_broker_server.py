@@ -42,7 +42,7 @@ def test_only_ports_that_listen_are_named(settings: dict[str, Any]) -> None:
 
 
 def test_a_foreign_replication_has_ports_of_its_own() -> None:
-    assert "haListenPort" not in facts(ha_plug_in="acme")[0]
+    assert "haListenPort" not in facts(journal_plug_in="acme")[0]
 
 
 @pytest.mark.parametrize(("mode", "is_open"), [("enforcing", False), ("permissive", True)])

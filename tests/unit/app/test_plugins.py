@@ -10,7 +10,7 @@ from zope.interface.verify import verifyObject
 from rmq_ha import plugins
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.errors import PluginNotFound
-from rmq_ha.interfaces import ICommitLogPlugin, IDispatcherPlugin, IReplicationPlugin
+from rmq_ha.interfaces import IDispatcherPlugin, IJournalPlugin
 from rmq_ha.plugins import load_configured, load_plugins, split_names
 
 
@@ -54,9 +54,22 @@ def test_names_are_separated_by_commas() -> None:
     assert split_names("") == []
 
 
-def test_the_built_ins_are_plugins_like_others() -> None:
-    found = load_configured(BrokerConfiguration())
-    (log,), (replication,) = found[ICommitLogPlugin], found[IReplicationPlugin]
-    assert verifyObject(ICommitLogPlugin, log)
-    assert verifyObject(IReplicationPlugin, replication)
-    assert IPlugin.providedBy(log)
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "classic"),
+        ({"store.enable_dleger_commit_log": True}, "dledger"),
+        ({"controlled.enable_controller_mode": True}, "controller"),
+        ({"ours.journal_plug_in": "dledger"}, "dledger"),
+    ],
+)
+def test_the_built_ins_are_plugins_like_others(settings: dict[str, Any], name: str) -> None:
+    """And have honest names: one that is given by hand is the one that is taken."""
+    configuration = BrokerConfiguration()
+    for key, value in settings.items():
+        part, _, attribute = key.partition(".")
+        setattr(getattr(configuration, part), attribute, value)
+    (journal,) = load_configured(configuration)[IJournalPlugin]
+    assert journal.name == name
+    assert verifyObject(IJournalPlugin, journal)
+    assert IPlugin.providedBy(journal)

@@ -19,23 +19,24 @@ from tests.unit.autoswitch.test_simulated_brokers import run
 from twisted.internet.defer import succeed
 
 from rmq_ha.autoswitch import lease
-from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog, EpochParts
+from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
 from rmq_ha.autoswitch.epochs import Epochs
 from rmq_ha.autoswitch.feed import EpochFeed
 from rmq_ha.autoswitch.files import EpochFile
 from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.autoswitch.journal import EpochJournal
 from rmq_ha.autoswitch.manager import ReplicasManager
 from rmq_ha.autoswitch.sync_state import SyncState
-from rmq_ha.store.parts import ClassicParts
+from rmq_ha.store.classic import LocalJournal
 from rmq_ha.store.tail import LogTail
 
 MOST = 2000
 Plant = tuple[Any, str, Any]
 
 
-def _recover(parts: Any, left: Any) -> None:
-    ClassicParts.recover(parts, left)
-    parts._epoch_log.confirm_offset = max(parts._store.queues.max_physical_offset, 0)
+def _recover(journal: Any, left: Any) -> None:
+    LocalJournal.recover(journal, left)
+    journal.log.confirm_offset = max(journal._store.queues.max_physical_offset, 0)
 
 
 def _confirm(state: Any) -> None:
@@ -61,7 +62,7 @@ PLANTED: dict[str, list[Plant]] = {
         (ConfirmedTail, "next_slice", LogTail.next_slice),
         (EpochCommitLog, "readable_end", property(lambda log: log.max_offset)),
     ],
-    "recovery dispatches what was not confirmed": [(EpochParts, "recover", _recover)],
+    "recovery dispatches what was not confirmed": [(EpochJournal, "recover", _recover)],
     "a restart renames the epoch": [(Epochs, "led", _led)],
     "the newest epoch ends where the master's log does": [
         (EpochFeed, "_known_to", lambda feed, _: int(feed._log.max_offset))

@@ -51,15 +51,15 @@ def test_members_live_as_long_as_they_do(step_ms: int) -> None:
 def test_a_slow_disk_refuses_no_sends_for_an_hour() -> None:
     """The clock is set back in the second of a write that took too long."""
     broker = SimBroker().start()
-    append = broker.controller.commit_log.append_group
+    append = broker.controller.store.log.append_group
 
     def slowly(*arguments):
         broker.world.clock._now += 1.5
         return append(*arguments)
 
-    broker.controller.commit_log.append_group = slowly
+    broker.controller.store.log.append_group = slowly
     assert broker.send().code == 0
-    broker.controller.commit_log.append_group = append
+    broker.controller.store.log.append_group = append
     assert broker.controller.store.is_page_cache_busy()
     broker.host.step_clock(-HOUR_MS)
     broker.world.clock.run_for(2)

@@ -151,14 +151,14 @@ def test_store_plugins_lie_around_each_other_the_last_outermost(
     assert [item[0] for item in seen if item[1] == "put"] == ["outer", "inner"]
 
 
-# ------------------------------------------------------------------ log, replication, dispatcher
+# ------------------------------------------------------------------ journal, dispatcher
 
 
-def test_a_replication_plugin_is_started_asked_and_stopped(
+def test_a_journal_plugin_has_another_replication_which_is_started_asked_and_stopped(
     broker: SimBroker, seen: list[Any]
 ) -> None:
     """What it says about a put is what the producer reads."""
-    broker.configuration.ours.ha_plug_in = "fake-ha"
+    broker.configuration.ours.journal_plug_in = "fake-replica"
     broker.start()
     assert seen == ["replication starts"]
     assert broker.send().code == ResponseCode.SLAVE_NOT_AVAILABLE
@@ -170,13 +170,13 @@ def test_a_replication_plugin_is_started_asked_and_stopped(
     assert seen[-1] == "replication stops"
 
 
-def test_a_commit_log_plugin_wraps_the_built_in_log(broker: SimBroker, seen: list[Any]) -> None:
-    """The broker stops, starts again and serves what it has, through the wrapper."""
-    broker.configuration.ours.commit_log_plug_in = "fake-log"
+def test_a_journal_plugin_sees_what_is_appended(broker: SimBroker, seen: list[Any]) -> None:
+    """The broker stops, starts again and serves what it has."""
+    broker.configuration.ours.journal_plug_in = "fake-journal"
     broker.start()
     broker.send()
     broker.call(batch(b"1", b"2"))
-    assert ("log", 1) in seen
+    assert ("append", 1) in seen
     assert ("batch", 2) in seen
     broker.stop()
     broker.start()
@@ -378,8 +378,7 @@ def test_a_validator_refuses_one_way_requests_in_silence(
     ("part", "key", "interface"),
     [
         ("broker", "message_store_plug_in", "IMessageStorePlugin"),
-        ("ours", "commit_log_plug_in", "ICommitLogPlugin"),
-        ("ours", "ha_plug_in", "IReplicationPlugin"),
+        ("ours", "journal_plug_in", "IJournalPlugin"),
         ("ours", "dispatcher_plug_in", "IDispatcherPlugin"),
         ("ours", "hook_plug_in", "IHookPlugin"),
         ("ours", "acl_plug_in", "IAccessPlugin"),
@@ -402,3 +401,9 @@ def test_a_plugin_that_makes_something_else_stops_the_start(broker: SimBroker) -
     with pytest.raises(ConfigurationError, match="useless") as caught:
         broker.start()
     assert "ISendMessageHook" in str(caught.value)
+
+
+def test_a_journal_that_is_none_stops_the_start_with_what_it_lacks(broker: SimBroker) -> None:
+    broker.configuration.ours.journal_plug_in = "no-journal"
+    with pytest.raises(ConfigurationError, match="is no Journal: it has no append, append_batch,"):
+        broker.start()

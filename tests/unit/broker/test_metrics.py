@@ -233,10 +233,10 @@ def test_a_slave_that_connects_anew_goes_on_with_its_series() -> None:
     pair = Pair()
     machine = pair.slave_host.ip
     before = scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys()
-    (connection,) = pair.master.controller.replication.statistics()["slaves"]
-    pair.slave.replication._link._connection.close()  # type: ignore[union-attr]
+    (connection,) = pair.master.controller.journal.service.statistics()["slaves"]
+    pair.slave.journal.service._link._connection.close()  # type: ignore[union-attr]
     pair.pass_time(3)
-    (anew,) = pair.master.controller.replication.statistics()["slaves"]
+    (anew,) = pair.master.controller.journal.service.statistics()["slaves"]
     assert anew["address"] != connection["address"]
     assert scrape(pair.of_master)["rmqha_replication_acked_bytes"].keys() == before
     assert {dict(labels)["slave"] for labels in before} == {machine}

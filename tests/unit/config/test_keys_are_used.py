@@ -28,7 +28,9 @@ def test_every_key_is_read_or_listed() -> None:
     """A setting that nobody reads must be in limits.py, so that its user is told."""
     package = Path(rmq_ha.__file__).parent
     sources = [path for path in package.rglob("*.py") if path.parent.name != "config"]
-    sources += [package / "config" / name for name in ("load.py", "load_controller.py")]
+    sources += [
+        package / "config" / name for name in ("journal.py", "load.py", "load_controller.py")
+    ]
     read = {name for path in sources for name in re.findall(r"\.(\w+)", path.read_text())}
     listed = NO_EFFECT | NOT_IMPLEMENTED.keys() | REFUSED.keys()
     ignored = [

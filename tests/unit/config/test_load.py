@@ -124,6 +124,12 @@ def test_an_unknown_key_is_noted_with_its_nearest() -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["commitLogPlugIn", "haPlugIn"])
+def test_a_key_that_is_gone_stops_the_start_and_says_what_to_do(key: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{key}.*journalPlugIn names.*remove this line"):
+        load(f"{key}=default")
+
+
 def test_an_unknown_tls_key_is_noted() -> None:
     assert notices("tls.server.keyPth=/k") == [
         "b.properties:1: unknown key tls.server.keyPth; did you mean tls.server.keyPath?"
@@ -159,8 +165,7 @@ def test_options_of_plugins_and_tls_are_kept_as_they_are() -> None:
     "key",
     [
         "messageStorePlugIn",
-        "commitLogPlugIn",
-        "haPlugIn",
+        "journalPlugIn",
         "dispatcherPlugIn",
         "hookPlugIn",
         "aclPlugIn",

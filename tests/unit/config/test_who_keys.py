@@ -98,7 +98,7 @@ def test_nobody_changes_them_from_afar(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("haPlugIn", "says which code runs"),
+        ("journalPlugIn", "says which code runs"),
         ("tls.enable", "says who may connect"),
         ("audit.file", "belongs to a plugin"),
         ("slaveTimeout", None),

@@ -9,8 +9,8 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.journal import LedgerJournal
 from rmq_ha.dledger.ledger import Ledger
-from rmq_ha.dledger.parts import LedgerParts
 from rmq_ha.dledger.tail import LedgerTail
 from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Address, Message
@@ -67,9 +67,10 @@ class Upgraded:
         self.store.configuration = BrokerConfiguration()
         self.store.queues.last_record.return_value = None
         self.store.queues.max_physical_offset = known
-        parts = LedgerParts(log, self.store)
-        parts.load()
-        parts.recover(Left.CLEAN if last_exit_ok else Left.CRASHED)
+        journal = LedgerJournal(log, config)
+        journal.attach(self.store)
+        journal.load()
+        journal.recover(Left.CLEAN if last_exit_ok else Left.CRASHED)
         return log
 
 

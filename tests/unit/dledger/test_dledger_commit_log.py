@@ -12,12 +12,12 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger import tail
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.journal import LedgerJournal
 from rmq_ha.dledger.ledger import Ledger
-from rmq_ha.dledger.parts import LedgerParts
 from rmq_ha.dledger.recent import RecentEntries
 from rmq_ha.dledger.tail import TERM_TOPIC, LedgerTail
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
-from rmq_ha.errors import DivergedLog, StoreError
+from rmq_ha.errors import StoreError
 from rmq_ha.model.message import Address, AppendResult, DispatchRequest, Message, MessageBatch
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store import run
@@ -87,6 +87,13 @@ class Rig:
             found += [DispatchRequest._make(row) for row in part.rows]
             position = part.end
         return found
+
+
+def recover(log: DLedgerCommitLog, store: Any, left: Left) -> None:
+    """As a store around it does."""
+    journal = LedgerJournal(log, store.configuration.store)
+    journal.attach(store)
+    journal.recover(left)
 
 
 def test_a_record_lies_48_bytes_behind_the_start_of_its_entry() -> None:
@@ -334,10 +341,12 @@ def test_only_starts_of_records_are_records() -> None:
     assert log.record_at(result.physical_offset, 10**6) is None
 
 
-def test_it_takes_no_bytes_of_a_classic_master() -> None:
-    """Spec: dledger.md, section 15.3."""
-    with pytest.raises(DivergedLog):
-        Rig().log.append_raw(0, b"x")
+def test_only_a_classic_log_is_cut() -> None:
+    """What a group's log holds its leader says: nothing is set aside."""
+    journal = LedgerJournal(Rig().log, MessageStoreConfig())
+    failed: list[Any] = []
+    journal.set_aside(0, "why").addErrback(failed.append)
+    assert "only the end of a classic commit log" in str(failed)
 
 
 def test_a_record_in_a_body_is_none_of_the_log() -> None:
@@ -361,7 +370,7 @@ def test_a_log_of_one_entry_is_no_empty_one() -> None:
     store = Mock()
     store.configuration = BrokerConfiguration()
     store.queues.max_physical_offset = 0
-    LedgerParts(rig.log, store).recover(Left.CLEAN)
+    recover(rig.log, store, Left.CLEAN)
     assert (rig.log.ledger.end_index, rig.log.last_store_timestamp) == (0, NOW)
     assert rig.log.flushed_offset == rig.log.ledger.end_pos
 
@@ -405,7 +414,7 @@ def test_after_a_crash_the_queues_are_cut_to_a_file_that_is_surely_in_them(
     store.configuration = BrokerConfiguration()
     store.sure_until_ms.return_value = NOW + sure
     store.queues.max_physical_offset = 0
-    LedgerParts(rig.log, store).recover(Left.CRASHED)
+    recover(rig.log, store, Left.CRASHED)
     store.queues.truncate.assert_called_once_with(file * FILE_SIZE)
 
 
@@ -423,7 +432,7 @@ def test_after_a_crash_a_file_that_begins_without_a_record_is_not_surely_in_the_
     store.configuration = BrokerConfiguration()
     store.sure_until_ms.return_value = now
     store.queues.max_physical_offset = 0
-    LedgerParts(rig.log, store).recover(Left.CRASHED)
+    recover(rig.log, store, Left.CRASHED)
     store.queues.truncate.assert_called_once_with(FILE_SIZE)
 
 
@@ -494,7 +503,9 @@ def test_a_deletion_outlives_a_crash_that_forgot_what_is_committed() -> None:
 
     def store() -> DefaultMessageStore:
         rig.open(is_loaded=False)
-        made = DefaultMessageStore(rig.host.seams, configuration, rig.log)
+        made = DefaultMessageStore(
+            rig.host.seams, configuration, LedgerJournal(rig.log, configuration.store)
+        )
         made.load()
         return made
 

@@ -11,8 +11,8 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.dledger.flush import LedgerCleaner, LedgerFlusher
 from rmq_ha.dledger.ledger import Ledger
-from rmq_ha.dledger.parts import LedgerCleaner, LedgerFlusher
 from rmq_ha.errors import StoreError
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.flags import RunningFlags

@@ -28,7 +28,7 @@ from rmq_ha.testing.group import PEER_PORT, BrokerGroup
 
 
 def service_of(member: BrokerNode) -> Any:
-    return member.controller.replication  # type: ignore[union-attr]
+    return member.controller.journal.service  # type: ignore[union-attr]
 
 
 def followers(group: BrokerGroup) -> list[BrokerNode]:
@@ -60,7 +60,7 @@ def test_a_role_that_cannot_be_taken_stops_neither_timer_nor_votes() -> None:
     """What follows in the outbox, and in time, is done all the same."""
     group = BrokerGroup(2).start()
     broken, other = followers(group)
-    service_of(broken).roles = None.__class__  # has none of its methods
+    service_of(broken).role.observe(None.__class__)  # has none of its methods
     old = group.master()
     assert old is not None
     group.kill(old)
@@ -107,7 +107,7 @@ def test_a_leader_whose_disk_has_failed_hands_over() -> None:
     old = group.master()
     assert old is not None
     others = followers(group)
-    service_of(old)._log.flusher._ledger.sync_failed(None, OSError(5, "Input/output error"))
+    service_of(old)._flusher._ledger.sync_failed(None, OSError(5, "Input/output error"))
     service_of(old)._log.fault = "sync failed"
     group.run(6)
     assert group.master() in others
@@ -257,7 +257,7 @@ def test_each_change_of_a_role_is_told_and_elections_are_counted() -> None:
     leader = group.wait_for_master()
     service = service_of(leader)
     assert service.statistics()["elections"] == 0
-    service.roles = told = Told()
+    service.role.observe(told := Told())
     term = service.node.term
     others = followers(group)
     for other in others:
@@ -285,7 +285,7 @@ def test_what_the_core_wants_is_done_one_after_the_other() -> None:
             service._enter(lambda now: None)
             done.append("leads")
 
-    service.roles = Busy()
+    service.role.observe(Busy())
     answered: Answered = Deferred()
     answered.addCallback(lambda _: done.append("answered"))
     service.node.outbox.extend(
@@ -445,7 +445,7 @@ def test_a_port_that_is_taken_stops_the_start() -> None:
     group.wait(taken)
     member.load()
     failed: list[Any] = []
-    member.controller.replication.start().addErrback(failed.append)  # type: ignore[union-attr]
+    member.controller.journal.service.start().addErrback(failed.append)  # type: ignore[union-attr]
     group.run(1)
     assert failed[0].check(CannotListenError)
 

@@ -1,15 +1,11 @@
 """A commit log in memory, for tests of whoever reads and appends one."""
 
-from zope.interface import implementer
-
 from rmq_ha.errors import DivergedLog
-from rmq_ha.interfaces import ICommitLog
 
 
-@implementer(ICommitLog)
 class MemoryLog:
     """
-    An `ICommitLog` of one bytearray.
+    A `CopiedLog` of one bytearray.
 
     :param start: offset of the first file; None: an empty log.
     """

@@ -10,14 +10,12 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
-from zope.interface.verify import verifyObject
 
 from rmq_ha.errors import ConfigurationError, StoreError
 from rmq_ha.ha.frames import encode_frame
 from rmq_ha.ha.greeting import encode_greeting, greet
 from rmq_ha.ha.link import split_address
 from rmq_ha.ha.shell import prepare
-from rmq_ha.interfaces import IReplication
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from tests.unit.ha.ha_fakes import Station
 from tests.unit.ha.memory_log import MemoryLog
@@ -55,10 +53,6 @@ class ServiceCase(SynchronousTestCase):
 
 
 class ListeningTests(ServiceCase):
-    def test_interface(self) -> None:
-        """It is what the store attaches."""
-        verifyObject(IReplication, self.service)
-
     def test_port(self) -> None:
         """It listens beside the client port, on every interface."""
         (listener,) = self.station.network.listeners

@@ -7,12 +7,10 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zope.interface.verify import verifyObject
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.host.disk import RealDisk
-from rmq_ha.interfaces import ICommitLog
 from rmq_ha.model.message import Address, AppendResult, Message, MessageBatch
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store import commitlog
@@ -46,11 +44,6 @@ def log(tmp_path):
 
 def message_of(size, queue_id=0, properties=""):
     return Message("T", queue_id, b"b" * size, HOST, HOST, properties_string=properties)
-
-
-def test_interface(log):
-    """It is what replication expects."""
-    verifyObject(ICommitLog, log)
 
 
 def test_what_recovery_found_is_read_from_the_files(log):

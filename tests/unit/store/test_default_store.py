@@ -3,7 +3,6 @@
 import errno
 import os
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -143,7 +142,7 @@ def test_a_query_of_small_messages_takes_one_turn(machine, message):
 def test_only_a_master_that_stays_one_delivers_what_is_delayed(machine, role, is_elected):
     """A slave would put messages of its own into its log; who is elected is told later."""
     store = machine.load(broker_role=BrokerRole(role))
-    store.is_elected = is_elected
+    store.journal.role.may_begin = not is_elected
     machine.finish(store.start())
     machine.clock.pump([1] * 3)
     assert store.schedule._levels == {}
@@ -420,7 +419,7 @@ def test_statuses_of_disk_and_replica_are_combined(machine, message):
         (PutMessageStatus.SLAVE_NOT_AVAILABLE, PutMessageStatus.SLAVE_NOT_AVAILABLE),
         (replica, PutMessageStatus.FLUSH_SLAVE_TIMEOUT),
     ):
-        store.attach_replication(Replication(answer))
+        store.journal.replicated_by(Replication(answer))
         results = []
         store.put_many([message(), message(b"x" * 70000)], results.extend)
         assert results == []
@@ -439,7 +438,7 @@ def test_each_message_of_a_run_has_its_own_status(machine, message):
     store = machine.open()
     late = Deferred()
     replication = Replication(late)
-    store.attach_replication(replication)
+    store.journal.replicated_by(replication)
     results = []
     store.put_many([message(), message(), message()], results.extend)
     replication.acknowledged = store.log.max_offset // 3 * 2
@@ -452,7 +451,7 @@ def test_replication_lives_with_the_store(machine, message):
     """Started, told once a turn, stopped."""
     store = machine.load()
     replication = Replication(OK)
-    store.attach_replication(replication)
+    store.journal.replicated_by(replication)
     machine.finish(store.start())
     machine.turn()
     assert replication.calls == ["start", "appended"]
@@ -833,7 +832,7 @@ def test_a_start_that_fails(machine, message):
         raise OSError("port in use")
 
     replication.start = start
-    store.attach_replication(replication)
+    store.journal.replicated_by(replication)
     with pytest.raises(OSError, match="port in use"):
         machine.finish(store.start())
     machine.stop(store)
@@ -884,7 +883,7 @@ def test_a_store_that_was_only_loaded_is_not_closed_as_a_clean_one(machine, mess
     put(store, message())
     machine.crash(store)
     loaded = machine.load()
-    loaded.attach_replication(replication := Replication(OK))
+    loaded.journal.replicated_by(replication := Replication(OK))
     machine.turn()
     machine.stop(loaded)
     assert machine.disk.exists(f"{machine.root}/abort")
@@ -1018,10 +1017,10 @@ def test_the_store_waits_for_its_replication_to_end(machine, message):
     """Nothing of the log is closed while a slave or master still works on it."""
     store = machine.open()
     stopped = Deferred()
-    store.replication = SimpleNamespace(
-        start=lambda: None, stop=lambda: stopped, appended=lambda: None
-    )
-    store._service._has_replication = True
+    replication = Replication(OK)
+    replication.stop = lambda: stopped
+    store.journal.replicated_by(replication)
+    machine.finish(store.journal.start())
     done = store.stop()
     machine.clock.advance(1.0)
     assert not done.called
@@ -1039,13 +1038,6 @@ def test_each_delay_level_is_told(machine, message):
     machine.turn(5)
     info = store.schedule.runtime_info()
     assert info == {"scheduleMessageOffset_1": "1,1", "scheduleMessageOffset_2": "2,2"}
-
-
-def test_only_a_log_of_our_own_is_cut(machine):
-    store = machine.open()
-    store._tail_cut = None
-    with pytest.raises(StoreError, match="only the end of a classic commit log"):
-        machine.finish(store.set_tail_aside(0, "why"))
 
 
 def test_when_a_message_was_stored_that_is_not_there(machine, message):

@@ -84,7 +84,7 @@ def test_the_deadline(machine, message):
     machine.worker.work()
     machine.worker.work()
     assert second[0].status is OK
-    assert store.flusher.waiting == 0
+    assert store.journal.flusher.waiting == 0
     machine.worker.later = False
     machine.turn()
     assert timers(machine) == []
@@ -340,13 +340,13 @@ def test_what_was_wanted_while_a_flush_ran_does_not_wait_for_the_next_interval(m
     store = machine.open()
     put(store, message, body=b"x" * 20000)
     machine.turn()
-    held = Deferred.fromCoroutine(store.flusher.hold())
+    held = Deferred.fromCoroutine(store.journal.flusher.hold())
     assert held.called
     machine.clock.advance(0.5)
     put(store, message, body=b"x" * 20000)
     machine.turn()
     machine.worker.later = True
-    store.flusher.release()
+    store.journal.flusher.release()
     assert log_syncs(machine) == 1
     put(store, message, body=b"x" * 20000)
     machine.clock.advance(0.5)
@@ -391,10 +391,10 @@ def test_after_a_failed_flush_nobody_waits_and_nothing_is_tried_again(machine, m
     machine.disk.sync_fails = False
     assert [results[0].status for results in (*waiting, late)] == [TIMEOUT] * 3
     end = store.log.max_offset
-    assert store.flusher.wait_flushed(end) is TIMEOUT
-    assert store.flusher.wait_flushed(0) is OK
-    assert store.flusher.waiting == 0
-    store.flusher.appended()
+    assert store.journal.flusher.wait_flushed(end) is TIMEOUT
+    assert store.journal.flusher.wait_flushed(0) is OK
+    assert store.journal.flusher.waiting == 0
+    store.journal.flusher.appended()
     machine.clock.advance(60)
     assert log_syncs(machine) == 0
     assert store.log.flushed_offset == 0
@@ -407,7 +407,7 @@ def test_no_flush_while_they_are_held(machine, message):
     machine.worker.later = True
     put(store, message)
     machine.turn()
-    held = Deferred.fromCoroutine(store.flusher.hold())
+    held = Deferred.fromCoroutine(store.journal.flusher.hold())
     assert not held.called
     machine.worker.work()
     assert held.called
@@ -416,7 +416,7 @@ def test_no_flush_while_they_are_held(machine, message):
     machine.turn()
     assert log_syncs(machine) == 0
     assert store.log.flushed_offset == flushed
-    store.flusher.release()
+    store.journal.flusher.release()
     machine.worker.work()
     assert results[0].status is OK
     machine.worker.later = False
@@ -476,7 +476,7 @@ def test_a_stop_that_cannot_open_the_log_leaves_nobody_waiting(machine, message)
     results = put(store, message)
     store.log.row.close()
     machine.disk.fault = lambda operation, path: 5 if "commitlog" in path else None
-    done = Deferred.fromCoroutine(store.flusher.stop())
+    done = Deferred.fromCoroutine(store.journal.flusher.stop())
     assert done.called
     assert [result.status for result in results] == [TIMEOUT]
     assert store.log.flushed_offset == 0
@@ -731,7 +731,7 @@ def test_puts_flushes_rounds_and_holds_in_any_order(make_simulated, message, kin
     machine = make_simulated()
     store = machine.open(flush_disk_type=kind, max_index_num=20, sync_flush_timeout=500)
     machine.worker.later = True
-    flushers = {"hold log": store.flusher, "hold queues": store.queue_flusher}
+    flushers = {"hold log": store.journal.flusher, "hold queues": store.queue_flusher}
     held, waiting, answers, number = {}, {}, [], 0
 
     def answer(put_at, result):

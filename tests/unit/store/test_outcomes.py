@@ -34,7 +34,7 @@ class Replica:
 def replicated(store):
     """The store waits for this one from now on."""
     replica = Replica()
-    store.attach_replication(replica)
+    store.journal.replicated_by(replica)
     return replica
 
 

@@ -378,7 +378,7 @@ def test_what_a_cut_leaves_is_on_the_disk(machine, pair):
     store = machine.open(**SLAVE)
     feed(store, master, appended[57].next_offset)
     machine.turn(20)
-    store.parts.tail.unreadable_at = appended[40].physical_offset
+    store.journal.tail.unreadable_at = appended[40].physical_offset
     done = []
     store.set_tail_aside(appended[30].physical_offset, "test").addCallback(done.append)
     assert done
@@ -387,7 +387,7 @@ def test_what_a_cut_leaves_is_on_the_disk(machine, pair):
         paths = disk.paths(f"{machine.root}/{folder}")
         assert paths
         assert [path for path in paths if not disk.is_safe(path)] == []
-    assert store.parts.tail.unreadable_at is None
+    assert store.journal.tail.unreadable_at is None
     master.close()
 
 

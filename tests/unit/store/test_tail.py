@@ -59,7 +59,7 @@ def test_what_can_never_become_a_record_is_told(machine, message, told):
     """A slave names the place as soon as it can be known, and forgets it when it is mended."""
     data, ends = records(machine, message)
     store = machine.open(**SLAVE)
-    tail = store.parts.tail
+    tail = store.journal.tail
     store.log.append_raw(0, data[: ends[1]] + b"\xff" * 20)
     machine.turn()
     assert tail.unreadable_at == store.dispatcher.position == ends[1]
@@ -91,7 +91,7 @@ def test_it_is_known_from_the_head(machine, message, told, damage, at):
     store = machine.open(**SLAVE)
     store.log.append_raw(0, data[: ends[1]] + head)
     machine.turn()
-    assert store.parts.tail.unreadable_at == ends[1]
+    assert store.journal.tail.unreadable_at == ends[1]
     assert told
 
 
@@ -103,7 +103,7 @@ def test_a_torn_record_that_was_cut_is_not_waited_for(machine, message, told):
     long[0:4] = (5000).to_bytes(4, "big")
     store.log.append_raw(0, data[: ends[1]] + long)
     machine.turn()
-    assert store.parts.tail.unreadable_at is None
+    assert store.journal.tail.unreadable_at is None
     store.log.recovered(ends[1], 0)
     store.log.append_raw(ends[1], data[ends[1] : ends[2]])
     machine.turn()
@@ -119,7 +119,7 @@ def test_what_was_just_appended_is_not_read_again(simulated, message):
     offsets = [place.append.physical_offset for place in places]
     read = []
     simulated.disk.fault = lambda operation, path: read.append(operation)
-    tail = store.parts.tail
+    tail = store.journal.tail
     first = tail.next_slice(0, False)
     assert [row[2] for row in first.rows] == offsets[:SLICE]
     assert first.end == offsets[SLICE]
@@ -138,7 +138,7 @@ def test_what_lies_before_an_append_is_read(simulated, message):
     store.put_many([message(b"%d" % number) for number in range(4)], places.extend)
     offsets = [place.append.physical_offset for place in places]
     store.log.pending.take(0, offsets[1])
-    found = store.parts.tail.next_slice(0, False)
+    found = store.journal.tail.next_slice(0, False)
     assert [row[2] for row in found.rows] == offsets
 
 
@@ -147,7 +147,7 @@ def a_log(machine, data, **settings):
     store = machine.open(**SLAVE, **settings)
     store.dispatcher.stop()
     store.log.append_raw(0, data)
-    return store.parts.tail
+    return store.journal.tail
 
 
 @pytest.mark.parametrize("bytes_between", [1, 7, 400])
@@ -239,7 +239,7 @@ def test_whole_logs_give_no_alarm(make_simulated, message, cuts, blank):
         if piece := data[start:end]:
             store.log.append_raw(start, piece)
             machine.turn()
-            assert store.parts.tail.unreadable_at is None
+            assert store.journal.tail.unreadable_at is None
     assert store.dispatcher.behind <= 0
     assert store.max_offset_in_queue("TopicA", 0) == 4
 
@@ -261,7 +261,7 @@ def test_a_slice_has_so_many_records_and_no_more(simulated, message):
     store = simulated.open()
     store.put_many([message() for _ in range(2 * SLICE + 1)], lambda results: None)
     size = store.log.max_offset // (2 * SLICE + 1)
-    tail = store.parts.tail
+    tail = store.journal.tail
     for _ in range(2):
         sizes = []
         position = 0

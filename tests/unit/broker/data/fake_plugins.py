@@ -5,23 +5,20 @@ from typing import Any
 from zope.interface import implementer
 
 from rmq_ha.errors import RequestRejected
+from rmq_ha.ha.journal import ClassicJournal
 from rmq_ha.interfaces import (
     IAccessPlugin,
     IAccessValidator,
-    ICommitLog,
     ICommitLogDispatcher,
-    ICommitLogPlugin,
     IConsumeMessageHook,
     IDispatcherPlugin,
     IHookPlugin,
+    IJournalPlugin,
     IMessageStore,
     IMessageStorePlugin,
-    IReplication,
-    IReplicationPlugin,
     ISendMessageHook,
 )
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.layout import make_commit_log
 
 SEEN: list[Any] = []
 """What the plugins were told, in order."""
@@ -67,7 +64,6 @@ class StorePlugin:
         return Store(self.name, store)
 
 
-@implementer(IReplication)
 class Replication:
     """A replica that never takes anything."""
 
@@ -100,46 +96,30 @@ class Replication:
         return {}
 
 
-@implementer(IReplicationPlugin)
-class ReplicationPlugin:
-    name = "fake-ha"
+class Journal(ClassicJournal):
+    """The built-in one: sees what is appended, and may have another replica."""
 
-    def make_replication(self, broker: Any, log: Any) -> Any:
-        return Replication(log)
-
-
-@implementer(ICommitLog)
-class Log:
-    """Around the built-in log: sees what is appended, and hands on everything else."""
-
-    def __init__(self, below: Any) -> None:
-        self._below = below
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._below, name)
-
-    def append_group(self, messages: Any, now_ms: int) -> Any:
-        SEEN.append(("log", len(messages)))
-        return self._below.append_group(messages, now_ms)
+    def append(self, messages: Any, now_ms: int) -> Any:
+        SEEN.append(("append", len(messages)))
+        return super().append(messages, now_ms)
 
     def append_batch(self, batch: Any, now_ms: int) -> Any:
         SEEN.append(("batch", len(batch.sizes)))
-        return self._below.append_batch(batch, now_ms)
-
-    def append_raw(self, physical_offset: int, data: bytes) -> None:
-        self._below.append_raw(physical_offset, data)
-
-    def read(self, physical_offset: int, limit: int) -> bytes:
-        data: bytes = self._below.read(physical_offset, limit)
-        return data
+        return super().append_batch(batch, now_ms)
 
 
-@implementer(ICommitLogPlugin)
-class LogPlugin:
-    name = "fake-log"
+@implementer(IJournalPlugin)
+class JournalPlugin:
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def make_commit_log(self, broker: Any) -> Any:
-        return Log(make_commit_log(broker.host.disk, broker.configuration.store))
+    def make_journal(self, broker: Any) -> Any:
+        if self.name == "no-journal":
+            return Useless()
+        journal = Journal(broker.host, broker.configuration)
+        if self.name == "fake-replica":
+            journal.replicated_by(Replication(journal.log))
+        return journal
 
 
 @implementer(ICommitLogDispatcher)
@@ -221,8 +201,9 @@ class Useless:
 
 outer = StorePlugin("outer")
 inner = StorePlugin("inner")
-replication = ReplicationPlugin()
-log = LogPlugin()
+journal = JournalPlugin("fake-journal")
+replica = JournalPlugin("fake-replica")
+no_journal = JournalPlugin("no-journal")
 dispatcher = DispatcherPlugin()
 send_hook = HookPlugin("fake-send", SendHook)
 consume_hook = HookPlugin("fake-consume", ConsumeHook)

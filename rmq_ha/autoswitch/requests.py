@@ -4,49 +4,52 @@ Spec: controller.md, section 5.2.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from rmq_ha.autoswitch.epochs import OPEN_END, Epochs
-from rmq_ha.broker.processors.fields import Handler
 from rmq_ha.model.broker_identity import MASTER_ID, BrokerIdentity
 from rmq_ha.remoting.channel import Channel
-from rmq_ha.store.parts import StoreLog
+from rmq_ha.store.journal_log import JournalLog
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 
 
-class ControllerModeProcessor:
+class Replicated(Protocol):
+    """What replication says and is told."""
+
+    @property
+    def epochs(self) -> Epochs:
+        """Of the log."""
+
+    def notified(self, channel: Channel, request: RemotingCommand) -> None:
+        """Takes 1008."""
+
+    def ha_status(self) -> dict[str, Any]:
+        """As 907 answers."""
+
+
+class ControllerModeRequests:
     """
     Answers them.
 
-    :param notified: takes 1008.
-    :param epochs: of the log.
     :param identity: of this broker now.
-    :param ha_status: as 907 answers.
     """
 
     def __init__(
-        self,
-        notified: Callable[[Channel, RemotingCommand], None],
-        epochs: Callable[[], Epochs],
-        log: StoreLog,
-        identity: Callable[[], BrokerIdentity],
-        ha_status: Callable[[], dict[str, Any]],
+        self, replication: Replicated, log: JournalLog, identity: Callable[[], BrokerIdentity]
     ) -> None:
-        self._notified = notified
-        self._epochs = epochs
+        self._replication = replication
         self._log = log
         self._identity = identity
-        self._ha_status = ha_status
 
-    def routes(self) -> dict[int, Handler]:
+    def routes(self) -> dict[int, Any]:
         """Request code to handler."""
         return {
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.exchange_ha_info,
             RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epoch_cache,
-            RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._notified,
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._replication.notified,
         }
 
     def exchange_ha_info(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
@@ -64,11 +67,11 @@ class ControllerModeProcessor:
 
     def ha_status(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_HA_STATUS: who follows, and how far; or whom this broker follows."""
-        return request.response(body=fastjson.encode(self._ha_status()))
+        return request.response(body=fastjson.encode(self._replication.ha_status()))
 
     def epoch_cache(self, _: Channel, request: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_EPOCH_CACHE: who wrote which part of the log."""
-        identity, entries = self._identity(), self._epochs().entries
+        identity, entries = self._identity(), self._replication.epochs.entries
         ends = [entry.start for entry in entries[1:]] + [OPEN_END]
         listed: list[dict[str, Any]] = [
             {"endOffset": end, "epoch": entry.epoch, "startOffset": entry.start}

@@ -1,34 +1,25 @@
-"""What a store puts around a ledger: how it is brought to the disk, cleaned and recovered.
+"""How a ledger is brought to the disk, and how what is old is deleted.
 
-Spec: dledger.md, chapters 14 and 15.
+Spec: dledger.md, chapters 2 and 14.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.dledger.ledger_recovery import Recovered
+from rmq_ha.dledger.commit_log import DLedgerCommitLog
 from rmq_ha.dledger.ledger_sync import SyncJob
-from rmq_ha.dledger.tail import LedgerTail
-from rmq_ha.dledger.values import ENTRY_HEADER_SIZE
 from rmq_ha.errors import NotNow, StoreError
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.boot import Left
 from rmq_ha.store.clean import LogCleaner
-from rmq_ha.store.format.commitlog import store_timestamp_of
-from rmq_ha.store.parts import Surroundings
-
-if TYPE_CHECKING:
-    from rmq_ha.dledger.commit_log import DLedgerCommitLog
+from rmq_ha.store.journal import StoreAround
 
 FLUSH_S = 0.01
 CHECKPOINT_S = 3.0
 _OPEN_AGAIN_S = 0.5
-_HEAD = 128
 
 
 class LedgerFlusher:
@@ -42,9 +33,8 @@ class LedgerFlusher:
     """
 
     log = Logger()
-    waiting = 0
 
-    def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
+    def __init__(self, log: DLedgerCommitLog, store: StoreAround) -> None:
         self._log = log
         self._ledger = log.ledger
         self._store = store
@@ -196,7 +186,7 @@ class LedgerCleaner(LogCleaner):
     Spec: dledger.md, section 13.1 and chapter 14.
     """
 
-    def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
+    def __init__(self, log: DLedgerCommitLog, store: StoreAround) -> None:
         configuration = store.configuration
         own = configuration.ours
         self._ledger = log.ledger
@@ -220,85 +210,3 @@ class LedgerCleaner(LogCleaner):
         ratio = self.log_ratio()
         is_full = ratio > self._limit
         self._ledger.full = f"its disk is {ratio:.0%} full" if is_full else None
-
-
-class LedgerParts:
-    """What is around a DLedger log."""
-
-    log = Logger()
-    always_waits = True
-    is_elected = True
-    goes_on_after_kill = False
-    dispatch_from: int | None = None
-
-    def __init__(self, log: "DLedgerCommitLog", store: Surroundings) -> None:
-        self._log = log
-        self._store = store
-        self.tail = LedgerTail(log)
-        self.flusher = LedgerFlusher(log, store)
-        self.cleaner = LedgerCleaner(log, store)
-
-    def load(self) -> None:
-        """As `LogParts` says; the ledger recovers itself, behind the classic files."""
-        self._log.classic.log.row.load()
-        self._log.ledger.load()
-
-    def look_for_it(self) -> None:
-        """As `LogParts` says: an empty ledger is filled by its group."""
-
-    def recover(self, left: Left) -> None:
-        """
-        Cut the queues to the ledger; after a crash what was not surely written is dispatched again.
-
-        Spec: dledger.md, section 15.2.
-        """
-        log, ledger, queues = self._log, self._log.ledger, self._store.queues
-        last_exit_ok = left is Left.CLEAN
-        log.classic.load(ledger.end_index >= 0, last_exit_ok, queues)
-        ledger.first_pos = log.classic.end
-        if ledger.end_index < 0:
-            ledger.become(Recovered())  # behind what the classic log has now
-            self._recover_empty()
-            return
-        log.flushed_offset = ledger.end_pos
-        if not last_exit_ok:
-            queues.truncate(self._first_unsure())
-        if queues.max_physical_offset >= ledger.end_pos:
-            queues.truncate(ledger.end_pos)
-        last = ledger.entry(ledger.end_index)
-        assert last is not None
-        log.last_store_timestamp = store_timestamp_of(last.body)
-
-    def _recover_empty(self) -> None:
-        log, queues, classic = self._log, self._store.queues, self._log.classic
-        log.flushed_offset = log.ledger.begin_pos
-        log.last_store_timestamp = classic.log.last_store_timestamp
-        if not classic.is_there:
-            queues.remove_all()
-        elif queues.max_physical_offset >= classic.end:
-            queues.truncate(classic.end)
-
-    def _first_unsure(self) -> int:
-        """The start of the last data file that begins with something surely dispatched."""
-        ledger = self._log.ledger
-        sure_ms = self._store.sure_until_ms()
-        for start in reversed(ledger.files.data.row.starts[1:]):
-            head = ledger.read(start, ENTRY_HEADER_SIZE + _HEAD)[ENTRY_HEADER_SIZE:]
-            if 0 < store_timestamp_of(head) <= sure_ms:
-                return start
-        return ledger.begin_pos
-
-    def mend(self) -> Iterator[None]:
-        """As `LogParts` says: the dispatcher does."""
-        return iter(())
-
-    def note_ends(self) -> None:
-        """As `LogParts` says: queues are compared with the ledger as they are."""
-
-    def stopped(self) -> None:
-        """As `LogParts` says: nothing was created ahead."""
-
-    def close(self) -> None:
-        """As `LogParts` says."""
-        self._log.ledger.close()
-        self._log.classic.log.row.close()

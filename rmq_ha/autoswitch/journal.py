@@ -1,0 +1,90 @@
+"""The journal of a broker in controller mode: controllers elect who leads, and who is in sync.
+
+Spec: controller.md, chapters 3, 7 and 8.
+"""
+
+from typing import Any
+
+from rmq_ha.autoswitch.commit_log import ConfirmedTail, EpochCommitLog
+from rmq_ha.autoswitch.ha_service import AutoSwitchHAService
+from rmq_ha.autoswitch.requests import ControllerModeRequests
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.seams import Host
+from rmq_ha.store.boot import Left
+from rmq_ha.store.classic import LocalJournal
+from rmq_ha.store.journal import BrokerAround, StoreAround
+from rmq_ha.store.layout import log_files
+from rmq_ha.store.tail import LogTail
+
+
+class EpochJournal(LocalJournal):
+    """
+    Kept by as many brokers as have to be in sync; what all of them have may be read.
+
+    :ivar service: listens, follows, and talks with the controllers.
+    :raises ConfigurationError: the configuration cannot be served in this mode.
+    """
+
+    goes_on_after_kill = False
+    log: EpochCommitLog
+
+    def __init__(self, host: Host, configuration: BrokerConfiguration) -> None:
+        store = configuration.store
+        log = EpochCommitLog(*log_files(host.disk, store))
+        self.service = AutoSwitchHAService(host, configuration, log)
+        super().__init__(log, store, self.service.role)
+        self.replicated_by(self.service)
+
+    def _make_tail(self) -> LogTail:
+        return ConfirmedTail(self.log)
+
+    def attach(self, store: StoreAround) -> None:
+        """See `Journal`."""
+        super().attach(store)
+        self.log.subscribe(self._note)
+
+    def join(self, broker: BrokerAround) -> None:
+        """See `Journal`."""
+        self.service.attach(broker.calls, self, broker.tables(), broker.set_master_address)
+        self._requests = ControllerModeRequests(self.service, self.log, broker.identity)
+
+    def routes(self) -> dict[int, Any]:
+        """See `Journal`: codes 906, 907, 1007, 1008."""
+        return self._requests.routes()
+
+    def why_no_puts(self) -> str:
+        """See `Journal`."""
+        return self.service.why_no_puts()
+
+    @property
+    def dispatched_to(self) -> int:
+        """Physical offset up to which queues know what the log holds."""
+        return self._store.dispatcher.position
+
+    def log_flushed(self) -> None:
+        """As `LocalJournal.log_flushed`; who counts what is on the disk hears of it."""
+        super().log_flushed()
+        self.service.flushed()
+
+    def _note(self) -> None:
+        self._store.checkpoint.confirmed = self.log.readable_end
+
+    def recover(self, left: Left) -> None:
+        """
+        See `Journal`: what was dispatched was confirmed, and what the checkpoint says.
+
+        What recovery builds anew beyond that is taken back.
+        """
+        log, queues, index = self.log, self._store.queues, self._store.index
+        log.is_whole = left is Left.CLEAN
+        dispatched = max(queues.max_physical_offset, 0)
+        super().recover(left)
+        known = max(dispatched, self._store.checkpoint.confirmed)
+        log.confirm_offset = confirmed = min(known, int(log.max_offset))
+        if queues.max_physical_offset > confirmed:
+            queues.truncate(confirmed)
+            if queues.max_physical_offset > confirmed:  # it may lie within a record
+                confirmed, _ = queues.last_record() or (0, 0)
+                queues.truncate(confirmed)
+        if index is not None:
+            index.truncate(confirmed)

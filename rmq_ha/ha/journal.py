@@ -1,0 +1,61 @@
+"""The journal of a pair: RocketMQ's commit log, which slaves copy byte by byte.
+
+Spec: ha.md.
+"""
+
+from typing import Any
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.ha.link import TailOfStore
+from rmq_ha.ha.service import HAService
+from rmq_ha.seams import Host
+from rmq_ha.store.classic import LocalJournal
+from rmq_ha.store.commitlog import CommitLog
+from rmq_ha.store.journal import StoreAround
+from rmq_ha.store.layout import make_commit_log
+
+_MOST_SLAVES = 100
+_OF_SLAVE = ("address", "stage", "acked", "lag", "lag_seconds")
+_OF_MASTER = ("address", "state", "fault", "silent_ms", "set_aside")
+
+
+class ClassicJournal(LocalJournal):
+    """
+    Kept by this disk and, if `brokerRole` is SYNC_MASTER, by a slave.
+
+    :param log: another one than that in the configured directories.
+    :ivar service: feeds slaves, follows the master.
+    :raises ConfigurationError: the configuration wants another journal, or cannot be served.
+    """
+
+    def __init__(
+        self, host: Host, configuration: BrokerConfiguration, log: CommitLog | None = None
+    ) -> None:
+        store = configuration.store
+        super().__init__(log or make_commit_log(host.disk, store), store)
+        self.service = HAService(host, configuration, self.log)
+        self.replicated_by(self.service)
+
+    def attach(self, store: StoreAround) -> None:
+        """See `Journal`."""
+        super().attach(store)
+        tail = TailOfStore(self.set_aside, lambda: self.tail.unreadable_at)
+        self.service.attach_tail(tail)
+
+    def reloadable(self) -> list[Any]:
+        """See `Journal`."""
+        return [self.service.tls, self.service.secrets]
+
+    def info(self) -> dict[str, Any]:
+        """See `Journal`: of a master its `slaves`, of a slave its `master`."""
+        told = self.service.statistics()
+        found: dict[str, Any] = {
+            "slaves": [
+                {name: slave[name] for name in _OF_SLAVE}
+                for slave in told["slaves"][:_MOST_SLAVES]
+                if slave["requested"] is not None
+            ]
+        }
+        if told["master"] is not None:
+            found["master"] = {name: told["master"][name] for name in _OF_MASTER}
+        return found

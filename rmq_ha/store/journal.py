@@ -1,0 +1,381 @@
+"""What keeps a broker's messages: a disk, a pair, a DLedger group, a set with controllers.
+
+Store and broker know a `Journal` and its `Role`, never which of them it is. `LocalJournal`
+(`store/classic.py`) keeps messages on one disk; `ha/journal.py`, `dledger/journal.py` and
+`autoswitch/journal.py` have the three kinds that a broker can be told to use, and a plugin may
+bring another one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.model.broker_identity import BrokerIdentity
+from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.status import BrokerRole, PutMessageStatus
+from rmq_ha.seams import Host
+from rmq_ha.store.batch import BatchLayout
+from rmq_ha.store.boot import BootMark, Left
+from rmq_ha.store.checkpoint import Checkpoint
+from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.deleted_queues import DeletedQueues
+from rmq_ha.store.dispatch import Dispatcher
+from rmq_ha.store.flags import RunningFlags
+from rmq_ha.store.flush import QueueFlusher
+from rmq_ha.store.index import IndexService
+from rmq_ha.store.journal_log import JournalLog
+from rmq_ha.store.puts import MaybeLater
+from rmq_ha.store.schedule import ScheduleMessageService
+from rmq_ha.store.setaside import TailAside
+from rmq_ha.store.statistics import StoreStatistics
+from rmq_ha.store.tail import Tail
+
+
+class Electorate(Protocol):
+    """Whoever elects the master of this broker's journal, as its own broker asks."""
+
+    @property
+    def slave_id(self) -> int:
+        """The brokerId of this broker while it is a slave."""
+
+    def leads(self, term: int) -> bool:
+        """This broker is the leader of that term, still."""
+
+    def is_settled(self) -> bool:
+        """All of the log is kept as promised."""
+
+    def admit_puts(self, admitted: bool) -> None:
+        """Let clients' messages into the log, or not."""
+
+
+class RoleObserver(Protocol):
+    """Who is told what the electorate wants this broker to be."""
+
+    def follow(self) -> None:
+        """Somebody else leads."""
+
+    def stand(self) -> None:
+        """Nobody leads; this broker is a candidate."""
+
+    def lead(self, term: int) -> None:
+        """This broker leads that term, once everything is kept and dispatched."""
+
+
+class Role:
+    """
+    What a broker is: master or slave, for good or until the next election.
+
+    `brokerRole` in the configuration is where it is written, as in Java; nobody keeps a copy.
+
+    :ivar electorate: who elects; None: the configuration says it, until the next start.
+    :ivar may_begin: a master delivers what is delayed, and numbers messages, from its start on.
+    """
+
+    def __init__(self, config: MessageStoreConfig, electorate: Electorate | None = None) -> None:
+        self._config = config
+        self._observer: RoleObserver | None = None
+        self.electorate = electorate
+        self.may_begin = electorate is None
+
+    @property
+    def is_slave(self) -> bool:
+        """As it is now; a broker that is not elected to be anything yet is none."""
+        return self._config.broker_role is BrokerRole.SLAVE
+
+    @property
+    def begins_as_master(self) -> bool:
+        """It numbers and delivers messages from its start on, and waits for no election."""
+        return self.may_begin and not self.is_slave
+
+    def observe(self, observer: RoleObserver) -> None:
+        """Have it told what the electorate wants, from now on."""
+        self._observer = observer
+
+    def follow(self) -> None:
+        """See `RoleObserver`."""
+        if self._observer is not None:
+            self._observer.follow()
+
+    def stand(self) -> None:
+        """See `RoleObserver`."""
+        if self._observer is not None:
+            self._observer.stand()
+
+    def lead(self, term: int) -> None:
+        """See `RoleObserver`."""
+        if self._observer is not None:
+            self._observer.lead(term)
+
+
+class StoreAround(Protocol):
+    """
+    What of a store its journal works with.
+
+    When the journal is attached there is all but the last four, which are built on it.
+    """
+
+    host: Host
+    configuration: BrokerConfiguration
+    root: str
+    flags: RunningFlags
+    queues: ConsumeQueueTable
+    index: IndexService | None
+    checkpoint: Checkpoint
+    boot: BootMark
+    statistics: StoreStatistics
+    deleted: DeletedQueues
+    dispatcher: Dispatcher
+    queue_flusher: QueueFlusher
+    schedule: ScheduleMessageService
+
+    def sure_until_ms(self) -> int:
+        """After a crash: what was stored up to then is on the disk, in log, queues and index."""
+
+    def log_flushed(self) -> None:
+        """More of the log is on the disk."""
+
+    def renumber(self) -> None:
+        """Take the numbering and the first offsets of all queues from what is on the disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAround:
+    """
+    What of a broker its journal works with.
+
+    :ivar calls: `rmq_ha.remoting.calls.Calls`, signed; not stopped by the journal.
+    :ivar identity: of the broker, as it is now.
+    :ivar tables: makes `rmq_ha.autoswitch.tables.Tables`: the broker's, to be sent and taken.
+    :ivar set_master_address: who is to be asked for the master's tables; None: nobody.
+    """
+
+    calls: Any
+    identity: Callable[[], BrokerIdentity]
+    tables: Callable[[], Any]
+    set_master_address: Callable[[str | None], None]
+
+
+class Cleaner(Protocol):
+    """
+    Deletes what is old, and refuses puts while the disk is full.
+
+    :ivar forced_deletions: files that were deleted before they expired.
+    """
+
+    forced_deletions: int
+
+    def clean_manually(self) -> None:
+        """The next rounds delete what is expired, whatever the hour."""
+
+    def log_ratio(self) -> float:
+        """How full the log's disk is, 0 to 1."""
+
+    def queue_ratio(self) -> float:
+        """How full the queues' disk is, 0 to 1."""
+
+    def check_disk(self) -> None:
+        """Refuse puts while the disk is full; take them again when it is not."""
+
+    def clean(self) -> "Deferred[int]":
+        """One round; fires with the number of files that were deleted."""
+
+
+class Replication(Protocol):
+    """Brings a journal's log to other machines, and says what is there."""
+
+    def start(self) -> "Deferred[None]":
+        """Listen and, on a slave, connect."""
+
+    def stop(self) -> "Deferred[None]":
+        """Close everything; every waiting put fires."""
+
+    def appended(self) -> None:
+        """The log grew. Called once a turn, after all appends of that turn."""
+
+    def wait_replicated(self, next_offset: int, start_offset: int) -> MaybeLater:
+        """
+        Are the records there, from `start_offset` up to `next_offset`, their end?
+
+        :returns: a status at once where nothing needs waiting, else a Deferred that fires with
+            one: PUT_OK, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE. It never fails.
+        """
+
+    def is_replicated(self, start_offset: int, next_offset: int) -> bool:
+        """What lies between these offsets is there."""
+
+    def replicated_offset(self) -> int:
+        """Up to where the log is there; 0: nobody has any of it."""
+
+    def set_master_address(self, address: str | None) -> None:
+        """A slave's registration learned `host:port` of the master's HA listener."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Connections with their lag, for metrics and the log."""
+
+
+class Flusher(Protocol):
+    """Brings a journal's log to this disk."""
+
+    def wait_flushed(self, next_offset: int) -> MaybeLater:
+        """A status where nothing needs waiting, else a Deferred of one that never fails."""
+
+    def appended(self) -> None:
+        """The log grew; called once a turn."""
+
+    async def stop(self) -> None:
+        """Flush what is left; every waiter has fired afterwards."""
+
+
+class Journal(Protocol):
+    """
+    Keeps messages; says when they are kept as promised, what may be read, and what this broker
+    is: master or slave.
+
+    Life: `attach` (a store was built around it), `join` (a broker was), `load`, `check_presence`,
+    `recover`, `mend`, `start`, `stop`, `flush`, and then `close`.
+
+    Messages come in runs, and all of a run is kept when its end is: so `kept` is asked once for
+    each run, by physical offsets, and no record needs an object that waits for it.
+
+    :ivar log: what may be read, by physical offset: up to `log.readable_end`. What a broker reads
+        most it reads there, without a call in between.
+    :ivar role: what this broker is.
+    :ivar tail: what of the log is not in the queues yet, a slice at a time.
+    :ivar cleaner: deletes what is old.
+    :ivar always_waits: every put waits until it is kept, also one that does not ask for it.
+    :ivar goes_on_after_kill: `recover` knows what `Left.KILLED` means.
+    :ivar dispatch_from: after `mend`: queues still lack messages from that physical offset on;
+        None: nothing before their end.
+    :ivar once_a_turn: to be called in the turn after there is more of the log, in this order.
+    """
+
+    always_waits: bool
+    goes_on_after_kill: bool
+    dispatch_from: int | None
+
+    @property
+    def log(self) -> JournalLog:
+        """For readers."""
+
+    @property
+    def role(self) -> Role:
+        """For all."""
+
+    @property
+    def tail(self) -> Tail:
+        """For the dispatcher."""
+
+    @property
+    def once_a_turn(self) -> Sequence[Callable[[], None]]:
+        """For the store's turns."""
+
+    @property
+    def cleaner(self) -> Cleaner:
+        """For rounds and operators."""
+
+    # Keeping
+
+    def append(self, messages: list[Message], now_ms: int) -> list[AppendResult | PutMessageStatus]:
+        """Append messages; one result for each."""
+
+    def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
+        """Append all of a batch or nothing; one result for all of it."""
+
+    def kept(self, start_offset: int, next_offset: int, since: float) -> MaybeLater:
+        """
+        Is what was just appended, between these physical offsets, kept as promised?
+
+        :param since: when the append ended; how long disk and replicas take counts from there.
+        :returns: a status where nothing needs waiting, else a Deferred of one that never fails.
+        """
+
+    def is_kept(self, start_offset: int, next_offset: int) -> bool:
+        """The same, now, of a part of a run that as a whole was not kept in time."""
+
+    @property
+    def replicated_end(self) -> int:
+        """Up to where others hold the log, too; the log's end where there are no others to be."""
+
+    def why_no_puts(self) -> str:
+        """Why nobody takes messages, by whoever elects, and what to do; empty: no such reason."""
+
+    # Beginning and end
+
+    def attach(self, store: StoreAround) -> None:
+        """A store is being built around it."""
+
+    def join(self, broker: BrokerAround) -> None:
+        """A broker is being built around the store."""
+
+    def load(self) -> None:
+        """
+        Look which files there are.
+
+        :raises StoreError: they are not as they must be.
+        """
+
+    def check_presence(self) -> None:
+        """
+        Nothing is changed yet, and files are all that is loaded of queues and checkpoint.
+
+        :raises StoreError: there is no log where there was one.
+        """
+
+    def recover(self, left: Left) -> None:
+        """
+        Find the end of the log, and cut queues that reach behind it; they are loaded.
+
+        :raises StoreError: the disk refuses.
+        """
+
+    def mend(self) -> Iterator[None]:
+        """After `recover`: give queues what they lack, a piece a step; never fails."""
+
+    def start(self) -> "Deferred[None]":
+        """Meet the others; fires when that can begin, fails with what keeps it from."""
+
+    def stop(self) -> "Deferred[None]":
+        """Leave the others; every waiting put has fired then. Harmless without `start`."""
+
+    async def flush(self) -> None:
+        """After `stop`: bring what is left to the disk, for the last time."""
+
+    def note_ends(self) -> None:
+        """
+        All is written: note where log and queues end, for the next start. For the worker.
+
+        :raises OSError: the disk refuses.
+        """
+
+    def stopped(self) -> None:
+        """Nothing will be written any more; `close` follows."""
+
+    def close(self) -> None:
+        """Give up the files."""
+
+    # What others want of it
+
+    def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
+        """As `DefaultMessageStore.set_tail_aside` says."""
+
+    async def is_whole(self) -> None:
+        """Wait for `set_aside`, if that is under way."""
+
+    def set_master_address(self, address: str | None) -> None:
+        """A slave's registration learned `host:port` of the master's HA listener."""
+
+    def routes(self) -> dict[int, Any]:
+        """Request code to handler: what only brokers with such a journal are asked."""
+
+    def reloadable(self) -> list[Any]:
+        """`rmq_ha.tls.reload.Part`: what is to be read again when its files change."""
+
+    def info(self) -> dict[str, Any]:
+        """How its pair is, in short, as `rmqha-admin` is told."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Connections with their lag, for metrics, health and the log."""

@@ -1,0 +1,176 @@
+"""What the journals of this package and its neighbours have in common."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
+
+from rmq_ha.config.store import MessageStoreConfig
+from rmq_ha.errors import StoreError
+from rmq_ha.model.histogram import Histogram
+from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.store.batch import BatchLayout
+from rmq_ha.store.journal import (
+    BrokerAround,
+    Cleaner,
+    Flusher,
+    Replication,
+    Role,
+    StoreAround,
+)
+from rmq_ha.store.journal_log import JournalLog
+from rmq_ha.store.puts import MaybeLater, combine_later
+from rmq_ha.store.setaside import TailAside
+from rmq_ha.store.tail import Tail
+
+
+class JournalBase:
+    """
+    A log, what brings it to the disk, and perhaps what brings it to others; as `Journal` says.
+
+    :ivar replication: None: this disk has to do.
+    :ivar flusher: there is one from `attach` on.
+    """
+
+    always_waits = False
+    goes_on_after_kill = False
+    flusher: Flusher
+    cleaner: Cleaner
+    tail: Tail
+
+    def __init__(self, log: JournalLog, config: MessageStoreConfig, role: Role) -> None:
+        self.log = log
+        self.role = role
+        self.dispatch_from: int | None = None
+        self.once_a_turn: list[Callable[[], None]] = []
+        self.replication: Replication | None = None
+        self._config = config
+        self._has_started = False
+
+    def attach(self, store: StoreAround) -> None:
+        """See `Journal`."""
+        self._clock = store.host.clock
+        self._outcomes = store.statistics.outcomes
+        self.once_a_turn.append(self.flusher.appended)
+
+    def join(self, broker: BrokerAround) -> None:
+        """See `Journal`."""
+
+    def replicated_by(self, replication: Replication | None) -> None:
+        """Have the log brought to others; before `start`. None: to nobody."""
+        if self.replication is not None:
+            self.once_a_turn.remove(self.replication.appended)
+        self.replication = replication
+        if replication is not None:
+            self.once_a_turn.insert(0, replication.appended)
+
+    # Keeping
+
+    def append(self, messages: list[Message], now_ms: int) -> list[AppendResult | PutMessageStatus]:
+        """See `Journal`."""
+        return self.log.append_group(messages, now_ms)
+
+    def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
+        """See `Journal`."""
+        return self.log.append_batch(batch, now_ms)
+
+    def kept(self, start_offset: int, next_offset: int, since: float) -> MaybeLater:
+        """See `Journal`: the disk first, then the others, whose status counts."""
+        outcomes = self._outcomes
+        flushed = self.flusher.wait_flushed(next_offset)
+        if isinstance(flushed, Deferred):
+            flushed.addCallback(self._waited, outcomes.flush_seconds, since)
+        if self.replication is None:
+            return flushed
+        replicated = self.replication.wait_replicated(next_offset, start_offset)
+        if isinstance(replicated, Deferred):
+            replicated.addCallback(self._waited, outcomes.replica_seconds, since)
+        return combine_later(flushed, replicated)
+
+    def _waited(
+        self, status: PutMessageStatus, histogram: Histogram, since: float
+    ) -> PutMessageStatus:
+        histogram.add(self._clock.seconds() - since)
+        return status
+
+    def is_kept(self, start_offset: int, next_offset: int) -> bool:
+        """See `Journal`."""
+        is_safe = (
+            self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+            or next_offset <= self.log.flushed_offset
+        )
+        replication = self.replication
+        return (
+            is_safe
+            and replication is not None
+            and replication.is_replicated(start_offset, next_offset)
+        )
+
+    @property
+    def replicated_end(self) -> int:
+        """See `Journal`."""
+        if self.replication is None:
+            return self.log.max_offset
+        return self.replication.replicated_offset()
+
+    def why_no_puts(self) -> str:
+        """See `Journal`."""
+        return ""
+
+    # Beginning and end
+
+    def start(self) -> "Deferred[None]":
+        """See `Journal`."""
+        if self.replication is None:
+            return succeed(None)
+        self._has_started = True
+        started: Deferred[None] = maybeDeferred(self.replication.start)
+        return started
+
+    def stop(self) -> "Deferred[None]":
+        """See `Journal`."""
+        if self.replication is None or not self._has_started:
+            return succeed(None)
+        stopped: Deferred[None] = maybeDeferred(self.replication.stop)
+        return stopped
+
+    async def flush(self) -> None:
+        """See `Journal`."""
+        await self.flusher.stop()
+
+    def note_ends(self) -> None:
+        """See `Journal`: here nothing is noted; the next start compares queues and log."""
+
+    def stopped(self) -> None:
+        """See `Journal`."""
+
+    # What others want of it
+
+    def set_aside(self, end: int, why: str) -> "Deferred[TailAside]":
+        """See `Journal`."""
+        return fail(StoreError("only the end of a classic commit log can be set aside"))
+
+    async def is_whole(self) -> None:
+        """See `Journal`."""
+
+    def set_master_address(self, address: str | None) -> None:
+        """See `Journal`."""
+        if self.replication is not None:
+            self.replication.set_master_address(address)
+
+    def routes(self) -> dict[int, Any]:
+        """See `Journal`."""
+        return {}
+
+    def reloadable(self) -> list[Any]:
+        """See `Journal`."""
+        return []
+
+    def info(self) -> dict[str, Any]:
+        """See `Journal`."""
+        return {}
+
+    def statistics(self) -> dict[str, Any]:
+        """See `Journal`."""
+        return {} if self.replication is None else self.replication.statistics()
