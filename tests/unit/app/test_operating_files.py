@@ -160,6 +160,32 @@ def test_the_composed_pair_is_a_pair() -> None:
     assert roles == {"master": "SYNC_MASTER", "slave": "SLAVE"}
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("", ""),
+        ("read_only:", "read_onli:"),
+        ("service_healthy", "service_fine"),
+        ("stop_grace_period: 60s", "stop_grace_period: soon"),
+        ("networks: [rmqha]", "networks: [another]"),
+        ("{nofile: 65536}", "{nofile: many}"),
+    ],
+)
+def test_compose_would_take_the_file(right: str, wrong: str) -> None:
+    """The Compose Specification, as the library has it; a file with a mistake is refused."""
+    compose_spec = pytest.importorskip("compose_spec", reason="no wheel of it for this machine")
+    text = (DOCKER / "compose.yaml").read_text()
+    assert right in text
+    options = compose_spec.PyOptions(apply_merge=True)
+    if wrong:
+        with pytest.raises(ValueError, match=r"\w"):
+            options.from_yaml(text.replace(right, wrong)).validate()
+        return
+    composed = options.from_yaml(text)
+    composed.validate()
+    assert set(composed.service_names()) == {"namesrv-1", "namesrv-2", "master", "slave"}
+
+
 def test_the_dashboard_shows_what_is_exported() -> None:
     dashboard = json.loads((CONF / "monitoring" / "grafana-dashboard.json").read_text())
     panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
