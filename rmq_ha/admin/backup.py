@@ -47,7 +47,7 @@ def backup(directory: str, config: str) -> None:
         store, files = _store_of(config), LocalFiles()
         with output.progress("log, MiB", None) as bar:
             done = back_up(
-                files, store, RealDisk(), target, now_ms(), lambda n: bar.advance(n // _MIB)
+                files, store, RealDisk(), target, now_ms(), lambda n: bar.advance(n / _MIB)
             )
     except (CannotDecide, ConfigurationError, StoreError, OSError) as error:
         _fail(output, error)
@@ -74,13 +74,13 @@ def restore_command(directory: str, config: str, dry_run: bool) -> None:
     output, target, disk = Output(current_options().as_json), os.path.abspath(directory), RealDisk()
     try:
         store = _store_of(config)
-        if dry_run:
-            manifest = read_manifest(disk, target)
-            if manifest is None:
-                raise CannotDecide(f"{target} holds no finished backup")
-        else:
-            with output.progress("log, MiB", None) as bar:
-                manifest = restore(disk, target, store, lambda n: bar.advance(n // _MIB))
+        manifest = read_manifest(disk, target)
+        if manifest is None:
+            raise CannotDecide(f"{target} holds no finished backup: name what `backup` was given")
+        if not dry_run:
+            size = -(-(manifest.end - manifest.begin) // _MIB)
+            with output.progress("log, MiB", size) as bar:
+                manifest = restore(disk, target, store, lambda n: bar.advance(n / _MIB))
     except (CannotDecide, ConfigurationError, StoreError, OSError) as error:
         _fail(output, error)
     output.table(

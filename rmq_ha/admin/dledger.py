@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.dledger_group import GroupClient, GroupRefused, MemberStatus, leader_of
 from rmq_ha.admin.options import common_options, together
 from rmq_ha.admin.session import FAILED, NO_ANSWER, Session, run
@@ -130,26 +131,36 @@ def show_found(session: Session, known: Known, found: list[MemberStatus]) -> Non
 @dledger.command()
 @click.option("--to", required=True, metavar="MEMBER", help="Who shall lead: n0, n1, ...")
 @group_options
+@sure_options
 @common_options
-def transfer(to: str, group: str | None, peers: str | None, config: Any) -> None:
+def transfer(
+    to: str, group: str | None, peers: str | None, config: Any, yes: bool, dry_run: bool
+) -> None:
     """
     Hand leadership over to a member; for about a second no message is taken.
 
     Exit code 0 when it leads, 1 when it came to nothing: leadership stays where it was then, or an
     election decides.
     """
+    must_be_askable(yes=yes, dry_run=dry_run)
     known = known_group(group, peers, config)
 
     async def work(session: Session) -> int | None:
-        return await hand_over(session, known, to)
+        return await hand_over(session, known, to, yes=yes, dry_run=dry_run)
 
     run(work)
 
 
-async def hand_over(session: Session, known: Known, to: str) -> int | None:
+async def hand_over(session: Session, known: Known, to: str, **sure: bool) -> int | None:
     """:returns: the exit code."""
+    client = client_of(session, known)
+    if not sure["yes"]:
+        show_found(session, known, await client.status())
+    if not is_wanted(f"Hand {known.group} over to {to}? It takes no messages meanwhile", **sure):
+        return None
     try:
-        term = await client_of(session, known).transfer(to)
+        with session.output.progress("handing over", None):
+            term = await client.transfer(to)
     except GroupRefused as error:
         session.output.error(str(error), exit_code=FAILED, code=error.code)
         return FAILED

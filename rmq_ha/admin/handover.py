@@ -111,7 +111,8 @@ async def give_over(session: Session, known: Known, to: str | None, **sure: bool
         session.output.line(f"dry run: {plan}", {"leader": leader.member, "to": chosen})
         return None
     try:
-        term = await client.transfer(chosen)
+        with session.output.progress("handing over", None):
+            term = await client.transfer(chosen)
     except GroupRefused as error:
         session.output.error(str(error), exit_code=FAILED, code=error.code)
         return FAILED

@@ -123,7 +123,8 @@ async def elect(
         designate_elect=True,
     )
     asked = RemotingCommand(RequestCode.ELECT_MASTER, ext=ext_fields(request))
-    answer = await asker.run(expect(Ask(asked, found.controller)))
+    with session.output.progress("electing", None):
+        answer = await asker.run(expect(Ask(asked, found.controller)))
     elected = decode_header(ElectMasterResponse, answer.ext)
     text = f"{chosen} ({elected.master_address}) leads {known.broker_name}"
     session.output.line(

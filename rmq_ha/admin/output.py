@@ -21,7 +21,7 @@ _WIDEST = 10_000
 class Steps(Protocol):
     """A progress bar."""
 
-    def advance(self, count: int = 1) -> None:
+    def advance(self, count: float = 1) -> None:
         """So many more are done."""
 
 
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 
 
 class _NoSteps:
-    def advance(self, count: int = 1) -> None:
+    def advance(self, count: float = 1) -> None:
         """Nobody looks."""
 
 
@@ -43,7 +43,7 @@ class _Bar:
         self._progress = progress
         self._task = progress.add_task(title, total=total)
 
-    def advance(self, count: int = 1) -> None:
+    def advance(self, count: float = 1) -> None:
         self._progress.advance(self._task, count)
 
 

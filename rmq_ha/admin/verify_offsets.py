@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from rmq_ha.admin.options import common_options, current_options
+from rmq_ha.admin.output import Output
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.host.blocking import now_ms, seconds
 from rmq_ha.offsets.command import asked, limit_options, pair_options
@@ -39,6 +40,7 @@ def verify_offsets(
     3 it could not be decided; 4 it failed.
     """
     options, timings, began = current_options(), Timings(now_ms()), seconds()
+    output = Output(options.as_json or quiet)
     patience, limits, repair = asked(given)
     rows: list[Mapping[str, Any]] = []
     numbers: Mapping[str, Any] = {}
@@ -49,8 +51,9 @@ def verify_offsets(
 
     try:
         places = [parse_place(text) for text in (of_master, *of_slaves)]
-        pairings = seen(options.client_config(), places, patience, note)
-        told = answer(pairings, limits)
+        with output.progress("looking at offsets", None):
+            pairings = seen(options.client_config(), places, patience, note)
+            told = answer(pairings, limits)
         outcome, verdict, numbers = told.outcome, told.verdict, told.numbers
         rows = [dict(zip(COLUMNS, one, strict=True)) for one in told.findings]
         if repair is not None:
@@ -113,7 +116,8 @@ def snapshot(place: str, directory: str, role: str | None, broker_name: str | No
     """
     options = current_options()
     try:
-        taken = look(options.client_config(), parse_place(place), is_slave=role == "slave")
+        with Output(options.as_json).progress("looking at offsets", None):
+            taken = look(options.client_config(), parse_place(place), is_slave=role == "slave")
         if taken.role is None:
             if role is None:
                 raise WrongUsage(f"{place} does not say what it is: give --role master or slave")
