@@ -215,9 +215,15 @@ def test_json_has_every_column():
 def test_a_transfer_tells_the_new_term():
     printed = Printed(False)
     known = known_group("g", PEERS, None)
-    assert result_of(hand_over(printed.session(all_kinds()), known, "n1", yes=True)) is None
+    assert (
+        result_of(hand_over(printed.session(all_kinds()), known, "n1", yes=True, dry_run=False))
+        is None
+    )
     assert printed.out.getvalue() == "n1 leads g in term 5\n"
-    assert result_of(hand_over(printed.session(all_kinds()), known, "n9", yes=True)) == 1
+    assert (
+        result_of(hand_over(printed.session(all_kinds()), known, "n9", yes=True, dry_run=False))
+        == 1
+    )
     assert "not a member" in printed.err.getvalue()
 
 
