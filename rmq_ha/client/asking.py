@@ -13,6 +13,8 @@ from rmq_ha.errors import RemotingError
 from rmq_ha.wire.command import RemotingCommand
 
 T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
 
 
 class Ask(NamedTuple):
@@ -31,13 +33,14 @@ class Ask(NamedTuple):
 Asking = Generator[Ask, RemotingCommand, T]
 
 
-async def drive(asking: Asking[T], answer: Callable[[Ask], Awaitable[RemotingCommand]]) -> T:
+async def drive(asking: Generator[S, R, T], answer: Callable[[S], Awaitable[R]]) -> T:
     """
     Ask it all, and return what it returns; raises what it raises.
 
+    :param asking: an `Asking`, or another generator whose steps somebody answers.
     :param answer: gets one answer; what it raises is thrown into the asking, if it is ours.
     """
-    step: Callable[[Any], Ask] = asking.send
+    step: Callable[[Any], S] = asking.send
     value: Any = None
     while True:
         try:
@@ -49,6 +52,20 @@ async def drive(asking: Asking[T], answer: Callable[[Ask], Awaitable[RemotingCom
             step, value = asking.send, await answer(ask)
         except (RemotingError, MQClientError) as error:
             step, value = asking.throw, error
+
+
+def drive_at_once(asking: Generator[S, R, T], answer: Callable[[S], R]) -> T:
+    """As `drive`, where each answer is there when `answer` returns."""
+
+    async def answered(ask: S) -> R:
+        return answer(ask)
+
+    try:
+        drive(asking, answered).send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("nothing was waited for")
 
 
 class InTurn:

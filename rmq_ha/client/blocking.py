@@ -12,7 +12,7 @@ from math import inf
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rmq_ha.client.asking import Ask, Asking, InTurn, expect
+from rmq_ha.client.asking import Ask, Asking, InTurn, drive_at_once, expect
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import MQClientError, NoNameServer
 from rmq_ha.client.groups import GroupLag, Reset, consume_stats, reset_offset
@@ -44,7 +44,6 @@ from rmq_ha.client.settings import (
     name_servers_in,
 )
 from rmq_ha.client.subscriptions import MessageSelector
-from rmq_ha.errors import RemotingError
 from rmq_ha.host.blocking import BlockingCalls, http_get, now_ms, seconds, sleep
 from rmq_ha.host.process import process_id, this_process
 from rmq_ha.wire.bodies import MessageQueue
@@ -186,7 +185,11 @@ class BlockingClient:
         :returns: one result for each request.
         :raises BatchFailed: some requests went through, one did not; else as `send`.
         """
-        return self._watched(messages, lambda: self.run(self._sender().send_batch(messages, queue)))
+        sending = self._sender()
+        sends = sending.in_parts(messages, queue)
+        return self._watched(
+            messages, lambda: drive_at_once(sends, lambda send: self.run(sending.deliver(send)))
+        )
 
     # Queues and offsets
 
@@ -353,18 +356,7 @@ class BlockingClient:
 
     def run(self, asking: Asking[T]) -> T:
         """Drive an `Asking`: see `rmq_ha.client.lookups` and `groups`."""
-        step: Callable[[Any], Ask] = asking.send
-        value: Any = None
-        while True:
-            try:
-                ask = step(value)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            try:
-                step, value = asking.send, self._ask(ask)
-            except (RemotingError, MQClientError) as error:
-                step, value = asking.throw, error
+        return drive_at_once(asking, self._ask)
 
     # Parts
 

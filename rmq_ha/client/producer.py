@@ -10,9 +10,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rmq_ha.client.batches import BatchPart
+from rmq_ha.client.asking import drive
 from rmq_ha.client.errors import (
-    BatchFailed,
     IllegalMessage,
     MQClientError,
     NotStarted,
@@ -28,6 +27,7 @@ from rmq_ha.client.request_reply import Requests
 from rmq_ha.client.send_attempts import Attempts
 from rmq_ha.client.send_maker import SendMaker
 from rmq_ha.client.sender import Sender
+from rmq_ha.client.sends import Send
 from rmq_ha.client.settings import ProducerConfig
 from rmq_ha.model.topics import group_fault
 from rmq_ha.wire.command import RemotingCommand
@@ -276,11 +276,13 @@ class Producer:
     def _send_all(
         self, messages: Sequence[Message], queue: MessageQueue | None, timeout_ms: float | None
     ) -> "Deferred[list[SendResult]]":
-        try:
-            parts = self._maker.parts(messages)
-        except MQClientError as error:
-            return fail(error)
-        return Deferred.fromCoroutine(self._send_parts(messages, parts, queue, timeout_ms))
+        sends = self._maker.in_parts(messages, queue, timeout_ms)
+        return Deferred.fromCoroutine(drive(sends, self._admit))
+
+    async def _admit(self, send: Send) -> SendResult:
+        self._check_running()
+        result: SendResult = await self._sender.admit(send)
+        return result
 
     def _watched(
         self, messages: Sequence[Message], send: "Callable[[], Deferred[Any]]"
@@ -305,25 +307,3 @@ class Producer:
     def _check_running(self) -> None:
         if self._state != "running":
             raise NotStarted(f"the producer {self.group} is {self._state}: start() it first")
-
-    async def _send_parts(
-        self,
-        messages: Sequence[Message],
-        parts: list[BatchPart],
-        queue: MessageQueue | None,
-        timeout_ms: float | None,
-    ) -> list[SendResult]:
-        results: list[SendResult] = []
-        done = 0
-        for part in parts:
-            try:
-                self._check_running()
-                own = messages[done : done + part.length]
-                send = self._maker.of_part(part, own, queue, timeout_ms)
-                results.append(await self._sender.admit(send))
-            except MQClientError as error:
-                if not results:
-                    raise
-                raise BatchFailed(error, tuple(results), len(messages) - done) from error
-            done += part.length
-        return results

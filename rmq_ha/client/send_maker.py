@@ -3,19 +3,20 @@
 Spec: remoting.md, section 11.1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from math import inf
 from random import Random
 from typing import Any
 
 from rmq_ha.client.batches import BatchPart, check_batch, split
-from rmq_ha.client.errors import IllegalMessage
-from rmq_ha.client.messages import Message
+from rmq_ha.client.errors import BatchFailed, IllegalMessage, MQClientError
+from rmq_ha.client.messages import Message, SendResult
 from rmq_ha.client.queue_choice import Selector
 from rmq_ha.client.send_frames import Outgoing
 from rmq_ha.client.sends import PublishTopic, Send, check_message, outgoing_of
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.unique_id import UniqueIds
+from rmq_ha.errors import RemotingError
 from rmq_ha.model.process import Process
 from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.wire.bodies import MessageQueue
@@ -76,7 +77,35 @@ class SendMaker:
         send.selector, send.arg = selector, arg
         return send
 
-    def parts(self, messages: Sequence[Message]) -> list[BatchPart]:
+    def in_parts(
+        self,
+        messages: Sequence[Message],
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> Generator[Send, SendResult, list[SendResult]]:
+        """
+        Messages of one topic to one queue, in as few requests as fit.
+
+        :returns: yields one send after the other, is sent its result or has its error thrown in;
+            returns all results.
+        :raises IllegalMessage: they break a rule of RocketMQ; before the first send.
+        :raises BatchFailed: some requests went through, this one did not.
+        """
+        parts = self._parts(messages)
+        results: list[SendResult] = []
+        done = 0
+        for part in parts:
+            try:
+                own = messages[done : done + part.length]
+                results.append((yield self.of_part(part, own, queue, timeout_ms)))
+            except (RemotingError, MQClientError) as error:
+                if not results:
+                    raise
+                raise BatchFailed(error, tuple(results), len(messages) - done) from error
+            done += part.length
+        return results
+
+    def _parts(self, messages: Sequence[Message]) -> list[BatchPart]:
         """A batch in as few requests as fit."""
         check_batch(messages)
         for message in messages:

@@ -3,13 +3,12 @@
 Spec: remoting.md, chapter 4 and section 11.1.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from rmq_ha.client.asking import Ask, Asking
 from rmq_ha.client.errors import (
-    BatchFailed,
     MQClientError,
     NoNameServer,
     NoRoute,
@@ -91,7 +90,7 @@ class Sending:
         :raises IllegalMessage: it breaks a rule of RocketMQ.
         :raises MQClientError: it is not stored for certain; the error says what to do.
         """
-        return (yield from self._deliver(self._maker.of_message(message, queue, selector, arg)))
+        return (yield from self.deliver(self._maker.of_message(message, queue, selector, arg)))
 
     def oneway(
         self, message: Message, queue: MessageQueue | None = None
@@ -102,31 +101,11 @@ class Sending:
         address = self._aim(send, masters, None)
         return address, self._request(send)
 
-    def send_batch(
+    def in_parts(
         self, messages: Sequence[Message], queue: MessageQueue | None = None
-    ) -> Asking[list[SendResult]]:
-        """
-        Messages of one topic to one queue, in as few requests as fit.
-
-        :returns: one result for each request.
-        :raises BatchFailed: some requests went through, this one did not.
-        :raises MQClientError: as `send`.
-        """
-        parts = self._maker.parts(messages)
-        results: list[SendResult] = []
-        left = len(messages)
-        for part in parts:
-            own = messages[len(messages) - left :][: part.length]
-            send = self._maker.of_part(part, own, queue)
-            try:
-                result = yield from self._deliver(send)
-            except MQClientError as error:
-                if not results:
-                    raise
-                raise BatchFailed(error, tuple(results), left) from None
-            results.append(result)
-            left -= part.length
-        return results
+    ) -> Generator[Send, SendResult, list[SendResult]]:
+        """As `SendMaker.in_parts`: each is to be given to `deliver`."""
+        return self._maker.in_parts(messages, queue)
 
     def _topic(self, topic: str) -> PublishTopic:
         known = self._topics.get(topic)
@@ -141,8 +120,12 @@ class Sending:
             )
         return known
 
-    def _deliver(self, send: Send) -> Asking[SendResult]:
-        """Rounds of attempts, with longer and longer pauses between them."""
+    def deliver(self, send: Send) -> Asking[SendResult]:
+        """
+        Rounds of attempts, with longer and longer pauses between them.
+
+        :raises MQClientError: as `send`.
+        """
         rounds = 0
         while True:
             try:

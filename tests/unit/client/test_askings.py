@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.client.asking import Ask, Asking
+from rmq_ha.client.asking import Ask, Asking, drive_at_once
 from rmq_ha.client.broker_choice import BrokerChoice
 from rmq_ha.client.errors import (
     BatchFailed,
@@ -36,7 +36,7 @@ from rmq_ha.client.messages import Message, PullStatus, SendStatus
 from rmq_ha.client.queue_choice import select_by_hash
 from rmq_ha.client.send_maker import SendMaker
 from rmq_ha.client.sending import Sending
-from rmq_ha.client.sends import PublishTopic
+from rmq_ha.client.sends import PublishTopic, Send
 from rmq_ha.client.settings import ClientConfig, ProducerConfig
 from rmq_ha.client.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
@@ -324,6 +324,20 @@ def sending(clock: Clock | None = None, namespace: str = "", **config: Any) -> S
     )
 
 
+def drive_batch(
+    made: Sending, messages: list[Message], answer: Answers, queue: MessageQueue | None = None
+) -> tuple[Any, list[Ask]]:
+    """As `drive`, of a batch."""
+    asked: list[Ask] = []
+
+    def deliver(send: Send) -> Any:
+        result, own = drive(made.deliver(send), answer)
+        asked.extend(own)
+        return result
+
+    return drive_at_once(made.in_parts(messages, queue), deliver), asked
+
+
 def stored(ask: Ask) -> RemotingCommand:
     return ok(queueId=(ask.command.ext or {})["e"], queueOffset=1, msgId="P")
 
@@ -497,16 +511,16 @@ def test_a_batch_goes_to_the_callers_queue() -> None:
     """All of its requests; of another topic it is refused, as for a single message."""
     wanted = MessageQueue("T", "b", 1)
     messages = [Message("T", b"x" * 600) for _ in range(4)]
-    results, _ = drive(sending(max_batch_size=1500).send_batch(messages, queue=wanted), stored)
+    results, _ = drive_batch(sending(max_batch_size=1500), messages, stored, wanted)
     assert [result.message_queue for result in results] == [wanted] * 2
     with pytest.raises(IllegalMessage):
-        drive(sending().send_batch(messages, queue=MessageQueue("U", "b", 1)), stored)
+        drive_batch(sending(), messages, stored, MessageQueue("U", "b", 1))
 
 
 def test_a_batch_is_split_and_tells_what_is_stored() -> None:
     """Requests that went through are in the error of the one that did not."""
     messages = [Message("T", b"x" * 600) for _ in range(4)]
-    results, asked = drive(sending(max_batch_size=1500).send_batch(messages), stored)
+    results, asked = drive_batch(sending(max_batch_size=1500), messages, stored)
     assert len(results) == len(asked) == 2
     count = [0]
 
@@ -516,7 +530,7 @@ def test_a_batch_is_split_and_tells_what_is_stored() -> None:
 
     messages = [Message("T", b"x" * 600) for _ in range(4)]
     with pytest.raises(BatchFailed, match="the last 2 messages") as failed:
-        drive(sending(max_batch_size=1500).send_batch(messages), second_fails)
+        drive_batch(sending(max_batch_size=1500), messages, second_fails)
     assert failed.value.code == ResponseCode.MESSAGE_ILLEGAL
     assert (len(failed.value.results), failed.value.unsent) == (1, 2)
 
@@ -664,8 +678,8 @@ def test_what_breaks_a_rule_is_asked_of_nobody() -> None:
     for asking in (
         sending().send(Message("T", b"")),
         sending().send(Message("TBW102x y", b"x")),
-        sending().send_batch([]),
-        sending().send_batch([Message("T", b"x"), Message("T", b"")]),
+        sending().in_parts([]),
+        sending().in_parts([Message("T", b"x"), Message("T", b"")]),
     ):
         with pytest.raises(IllegalMessage):
             next(asking)
@@ -696,10 +710,10 @@ def test_a_message_keeps_its_id_and_names_its_namespace() -> None:
     drive(made.send(sent), stored)
     assert sent.unique_id == first
     again = [Message("T", b"x") for _ in range(2)]
-    (result,), _ = drive(made.send_batch(again), stored)
+    (result,), _ = drive_batch(made, again, stored)
     assert result.msg_id == ",".join(item.unique_id for item in again)
     with pytest.raises(BrokerRefused):
-        drive(made.send_batch(again), refuse(ResponseCode.MESSAGE_ILLEGAL))
+        drive_batch(made, again, refuse(ResponseCode.MESSAGE_ILLEGAL))
 
 
 def test_ids_name_the_address_that_is_configured() -> None:
