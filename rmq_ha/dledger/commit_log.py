@@ -23,7 +23,7 @@ from rmq_ha.store.format.commitlog import RECORD_OVERHEAD, record_size_at
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.run import PendingRuns, Run, work_of
-from rmq_ha.store.scan import MAX_RECORD_SIZE
+from rmq_ha.store.walk import MAX_RECORD_SIZE
 
 _BUSY = PutMessageStatus.OS_PAGECACHE_BUSY
 

@@ -11,10 +11,10 @@ from rmq_ha.dledger.classic import ClassicPart
 from rmq_ha.dledger.format import BLANK, BLANK_MAGIC, BLANK_SIZE, decode_header
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, TERM_TOPIC
 from rmq_ha.errors import StoreError
-from rmq_ha.model.message import DispatchRequest
-from rmq_ha.store.format.commitlog import dispatch_request_at
+from rmq_ha.model.message import Row
+from rmq_ha.store.format.commitlog import row_at
 from rmq_ha.store.run import SLICE, SLICE_WORK, PendingRuns, Run, work_of
-from rmq_ha.store.scan import READ_SIZE
+from rmq_ha.store.walk import READ_SIZE
 
 
 class Source(Protocol):
@@ -73,14 +73,14 @@ class LedgerTail:
         source = self._source
         end = source.max_offset
         data = source.read(position, min(READ_SIZE, end - position))
-        requests: list[DispatchRequest] = []
+        rows: list[Row] = []
         at = work = 0
         for _ in range(SLICE):
             if work >= SLICE_WORK:
                 break
             if len(data) - at >= BLANK_SIZE and BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
                 next_file = position - position % source.file_size + source.file_size
-                return Run(position, next_file, requests)
+                return Run(position, next_file, rows, work)
             if len(data) - at < ENTRY_HEADER_SIZE:
                 break
             size = decode_header(data, at).size
@@ -92,26 +92,24 @@ class LedgerTail:
                 data = source.read(position, size)
                 if len(data) < size:
                     raise unreadable(position)
-            work += self._take(requests, data, at, size, position)
+            work += self._take(rows, data, at, size, position)
             at += size
         if not at:
             raise unreadable(position)
-        return Run(position, position + at, requests)
+        return Run(position, position + at, rows, work)
 
-    def _take(
-        self, requests: list[DispatchRequest], data: bytes, at: int, size: int, position: int
-    ) -> int:
+    def _take(self, rows: list[Row], data: bytes, at: int, size: int, position: int) -> int:
         """The record of an entry, if it has one; how much work that is."""
         start = at + ENTRY_HEADER_SIZE
-        found = dispatch_request_at(data, start, at + size, self._source.delay_levels)
-        if isinstance(found, int) or found.physical_offset != position + start:
+        found = row_at(data, start, at + size, self._source.delay_levels)
+        if isinstance(found, int) or found[2] != position + start:
             self.log.error(
                 "the entry at {position} holds no record that belongs there; it is left out",
                 position=position + at,
             )
             return 0
-        if found.topic != TERM_TOPIC:
-            requests.append(found)
+        if found[0] != TERM_TOPIC:
+            rows.append(found)
         return work_of(found)
 
 

@@ -13,7 +13,7 @@ from rmq_ha.offline.directory import StoreFiles
 from rmq_ha.offline.files import OVERLAP, WINDOW, window_of
 from rmq_ha.offline.log_files import LogFile
 from rmq_ha.store.format.commitlog import BLANK
-from rmq_ha.store.scan import MORE, scan
+from rmq_ha.store.walk import MORE, walk
 
 
 class Damage(NamedTuple):
@@ -62,8 +62,8 @@ def _of_file(store: StoreFiles, file: LogFile, position: int, end: int) -> Itera
     while position < end:
         length = min(want, file.end - position)
         data = bytes(window_of(store.files, file.path, position - file.base, length))
-        found = scan(data, position, [], len(data), check_crc=True)
-        for request in found.requests:
+        found = walk(data, position, [], len(data), check_crc=True)
+        for request in map(DispatchRequest._make, found.run.rows):
             at = request.physical_offset - position
             yield Found(request, data[at : at + request.size])
         want, position = WINDOW, position + found.size

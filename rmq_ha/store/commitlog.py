@@ -18,7 +18,7 @@ from rmq_ha.store.format.commitlog import BLANK_SIZE, RECORD_OVERHEAD, record_si
 from rmq_ha.store.format.record_checks import record_fits
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.store.run import PendingRuns, Run
-from rmq_ha.store.scan import MAX_RECORD_SIZE
+from rmq_ha.store.walk import MAX_RECORD_SIZE
 
 
 class CommitLog:

@@ -137,13 +137,10 @@ class DamagedLog:
             before = count
             for batch in self._keeper.records(max(start, end), start + self._row.file_size):
                 count += len(batch)
-                last = batch[-1].physical_offset + batch[-1].size
-                for item in batch:
-                    newest = max(newest, item.store_timestamp)
-                    promised += (
-                        item.physical_offset + item.size <= promise.end
-                        or 0 < newest < promise.stamp
-                    )
+                for _, _, place, size, _, stamp, *_ in batch:
+                    last = place + size
+                    newest = max(newest, stamp)
+                    promised += last <= promise.end or 0 < newest < promise.stamp
             if count > before:
                 files.append(self._row.path(start))
         return Behind(count, last, promised, files)

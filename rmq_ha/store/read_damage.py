@@ -18,8 +18,8 @@ from rmq_ha.store.format.record_checks import (
     with_queue_offset,
 )
 from rmq_ha.store.queue import ConsumeQueue
-from rmq_ha.store.scan import IDENTITY_SIZE, MAX_RECORD_SIZE
 from rmq_ha.store.search import whole_records
+from rmq_ha.store.walk import IDENTITY_SIZE, MAX_RECORD_SIZE
 
 Unit = tuple[int, int, int]
 
@@ -265,11 +265,9 @@ class ReadDamage:
         while low < high:
             end = min(high, low - low % size + size)
             for batch in whole_records(self._read, low, end, self._log.delay_levels):
-                for request in batch:
-                    number, topic, queue_id = request.queue_offset, request.topic, request.queue_id
+                for topic, queue_id, place, length, code, _, number, *_ in batch:
                     if number in wanted and (topic, queue_id) == (queue.topic, queue.queue_id):
-                        unit = (request.physical_offset, request.size, request.tags_code)
-                        units.setdefault(number, unit)
+                        units.setdefault(number, (place, length, code))
                 if len(units) == _MOST_NEIGHBOURS:
                     return units
             low = end

@@ -15,7 +15,7 @@ from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.format.consumequeue import FILLER_SIZE, UNIT_SIZE, is_extension_address
 from rmq_ha.store.journal_log import LogBytes
 from rmq_ha.store.read_damage import ReadDamage
-from rmq_ha.store.scan import MAX_RECORD_SIZE
+from rmq_ha.store.walk import MAX_RECORD_SIZE
 
 # At most so many bytes of units are looked at, unless more messages are asked for.
 _MAX_FILTER_SIZE = 16000

@@ -3,12 +3,12 @@
 Spec: store.md, sections 3.4 and 6.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from twisted.logger import Logger
 
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import DispatchRequest, Row
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.record_checks import message_check
@@ -117,9 +117,9 @@ class QueueRebuild:
         """Records of the log that belong into a queue."""
         for start, stop in self._stretches(begin, end):
             for batch in self._records(start, stop):
-                for request in batch:
-                    if not request.sys_flag & _NOT_FOR_CONSUMERS:
-                        yield request
+                for row in batch:
+                    if not row[9] & _NOT_FOR_CONSUMERS:
+                        yield DispatchRequest._make(row)
 
     def _lacking(self, queue: ConsumeQueue, why: str) -> None:
         """What is behind the end of a queue is needed, also where more of it was needed before."""
@@ -220,23 +220,23 @@ class QueueRebuild:
         self.run(safe)
         self._seen.clear()
 
-    def again(self, requests: list[DispatchRequest]) -> None:
+    def again(self, rows: Sequence[Row]) -> None:
         """
         Put good records from `safe` on, in order.
 
         A queue that lacks something before its first one gets that first.
         """
         if self._safe > self._log.min_offset:
-            for request in requests:
-                key = request[:2]
+            for row in rows:
+                key = row[:2]
                 if key not in self._seen:
-                    if not request.sys_flag & _NOT_FOR_CONSUMERS:
-                        self._check_start(request, 0)
+                    if not row[9] & _NOT_FOR_CONSUMERS:
+                        self._check_start(DispatchRequest._make(row), 0)
                     self._seen.add(key)
-            self.run(requests[0].physical_offset)
-        self._queues.put_requests(requests)
+            self.run(rows[0][2])
+        self._queues.put_requests(rows)
         if self._index is not None:
-            self._index.put_requests(requests)
+            self._index.put_requests(rows)
 
     def _check_start(self, request: DispatchRequest, more: int) -> None:
         """The queue reaches up to this message, or `more` messages farther."""
@@ -252,7 +252,7 @@ class QueueRebuild:
         cut = [(max(begin, start), min(end, start + size)) for start in self._row.starts]
         return [(start, stop) for start, stop in cut if start < stop]
 
-    def _records(self, begin: int, end: int) -> Iterator[list[DispatchRequest]]:
+    def _records(self, begin: int, end: int) -> Iterator[Sequence[Row]]:
         start = self._row.start_of(begin)
         file = self._row.file(start)
         return whole_records(

@@ -3,15 +3,15 @@
 Spec: store.md, sections 5.4 and 5.6.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.store.commitlog import CommitLog
-from rmq_ha.store.format.commitlog import BLANK, decode_record
-from rmq_ha.store.scan import MORE, READ_SIZE, scan
+from rmq_ha.store.format.commitlog import BLANK
+from rmq_ha.store.walk import MORE, READ_SIZE, walk
 
 _BATCH = 1024
 
@@ -29,7 +29,7 @@ class RecoveredLog(NamedTuple):
     end: int
     last_store_timestamp: int
     records: int
-    last: DispatchRequest | None = None
+    last: Row | None = None
 
 
 class LogRecovery:
@@ -63,7 +63,7 @@ class LogRecovery:
             start = self._row.start_of(offset)
             if start in starts:
                 data = self._row.file(start).pread(size, offset - start)
-                found = scan(data, offset, self._log.delay_levels, 1, self._check_crc)
+                found = walk(data, offset, self._log.delay_levels, 1, self._check_crc)
                 if found.size == size:
                     return self._read_from(starts.index(start), None, offset - start)
         return self._read_from(max(0, len(starts) - 3), None)
@@ -81,9 +81,7 @@ class LogRecovery:
                 return start
         return starts[0] if starts else 0
 
-    def abnormal(
-        self, start: int, dispatch: Callable[[list[DispatchRequest]], None]
-    ) -> RecoveredLog:
+    def abnormal(self, start: int, dispatch: Callable[[Sequence[Row]], None]) -> RecoveredLog:
         """
         After a crash: read from `first_unsure` on.
 
@@ -97,37 +95,35 @@ class LogRecovery:
         if found.last is not None and self._is_torn(found.last):
             self.log.warn(
                 "the record at {offset} lost its end in the stop or crash",
-                offset=found.last.physical_offset,
+                offset=found.last[2],
             )
-            return found._replace(end=found.last.physical_offset)
+            return found._replace(end=found.last[2])
         return found
 
-    def _is_torn(self, request: DispatchRequest) -> bool:
+    def _is_torn(self, row: Row) -> bool:
         """
         The last properties end in zeros: the disk did not get them any more.
 
         The CRC covers only the body. Behind such a record nothing can be read, or lost power
         would have spared what was written later.
         """
-        start = self._row.start_of(request.physical_offset)
-        data = self._row.file(start).pread(request.size, request.physical_offset - start)
-        return decode_record(data).properties_string.endswith("\0")
+        return row[11].endswith("\0")
 
     def begun_at(self, start: int) -> int:
         """When the first record of a file was stored, ms; 0 if that is no good one, and may lie."""
         needed = READ_SIZE
         while needed:
             data = self._row.file(start).pread(needed, 0)
-            found = scan(data, start, self._log.delay_levels, 1, True)
-            if found.requests:
-                return found.requests[0].store_timestamp
+            found = walk(data, start, self._log.delay_levels, 1, True)
+            if found.run.rows:
+                return found.run.rows[0][5]
             needed = found.needed if len(data) < found.needed <= self._row.file_size else 0
         return 0
 
     def _read_from(
         self,
         index: int,
-        dispatch: Callable[[list[DispatchRequest]], None] | None,
+        dispatch: Callable[[Sequence[Row]], None] | None,
         position: int = 0,
     ) -> RecoveredLog:
         end, newest, records, last = 0, 0, 0, None
@@ -135,15 +131,15 @@ class LogRecovery:
             needed, verdict = READ_SIZE, MORE
             while verdict == MORE:
                 data = self._row.file(start).pread(needed, position)
-                found = scan(
+                found = walk(
                     data, start + position, self._log.delay_levels, _BATCH, self._check_crc
                 )
-                if found.requests:
-                    last = found.requests[-1]
-                    newest = max(newest, last.store_timestamp)
-                    records += len(found.requests)
+                if rows := found.run.rows:
+                    last = rows[-1]
+                    newest = max(newest, last[5])
+                    records += len(rows)
                     if dispatch is not None:
-                        dispatch(found.requests)
+                        dispatch(rows)
                 verdict, needed = found.verdict, max(found.needed, READ_SIZE)
                 if not found.size and position + len(data) >= self._row.file_size:
                     break  # what stands there would end behind the end of the file

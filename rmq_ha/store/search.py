@@ -3,11 +3,11 @@
 Spec: store.md, sections 2.1 and 5.6.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC
-from rmq_ha.store.scan import MORE, READ_SIZE, scan
+from rmq_ha.store.walk import MORE, READ_SIZE, walk
 
 _BATCH = 1024
 _MAGIC = MESSAGE_MAGIC.to_bytes(4, "big")
@@ -28,7 +28,7 @@ def whole_records(
     *,
     check_crc: bool = True,
     next_data: Callable[[int], int] = lambda position: position,
-) -> Iterator[list[DispatchRequest]]:
+) -> Iterator[Sequence[Row]]:
     """
     Every record with the right magic, size and physical offset, in order; a batch at a time.
 
@@ -43,9 +43,9 @@ def whole_records(
         data = read(min(needed, end - position), position)
         if not data:
             return
-        found = scan(data, position, delay_levels, _BATCH, check_crc)
-        if found.requests:
-            yield found.requests
+        found = walk(data, position, delay_levels, _BATCH, check_crc)
+        if found.run.rows:
+            yield found.run.rows
         position += found.size
         needed = max(READ_SIZE, found.needed)
         if found.verdict == MORE and (found.size or len(data) < found.needed <= end - position):

@@ -4,13 +4,13 @@ Spec: store.md, sections 3.5 and 5.6 (how a log is cut).
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 from rmq_ha.errors import StoreError
-from rmq_ha.model.message import DispatchRequest
+from rmq_ha.model.message import Row
 from rmq_ha.seams import Disk
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.mapped_files import file_name
@@ -101,7 +101,7 @@ class Keeper:
             if begin < stop:
                 self._copy(file_start, begin, stop, f"{folder}/{file_name(begin)}")
                 for batch in self.records(begin, stop):
-                    topics.update(request.topic for request in batch)
+                    topics.update(row[0] for row in batch)
         about = {
             "from": start,
             "to": end,
@@ -114,7 +114,7 @@ class Keeper:
         self._disk.replace(f"{folder}/{ABOUT}", fastjson.pretty(about))
         return TailAside(folder, start, end, topics.total())
 
-    def records(self, begin: int, end: int) -> Iterator[list[DispatchRequest]]:
+    def records(self, begin: int, end: int) -> Iterator[Sequence[Row]]:
         """
         The whole records in a stretch of one file, by the batch.
 

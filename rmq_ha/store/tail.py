@@ -10,8 +10,8 @@ from twisted.logger import Logger
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import BLANK
 from rmq_ha.store.run import SLICE, SLICE_WORK, Run
-from rmq_ha.store.scan import IDENTITY_SIZE, MORE, READ_SIZE, scan
 from rmq_ha.store.search import whole_records
+from rmq_ha.store.walk import IDENTITY_SIZE, MORE, READ_SIZE, walk
 
 
 class Tail(Protocol):
@@ -68,16 +68,16 @@ class LogTail:
         log = self._log
         next_file = log.row.start_of(position) + log.file_size
         self.unreadable_at = None
-        head = scan(log.read(position, IDENTITY_SIZE), position, log.delay_levels, 1)
+        head = walk(log.read(position, IDENTITY_SIZE), position, log.delay_levels, 1)
         if waits and head.verdict == MORE and log.max_offset < position + head.needed <= next_file:
             return None
         size = max(READ_SIZE, head.needed)
         data = log.read(position, size)
-        found = scan(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
+        found = walk(data, position, log.delay_levels, SLICE, max_work=SLICE_WORK)
         if found.verdict == BLANK:
-            return Run(position, next_file, found.requests)
-        if found.requests:
-            return Run(position, position + found.size, found.requests)
+            return found.run._replace(end=next_file)
+        if found.run.rows:
+            return found.run
         if found.verdict > 0:
             what = f"a record of {found.verdict} bytes whose parts do not fit; skipped"
             self._tell(position, what)
@@ -96,7 +96,7 @@ class LogTail:
         records = whole_records(
             lambda size, position: log.read(position, size), begin, end, log.delay_levels
         )
-        return next((batch[0].physical_offset for batch in records), end)
+        return next((batch[0][2] for batch in records), end)
 
     def _tell(self, offset: int, what: str) -> None:
         if offset != self._told_at:

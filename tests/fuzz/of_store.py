@@ -46,8 +46,8 @@ from rmq_ha.store.format.record_properties import record_properties
 from rmq_ha.store.index_file import IndexFile
 from rmq_ha.store.queue_ends import QueueEnd, QueueEnds
 from rmq_ha.store.queue_search import valid_part
-from rmq_ha.store.scan import scan
 from rmq_ha.store.search import whole_records
+from rmq_ha.store.walk import walk
 from rmq_ha.testing.disk import SimDisk
 from tests.fuzz.of_wire import ENTRY, RECORDS
 from tests.fuzz.target import target
@@ -108,7 +108,7 @@ def read_message_id(data: bytes) -> None:
 @target("log", [*RECORDS, bytes(40) + RECORDS[0], RECORDS[0][:60]])
 def read_log(data: bytes) -> None:
     """What dispatch and recovery make of bytes that a master sent."""
-    scan(data, 0, LEVELS, 10, True)
+    walk(data, 0, LEVELS, 10, True)
     list(whole_records(lambda size, at: data[at : at + size], 0, len(data), LEVELS))
 
 

@@ -36,8 +36,15 @@ from typing import NamedTuple
 from rmq_ha.errors import ConfigurationError, CorruptRecord
 from rmq_ha.model.flags import BORN_HOST_V6, STORE_HOST_V6
 from rmq_ha.model.java_hash import tags_code
-from rmq_ha.model.message import Address, DispatchRequest, offset_msg_id
-from rmq_ha.model.properties import DELAY, KEYS, TAGS, UNIQ_KEY, decode_properties
+from rmq_ha.model.message import Address, DispatchRequest, Row, offset_msg_id
+from rmq_ha.model.properties import (
+    DELAY,
+    KEYS,
+    MAX_PROPERTIES_SIZE,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+)
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 
 try:  # the extra `rmq-ha[fast]`: the same CRC-32, three times as fast
@@ -70,6 +77,8 @@ _DISPATCH_HEADS = tuple(
 _LOST_SECTOR = bytes(512)
 """The CRC does not cover the properties; that much zero is what a crash leaves."""
 _LEAST = _DISPATCH_HEADS[0].size
+_PLAIN = _DISPATCH_HEADS[0].unpack_from
+_HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -132,7 +141,7 @@ def encode_record(record: Record) -> bytes:
     """
     topic = record.topic.encode("utf-8", "replace")
     properties = record.properties_string.encode("utf-8", "replace")
-    if len(topic) > MAX_TOPIC_SIZE or len(properties) > 32767:
+    if len(topic) > MAX_TOPIC_SIZE or len(properties) > MAX_PROPERTIES_SIZE:
         raise ValueError(f"topic of {len(topic)} or properties of {len(properties)} bytes")
     born, store = record.born_host, record.store_host
     kind = (born.is_v6 and 1) | (store.is_v6 and 2)
@@ -245,26 +254,71 @@ def cuts_at(
     if topic_size > MAX_TOPIC_SIZE or properties_at > limit:
         return None
     end = properties_at + _SHORT.unpack_from(buffer, properties_at - 2)[0]
-    if end > limit or end - properties_at > 32767:
+    if end > limit or end - properties_at > MAX_PROPERTIES_SIZE:
         return None
     return body_at, topic_length_at + 1, properties_at, end
 
 
-def dispatch_request_at(
+def row_at(
     buffer: bytes,
     position: int,
     limit: int,
     delay_levels: list[int],
     check_crc: bool = False,
-) -> DispatchRequest | int:
+) -> Row | int:
     """
     What dispatchers and recovery need of the record at `position`, in one pass.
 
+    Nearly all records are plain: short heads, no delay, parts that add up.
+
     :param limit: end of the bytes that may be looked at.
     :param delay_levels: ms of level 1, 2, ...
-    :returns: the request; `BLANK`; `UNREADABLE`; or, positive, the size of a record whose parts
-        do not add up or whose topic cannot be a directory.
+    :returns: the row; `BLANK`; `UNREADABLE`; or, positive, the size of a record whose parts do not
+        add up or whose topic cannot be a directory.
     """
+    if limit - position < RECORD_OVERHEAD:
+        return _odd_row_at(buffer, position, limit, delay_levels, check_crc)
+    size, magic, crc, queue_id, number, place, flags, stamp, prepared, length = _PLAIN(
+        buffer, position
+    )
+    end = position + size
+    topic_at = position + _LEAST + length + 1
+    if (
+        magic == MESSAGE_MAGIC
+        and length >= 0
+        and topic_at + 2 <= end <= limit
+        and not flags & _HOSTS_V6
+        and (topic_size := buffer[topic_at - 1]) <= MAX_TOPIC_SIZE
+        and (text_at := topic_at + topic_size + 2) <= end
+        and _SHORT.unpack_from(buffer, text_at - 2)[0] == end - text_at <= MAX_PROPERTIES_SIZE
+        and not (
+            check_crc
+            and length
+            and crc32(memoryview(buffer)[topic_at - 1 - length : topic_at - 1]) & CRC_MASK != crc
+        )
+    ):
+        topic = _directory_name(buffer[topic_at : text_at - 2])
+        stored = buffer[text_at:end]
+        if (
+            topic is not None
+            and topic != SCHEDULE_TOPIC
+            and not (check_crc and _LOST_SECTOR in stored)
+        ):
+            text = stored.decode("utf-8", "replace")
+            get = decode_properties(text).get
+            code = tags_code(get(TAGS, ""))
+            keys, uniq_key = get(KEYS, ""), get(UNIQ_KEY, "")
+            return (
+                topic, queue_id, place, size, code, stamp, number, keys, uniq_key, flags, prepared,
+                text,
+            )  # fmt: skip
+    return _odd_row_at(buffer, position, limit, delay_levels, check_crc)
+
+
+def _odd_row_at(
+    buffer: bytes, position: int, limit: int, delay_levels: list[int], check_crc: bool
+) -> Row | int:
+    """As `row_at`, of whatever may be there."""
     available = limit - position
     if available < RECORD_OVERHEAD:
         if available >= BLANK_SIZE and _PREFIX.unpack_from(buffer, position)[1] == BLANK_MAGIC:
@@ -293,10 +347,10 @@ def dispatch_request_at(
         body = memoryview(buffer)[body_at : topic_at - 1]
         if crc32(body) & CRC_MASK != values[2]:
             return UNREADABLE
-    topic = _directory_name(bytes(buffer[topic_at : properties_at - 2]))
+    topic = _directory_name(buffer[topic_at : properties_at - 2])
     if topic is None:
         return size
-    stored = bytes(buffer[properties_at:end])
+    stored = buffer[properties_at:end]
     if check_crc and _LOST_SECTOR in stored:
         return UNREADABLE
     text = stored.decode("utf-8", "replace")
@@ -304,20 +358,23 @@ def dispatch_request_at(
     code = code_of(topic, properties, values[7], delay_levels)
     if code is None:
         return size
-    return DispatchRequest(
-        topic,
-        values[3],
-        values[5],
-        size,
-        code,
-        values[7],
-        values[4],
-        properties.get(KEYS, ""),
-        properties.get(UNIQ_KEY, ""),
-        values[6],
-        values[8],
-        text,
-    )
+    keys, uniq_key = properties.get(KEYS, ""), properties.get(UNIQ_KEY, "")
+    return (
+        topic, values[3], values[5], size, code, values[7], values[4], keys, uniq_key, values[6],
+        values[8], text,
+    )  # fmt: skip
+
+
+def dispatch_request_at(
+    buffer: bytes,
+    position: int,
+    limit: int,
+    delay_levels: list[int],
+    check_crc: bool = False,
+) -> DispatchRequest | int:
+    """As `row_at`, for whoever reads a row by the names of its fields."""
+    found = row_at(buffer, position, limit, delay_levels, check_crc)
+    return found if isinstance(found, int) else DispatchRequest._make(found)
 
 
 def code_of(

@@ -24,7 +24,7 @@ from rmq_ha.store.format.commitlog import (
     encode_blank,
     encode_record,
 )
-from rmq_ha.store.scan import MAX_RECORD_SIZE
+from rmq_ha.store.walk import MAX_RECORD_SIZE
 
 BASE = 7 << 30
 VECTORS = Path(__file__).parents[2] / "vectors" / "ha" / "dledger_frames.json"

@@ -3,7 +3,6 @@
 import json
 from errno import ENOSPC
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 
@@ -479,11 +478,11 @@ class Behind:
     """Stands for what reads whole records behind the end, and keeps them."""
 
     def __init__(self, *items):
-        self.items = [SimpleNamespace(**item) for item in items]
+        self.items = items
         self.kept = []
 
     def records(self, start, end):
-        found = [item for item in self.items if start <= item.physical_offset < end]
+        found = [item for item in self.items if start <= item[2] < end]
         return iter([found] if found else [])
 
     def keep(self, kind, start, end, why, now_ms, *, is_owed):
@@ -544,7 +543,7 @@ def test_a_file_that_was_promised_and_is_not_there():
 )
 def test_a_stamp_promises_what_was_stored_before_it(newest, stored, is_promised):
     """Not what was stored in that very millisecond, nor what has no stamp; none goes back."""
-    item = {"physical_offset": 2000, "size": 300, "store_timestamp": stored}
+    item = ("T", 0, 2000, 300, 0, stored, 0)
     damaged = judged(behind=[item])
     if is_promised:
         with pytest.raises(StoreError, match="1 whole messages follow"):

@@ -16,7 +16,7 @@ from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.format.commitlog import MESSAGE_MAGIC, decode_record
 from rmq_ha.store.format.consumequeue import FILLER
 from rmq_ha.store.format.record_checks import record_fits
-from rmq_ha.store.scan import MAX_RECORD_SIZE
+from rmq_ha.store.walk import MAX_RECORD_SIZE
 
 COUNT = 40
 LOG = "/store/commitlog/00000000000000000000"

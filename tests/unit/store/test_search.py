@@ -40,7 +40,7 @@ def test_a_file_that_is_shorter_than_it_should_be() -> None:
     data = record(0, 9) + b"?" * 50
     for end in (len(data), len(data) + 1, 1000):
         batches = whole_records(lambda size, position: data[position : position + size], 0, end, [])
-        assert [item.physical_offset for batch in batches for item in batch] == [0]
+        assert [row[2] for batch in batches for row in batch] == [0]
 
 
 class Stretch:
@@ -71,7 +71,7 @@ class Stretch:
         found = whole_records(
             self.read, BASE + begin, BASE + len(self.data), [], check_crc=check, **options
         )
-        return [request.physical_offset - BASE for batch in found for request in batch]
+        return [row[2] - BASE for batch in found for row in batch]
 
 
 @pytest.mark.parametrize("between", [NOISE, bytes(2000), MAGIC * 300], ids=["noise", "0", "magic"])

@@ -11,7 +11,7 @@ from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.format.commitlog import BLANK_SIZE, encode_blank
 from rmq_ha.store.run import SLICE, Run
-from rmq_ha.store.scan import MAX_RECORD_SIZE, MORE, scan
+from rmq_ha.store.walk import MAX_RECORD_SIZE, MORE, walk
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -223,8 +223,8 @@ def test_a_record_that_is_cut_anywhere_is_waited_for(message):
     data = b"".join(segments[0].parts)
     size = len(data) // 3
     for cut in range(1, size):
-        found = scan(data[: 2 * size + cut], 5000, [], 9)
-        assert (len(found.requests), found.size, found.verdict) == (2, 2 * size, MORE)
+        found = walk(data[: 2 * size + cut], 5000, [], 9)
+        assert (len(found.run.rows), found.size, found.verdict) == (2, 2 * size, MORE)
         assert found.needed == (size if cut >= BLANK_SIZE else BLANK_SIZE)
 
 
