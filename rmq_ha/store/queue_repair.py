@@ -209,8 +209,6 @@ class QueueRepair(QueueUnits):
             self._files.remove(self._path(start))
             del self._starts[0]
             deleted += 1
-        if deleted:
-            self._min_is_good_for = -1
         self.correct_min_offset(min_physical_offset)
         if deleted and self._extension is not None:
             code = self._unit(self._min)[2]

@@ -66,6 +66,28 @@ def test_manual_rounds(machine, store, monkeypatch):
     assert store.record_at(0) is None
 
 
+def test_index_files_go_with_the_log_that_they_lead_to(machine, message, monkeypatch):
+    """And not before: one that leads to a record that is left stays."""
+    store = machine.open(delete_when="", max_index_num=10)
+    for number in range(50):
+        machine.now_ms += 1000
+        store.put_many([message(b"x" * 6000, KEYS=f"k{number}")], lambda results: None)
+    machine.turn()
+    before = machine.disk.list_dir(f"{machine.root}/index")
+    machine.now_ms += 80 * HOUR * 1000
+    store.put_many([message(b"x" * 60000)], lambda results: None)
+    machine.turn()
+    machine.clock.pump([0.5, 0])
+    use(machine, monkeypatch, 50)
+    store.clean_expired_files()
+    machine.finish(store._service.clean())
+    left = machine.disk.list_dir(f"{machine.root}/index")
+    assert 0 < len(left) < len(before)
+    assert left == before[-len(left) :]
+    found = [bool(store.query("TopicA", f"k{n}", 9, 0, 1 << 62).records) for n in range(50)]
+    assert found == [store.min_offset_in_queue("TopicA", 0) <= n for n in range(50)]
+
+
 def test_manual_rounds_end(machine, store, monkeypatch):
     """What becomes due after twenty of them waits for the hour."""
     use(machine, monkeypatch, 50)

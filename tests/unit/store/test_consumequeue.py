@@ -807,7 +807,7 @@ def test_a_queue_ends_at_its_first_gap(missing: int, last_exit_ok: bool) -> None
 def test_an_old_file_with_a_hole_at_either_end_is_the_last_one(hole: int) -> None:
     """Units are looked at in the last three only: what lies behind it would pass for good."""
     disk = a_disk()
-    a_table(disk).put_requests(run_of(6 * UNITS))
+    a_table(disk).put_requests([request(n, 100 * n, tags_code=0) for n in range(6 * UNITS)])
     disk.open(f"/store/consumequeue/T/0/{FILE:020d}", FILE).pwrite(bytes(20), 20 * hole)
     queue = reopened(disk).queue("T", 0)
     assert queue.max_offset == UNITS + hole
@@ -860,3 +860,29 @@ def test_files_without_a_message_behind_a_queue_are_no_damage() -> None:
     queue = reopened(disk).queue("T", 0)
     assert (queue.max_offset, queue.damage) == (UNITS + 3, "")
     assert files_of(disk) == ["0", "800"]
+
+
+@pytest.mark.parametrize("first", [0, UNITS])
+def test_a_queue_of_which_nothing_fits_is_empty(first: int) -> None:
+    """It is asked for each of its units, and for nothing before them."""
+    table = a_table(a_disk())
+    table.put_requests(run_of(50, first))
+    queue = table.queue("T", 0)
+    asked: list[int] = []
+    queue.cut_back(lambda queue_offset, offset, size: asked.append(queue_offset) or False)
+    assert asked == [*reversed(range(first, first + 50))]
+    assert (queue.max_offset, queue.max_physical_offset) == (0, -1)
+
+
+@pytest.mark.parametrize("step", [1, 17, UNITS, 90])
+def test_the_first_message_is_the_first_that_the_log_has_however_it_expires(step: int) -> None:
+    """Also where numbers were left out, and files hold nothing else."""
+    disk = a_disk()
+    table = a_table(disk)
+    table.put_requests([*run_of(30), *run_of(100, 30 + 2 * UNITS, 1_000_000)])
+    queue = table.queue("T", 0)
+    places = [*range(0, 3000, 100), *range(1_000_000, 1_010_000, 100)]
+    for low in places[::step]:
+        queue.delete_expired(low)
+        assert queue.units(queue.min_offset, 1)[0][0] == low
+        assert queue.first_offset <= queue.min_offset < queue.first_offset + UNITS
