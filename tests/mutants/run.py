@@ -251,7 +251,7 @@ class Forks:
                 return False
             ours = {
                 (code.co_filename, _INNER.sub("", code.co_qualname))
-                for code in places
+                for code in tuple(places)  # threads of the test may still add some
                 if code.co_filename.startswith(package)
             }
             lines.append((item.nodeid, sorted(ours), took))

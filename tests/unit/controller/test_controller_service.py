@@ -57,10 +57,13 @@ def test_who_only_connects_anew_goes_on_leading() -> None:
     """Spec: controller.md, chapter 14 (16)."""
     desk = Controllers()
     desk.pair()
+    before = desk.brokers[1].server.connections
     for _ in range(4):
         desk.brokers[1].asker.client.close(desk.addresses[0])
         desk.world.clock.run_for(2.0)
     assert (desk.master(), desk.info()[0]["masterEpoch"]) == ("1", "1")
+    assert desk.brokers[1].server.connections == before, "who looks whether it is there goes away"
+    assert not desk.services[0]._knocking, "and does not look for ever"
     desk.brokers[1].host.crash()
     until(desk.world, lambda: desk.services[0].elections == 2, 0.5)
 
@@ -258,6 +261,22 @@ def test_a_clean_stop_says_so() -> None:
     until(desk.world, lambda: bool(done), 5.0)
     assert done == [None]
     assert desk.services[0].state() == (False, "the controller does not listen")
+
+
+def test_a_controller_whose_disk_fails_at_the_end_stops_all_the_same() -> None:
+    """The next start reads more; nothing that was agreed on is missing."""
+    desk = Controllers()
+    desk.pair()
+    before = desk.info()
+    desk.hosts[0].disk.sync_fails = True
+    done: list[Any] = []
+    desk.services[0].stop().addBoth(done.append)
+    until(desk.world, lambda: bool(done), 5.0)
+    assert done == [None]
+    desk.hosts[0].disk.sync_fails = False
+    desk.crash(0, power=False)
+    desk.restart(0)
+    assert desk.info() == before
 
 
 OURS: dict[str, str] = {

@@ -12,6 +12,7 @@ from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.model.message import Address, AppendResult, Message, MessageBatch
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store import commitlog
 from rmq_ha.store.append import GroupEncoder
@@ -289,6 +290,42 @@ def test_a_log_that_puts_something_before_each_record():
         assert end <= start - start % size + size - BLANK_SIZE
     assert [row[2] // size for row in group.rows] == [0, 0, 0, 1, 1, 1, 2]
     assert group.segments[-1].end == end + gap
+
+
+@pytest.mark.parametrize("gap", [0, 48])
+def test_a_record_that_fills_a_file_is_the_largest_one(gap):
+    """With what the log puts before it, and room for a blank behind it; one byte more is none."""
+    size = 4096
+    encoder = GroupEncoder(size, [], gap)
+    (smallest,) = encoder.encode([message_of(0)], gap, 1 << 22, 1).results
+    room = size - BLANK_SIZE - smallest.next_offset
+    (largest,) = encoder.encode([message_of(room)], gap, 1 << 22, 1).results
+    assert (largest.physical_offset, largest.next_offset) == (gap, size - BLANK_SIZE)
+    (refused,) = encoder.encode([message_of(room + 1)], gap, 1 << 22, 1).results
+    assert isinstance(refused, PutMessageStatus)
+
+
+def test_each_record_of_a_group_has_room_for_its_own_hosts(log):
+    """Also where one of the two stays the same; two hosts that are equal need not be one object."""
+    six, other = Address(b"\x20" * 16, 7), Address.parse("127.0.0.1", 1)
+    pairs = [(HOST, HOST), (six, HOST), (HOST, HOST), (other, six), (six, six), (other, HOST)]
+    messages = [Message("T", 0, b"body", born, store) for born, store in pairs]
+    results = log.append_group(messages, 5)
+    for (born, store), result in zip(pairs, results, strict=True):
+        record = decode_record(log.record_at(result.physical_offset, result.size), check_crc=True)
+        assert (record.born_host, record.store_host) == (born, store)
+    assert log.max_offset == results[-1].next_offset
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [(0, PutMessageStatus.MESSAGE_ILLEGAL), (1, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)],
+)
+def test_why_a_message_is_refused_whose_properties_are_the_longest(more, status):
+    """They may be so long; its body may not."""
+    longest = MAX_PROPERTIES_SIZE - 2
+    item = message_of(101, properties="v" * longest + "\u00e9" + "v" * more)
+    assert GroupEncoder(1 << 20, []).encode([item], 0, 100, 1).results == [status]
 
 
 def test_the_smallest_record(log):

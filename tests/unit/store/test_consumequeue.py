@@ -886,3 +886,11 @@ def test_the_first_message_is_the_first_that_the_log_has_however_it_expires(step
         queue.delete_expired(low)
         assert queue.units(queue.min_offset, 1)[0][0] == low
         assert queue.first_offset <= queue.min_offset < queue.first_offset + UNITS
+
+
+def test_units_that_lead_into_an_extension_expire_also_without_it() -> None:
+    """The key was switched off since they were written."""
+    table = a_table(a_disk())
+    table.put_requests([request(n, 100 * n, tags_code=28 - (1 << 63)) for n in range(100)])
+    assert table.delete_expired(8500) == 2
+    assert table.queue("T", 0).min_offset == 85
