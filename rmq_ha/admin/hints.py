@@ -23,6 +23,21 @@ def hint(text: str, *, has_account: bool, use_tls: bool) -> str:
             "it may take TLS only: try --tls, with --tls-ca; its log says why it closed",
         ),
         (
+            "needs PUB",
+            True,
+            "an admin grants it: acl set ACCOUNT --topic TOPIC=PUB",
+        ),
+        (
+            "needs SUB",
+            True,
+            "an admin grants it: acl set ACCOUNT --topic TOPIC=SUB --group GROUP=SUB",
+        ),
+        (
+            "none makes topics by itself",
+            True,
+            "rmqha-admin topic create TOPIC",
+        ),
+        (
             "is of another root than ours",
             True,
             "--tls-ca has to name the root that the server's certificate comes from",

@@ -1,5 +1,6 @@
 """`rmqha-admin`: the commands, and where each of them is."""
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
@@ -73,6 +74,19 @@ class Commands(click.Group):
         module, _, attribute = place.where.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Of a name that there is not, those that look like it are told."""
+        try:
+            return super().resolve_command(context, words)
+        except click.UsageError as error:
+            near = get_close_matches(words[0], COMMANDS, 3, 0.6)
+            advice = f"Did you mean {' or '.join(near)}?" if near else "-h lists all of them"
+            if "id you mean" in error.message:
+                raise  # click itself says so
+            raise click.UsageError(f"{error.message} {advice}", context) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Their lines; nothing has to be imported for them."""

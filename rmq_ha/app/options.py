@@ -64,7 +64,10 @@ class ServerOptions(usage.Options):
             with open(self["config"], "rb") as file:
                 return decode(file.read())
         except OSError as error:
-            raise ConfigurationError(f"{self['config']}: {os.strerror(error.errno or 0)}") from None
+            advice = "--config (-c) names a properties file that this user may read"
+            raise ConfigurationError(
+                f"{self['config']}: {os.strerror(error.errno or 0)}; {advice}"
+            ) from None
 
     @property
     def wants_ready(self) -> bool:

@@ -52,6 +52,10 @@ _ADVICE = {
     errno.EROFS: f"mount the disk for writing ({_PLACE})",
 }
 """What to do about what the system refused at a start."""
+_PORT_ADVICE = {
+    errno.EADDRNOTAVAIL: "no interface of this machine has this address: correct bindAddress",
+    errno.EACCES: "below 1024 ports are for root, or CAP_NET_BIND_SERVICE: set a higher one",
+}
 
 
 def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
@@ -63,9 +67,14 @@ def explain(error: BaseException, ports: Iterable[PlannedPort]) -> str | None:
     if isinstance(error, CannotListenError):
         cause = error.socketError
         if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
-            reason = "it is in use by another process"
+            reason = (
+                "it is in use by another process; end that one ('ss -ltnp' names it), or set"
+                " another port"
+            )
         else:
             reason = getattr(cause, "strerror", None) or str(cause)
+            advice = _PORT_ADVICE.get(getattr(cause, "errno", None) or 0)
+            reason = f"{reason}; {advice}" if advice else reason
         purpose = next((f" for {item.purpose}" for item in ports if item.port == error.port), "")
         where = error.interface or "any address"
         return f"cannot listen on port {error.port} of {where}{purpose}: {reason}"

@@ -9,7 +9,12 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
+from twisted.internet.error import (
+    ConnectError,
+    ConnectionClosed,
+    ConnectionRefusedError,
+    DNSLookupError,
+)
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory, Protocol
 from twisted.logger import Logger
@@ -285,7 +290,10 @@ class MasterLink:
             | ReplicationError,
         ):
             self.log.failure("connecting to the master at {peer}", failure, peer=self.address)
-        self._tell(f"cannot connect: {failure.getErrorMessage()}")
+        text = f"cannot connect: {failure.getErrorMessage().rstrip('.')}"
+        if isinstance(failure.value, ConnectionRefusedError):
+            text += f"; nobody listens there: does the master run? {PORT_FOR_SLAVES}"
+        self._tell(text)
         self._later(retry_seconds(self._failures, self._host.random))
         self._failures += 1
 

@@ -89,7 +89,9 @@ class FileRow:
         if size not in (0, self.file_size):
             raise StoreError(
                 f"{path} has {size} bytes, but files of {self.file_size} are configured; "
-                "start with the file size with which the store was written"
+                "where all are so, start with the file size with which the store was written; "
+                "where only this one is, it was cut off: restore it from a copy, or lead with a "
+                "replica"
             )
         if int(name) % self.file_size:
             raise StoreError(f"{path} does not start at a multiple of {self.file_size}")

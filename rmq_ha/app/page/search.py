@@ -105,7 +105,7 @@ class Searches:
         if self._broker.store.index is None:
             raise Refused("this broker keeps no index of keys (messageIndexEnable=false)")
         what = "id" if query.unique else "key"
-        notes = [f"the newest {MOST_FOUND} messages with this {what}"]
+        notes = [f"messages with this {what}, the newest {MOST_FOUND} at most"]
         return self._by_key(query), notes
 
     def _at(self, place: PlaceId, notes: list[str]) -> Iterator[MessageExt | None]:

@@ -80,7 +80,7 @@ def routes_stay(bench: Bench) -> str:
 @BETWEEN.add(
     "a slave with a wrong haMasterAddress",
     cause="not following the master",
-    fix="Connection was refused",
+    fix="haListenPort",
     then="A",
 )
 def wrong_address(bench: Bench) -> str:

@@ -179,7 +179,7 @@ def wrong_secret(bench: Bench) -> str:
 @DOORS.add(
     "an account that may not",
     cause="shopuser needs PUB",
-    fix="default denies it",
+    fix="acl set",
     then="A-",
 )
 def denied(bench: Bench) -> str:

@@ -28,7 +28,7 @@ def try_to_start(bench: Bench, settings: str = "") -> str:
 @FILES.add(
     "the properties file is not there",
     cause="nope.properties: No such file",
-    fix="No such file",
+    fix="--config (-c) names",
     then="A",
 )
 def no_file(bench: Bench) -> str:
@@ -38,7 +38,7 @@ def no_file(bench: Bench) -> str:
 @FILES.add(
     "the broker's user may not read the file",
     cause="b.properties: Permission denied",
-    fix="Permission denied",
+    fix="that this user may read",
     then="A",
 )
 def unreadable_file(bench: Bench) -> str:
@@ -72,8 +72,8 @@ def impossible_store_checked(bench: Bench) -> str:
 
 @FILES.add(
     "a port is taken",
-    cause="in use by another process",
-    fix="(metricsPort)",
+    cause="(metricsPort): it is in use by another process",
+    fix="ss -ltnp",
     then="A",
 )
 def port_taken(bench: Bench) -> str:
@@ -98,7 +98,7 @@ def port_taken_checked(bench: Bench) -> str:
 @FILES.add(
     "the address is none of this machine's",
     cause="cannot listen on port",
-    fix="192.0.2.77",
+    fix="correct bindAddress",
     then="A",
 )
 def foreign_address(bench: Bench) -> str:

@@ -172,7 +172,7 @@ def other_size(bench: Bench) -> str:
 @STORES.add(
     "a file of the log that was cut off",
     cause="has 5000 bytes",
-    fix="start with the file size",
+    fix="restore it from a copy",
     then="A",
 )
 def truncated(bench: Bench) -> str:
@@ -227,7 +227,7 @@ def restore_over(bench: Bench) -> str:
 
 
 @STORES.add(
-    "restore from a directory that is no backup", cause="no finished backup", fix="backup.json"
+    "restore from a directory that is no backup", cause="no finished backup", fix="name what"
 )
 def restore_of_nothing(bench: Bench) -> str:
     bench.broker_file()

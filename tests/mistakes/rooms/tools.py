@@ -141,7 +141,7 @@ def unasked(bench: Bench) -> str:
 @TOOLS.add(
     "a topic that there is not",
     cause="no route for the topic nope",
-    fix="create it",
+    fix="topic create",
 )
 def no_topic(bench: Bench) -> str:
     bench.broker("autoCreateTopicEnable=false\n")
@@ -177,7 +177,7 @@ def fixed_key(bench: Bench) -> str:
     return bench.admin("broker", "config", "set", "broker-a", "listenPort=10999", "--yes")
 
 
-@TOOLS.add("a command that there is not", cause="No such command 'topics'", fix="topic")
+@TOOLS.add("a command that there is not", cause="No such command 'topics'", fix="Did you mean topic")
 def no_command(bench: Bench) -> str:
     return bench.run("rmqha-admin", "topics")
 

@@ -203,14 +203,17 @@ class ExplainTests(SynchronousTestCase):
         self.assertEqual(
             explain(error, PORTS),
             "cannot listen on port 20010 of 127.0.0.1 for clients (listenPort): "
-            "it is in use by another process",
+            "it is in use by another process; end that one ('ss -ltnp' names it), or set another"
+            " port",
         )
 
     def test_another_reason_is_the_systems(self) -> None:
         """A port below 1024, an address that is not ours."""
         error = CannotListenError("", 99, OSError(errno.EACCES, "Permission denied"))
         self.assertEqual(
-            explain(error, PORTS), "cannot listen on port 99 of any address: Permission denied"
+            explain(error, PORTS),
+            "cannot listen on port 99 of any address: Permission denied; below 1024 ports are for"
+            " root, or CAP_NET_BIND_SERVICE: set a higher one",
         )
 
     def test_a_file_error_names_the_file(self) -> None:
