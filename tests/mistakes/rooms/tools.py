@@ -177,7 +177,9 @@ def fixed_key(bench: Bench) -> str:
     return bench.admin("broker", "config", "set", "broker-a", "listenPort=10999", "--yes")
 
 
-@TOOLS.add("a command that there is not", cause="No such command 'topics'", fix="Did you mean topic")
+@TOOLS.add(
+    "a command that there is not", cause="No such command 'topics'", fix="Did you mean topic"
+)
 def no_command(bench: Bench) -> str:
     return bench.run("rmqha-admin", "topics")
 
