@@ -3,10 +3,12 @@
 Spec: controller.md, section 8.5.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.append import Group
 from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.run import Run
@@ -57,13 +59,11 @@ class EpochCommitLog(CommitLog):
         super().recovered(end, safe)
         self.confirm_offset = min(self.confirm_offset, end)
 
-    def append_group(
-        self, messages: list[Message], now_ms: int
-    ) -> list[AppendResult | PutMessageStatus]:
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
         """As `CommitLog.append_group`, by a master in its epoch."""
         if not self._may_append:
-            return [PutMessageStatus.SERVICE_NOT_AVAILABLE] * len(messages)
-        return super().append_group(messages, now_ms)
+            return Group.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        return super().append_group(drafts, now_ms)
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """As `CommitLog.append_batch`, by a master in its epoch."""

@@ -6,12 +6,12 @@ Spec: remoting.md, sections 7.5 and 7.9, appendix B16.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from struct import Struct
 from typing import Any
 
 from rmq_ha.broker.stat_items import SAMPLE_S, Figure, Growth, StatsTable, Window
-from rmq_ha.model.message import Message, PutMessageResult
+from rmq_ha.model.message import Message, PutMessageResult, Row
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.store.format.commitlog import store_timestamp_of
 
@@ -67,8 +67,9 @@ class _Latencies:
         self.max_ms = 0
 
     def add(self, elapsed_ms: int, count: int, now_ms: int) -> None:
-        self.turn_over(now_ms)
-        self._now[_bucket(elapsed_ms)] += count
+        if now_ms >= self._period_ends_ms:
+            self.turn_over(now_ms)
+        self._now[bisect_right(_BUCKETS_FROM_MS, elapsed_ms)] += count
         self.max_ms = max(self.max_ms, elapsed_ms)
 
     def turn_over(self, now_ms: int) -> None:
@@ -100,6 +101,14 @@ class _Latencies:
         return 0.0
 
 
+class _Counts(dict[tuple[str, int], list[int]]):
+    """Messages and bytes by topic and queue."""
+
+    def __missing__(self, key: tuple[str, int]) -> list[int]:
+        count = self[key] = [0, 0]
+        return count
+
+
 class BrokerStats:
     """
     What was put and read, of which topic, queue and group. Its methods are called once a batch.
@@ -129,12 +138,11 @@ class BrokerStats:
         self._log_end = log_end
         self._latencies = _Latencies()
         self._max_get_ms = 0
-        self.tables: dict[str, StatsTable[Any]] = {
-            name: StatsTable(_MAX_ITEMS) for name, _ in NAMES.values()
-        }
-        self._topics, self._queues = self.tables["topics"], self.tables["queues"]
-        self._groups, self._reads = self.tables["groups"], self.tables["reads"]
-        self._puts, self._gets = self.tables["puts"], self.tables["gets"]
+        tables = self._tables = {name: StatsTable[Any](_MAX_ITEMS) for name, _ in NAMES.values()}
+        self._topics, self._queues = tables["topics"], tables["queues"]
+        self._groups, self._reads = tables["groups"], tables["reads"]
+        self._puts, self._gets = tables["puts"], tables["gets"]
+        self._counts, self._counted_at = _Counts(), 0
         self.fall_behind: dict[tuple[str, int, str], tuple[int, int]] = {}
 
     # ------------------------------------------------------------ counting
@@ -167,26 +175,39 @@ class BrokerStats:
         if self._with_queues:
             self._queues.add((topic, queue_id), tick, 1, size)
 
-    def put_run(self, puts: dict[tuple[str, int], list[int]], elapsed_ms: int) -> None:
+    def put_rows(self, rows: Iterable[Row], began: float) -> None:
         """
-        Messages of several queues were stored, each by its own request.
+        Messages were stored, each by its own request; the tables get them with the next sampling.
 
-        :param puts: sizes by topic and queue.
-        :param elapsed_ms: how long they took, as in `put_took`.
+        :param began: when the requests came, by the clock.
         """
-        tick = self._tick()
-        queues = self._queues if self._with_queues else None
-        topics: dict[str, list[int]] = {}
-        for (topic, queue_id), sizes in puts.items():
-            if queues is not None:
-                queues.add((topic, queue_id), tick, len(sizes), sum(sizes), len(sizes))
-            topics.setdefault(topic, []).extend(sizes)
-        stored = 0
-        for topic, sizes in topics.items():
-            stored += len(sizes)
-            self._topics.add(topic, tick, len(sizes), sum(sizes), len(sizes))
-        self._puts.add(self._cluster_name, tick, stored, times=0)
-        self.put_took(elapsed_ms, stored)
+        now = self._seconds()
+        tick = int(now - self._began) // SAMPLE_S
+        if tick != self._counted_at:
+            self._fold(tick)
+        counts, stored = self._counts, 0
+        for row in rows:
+            count = counts[row[:2]]
+            count[0] += 1
+            count[1] += row[3]
+            stored += 1
+        self._latencies.add(int((now - began) * 1000), stored, int(now * 1000))
+
+    @property
+    def tables(self) -> dict[str, StatsTable[Any]]:
+        """What was counted, by what it is counted by."""
+        self._fold(self._counted_at)
+        return self._tables
+
+    def _fold(self, tick: int) -> None:
+        """What `put_rows` got since the last sampling."""
+        counts, self._counts = self._counts, _Counts()
+        counted_at, self._counted_at = self._counted_at, tick
+        for (topic, queue_id), (count, size) in counts.items():
+            if self._with_queues:
+                self._queues.add((topic, queue_id), counted_at, count, size, count)
+            self._topics.add(topic, counted_at, count, size, count)
+            self._puts.add(self._cluster_name, counted_at, count, times=0)
 
     def got(
         self, topic: str, queue_id: int, group: str, count: int, size: int, took_ms: int = 0
@@ -261,6 +282,7 @@ class BrokerStats:
 
     def topic_deleted(self, topic: str) -> None:
         """Nothing is said of it any more."""
+        self._fold(self._counted_at)
         self._topics.forget(lambda key: key == topic)
         for name in ("queues", "groups", "reads", "backs"):
             self.tables[name].forget(lambda key: key[0] == topic)
@@ -274,6 +296,7 @@ class BrokerStats:
 
     def keep_topics(self, known: Container[str]) -> None:
         """Nothing is said any more of topics that are not known."""
+        self._fold(self._counted_at)
         self._topics.forget(lambda key: key not in known)
         for name in ("queues", "groups", "reads", "backs"):
             self.tables[name].forget(lambda key: key[0] not in known)
@@ -327,7 +350,10 @@ class BrokerStats:
 
     def _tick(self) -> int:
         """The number of the last sampling."""
-        return int(self._seconds() - self._began) // SAMPLE_S
+        tick = int(self._seconds() - self._began) // SAMPLE_S
+        if tick != self._counted_at:
+            self._fold(tick)
+        return tick
 
 
 _BEHIND = {"GROUP_GET_FALL_SIZE": 0, "GROUP_GET_FALL_TIME": 1}
@@ -356,8 +382,3 @@ def _key(table: str, name: str, text: str) -> Any:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
-def _bucket(elapsed_ms: int) -> int:
-    """0 or less, then below each limit, then the rest."""
-    return bisect_right(_BUCKETS_FROM_MS, elapsed_ms)

@@ -15,7 +15,7 @@ from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.values import ENTRY_HEADER_SIZE, MAX_ENTRY_SIZE, TERM_TOPIC
 from rmq_ha.errors import StoreError
 from rmq_ha.model.flags import TRANSACTION_ROLLBACK
-from rmq_ha.model.message import Address, AppendResult, Message
+from rmq_ha.model.message import Address, AppendResult, Draft, Message, draft_of
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
 from rmq_ha.store.batch import BatchLayout
@@ -142,26 +142,22 @@ class DLedgerCommitLog:
 
     # Appending
 
-    def append_group(
-        self, messages: list[Message], now_ms: int
-    ) -> list[AppendResult | PutMessageStatus]:
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
         """
-        Append messages, an entry each, with one write a file.
-
-        :returns: one result for each message, in order; a status says why it is not stored.
+        Append what is drafted, an entry each, with one write a file.
 
         Spec: dledger.md, sections 10.1 and 10.5.
         """
         term = self._term()
         if isinstance(term, PutMessageStatus):
-            return [term] * len(messages)
+            return Group.refused(len(drafts), term)
         after = self.ledger.end_pos
-        group = self._append(messages, now_ms, term)
+        group = self._append(drafts, now_ms, term)
         if rows := group.rows:
             end = rows[-1][2] + rows[-1][3]
             self.pending.add(Run(after, end, rows, sum(map(work_of, rows))))
             self.grown()
-        return group.results
+        return group
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """Append all members, an entry each, or none; the result is the first's."""
@@ -205,21 +201,21 @@ class DLedgerCommitLog:
         )
         if self.fault is not None:
             return False
-        is_written = bool(self._append([mark], now_ms, term).rows)
+        is_written = bool(self._append([draft_of(mark)], now_ms, term).rows)
         self.grown()
         return is_written
 
-    def _append(self, messages: list[Message], now_ms: int, term: int) -> Group:
+    def _append(self, drafts: Sequence[Draft], now_ms: int, term: int) -> Group:
         stamp = max(now_ms, self.last_store_timestamp, 1)
         largest = self._configuration.max_message_size
         after = self.ledger.end_pos
-        group = self.encoder.encode(messages, after + ENTRY_HEADER_SIZE, largest, stamp)
+        group = self.encoder.encode(drafts, after + ENTRY_HEADER_SIZE, largest, stamp)
         if not group.rows:
             return group
         if self._write(term, group.records(), group.rows[-1][2]):
             self.last_store_timestamp = stamp
         else:
-            self._abandon(group, PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            self.encoder.undo(group.give_up(0, PutMessageStatus.SERVICE_NOT_AVAILABLE))
         return group
 
     def _write(
@@ -241,13 +237,6 @@ class DLedgerCommitLog:
         if came_to != last:
             self.fault = f"a record came to {came_to}, not {last}; this is a mistake in rmq-ha"
         return True
-
-    def _abandon(self, group: Group, status: PutMessageStatus) -> None:
-        self.encoder.undo(group.rows)
-        group.segments.clear()
-        group.results[:] = [
-            status if isinstance(result, AppendResult) else result for result in group.results
-        ]
 
     def _tell_refused(self, reason: str) -> None:
         """Once, not for every put; the ledger takes entries again as soon as the disk does."""

@@ -229,18 +229,19 @@ class Feed:
         """What to write now; empty when nothing is to be sent."""
         if self.requested is None or self._paused:
             return b""
-        if now >= self._heartbeat_time():
+        if now >= self._last_write + self._store.ha_send_heartbeat_interval / 1000:
             self._last_write = now
             return encode_frame(self.sent)
-        limit = min(self._batch_size(), MAX_BODY_SIZE)
+        there = self._log.max_offset - self.sent
+        limit = min(self._batch_size(), MAX_BODY_SIZE) if there > 0 else 0
         self._gathers = (
             self.acked < self._last_frame_start
-            and 0 < self._log.max_offset - self.sent < limit
+            and 0 < there < limit
             and now < self._last_write + GATHER_SECONDS
         )
-        body = b"" if self._gathers else self._log.read(self.sent, limit)
+        body = self._log.read(self.sent, limit) if limit and not self._gathers else b""
         if not body:
-            return self._end_beat(now)
+            return self._end_beat(now) if self._beats_left else b""
         if self._store.broker_role is BrokerRole.SYNC_MASTER:
             self._last_frame_start = self.sent
         frame = encode_frame(self.sent, body)
@@ -250,7 +251,7 @@ class Feed:
 
     def _end_beat(self, now: float) -> bytes:
         """A slave that compares learns at once that our log ends here."""
-        if not self._beats_left or self.sent != self._log.max_offset:
+        if self.sent != self._log.max_offset:
             return b""
         self._beats_left -= 1
         self._last_write = now
@@ -275,15 +276,15 @@ class Feed:
 
     def deadline(self) -> float:
         """When to call `on_time` and `next_frame` if nothing else happens."""
+        expires = self._expiry_time()
         if self._doubt is not None:
-            return min(self._doubted_until, self._expiry_time())
+            return min(self._doubted_until, expires)
         if self.requested is None or self._paused:
-            return self._expiry_time()
-        soon = self._last_write + GATHER_SECONDS if self._gathers else self._heartbeat_time()
-        return min(soon, self._heartbeat_time(), self._expiry_time())
-
-    def _heartbeat_time(self) -> float:
-        return self._last_write + self._store.ha_send_heartbeat_interval / 1000
+            return expires
+        beats = self._last_write + self._store.ha_send_heartbeat_interval / 1000
+        if self._gathers:
+            beats = min(beats, self._last_write + GATHER_SECONDS)
+        return beats if beats < expires else expires
 
     def _expiry_time(self) -> float:
         return self._last_read + self._store.ha_housekeeping_interval / 1000

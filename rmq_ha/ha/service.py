@@ -71,6 +71,7 @@ class HAService:
         self._timer: IDelayedCall | None = None
         self._feeds: list[FeedProtocol] = []
         self._times = AppendTimes()
+        self._pushed = -1
         self._best_acked: int | None = None
         self._ahead = RefusedSlaves()
         self._verified = 0
@@ -178,10 +179,13 @@ class HAService:
             self._caught_up = None
 
     def appended(self) -> None:
-        """The log grew: send what is new."""
-        self._times.note(self._commit_log.max_offset, self._host.clock.seconds())
-        for connection in self._feeds[:]:
-            connection.push()
+        """The log grew: send what is new. What cannot leave now leaves with the next report."""
+        end = self._commit_log.max_offset
+        if end != self._pushed:
+            self._pushed = end
+            self._times.note(end, self._host.clock.seconds())
+            for connection in self._feeds[:]:
+                connection.push()
         if self._link is not None:
             self._link.look()
 
@@ -199,8 +203,13 @@ class HAService:
         Spec: ha.md, section 7.2.
         """
         config = self._configuration.store
-        vouched = self.replicated_offset()
-        status = status_without_waiting(config, next_offset, self._claimed(), vouched)
+        claimed, vouched = None, 0
+        for connection in self._feeds:
+            feed = connection.feed
+            if feed.is_serving:
+                claimed = feed.acked if claimed is None else max(claimed, feed.acked)
+                vouched = max(vouched, feed.vouched)
+        status = status_without_waiting(config, next_offset, claimed, vouched)
         if status is not None:
             return status
         now = self._host.clock.seconds()
@@ -211,11 +220,6 @@ class HAService:
         # Not in the next turn: what cannot leave now leaves with the next acknowledgement.
         self.appended()
         return waiter
-
-    def _claimed(self) -> int | None:
-        """The most that a live slave says it holds; None without one."""
-        serving = [c.feed.acked for c in self._feeds if c.feed.is_serving]
-        return max(serving, default=None)
 
     def _on_time(self) -> None:
         expired = self._waiting.on_time(self._host.clock.seconds())

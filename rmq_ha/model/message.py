@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from struct import Struct
 from typing import NamedTuple
 
-from rmq_ha.model.properties import decode_properties
+from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 from rmq_ha.model.status import GetMessageStatus, PutMessageStatus
 
 _PORT_OFFSET = Struct(">iq")
@@ -76,6 +76,37 @@ class Message:
     properties: dict[str, str] = field(default_factory=dict)
     properties_string: str = ""
     wait_store_ok: bool = True
+
+
+Draft = tuple[str, int, bytes, Address, Address, int, int, int, int, int, str, str, str | None, str]
+"""
+What a record is made of: topic, queue id, body, born host, store host, born timestamp, flag,
+sysFlag, reconsume times, physical offset of the half message; of the properties KEYS, UNIQ_KEY and
+TAGS; and the string that is stored.
+"""
+
+
+def draft_of(message: Message) -> Draft:
+    """What is to be stored of a message."""
+    properties = message.properties
+    if not properties and message.properties_string:
+        properties = decode_properties(message.properties_string)
+    return (
+        message.topic,
+        message.queue_id,
+        message.body,
+        message.born_host,
+        message.store_host,
+        message.born_timestamp,
+        message.flag,
+        message.sys_flag,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        properties.get(KEYS, ""),
+        properties.get(UNIQ_KEY, ""),
+        properties.get(TAGS),
+        message.properties_string,
+    )
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from rmq_ha.wire.json_header import decode_plain_header
 
 Answer = RemotingCommand | Deferred[RemotingCommand | None] | Deferred[RemotingCommand] | None
 Handler = Callable[[Channel, RemotingCommand], Answer]
-BulkHandler = Callable[[Channel, list[tuple[bytes, bytes]]], Any]
+BulkHandler = Callable[[Channel, list[Frame]], Any]
 
 OTHER_CODES = -1
 _CODES = frozenset(map(int, ResponseCode))
@@ -30,7 +30,7 @@ class RequestDispatcher:
     """
     Routes requests by code, and runs of alike frames to a bulk handler.
 
-    A bulk handler gets header and body of frames that follow each other and answers them with
+    A bulk handler gets frames that follow each other and answers them with
     `channel.write`; one-way requests among them are its business. It gets those only that every
     validator let pass.
 
@@ -100,7 +100,7 @@ class RequestDispatcher:
         if not frames:
             return
         try:
-            self.bulk[key](channel, [(header, body) for _, header, body in frames])
+            self.bulk[key](channel, frames)
         except ProtocolViolation:
             raise
         except Exception:

@@ -25,7 +25,7 @@ from rmq_ha.timing.timer import LastTurn
 from rmq_ha.tls.first_byte import FirstByte
 from rmq_ha.tls.refusals import Refusals
 from rmq_ha.tls.transport import TlsTransport
-from rmq_ha.wire.frame import Frame, FrameReader, decode_frame
+from rmq_ha.wire.frame import JSON, Frame, FrameReader, decode_frame
 
 if TYPE_CHECKING:  # who only connects needs nothing of a server's TLS
     from rmq_ha.tls.server import ServerTls
@@ -68,7 +68,7 @@ class RemotingProtocol(Protocol):
         self._frames: UnfinishedFrames | None = None
         self._turns: Turns | None = None
         self._refusals: Refusals | None = None
-        self._waits = False
+        self._waits = self._is_counted = False
         self._requests = self._bytes = self._charging = 0
         self.host = ""
         self._backlog: deque[Frame] = deque()
@@ -102,10 +102,12 @@ class RemotingProtocol(Protocol):
         self._requests += len(frames)
         self._bytes += len(data)
         if frames:
-            self._handle(frames)
+            self._handle(frames, now)
         if reader.fault is not None:
             self._violated(reader.fault)
-        elif self._frames is not None:
+        elif self._frames is not None and (
+            reader.unfinished or self._backlog or channel.held or self._is_counted
+        ):
             self._count(self._frames)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -143,13 +145,13 @@ class RemotingProtocol(Protocol):
 
     # Frames
 
-    def _handle(self, frames: list[Frame]) -> None:
+    def _handle(self, frames: list[Frame], now: float) -> None:
         backlog = self._backlog
         backlog.extend(frames)
         if self._running or self._waits:
             return
         channel, turns = self.channel, self._turns
-        now = began = self._clock.seconds()
+        began = now
         ends = now + turns.share(self.host, now) if turns is not None else inf
         self._running = True
         channel.cork()
@@ -218,8 +220,8 @@ class RemotingProtocol(Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        self._frame_began = self._clock.seconds()  # until now it was us who did not read
-        self._handle([])
+        now = self._frame_began = self._clock.seconds()  # until now it was us who did not read
+        self._handle([], now)
         if self._frames is not None:
             self._count(self._frames)
         if not (self._paused or self._waits) and self.channel.is_open:
@@ -227,16 +229,19 @@ class RemotingProtocol(Protocol):
 
     def _next(self, channel: Channel, backlog: deque[Frame]) -> None:
         """Handle one frame, or a run of frames of one bulk handler."""
-        frame = backlog.popleft()
         dispatcher = self._dispatcher
-        key = dispatcher.bulk_key(frame) if dispatcher.bulk else None
+        key = dispatcher.bulk_key(backlog[0]) if dispatcher.bulk else None
         if key is not None:
-            run = [frame]
-            while backlog and backlog[0][1].startswith(key) and backlog[0][0] == frame[0]:
-                run.append(backlog.popleft())
+            for count, (kind, header, _) in enumerate(backlog):
+                if kind != JSON or not header.startswith(key):
+                    run = [backlog.popleft() for _ in range(count)]
+                    break
+            else:
+                run = list(backlog)
+                backlog.clear()
             dispatcher.dispatch_bulk(channel, key, run)
             return
-        command = decode_frame(*frame)
+        command = decode_frame(*backlog.popleft())
         if not command.is_response:
             dispatcher.dispatch(channel, command)
         elif not channel.pending.resolve(command):
@@ -253,6 +258,7 @@ class RemotingProtocol(Protocol):
             waiting = sum(len(header) + len(body) for _, header, body in self._backlog)
             if self._paused or waiting > _CHUNK:  # the chunk of one that waits its turn is small
                 size += waiting
+        self._is_counted = size > 0
         frames.keep(self, size)
 
     def overrun(self, violation: ProtocolViolation) -> None:

@@ -5,6 +5,7 @@ The hot path of the broker: what is done here is done for every message that is 
 Spec: store.md, sections 2.1 to 2.8.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from struct import Struct, error
@@ -14,18 +15,13 @@ from rmq_ha.model.java_hash import tags_code
 from rmq_ha.model.message import (
     Address,
     AppendResult,
+    Draft,
     Message,
     MessageBatch,
     Row,
     offset_msg_id,
 )
-from rmq_ha.model.properties import (
-    KEYS,
-    MAX_PROPERTIES_SIZE,
-    TAGS,
-    UNIQ_KEY,
-    decode_properties,
-)
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, decode_properties
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC, topic_fault
 from rmq_ha.store.batch import BatchLayout
@@ -52,31 +48,51 @@ _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 @dataclass(slots=True)
 class Segment:
-    """What goes into one file with one write; `rmq_ha.store.run` says what its rows are."""
+    """
+    What goes into one file with one write; `rmq_ha.store.run` says what its rows are.
+
+    :ivar first: which of the drafts is the first one in it.
+    """
 
     physical_offset: int
+    first: int = 0
     parts: list[bytes] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     work: int = 0
     end: int = 0
-    first_result: int = 0
 
 
 @dataclass(slots=True)
 class Group:
     """
-    A group of messages, laid out.
+    A group of drafts, laid out.
 
-    :ivar results: one for each message, in order.
+    :ivar count: of the drafts.
+    :ivar rows: one for each record, in order.
+    :ivar size: of these records, bytes.
+    :ivar faults: why the other drafts are no records, by their number.
     """
 
+    count: int
     segments: list[Segment]
-    results: list[AppendResult | PutMessageStatus] = field(default_factory=list)
+    size: int = 0
+    rows: list[Row] = field(default_factory=list)
+    faults: dict[int, PutMessageStatus] = field(default_factory=dict)
 
-    @property
-    def rows(self) -> list[Row]:
-        """One for each record."""
-        return [row for segment in self.segments for row in segment.rows]
+    @classmethod
+    def refused(cls, count: int, status: PutMessageStatus) -> "Group":
+        """None of so many drafts is taken."""
+        return cls(count, [], faults=dict.fromkeys(range(count), status))
+
+    def give_up(self, number: int, status: PutMessageStatus) -> list[Row]:
+        """From a segment on nothing becomes a record; returns the rows that there would be."""
+        lost = [row for segment in self.segments[number:] for row in segment.rows]
+        del self.rows[len(self.rows) - len(lost) :]
+        self.size -= sum([row[3] for row in lost])
+        for place in range(self.segments[number].first, self.count):
+            self.faults.setdefault(place, status)
+        del self.segments[number:]
+        return lost
 
     def records(self) -> list[bytes]:
         """The bytes of each record, for a log that puts something between them."""
@@ -102,7 +118,6 @@ class GroupEncoder:
         self._largest = min(largest, file_size - gap - BLANK_SIZE)
         self._delay_levels = delay_levels
         self._topics: dict[str, bytes] = {}
-        self._id_prefixes: dict[Address, str] = {}
         self.queue_offsets: dict[tuple[str, int], int] = {}
 
     def fault(self, message: Message, max_message_size: int) -> PutMessageStatus | None:
@@ -118,76 +133,92 @@ class GroupEncoder:
             and len(stored) <= MAX_PROPERTIES_SIZE
         ):
             return None
-        return _fault(message, topic_bytes, stored)
+        return _fault(message.properties_string, topic_bytes, stored)
 
     def encode(
-        self,
-        messages: list[Message],
-        physical_offset: int,
-        max_message_size: int,
-        stamp: int,
+        self, drafts: Sequence[Draft], physical_offset: int, max_message_size: int, stamp: int
     ) -> Group:
         """
-        Lay out messages from the end of the log on; numbers are taken from `queue_offsets`.
+        Lay out drafts from the end of the log on; numbers are taken from `queue_offsets`.
 
         :param physical_offset: where the first record goes, if it fits, the gap before it counted.
         :param stamp: the store timestamp of all of them, ms.
         """
-        group = Group([Segment(physical_offset)])
-        results, segment = group.results, group.segments[0]
-        rows, parts = segment.rows, segment.parts
-        topics, numbers = self._topics, self.queue_offsets
-        largest, gap = self._most(max_message_size), self._gap
+        segment = Segment(physical_offset)
+        group = Group(len(drafts), [segment])
+        parts, rows = segment.parts, segment.rows
+        topics, numbers, gap = self._topics, self.queue_offsets, self._gap
+        largest = self._most(max_message_size)
         position = physical_offset
         room_end = self._room_end(position - gap)
+        topic, topic_bytes, topic_size = "", b"", 0
         born_host = store_host = None
-        hosts, id_prefix = 0, ""
-        for message in messages:
-            topic_bytes = topics.get(message.topic) or self._topic_part(message.topic)
-            stored = message.properties_string.encode("utf-8", "replace")
-            if message.born_host is not born_host or message.store_host is not store_host:
-                born_host, store_host = message.born_host, message.store_host
-                hosts = len(born_host.ip) + len(store_host.ip)
-                id_prefix = self._id_prefix(store_host)
-            body = message.body
-            size = 82 + hosts + len(body) + len(topic_bytes) + len(stored)
+        overhead = kind = work = place = total = 0
+        pack = HEADS[0].pack
+        for (
+            name, queue_id, body, born, store, born_ms, flag, sys_flag, reconsumed, prepared,
+            keys, uniq_key, tags, text,
+        ) in drafts:  # fmt: skip
+            if name != topic:
+                topic, topic_bytes = name, topics.get(name) or self._topic_part(name)
+                topic_size = len(topic_bytes)
+            if born is not born_host or store is not store_host:
+                born_host, store_host = born, store
+                kind = len(born[0]) >> 4 | len(store[0]) >> 4 << 1
+                pack, overhead = HEADS[kind].pack, HEADS[kind].size + 2
+            stored = text.encode("utf-8", "replace")
+            length, stored_size = len(body), len(stored)
+            size = overhead + length + topic_size + stored_size
             if (
-                len(body) > max_message_size
+                length > max_message_size
                 or size > largest
-                or len(stored) > MAX_PROPERTIES_SIZE
-                or not topic_bytes
+                or stored_size > MAX_PROPERTIES_SIZE
+                or not topic_size
             ):
-                results.append(_fault(message, topic_bytes, stored))
+                group.faults[place] = _fault(text, topic_bytes, stored)
+                place += 1
                 continue
             if position + size > room_end:
-                segment = _roll(group, position, room_end + BLANK_SIZE, gap)
+                segment.work, work = work, 0
+                segment = _roll(group, position, room_end + BLANK_SIZE, gap, place)
                 rows, parts, position = segment.rows, segment.parts, segment.physical_offset
                 room_end = self._room_end(position - gap)
-            sys_flag = (
-                message.sys_flag & _SAME_HOSTS
-                if hosts == 8
-                else _with_hosts(message.sys_flag, born_host, store_host)
-            )
+            sys_flag = sys_flag & _SAME_HOSTS | kind << 4
             # prepared and rolled-back types share the bit of prepared; they have no number
             counted = not sys_flag & TRANSACTION_PREPARED
-            key = (message.topic, message.queue_id)
+            key = (name, queue_id)
             number = numbers.get(key, 0) if counted else 0
             try:
-                head = _head(message, position, size, sys_flag, number, stamp)
+                head = pack(
+                    size, MESSAGE_MAGIC, crc32(body) & CRC_MASK, queue_id, flag, number, position,
+                    sys_flag, born_ms, born[0], born[1], stamp, store[0], store[1], reconsumed,
+                    prepared, length,
+                )  # fmt: skip
             except error:  # a value that does not fit its field
-                results.append(_ILLEGAL)
+                group.faults[place] = _ILLEGAL
+                place += 1
                 continue
             if counted:
                 numbers[key] = number + 1
-            parts += (head, body, topic_bytes, _SHORT.pack(len(stored)), stored)
-            row = self._row(message, position, size, sys_flag, number, stamp)
-            rows.append(row)
-            if row[7]:
-                segment.work += len(row[7])
-            msg_id = f"{id_prefix}{position:016X}"
-            results.append(AppendResult(position, size, stamp, number, 1, msg_id))
+            parts += (head, body, topic_bytes, _SHORT.pack(stored_size), stored)
+            code = tags_code(tags) if tags else 0
+            if name == SCHEDULE_TOPIC:
+                code = code_of(name, decode_properties(text), stamp, self._delay_levels) or 0
+            if keys:
+                work += len(keys)
+            rows.append(
+                (
+                    name, queue_id, position, size, code, stamp, number, keys, uniq_key, sys_flag,
+                    prepared, text,
+                )
+            )  # fmt: skip
             position += size + gap
-        segment.end = position
+            total += size
+            place += 1
+        segment.end, segment.work = position, work
+        if len(group.segments) > 1:
+            rows = [row for segment in group.segments for row in segment.rows]
+        group.rows, group.size = rows, total
         return group
 
     def undo(self, rows: list[Row]) -> None:
@@ -203,28 +234,32 @@ class GroupEncoder:
             batch,
             _with_hosts(batch.sys_flag, *hosts),
             self._topic_part(batch.topic),
-            self._id_prefix(batch.store_host),
+            offset_msg_id(batch.store_host, 0)[:-16],
             self._most(max_message_size),
             max_message_size,
         )
 
-    def place_batch(self, batch: BatchLayout, physical_offset: int, stamp: int) -> Group:
+    def place_batch(
+        self, batch: BatchLayout, physical_offset: int, stamp: int
+    ) -> tuple[Group, AppendResult]:
         """
         Put a batch at the end of the log, or where that file has no room into the next.
 
         Its members take their numbers when they are in the log: see `count_batch`.
 
-        :returns: with one result for all of it, and no rows: who dispatches reads the log.
+        :returns: no rows, as who dispatches reads the log; and what the batch becomes in it.
         """
-        group = Group([Segment(physical_offset)])
+        segment = Segment(physical_offset)
+        group = Group(1, [segment])
         position, room_end = physical_offset, self._room_end(physical_offset)
         if position + batch.size > room_end:
-            position = _roll(group, position, room_end + BLANK_SIZE, 0).physical_offset
+            segment = _roll(group, position, room_end + BLANK_SIZE, 0, 0)
+            position = segment.physical_offset
         ends = list(accumulate(batch.sizes, initial=position))
-        group.segments[-1].end = ends.pop()
-        group.results.append(batch.place(ends, self.next_number(batch), stamp))
-        group.segments[-1].parts.append(batch.data())
-        return group
+        segment.end = ends.pop()
+        result = batch.place(ends, self.next_number(batch), stamp)
+        segment.parts.append(batch.data())
+        return group, result
 
     def next_number(self, batch: BatchLayout) -> int:
         """The queue offset that its first member gets."""
@@ -243,32 +278,6 @@ class GroupEncoder:
         """Records of the file that holds `position` end here at the latest."""
         return position - position % self._file_size + self._file_size - BLANK_SIZE
 
-    def _row(
-        self, message: Message, position: int, size: int, sys_flag: int, number: int, stamp: int
-    ) -> Row:
-        properties = message.properties
-        if not properties and message.properties_string:
-            properties = decode_properties(message.properties_string)
-        tags = properties.get(TAGS)
-        if message.topic == SCHEDULE_TOPIC:
-            code = code_of(message.topic, properties, stamp, self._delay_levels) or 0
-        else:
-            code = tags_code(tags) if tags else 0
-        return (
-            message.topic,
-            message.queue_id,
-            position,
-            size,
-            code,
-            stamp,
-            number,
-            properties.get(KEYS, ""),
-            properties.get(UNIQ_KEY, ""),
-            sys_flag,
-            message.prepared_transaction_offset,
-            message.properties_string,
-        )
-
     def _topic_part(self, topic: str) -> bytes:
         """The topic as stored, remembered; empty for one that may not be stored."""
         known = self._topics.get(topic)
@@ -281,25 +290,15 @@ class GroupEncoder:
             self._topics[topic] = known
         return known
 
-    def _id_prefix(self, host: Address) -> str:
-        """The part of an offsetMsgId that is the host, remembered."""
-        prefix = self._id_prefixes.get(host)
-        if prefix is None:
-            if len(self._id_prefixes) >= _MAX_REMEMBERED:
-                self._id_prefixes.clear()
-            prefix = offset_msg_id(host, 0)[:-16]
-            self._id_prefixes[host] = prefix
-        return prefix
 
-
-def _fault(message: Message, topic_bytes: bytes, stored: bytes) -> PutMessageStatus:
+def _fault(text: str, topic_bytes: bytes, stored: bytes) -> PutMessageStatus:
     """
     Why a message cannot be stored: Java's store asks for topic and characters, its encoder for
     bytes.
 
     Spec: store.md, section 2.6.
     """
-    is_for_encoder = topic_bytes and len(message.properties_string) <= MAX_PROPERTIES_SIZE
+    is_for_encoder = topic_bytes and len(text) <= MAX_PROPERTIES_SIZE
     if is_for_encoder and len(stored) > MAX_PROPERTIES_SIZE:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     return _ILLEGAL
@@ -315,39 +314,12 @@ def _with_hosts(sys_flag: int, born_host: Address, store_host: Address) -> int:
     return flag
 
 
-def _head(
-    message: Message, position: int, size: int, sys_flag: int, number: int, stamp: int
-) -> bytes:
-    born_ip, born_port = message.born_host
-    store_ip, store_port = message.store_host
-    body = message.body
-    return HEADS[sys_flag >> 4 & 3].pack(
-        size,
-        MESSAGE_MAGIC,
-        crc32(body) & CRC_MASK,
-        message.queue_id,
-        message.flag,
-        number,
-        position,
-        sys_flag,
-        message.born_timestamp,
-        born_ip,
-        born_port,
-        stamp,
-        store_ip,
-        store_port,
-        message.reconsume_times,
-        message.prepared_transaction_offset,
-        len(body),
-    )
-
-
-def _roll(group: Group, position: int, next_file: int, gap: int) -> Segment:
+def _roll(group: Group, position: int, next_file: int, gap: int, place: int) -> Segment:
     """End a file with a blank, if it is ours; the next segment starts in the next one."""
     last = group.segments[-1]
     if not gap:
         last.parts.append(encode_blank(next_file - position))
     last.end = next_file
-    segment = Segment(next_file + gap, first_result=len(group.results))
+    segment = Segment(next_file + gap, place)
     group.segments.append(segment)
     return segment

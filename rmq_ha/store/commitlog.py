@@ -3,13 +3,13 @@
 Spec: store.md, section 2; ha.md, section 5.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twisted.logger import Logger
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, StoreError
-from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store.append import Group, GroupEncoder
 from rmq_ha.store.batch import BatchLayout
@@ -88,23 +88,19 @@ class CommitLog:
         self._tail = b""
         self.flushed_offset = safe
 
-    def append_group(
-        self, messages: list[Message], now_ms: int
-    ) -> list[AppendResult | PutMessageStatus]:
-        """
-        Append messages with one write a file.
-
-        :returns: one result for each message, in order; a status says why it is not stored.
-        """
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+        """Append what is drafted with one write a file."""
         if self.fault is not None:
-            return [PutMessageStatus.SERVICE_NOT_AVAILABLE] * len(messages)
+            return Group.refused(len(drafts), PutMessageStatus.SERVICE_NOT_AVAILABLE)
         largest = self._configuration.max_message_size
         stamp = max(now_ms, self.last_store_timestamp, 1)
-        group = self.encoder.encode(messages, self.max_offset, largest, stamp)
-        if self._write(group):
-            self.last_store_timestamp = stamp
-            self._announce()
-        return group.results
+        group = self.encoder.encode(drafts, self.max_offset, largest, stamp)
+        if group.rows:
+            self._write(group)
+            if group.rows:
+                self.last_store_timestamp = stamp
+                self._announce()
+        return group
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """Append all members, side by side in one file, or none; the result is the first's."""
@@ -115,26 +111,25 @@ class CommitLog:
         if not batch.sizes or batch.size + BLANK_SIZE > self.file_size:
             return PutMessageStatus.MESSAGE_ILLEGAL
         stamp = max(now_ms, self.last_store_timestamp, 1)
-        group = self.encoder.place_batch(batch, self.max_offset, stamp)
-        self._write(group)
-        (result,) = group.results
-        if isinstance(result, AppendResult):
-            self.encoder.count_batch(batch)
-            self.last_store_timestamp = stamp
-            self._announce()
+        group, result = self.encoder.place_batch(batch, self.max_offset, stamp)
+        refused = self._write(group)
+        if refused is not None:
+            return refused
+        self.encoder.count_batch(batch)
+        self.last_store_timestamp = stamp
+        self._announce()
         return result
 
-    def _write(self, group: Group) -> bool:
+    def _write(self, group: Group) -> PutMessageStatus | None:
         """
         Write each segment; where the disk refuses, the rest of the group did not happen.
 
-        :returns: whether there are new rows.
+        :returns: why not all was written; None: it was.
         """
-        has_rows = False
         for number, segment in enumerate(group.segments):
             if not segment.parts:
                 continue
-            start = self.row.start_of(segment.physical_offset)
+            start = segment.physical_offset - segment.physical_offset % self.file_size
             status = PutMessageStatus.CREATE_MAPEDFILE_FAILED
             try:
                 file = self.row.create(start)
@@ -143,18 +138,17 @@ class CommitLog:
                 file.pwrite(data, segment.physical_offset - start)
             except (OSError, StoreError) as error:
                 self._refuse(segment.physical_offset, error)
-                self._abandon(group, number, status)
-                break
+                self.encoder.undo(group.give_up(number, status))
+                return status
             self.max_offset = segment.end
             self._tail_start, self._tail = segment.physical_offset, data
             if segment.rows:
-                has_rows = True
                 self.pending.add(
                     Run(segment.physical_offset, segment.end, segment.rows, segment.work)
                 )
             if segment.physical_offset == start:
                 self._file_began(start)
-        return has_rows
+        return None
 
     def _file_began(self, start: int) -> None:
         """The first bytes of a file are written: have the next one ready."""
@@ -167,15 +161,6 @@ class CommitLog:
                 start=start,
                 error=error,
             )
-
-    def _abandon(self, group: Group, number: int, status: PutMessageStatus) -> None:
-        """From a segment on nothing of the group is there."""
-        first = group.segments[number].first_result
-        self.encoder.undo([row for segment in group.segments[number:] for row in segment.rows])
-        group.results[first:] = [
-            status if isinstance(result, AppendResult) else result
-            for result in group.results[first:]
-        ]
 
     def _refuse(self, physical_offset: int, error: Exception) -> None:
         """Take no more writes; what the failed one left behind is wiped if the disk allows it."""

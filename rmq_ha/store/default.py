@@ -15,14 +15,17 @@ from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.interfaces import IMessageStore
 from rmq_ha.model.message import (
     AppendResult,
+    Draft,
     Message,
     MessageBatch,
     PutMessageResult,
     Row,
+    draft_of,
 )
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.model.topics import SCHEDULE_TOPIC
 from rmq_ha.seams import Host
+from rmq_ha.store.append import Group
 from rmq_ha.store.batch import MEMBERS_A_TURN, BatchLayout
 from rmq_ha.store.boot import BootMark
 from rmq_ha.store.checkpoint import Checkpoint
@@ -37,13 +40,13 @@ from rmq_ha.store.index import IndexService
 from rmq_ha.store.journal import Journal
 from rmq_ha.store.layout import make_commit_log, refuse_unsupported, store_root
 from rmq_ha.store.maintenance import StoreMaintenance
-from rmq_ha.store.puts import asks_for_delay, redirect_delayed
+from rmq_ha.store.puts import asks_for_delay, redirect_delayed, results_of
 from rmq_ha.store.queue import Restarted
 from rmq_ha.store.read_damage import ReadDamage
 from rmq_ha.store.reader import MessageReader
 from rmq_ha.store.schedule import ScheduleMessageService
 from rmq_ha.store.service import StoreService
-from rmq_ha.store.settle import Done, PutSettler
+from rmq_ha.store.settle import Done, Others, PutSettler
 from rmq_ha.store.starts import record_starting_at, unqueued_record_at
 from rmq_ha.store.statistics import StoreStatistics
 from rmq_ha.timing.slices import Lane
@@ -233,9 +236,12 @@ class DefaultMessageStore(StoreMaintenance):
 
     def _refusal(self) -> PutMessageStatus | None:
         """Why nothing is put now."""
-        if self.why_not_writable():
+        if not (self.is_open and self.log.fault is None and self.flags.is_writable):
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
-        return PutMessageStatus.OS_PAGECACHE_BUSY if self.is_page_cache_busy() else None
+        if self._configuration.broker_role is BrokerRole.SLAVE:
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        is_busy = self._slow_until > 0 and self.is_page_cache_busy()
+        return PutMessageStatus.OS_PAGECACHE_BUSY if is_busy else None
 
     def put_message(self, message: Message) -> "Deferred[PutMessageResult]":
         """Store one message; fires once, with how it ended, and never fails."""
@@ -266,39 +272,46 @@ class DefaultMessageStore(StoreMaintenance):
             began = self.host.clock.seconds()
             whole = self.journal.append_batch(batch, self.host.now_ms())
             ended = self._appended(began)
-        self._settler.settle(
-            [whole],
-            batch.batch.wait_store_ok,
-            lambda results: result.callback(results[0]),
-            began,
-            ended,
-        )
+        wait = batch.batch.wait_store_ok
+        self._settler.settle_batch(whole, wait, result.callback, began, ended)
         return result
 
-    def put_many(self, messages: list[Message], done: Done) -> None:
+    def put_many(
+        self, messages: list[Message], done: Callable[[list[PutMessageResult]], None]
+    ) -> None:
         """
         Store messages with one write; each for itself.
 
         :param messages: at least one. All wait for flush and replica, or none.
         :param done: called once with one result for each, when the last one's is known.
         """
-        refusal = self._refusal()
-        if refusal is not None:
-            self._settler.refused(refusal, len(messages))
-            done([PutMessageResult(refusal)] * len(messages))
-            return
-        began = self.host.clock.seconds()
+        ready: Sequence[Message | None] = messages
         if asks_for_delay(messages):
             ready = redirect_delayed(messages, len(self.delay_levels))
-            sound = [message for message in ready if message]
-            stored = iter(self.journal.append(sound, self.host.now_ms()))
-            appended = [
-                next(stored) if message else PutMessageStatus.MESSAGE_ILLEGAL for message in ready
-            ]
+        drafts = [draft_of(message) for message in ready if message is not None]
+        if len(drafts) < len(ready):
+            self._settler.refused(PutMessageStatus.MESSAGE_ILLEGAL, len(ready) - len(drafts))
+
+        def settled(status: PutMessageStatus, rows: Sequence[Row | None], others: Others) -> None:
+            done(results_of(ready, status, rows, others))
+
+        self.put_drafts(drafts, messages[0].wait_store_ok, settled)
+
+    def put_drafts(self, drafts: Sequence[Draft], wait: bool, done: Done) -> None:
+        """
+        As `put_many`, of what needs no delay: the hot path.
+
+        :param wait: for flush and replica.
+        """
+        began = ended = 0.0
+        refusal = self._refusal()
+        if refusal is None:
+            began = self.host.clock.seconds()
+            group = self.journal.append(drafts, self.host.now_ms())
+            ended = self._appended(began)
         else:
-            appended = self.journal.append(messages, self.host.now_ms())
-        ended = self._appended(began)
-        self._settler.settle(appended, messages[0].wait_store_ok, done, began, ended)
+            group = Group.refused(len(drafts), refusal)
+        self._settler.settle_group(group, wait, done, began, ended)
 
     def _appended(self, began: float) -> float:
         """
@@ -324,8 +337,9 @@ class DefaultMessageStore(StoreMaintenance):
             self.statistics.put_times += len(rows)
             self.statistics.put_size += sum([row[3] for row in rows])
         else:
-            for level in {row[1] + 1 for row in rows if row[0] == SCHEDULE_TOPIC}:
-                self.schedule.arrived(level)
+            for row in rows:
+                if row[0] == SCHEDULE_TOPIC:
+                    self.schedule.arrived(row[1] + 1)
         for callback in self._arrivals:
             try:
                 callback(rows)

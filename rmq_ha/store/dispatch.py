@@ -124,16 +124,15 @@ class Dispatcher:
 
     def run(self) -> None:
         """The log grew: dispatch a slice now and the rest in the next turns."""
-        if self._is_running and self._retry is None and self._turn is None:
-            self._step()
+        if not self._is_running or self._retry is not None or self._turn is not None:
+            return
+        is_slave = self._config.broker_role is BrokerRole.SLAVE
+        if (is_slave and self._gives_way()) or self.run_slice():
+            self._turn = self._clock.callLater(0, self._on_turn)
 
     def _on_turn(self) -> None:
         self._turn = None
         self.run()
-
-    def _step(self) -> None:
-        if self._gives_way() or self.run_slice():
-            self._turn = self._clock.callLater(0, self._on_turn)
 
     def _gives_way(self) -> bool:
         """
@@ -141,8 +140,6 @@ class Dispatcher:
 
         Some slices are dispatched all the same, so that consumers see it move.
         """
-        if self._config.broker_role is not BrokerRole.SLAVE:
-            return False
         end = self._log.max_offset
         grown, self._seen_end = end - self._seen_end, end
         now = self._clock.seconds()
@@ -168,7 +165,8 @@ class Dispatcher:
         log = self._log
         if self.position < log.min_offset:
             self.position = log.min_offset
-        if self.position >= log.readable_end:
+        readable = log.readable_end
+        if self.position >= readable:
             return False
         try:
             is_slave = self._config.broker_role is BrokerRole.SLAVE
@@ -186,16 +184,13 @@ class Dispatcher:
             return carried is _Carried.PART
         self.position = end
         if rows:
-            self._tell_reached(rows)
+            try:
+                self._reached(rows)
+            except Exception:  # a listener's fault must not hold up the queues
+                self.log.failure("a listener for new messages failed")
         while self._waiting and (self._waiting[0][0] <= end or self.behind <= 0):
             self._waiting.pop(0)[1].callback(None)
-        return end < log.readable_end
-
-    def _tell_reached(self, rows: Sequence[Row]) -> None:
-        try:
-            self._reached(rows)
-        except Exception:  # a listener's fault must not hold up the queues
-            self.log.failure("a listener for new messages failed")
+        return end < readable
 
     def _carry(self, rows: Sequence[Row]) -> _Carried:
         for need, target in self._targets:

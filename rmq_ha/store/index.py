@@ -194,7 +194,8 @@ class IndexService:
         """
         begun, keys_in = self._part
         part = _NO_PART
-        reached = max(self.reached, begun)
+        reached = self._files[-1].header.end_physical_offset if self._files else 0
+        reached = begun if begun > reached else reached
         entries: list[Entry] = []
         for request in requests:
             topic, _, physical_offset, _, _, timestamp, _, keys, uniq_key, sys_flag, _, _ = request
@@ -216,21 +217,20 @@ class IndexService:
                 for key in keys.split(" "):
                     if key:
                         entries.append((key_hash(topic, key), physical_offset, timestamp))
-        done = 0
-        while done < len(entries):
-            file = self._writable()
-            count = min(file.room, len(entries) - done)
-            file.reserve(count)
-            file.put(entries[done : done + count])
-            done += count
-            if not file.room:
+        while entries:
+            file = self._files[-1] if self._files else self._next()
+            room = file.room
+            if not room:
+                file = self._next()
+                room = file.room
+            now, entries = entries[:room], entries[room:]
+            file.put(now)
+            if len(now) == room:
                 self._became_full(file)
         self._part = part
         return part is _NO_PART
 
-    def _writable(self) -> IndexFile:
-        if self._files and self._files[-1].room:
-            return self._files[-1]
+    def _next(self) -> IndexFile:
         last = self._files[-1] if self._files else None
         path = f"{self._directory}/{self._new_name()}"
         file = IndexFile(self._disk, path, self._slots, self._items)

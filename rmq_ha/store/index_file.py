@@ -9,6 +9,7 @@ from rmq_ha.errors import CorruptRecord, NotNow, StoreError
 from rmq_ha.seams import Disk, File
 from rmq_ha.store.flags import may_pass
 from rmq_ha.store.format.index import (
+    HEADER,
     HEADER_SIZE,
     ITEM,
     ITEM_SIZE,
@@ -122,12 +123,15 @@ class IndexFile:
 
     def put(self, entries: Sequence[Entry]) -> None:
         """
-        Insert items; `reserve` came first, and there is room.
+        Insert items, for which there is room in the file.
 
         :param entries: in log order, at least one.
+        :raises StoreError: the disk refuses, and nothing was inserted.
         """
         begin, _, begin_offset, _, used, count = self.header
         number = count
+        if count + len(entries) > self._reserved or not self._slots_are_reserved:
+            self.reserve(len(entries))
         if number == 1:
             begin_offset, begin = entries[0][1], entries[0][2]
         buffer = self._opened().map()
@@ -147,8 +151,9 @@ class IndexFile:
             pack_slot(buffer, slot_at, number)
             number += 1
         _, end_offset, end = entries[-1]
-        self.header = IndexHeader(begin, end, begin_offset, end_offset, used, number)
-        buffer[:HEADER_SIZE] = self.header.encode()
+        header = (begin, end, begin_offset, end_offset, used, number)
+        self.header = tuple.__new__(IndexHeader, header)
+        HEADER.pack_into(buffer, 0, *header)
         self.is_dirty = True
         if number // _ITEMS_STEP > count // _ITEMS_STEP or number >= self._items:
             # the pages go back to the page cache, or else the whole file counts as our memory

@@ -15,9 +15,10 @@ from twisted.internet.defer import Deferred
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.model.broker_identity import BrokerIdentity
-from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import BrokerRole, PutMessageStatus
 from rmq_ha.seams import Host
+from rmq_ha.store.append import Group
 from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.boot import BootMark, Left
 from rmq_ha.store.checkpoint import Checkpoint
@@ -279,8 +280,8 @@ class Journal(Protocol):
 
     # Keeping
 
-    def append(self, messages: list[Message], now_ms: int) -> list[AppendResult | PutMessageStatus]:
-        """Append messages; one result for each."""
+    def append(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+        """Append what is drafted; the group says what became of each."""
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """Append all of a batch or nothing; one result for all of it."""

@@ -1,6 +1,6 @@
 """What the journals of this package and its neighbours have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
@@ -8,8 +8,9 @@ from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
 from rmq_ha.model.histogram import Histogram
-from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import FlushDiskType, PutMessageStatus
+from rmq_ha.store.append import Group
 from rmq_ha.store.batch import BatchLayout
 from rmq_ha.store.journal import (
     BrokerAround,
@@ -67,9 +68,9 @@ class JournalBase:
 
     # Keeping
 
-    def append(self, messages: list[Message], now_ms: int) -> list[AppendResult | PutMessageStatus]:
+    def append(self, drafts: Sequence[Draft], now_ms: int) -> Group:
         """See `Journal`."""
-        return self.log.append_group(messages, now_ms)
+        return self.log.append_group(drafts, now_ms)
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """See `Journal`."""
@@ -79,13 +80,17 @@ class JournalBase:
         """See `Journal`: the disk first, then the others, whose status counts."""
         outcomes = self._outcomes
         flushed = self.flusher.wait_flushed(next_offset)
-        if isinstance(flushed, Deferred):
+        if flushed is not PutMessageStatus.PUT_OK and isinstance(flushed, Deferred):
             flushed.addCallback(self._waited, outcomes.flush_seconds, since)
         if self.replication is None:
             return flushed
         replicated = self.replication.wait_replicated(next_offset, start_offset)
+        if replicated is PutMessageStatus.PUT_OK:
+            return flushed
         if isinstance(replicated, Deferred):
             replicated.addCallback(self._waited, outcomes.replica_seconds, since)
+        if flushed is PutMessageStatus.PUT_OK:
+            return replicated
         return combine_later(flushed, replicated)
 
     def _waited(

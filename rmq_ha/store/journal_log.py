@@ -6,9 +6,9 @@ Spec: store.md, section 2.
 from collections.abc import Callable, Sequence, Sized
 from typing import Protocol
 
-from rmq_ha.model.message import AppendResult, Message
+from rmq_ha.model.message import AppendResult, Draft
 from rmq_ha.model.status import PutMessageStatus
-from rmq_ha.store.append import GroupEncoder
+from rmq_ha.store.append import Group, GroupEncoder
 from rmq_ha.store.batch import BatchLayout
 
 
@@ -95,10 +95,8 @@ class JournalLog(LogBytes, Protocol):
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when there is more of it."""
 
-    def append_group(
-        self, messages: list[Message], now_ms: int
-    ) -> list[AppendResult | PutMessageStatus]:
-        """Append messages; one result for each."""
+    def append_group(self, drafts: Sequence[Draft], now_ms: int) -> Group:
+        """Append what is drafted; the group says what became of each."""
 
     def append_batch(self, batch: BatchLayout, now_ms: int) -> AppendResult | PutMessageStatus:
         """Append all of a batch or nothing; one result for all of it."""

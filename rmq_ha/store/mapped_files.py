@@ -125,6 +125,9 @@ class FileRow:
 
         :raises OSError: the disk refuses.
         """
+        file = self._open.get(start)
+        if file is not None:
+            return file
         if start not in self._paths:
             path = f"{self._directory_for(start)}/{file_name(start)}"
             self._open[start] = self._disk.open(path, self.file_size)

@@ -3,12 +3,13 @@
 Spec: store.md, sections 2.6 to 2.8, 7.4 and 10.2.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from twisted.internet.defer import Deferred
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
-from rmq_ha.model.message import Message
+from rmq_ha.model.message import AppendResult, Message, PutMessageResult, Row, offset_msg_id
 from rmq_ha.model.properties import (
     DELAY,
     REAL_QID,
@@ -95,6 +96,33 @@ def redirect_delayed(messages: list[Message], level_count: int) -> list[Message 
         else:
             ready.append(redirect(message, level, level_count) if level > 0 else message)
     return ready
+
+
+def results_of(
+    messages: Sequence[Message | None],
+    status: PutMessageStatus,
+    rows: Iterable[Row | None],
+    others: Mapping[int, PutMessageStatus],
+) -> list[PutMessageResult]:
+    """
+    What became of messages, by name.
+
+    :param messages: as `redirect_delayed` leaves them.
+    :param status: as `rmq_ha.store.settle.Done` gets them, of those that are not None.
+    """
+    settled = enumerate(rows)
+    results: list[PutMessageResult] = []
+    for message in messages:
+        if message is None:
+            results.append(PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL))
+            continue
+        number, row = next(settled)
+        append = None
+        if row is not None:
+            msg_id = offset_msg_id(message.store_host, row[2])
+            append = AppendResult(row[2], row[3], row[5], row[6], 1, msg_id)
+        results.append(PutMessageResult(others.get(number, status), append))
+    return results
 
 
 def asks_for_delay(messages: list[Message]) -> bool:

@@ -263,7 +263,8 @@ class QueueUnits:
             size = min(len(data) - done, start + self._size - position)
             piece = data if size == len(data) else data[done : done + size]
             is_new = not self._starts or self._starts[-1] < start
-            self._files.write(self._path(start), piece, position - start, is_new)
+            path = f"{self._directory}/{start:020d}"
+            self._files.write(path, piece, position - start, is_new)
             if is_new:
                 self._starts.append(start)
             done += size

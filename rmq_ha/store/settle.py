@@ -3,18 +3,26 @@
 Spec: store.md, sections 2.7, 7.4 and 10.2.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from rmq_ha.model.message import AppendResult, PutMessageResult
+from rmq_ha.model.message import AppendResult, PutMessageResult, Row
 from rmq_ha.model.status import PutMessageStatus
+from rmq_ha.store.append import Group
 from rmq_ha.store.journal import Journal
+from rmq_ha.store.puts import MaybeLater
 from rmq_ha.store.statistics import StoreStatistics
 
-Done = Callable[[list[PutMessageResult]], None]
-Appended = Sequence[AppendResult | PutMessageStatus]
+Others = Mapping[int, PutMessageStatus]
+Done = Callable[[PutMessageStatus, Sequence[Row | None], Others], None]
+"""
+Gets what became of drafts; for each the row of its record, None where there is none; and what
+became of some, by their number, where that is something else.
+"""
+
+_OK = PutMessageStatus.PUT_OK
 
 
 class PutSettler:
@@ -31,65 +39,105 @@ class PutSettler:
         self._statistics.put_failed += count
         self._outcomes.not_stored(status, count)
 
-    def settle(
-        self, appended: Appended, wait: bool, done: Done, began: float, ended: float
+    def settle_group(
+        self, group: Group, wait: bool, done: Done, began: float, ended: float
     ) -> None:
         """
-        Call `done` when it is decided whether the last stored message is kept.
+        Call `done` when it is decided whether the last record is kept.
 
         :param began: when the append began, by the clock; it has ended at `ended`.
         """
-        statistics, outcomes, journal = self._statistics, self._outcomes, self._journal
-        first = last = None
-        stored = 0
-        for item in appended:
-            if isinstance(item, AppendResult):
-                first = first or item
-                last = item
-                stored += item.message_count
-                statistics.put_size += item.size
+        faults, rows = group.faults, group.rows
+        for fault in faults.values():
+            self.refused(fault)
+        if not rows:
+            done(PutMessageStatus.MESSAGE_ILLEGAL, [None] * group.count, faults)
+            return
+        start, last = rows[0][2], rows[-1]
+
+        def decided(status: PutMessageStatus) -> None:
+            if status is _OK and not faults:
+                done(status, rows, faults)
             else:
-                self.refused(item)
-        statistics.put_times += stored
+                self._decided(group, status, done)
 
-        def finish(status: PutMessageStatus) -> None:
-            outcomes.waiting -= stored
-            outcomes.seconds.add(self._clock.seconds() - began, stored)
-            done(self._results(appended, status, first is last))
+        end = last[2] + last[3]
+        self._settle(start, end, len(rows), group.size, wait, decided, began, ended)
 
-        settled = PutMessageStatus.PUT_OK
-        if (wait or journal.always_waits) and first is not None and last is not None:
-            later = journal.kept(first.physical_offset, last.physical_offset + last.size, ended)
-            if isinstance(later, Deferred):
-                outcomes.waiting += stored
-                later.addCallback(finish)
-                return
-            settled = later
-        if stored:
-            outcomes.seconds.add(ended - began, stored)
-        done(self._results(appended, settled, first is last))
+    def _decided(self, group: Group, status: PutMessageStatus, done: Done) -> None:
+        """The same where not all is well with all of them."""
+        others = dict(group.faults)
+        records = iter(group.rows)
+        rows = [None if place in others else next(records) for place in range(group.count)]
+        kept = 0
+        if status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT and len(group.rows) > 1:
+            for place, row in enumerate(rows):  # a slave may have taken some of them
+                if row is not None and self._journal.is_kept(row[2], row[2] + row[3]):
+                    others[place] = _OK
+                    kept += 1
+        self._count_unsafe(status, len(group.rows) - kept)
+        done(status, rows, others)
 
-    def _results(
-        self, appended: Appended, status: PutMessageStatus, is_single: bool
-    ) -> list[PutMessageResult]:
-        is_late = status is PutMessageStatus.FLUSH_SLAVE_TIMEOUT and not is_single
-        results = [
-            PutMessageResult(self._own_status(item) if is_late else status, item)
-            if isinstance(item, AppendResult)
-            else PutMessageResult(item)
-            for item in appended
-        ]
-        if status is not PutMessageStatus.PUT_OK:
-            for own, append in results:
-                if append is None or own is PutMessageStatus.PUT_OK:
-                    continue
-                if own.is_stored:
-                    self._outcomes.stored_less_safely(own, append.message_count)
-                else:  # written, but no quorum of a group has it
-                    self._outcomes.not_stored(own, append.message_count)
-        return results
+    def settle_batch(
+        self,
+        whole: AppendResult | PutMessageStatus,
+        wait: bool,
+        done: Callable[[PutMessageResult], None],
+        began: float,
+        ended: float,
+    ) -> None:
+        """As `settle_group`, of a batch, which is stored as a whole or not at all."""
+        if not isinstance(whole, AppendResult):
+            self.refused(whole)
+            done(PutMessageResult(whole))
+            return
+        start, size, count = whole.physical_offset, whole.size, whole.message_count
 
-    def _own_status(self, append: AppendResult) -> PutMessageStatus:
-        """Of one message of a run that a slave did not take to its end in time."""
-        is_kept = self._journal.is_kept(append.physical_offset, append.next_offset)
-        return PutMessageStatus.PUT_OK if is_kept else PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+        def decided(status: PutMessageStatus) -> None:
+            self._count_unsafe(status, count)
+            done(PutMessageResult(status, whole))
+
+        self._settle(start, start + size, count, size, wait, decided, began, ended)
+
+    def _settle(
+        self,
+        start: int,
+        end: int,
+        count: int,
+        size: int,
+        wait: bool,
+        decided: Callable[[PutMessageStatus], None],
+        began: float,
+        ended: float,
+    ) -> None:
+        """Of a stretch of the log with so many messages, whose records have so many bytes."""
+        self._statistics.put_times += count
+        self._statistics.put_size += size
+        settled: MaybeLater = _OK
+        if wait or self._journal.always_waits:
+            settled = self._journal.kept(start, end, ended)
+        if settled is not _OK and isinstance(settled, Deferred):
+            self._outcomes.waiting += count
+            settled.addCallback(self._settled, began, count, decided)
+        else:
+            self._outcomes.seconds.add(ended - began, count)
+            decided(settled)
+
+    def _settled(
+        self,
+        status: PutMessageStatus,
+        began: float,
+        count: int,
+        decided: Callable[[PutMessageStatus], None],
+    ) -> None:
+        self._outcomes.waiting -= count
+        self._outcomes.seconds.add(self._clock.seconds() - began, count)
+        decided(status)
+
+    def _count_unsafe(self, status: PutMessageStatus, count: int) -> None:
+        if status is _OK or not count:
+            return
+        if status.is_stored:
+            self._outcomes.stored_less_safely(status, count)
+        else:  # written, but no quorum of a group has it
+            self._outcomes.not_stored(status, count)

@@ -38,6 +38,7 @@ class FrameReader:
     Frames that precede a malformed one in the same chunk are still returned; `fault` is then set.
 
     :ivar fault: why nothing can be read any more, or None.
+    :ivar unfinished: bytes that wait for the rest of their frame.
     """
 
     def __init__(
@@ -52,16 +53,12 @@ class FrameReader:
         self._rest: bytes | bytearray = b""
         self._needed = _LENGTH_SIZE
         self.fault: ProtocolViolation | None = None
-
-    @property
-    def unfinished(self) -> int:
-        """Bytes that wait for the rest of their frame."""
-        return len(self._rest)
+        self.unfinished = 0
 
     def give_up(self, fault: ProtocolViolation) -> None:
         """Forget what waits, and read nothing more."""
         self.fault = fault
-        self._rest = b""
+        self._rest, self.unfinished = b"", 0
 
     def receive_data(self, data: bytes) -> list[Frame]:
         """
@@ -78,6 +75,7 @@ class FrameReader:
                 # A bytearray grows in place: many small chunks cost no more than one large.
                 self._rest = rest if isinstance(rest, bytearray) else bytearray(rest)
                 self._rest += data
+                self.unfinished += len(data)
                 return []
             data = b"".join((rest, data))
         frames: list[Frame] = []
@@ -89,6 +87,7 @@ class FrameReader:
                 raise
             return frames
         self._rest = data[position:] if position else data
+        self.unfinished = len(self._rest)
         return frames
 
     def _cut(self, data: bytes, frames: list[Frame]) -> int:

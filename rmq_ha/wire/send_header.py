@@ -3,7 +3,7 @@
 Spec: remoting.md, sections 1.7, 4.1 and 4.2.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from struct import Struct
 from typing import Annotated
@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, field
 
 from rmq_ha.errors import RequestRejected
+from rmq_ha.model.message import Row
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import VERSION, RemotingCommand
 from rmq_ha.wire.ext_fields import ext_fields
@@ -117,41 +118,43 @@ def encode_send_header(header: SendHeader, *, v1: bool = False) -> dict[str, str
     return ext_fields(header, SendHeaderV1 if v1 else SendHeader)
 
 
-def encode_send_response(
-    opaque: int,
+def encode_send_responses(
+    opaques: Iterable[int | None],
+    rows: Iterable[Row],
     code: int,
-    msg_id: str,
-    queue_id: int,
-    queue_offset: int,
+    id_prefix: str,
     region: str = "DefaultRegion",
     trace_on: bool = True,
 ) -> bytes:
     """
-    The whole frame that answers a send of which the message is stored.
+    The whole frames that answer sends of which the messages are stored.
 
+    :param opaques: None: nobody waits for an answer.
+    :param rows: of their records.
     :param code: SUCCESS, or one of the codes for "stored, but": 10, 11, 12.
-    :param msg_id: the offsetMsgId, or several joined by commas.
+    :param id_prefix: what their offsetMsgIds begin with, before the place in the log.
     """
-    header = _response_template(region, trace_on) % (
-        code,
-        queue_id,
-        msg_id.encode(),
-        queue_offset,
-        opaque,
-    )
-    size = len(header)
-    return _WORDS.pack(size + 4, size) + header
+    template = _response_template(code, id_prefix, region, trace_on)
+    words, frames = _WORDS.pack, list[bytes]()
+    for opaque, row in zip(opaques, rows, strict=True):
+        if opaque is None:
+            continue
+        header = template % (row[1], row[2], row[6], opaque)
+        size = len(header)
+        frames += (words(size + 4, size), header)
+    return b"".join(frames)
 
 
-@lru_cache(maxsize=16)
-def _response_template(region: str, trace_on: bool) -> bytes:
+@lru_cache(maxsize=64)
+def _response_template(code: int, id_prefix: str, region: str, trace_on: bool) -> bytes:
+    """Of queue id, physical offset, queue offset and opaque."""
     place = to_bytes(quote(region)).replace(b"%", b"%%")
     trace = b"true" if trace_on else b"false"
     return (
-        b'{"code":%%d,"extFields":{"queueId":"%%d","TRACE_ON":"%b","MSG_REGION":%b,'
-        b'"msgId":"%%b","queueOffset":"%%d"},"flag":1,"language":"JAVA","opaque":%%d,'
+        b'{"code":%d,"extFields":{"queueId":"%%d","TRACE_ON":"%b","MSG_REGION":%b,'
+        b'"msgId":"%b%%016X","queueOffset":"%%d"},"flag":1,"language":"JAVA","opaque":%%d,'
         b'"serializeTypeCurrentRPC":"JSON","version":%d}'
-    ) % (trace, place, VERSION)
+    ) % (code, trace, place, id_prefix.encode(), VERSION)
 
 
 def _decode_tolerant(ext: Mapping[str, str], form: type[SendHeader]) -> SendHeader:

@@ -9,10 +9,10 @@ import pytest
 from hotpath import Counts
 
 LIMITS: dict[tuple[str, int], dict[str, Counts]] = {
-    ("send", 1): {"master": Counts(151, 145, 5.0)},
-    ("send", 64): {"master": Counts(14.1, 60.4, 0.2)},
-    ("pair", 1): {"master": Counts(247, 186.1, 8.0), "slave": Counts(111, 98, 6.0)},
-    ("pair", 64): {"master": Counts(15.6, 61.0, 0.24), "slave": Counts(6.4, 30.6, 0.2)},
+    ("send", 1): {"master": Counts(92, 104, 5.0)},
+    ("send", 64): {"master": Counts(4.1, 37.6, 0.19)},
+    ("pair", 1): {"master": Counts(148, 134.1, 8.0), "slave": Counts(99, 93, 6.0)},
+    ("pair", 64): {"master": Counts(5.0, 38.0, 0.24), "slave": Counts(6.2, 30.5, 0.21)},
     ("pull", 32): {"master": Counts(8.4, 16.0, 1.13)},
     ("walk", 64): {"start": Counts(5.2, 30.1, 0.2)},
 }

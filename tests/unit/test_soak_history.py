@@ -4,7 +4,7 @@ import pytest
 from soak_history import History, Progress
 from soak_pair import difference, is_unchecked
 
-from rmq_ha.model.message import Address, Message
+from rmq_ha.model.message import Address, Message, draft_of
 from rmq_ha.store.append import GroupEncoder
 
 
@@ -137,7 +137,7 @@ def test_a_bit_that_no_checksum_covers(tmp_path, what, unchecked):
     """Properties have none, so nobody can know; the body has one, and somebody has to."""
     host = Address(bytes([127, 0, 0, 1]), 10911)
     message = Message("T", 0, b"a body", host, host, properties_string="name\x01value\x02")
-    group = GroupEncoder(1 << 16, []).encode([message], 0, 1 << 16, 1)
+    group = GroupEncoder(1 << 16, []).encode([draft_of(message)], 0, 1 << 16, 1)
     sound = b"".join(group.segments[0].parts).ljust(1 << 16, b"\0")
     damaged = sound
     for word in what.split(b"|"):

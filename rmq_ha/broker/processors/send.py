@@ -25,8 +25,8 @@ from rmq_ha.broker.processors.send_checks import SendChecks
 from rmq_ha.broker.processors.send_hooks import SendHooks
 from rmq_ha.broker.processors.send_runs import (
     MULTI_TAG_FILTER,
+    Bulk,
     GeneralWay,
-    RawFrame,
     SendRuns,
 )
 from rmq_ha.broker.stats import BrokerStats
@@ -121,9 +121,9 @@ class SendMessageProcessor:
             RequestCode.SEND_BATCH_MESSAGE: self.send,
         }
 
-    def bulk(self, general: GeneralWay) -> dict[bytes, Callable[[Channel, list[RawFrame]], None]]:
+    def bulk(self, general: GeneralWay) -> dict[bytes, Bulk]:
         """
-        For runs of raw frames with such a header; none where hooks or plugins see each message.
+        For runs of frames with such a header; none where hooks or plugins see each message.
 
         :param general: handles one frame the general way, in order with the run.
         """

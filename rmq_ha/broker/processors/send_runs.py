@@ -5,8 +5,9 @@ Whatever is unusual about a message takes it out of the run to the general way, 
 Spec: remoting.md, chapter 4; store.md, section 2.7.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from rmq_ha.broker.overload import SendOverload
@@ -16,38 +17,30 @@ from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.flags import PERM_WRITE
-from rmq_ha.model.message import Address, Message, PutMessageResult
-from rmq_ha.model.properties import CLUSTER, WAIT, decode_properties, encode_properties
+from rmq_ha.model.message import Address, Draft, Row, offset_msg_id
+from rmq_ha.model.properties import CLUSTER, DELAY, KEYS, TAGS, TRAN_MSG, UNIQ_KEY, WAIT
+from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from rmq_ha.remoting.channel import Channel
 from rmq_ha.store.default import DefaultMessageStore
-from rmq_ha.wire.codes import ResponseCode
+from rmq_ha.store.settle import Others
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand
+from rmq_ha.wire.frame import Frame
 from rmq_ha.wire.send_header import (
     UNDECODABLE,
     decode_fast_v1,
     decode_fast_v2,
-    encode_send_response,
+    encode_send_responses,
 )
 
 MULTI_TAG_FILTER = "MULTI_TAG"
 
-# What takes a message out of a run: it is stored elsewhere, or answered at another time.
-_DELAYED, _HALF, _WAIT, _WAITING = "DELAY\x01", "TRAN_MSG\x01", "WAIT\x01", "WAIT\x01true"
-_WAIT_TRUE = "\x02WAIT\x01true"
+# What takes a message out of a run: it is stored elsewhere, or differently, or answered later.
+_ODD = frozenset({DELAY, TRAN_MSG, WAIT, CLUSTER})
+_WAIT_TRUE = f"\x02{WAIT}\x01true"
 
-RawFrame = tuple[bytes, bytes]
 GeneralWay = Callable[[Channel, bytes, bytes], None]
-
-
-@dataclass(slots=True)
-class _Run:
-    """Ordinary sends of one chunk, until they are answered."""
-
-    channel: Channel
-    began_ms: int
-    messages: list[Message] = field(default_factory=list)
-    opaques: list[int] = field(default_factory=list)  # -1: one-way, no answer
+Bulk = Callable[[Channel, list[Frame]], None]
 
 
 class SendRuns:
@@ -76,81 +69,77 @@ class SendRuns:
         self._answers = answers
         self._overload = overload
         self._store_host = store_host
+        self._id_prefix = offset_msg_id(store_host, 0)[:-16]
         self._now_ms = now_ms
 
-    def handlers(
-        self, general: GeneralWay
-    ) -> dict[bytes, Callable[[Channel, list[RawFrame]], None]]:
+    def handlers(self, general: GeneralWay) -> dict[bytes, Bulk]:
         """
-        For runs of raw frames with such a header.
+        For runs of frames with such a header.
 
         :param general: handles one frame the general way, in order with the run.
         """
         return {
-            b'{"code":310,': lambda channel, frames: self.send_run(
-                channel, frames, decode_fast_v2, general
-            ),
-            b'{"code":10,': lambda channel, frames: self.send_run(
-                channel, frames, decode_fast_v1, general
-            ),
+            b'{"code":310,': partial(self.send_run, decode_fast_v2, general),
+            b'{"code":10,': partial(self.send_run, decode_fast_v1, general),
         }
 
     def send_run(
         self,
-        channel: Channel,
-        frames: list[RawFrame],
         decode: Callable[[Any], Any],
         general: GeneralWay,
+        channel: Channel,
+        frames: list[Frame],
     ) -> None:
         """Append and answer consecutive sends of one chunk as one; unusual ones go their way."""
-        run = _Run(channel, self._stats.steady_ms())
-        cluster = self._broker.broker_cluster_name
+        began = channel.last_io
+        cluster = f"\x02{CLUSTER}\x01{self._broker.broker_cluster_name}"
         born_host, store_host = channel.remote, self._store_host
         accepting = self._is_accepting(channel, len(frames))
         topic, queues = None, 0
-        for header_bytes, body in frames:
+        drafts, opaques = list[Draft](), list[int | None]()  # None: one-way, no answer
+        for _, header_bytes, body in frames:
             try:
                 frame = decode(header_bytes)
+                header = frame.ext
+                if header.topic != topic:
+                    topic = header.topic
+                    queues = self._ordinary_queues(topic) if accepting else 0
+                queue_id, text = header.queue_id, header.properties
+                is_odd = not 0 <= queue_id < queues or header.batch
             except UNDECODABLE:
-                self._flush_run(run)
-                general(channel, header_bytes, body)
-                continue
-            header = frame.ext
-            if header.topic != topic:
-                topic = header.topic
-                queues = self._ordinary_queues(topic) if accepting else 0
-            text = header.properties
-            if (
-                not 0 <= header.queue_id < queues
-                or header.batch
-                or _DELAYED in text
-                or _HALF in text
-                or (_WAIT in text and _WAITING not in text)
-                or has_many_keys(text)
-            ):
+                text, is_odd = "", True
+            head, found, tail = text.partition(_WAIT_TRUE)
+            if found and (not tail or tail[0] == "\x02"):
+                text = head + tail
+            if text[-1:] == "\x02":  # as some clients end them
+                text = text[:-1]
+            keys, uniq_key, tags = "", "", None
+            for piece in text.split("\x02") if text else ():
+                name, _, value = piece.partition("\x01")
+                if name in _ODD or not (name and value):
+                    is_odd = True
+                elif name == UNIQ_KEY:
+                    uniq_key = value
+                elif name == TAGS:
+                    tags = value
+                elif name == KEYS:
+                    keys = value
+                    is_odd = is_odd or has_many_keys(keys)
+            if is_odd:
                 topic = None  # the general way may create it
-                self._flush_run(run)
+                self._put(channel, drafts, opaques, began)
+                drafts, opaques = [], []
                 general(channel, header_bytes, body)
                 continue
-            properties, text = _with_cluster(text, cluster)
-            run.messages.append(
-                Message(
-                    header.topic,
-                    header.queue_id,
-                    body,
-                    born_host,
-                    store_host,
-                    header.born_timestamp,
-                    header.flag,
-                    header.sys_flag,
-                    header.reconsume_times,
-                    0,
-                    properties,
-                    text,
+            drafts.append(
+                (
+                    header.topic, queue_id, body, born_host, store_host, header.born_timestamp,
+                    header.flag, header.sys_flag, header.reconsume_times, 0, keys, uniq_key, tags,
+                    text + cluster if text else cluster[1:],
                 )
-            )
-            run.opaques.append(-1 if frame.flag & FLAG_ONEWAY else frame.opaque)
-        self._flush_run(run)
+            )  # fmt: skip
+            opaques.append(None if frame.flag & FLAG_ONEWAY else frame.opaque)
+        self._put(channel, drafts, opaques, began)
 
     def _is_accepting(self, channel: Channel, sends: int) -> bool:
         """Nothing about this broker takes sends out of runs at the moment."""
@@ -174,79 +163,51 @@ class SendRuns:
             return 0
         return max(topic.read_queue_nums, topic.write_queue_nums)
 
-    def _flush_run(self, run: _Run) -> None:
+    def _put(
+        self, channel: Channel, drafts: list[Draft], opaques: list[int | None], began: float
+    ) -> None:
         """Append what the run has so far; it is answered when flush and replica have decided."""
-        if not run.messages:
-            return
-        messages, opaques = run.messages, run.opaques
-        run.messages, run.opaques = [], []
-        self._store.put_many(
-            messages,
-            lambda results: self._answer_run(run.channel, messages, opaques, results, run.began_ms),
-        )
+        if drafts:
+            done = partial(self._answer_run, channel, opaques, began)
+            self._store.put_drafts(drafts, True, done)
 
     def _answer_run(
         self,
         channel: Channel,
-        messages: list[Message],
-        opaques: list[int],
-        results: list[PutMessageResult],
-        began_ms: int,
+        opaques: list[int | None],
+        began: float,
+        status: PutMessageStatus,
+        rows: Sequence[Row | None],
+        others: Others,
     ) -> None:
-        answers: list[bytes] = []
-        puts: dict[tuple[str, int], list[int]] = {}
-        region, trace_on = self._broker.region_id, self._broker.trace_on
-        last, code, is_stored = None, 0, False
-        for message, opaque, (status, append) in zip(messages, opaques, results, strict=True):
-            if status is not last:  # mostly one for all; what an enum can tell costs
-                last, is_stored = status, status.is_stored
-                code = CODES.get(status, ResponseCode.SYSTEM_ERROR)
-            if append is not None and is_stored:
-                key = (message.topic, message.queue_id)
-                sizes = puts.get(key)
-                if sizes is None:
-                    puts[key] = [append.size]
-                else:
-                    sizes.append(append.size)
-                if opaque != -1:
-                    answers.append(
-                        encode_send_response(
-                            opaque,
-                            code,
-                            append.msg_id,
-                            message.queue_id,
-                            append.queue_offset,
-                            region,
-                            trace_on,
-                        )
-                    )
-            elif opaque != -1:
-                self._flush_answers(channel, answers)
-                channel.send(self._answers.refused(RemotingCommand(0, opaque=opaque), status))
-        self._flush_answers(channel, answers)
-        if puts:
-            self._stats.put_run(puts, self._stats.steady_ms() - began_ms)
+        if not others:
+            self._answer(channel, status, opaques, rows, began)
+            return
+        for one, numbers in groupby(range(len(rows)), lambda number: others.get(number, status)):
+            part = list(numbers)
+            first, end = part[0], part[-1] + 1
+            self._answer(channel, one, opaques[first:end], rows[first:end], began)
 
-    @staticmethod
-    def _flush_answers(channel: Channel, answers: list[bytes]) -> None:
+    def _answer(
+        self,
+        channel: Channel,
+        status: PutMessageStatus,
+        opaques: list[int | None],
+        rows: Sequence[Any],
+        began: float,
+    ) -> None:
+        """The same became of all of them."""
+        if status is not PutMessageStatus.PUT_OK and not status.is_stored:
+            for opaque in opaques:
+                if opaque is not None:
+                    command = RemotingCommand(0, opaque=opaque)
+                    channel.send(self._answers.refused(command, status))
+            return
+        code = 0 if status is PutMessageStatus.PUT_OK else CODES[status]
+        broker = self._broker
+        answers = encode_send_responses(
+            opaques, rows, code, self._id_prefix, broker.region_id, broker.trace_on
+        )
         if answers:
-            channel.write(b"".join(answers))
-            answers.clear()
-
-
-def _with_cluster(text: str, cluster: str) -> tuple[dict[str, str], str]:
-    """
-    A message's properties with CLUSTER and without WAIT, and the string that is stored.
-
-    The producer's string is kept where nothing else has to change: joining it anew costs more.
-    """
-    head, _, tail = text.partition(_WAIT_TRUE)
-    if not tail or tail[0] == "\x02":
-        text = head + tail
-    properties = decode_properties(text)
-    is_plain = WAIT not in properties and CLUSTER not in properties
-    properties.pop(WAIT, None)
-    properties[CLUSTER] = cluster
-    if not is_plain or not text or text[-1] == "\x02":
-        return properties, encode_properties(properties)
-    return properties, f"{text}\x02{CLUSTER}\x01{cluster}"
+            channel.write(answers)
+        self._stats.put_rows(rows, began)

@@ -109,10 +109,10 @@ def test_one_way(broker: SimBroker) -> None:
 def test_waiting(broker: SimBroker, text: str, waits: bool) -> None:
     """Only `true`, in any case, and no WAIT at all wait for flush and replica."""
     seen: list[bool] = []
-    put = broker.controller.store.put_many
-    broker.controller.store.put_many = lambda messages, done: (
-        seen.append(messages[0].wait_store_ok),
-        put(messages, done),
+    put = broker.controller.store.put_drafts
+    broker.controller.store.put_drafts = lambda drafts, wait, done: (
+        seen.append(wait),
+        put(drafts, wait, done),
     )
     assert send(broker, text).code == 0
     assert seen == [waits]

@@ -19,6 +19,7 @@ from rmq_ha.store.commitlog import CommitLog
 from rmq_ha.store.format.commitlog import decode_record, encode_blank
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.testing.host import World
+from tests.unit.store.appends import append_group
 
 HOST = Address.parse("10.1.2.3", 10911)
 FILE_SIZE = 8192
@@ -41,7 +42,7 @@ class Upgraded:
         self.disk = World(1).add("n0").disk
         log = self._classic_log()
         log.row.load()
-        log.append_group([message(b"%d" % n, size) for n, size in enumerate(sizes)], NOW)
+        append_group(log, [message(b"%d" % n, size) for n, size in enumerate(sizes)], NOW)
         self.end = log.max_offset
         log.drop_spare()
         for start in log.row.starts:
@@ -90,7 +91,7 @@ def bodies(log: DLedgerCommitLog) -> list[bytes]:
 
 
 def put(log: DLedgerCommitLog, *sent: bytes) -> None:
-    log.append_group([message(body) for body in sent], NOW)
+    append_group(log, [message(body) for body in sent], NOW)
     log.ledger.commit(log.ledger.end_index)
 
 
@@ -144,7 +145,7 @@ def test_a_record_that_ends_with_its_file_needs_no_blank() -> None:
         MessageStoreConfig(), FileRow(World(2).add("n0").disk, ["/large"], 2 * FILE_SIZE), [1000]
     )
     large.row.load()
-    large.append_group([message(b"0", FILE_SIZE - 92)], NOW)
+    append_group(large, [message(b"0", FILE_SIZE - 92)], NOW)
     machine = Upgraded()
     log = machine._classic_log()
     log.append_raw(0, large.read(0, FILE_SIZE))

@@ -28,6 +28,7 @@ from rmq_ha.store.default import DefaultMessageStore
 from rmq_ha.store.format.commitlog import Record, decode_record, encode_record
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.testing.host import World
+from tests.unit.store.appends import append_group
 
 HOST = Address.parse("10.1.2.3", 10911)
 FILE_SIZE = 8192
@@ -65,7 +66,7 @@ class Rig:
 
     def put(self, *bodies: bytes, topic: str = "T") -> list[Any]:
         messages = [Message(topic, 0, body, HOST, HOST, NOW) for body in bodies]
-        return self.log.append_group(messages, NOW)
+        return append_group(self.log, messages, NOW)
 
     def lay_out(self, *bodies: bytes) -> BatchLayout:
         layout = self.log.encoder.lay_out(MessageBatch("T", 0, HOST, HOST, [], NOW), 1 << 22)
@@ -408,7 +409,7 @@ def test_after_a_crash_the_queues_are_cut_to_a_file_that_is_surely_in_them(
     rig = Rig()
     for number in range(4):
         message = Message("T", 0, b"x" * 5000, HOST, HOST, NOW)
-        rig.log.append_group([message], NOW + 10 * number)
+        append_group(rig.log, [message], NOW + 10 * number)
     assert rig.log.ledger.end_pos > 3 * FILE_SIZE
     store = Mock()
     store.configuration = BrokerConfiguration()
@@ -425,7 +426,7 @@ def test_after_a_crash_a_file_that_begins_without_a_record_is_not_surely_in_the_
     """Nothing says when its beginning was written: the newest file whose first record says it."""
     rig = Rig()
     for _ in range(2):
-        rig.log.append_group([Message("T", 0, b"x" * 5000, HOST, HOST, now)], now)
+        append_group(rig.log, [Message("T", 0, b"x" * 5000, HOST, HOST, now)], now)
     rig.log.ledger.append(3, [b"no record at all" * 300])
     assert 3 * FILE_SIZE > rig.log.ledger.end_pos > 2 * FILE_SIZE
     store = Mock()

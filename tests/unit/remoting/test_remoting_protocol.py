@@ -204,7 +204,7 @@ class BulkTests(ConnectionCase):
         self.dispatcher.bulk[b'{"code":310,'] = self.handle
 
     def handle(self, channel, frames):
-        self.runs.append([body for _, body in frames])
+        self.runs.append([body for _, _, body in frames])
         channel.write(encode_frame(RemotingCommand(0, opaque=len(frames), flag=1)))
 
     def test_runs_of_a_key_go_to_the_handler_in_one_call(self):
@@ -291,8 +291,8 @@ class ValidatedBulkTests(ConnectionCase):
         self.connect()
 
     def handle(self, channel, frames):
-        self.runs.append([body for _, body in frames])
-        for header, body in frames:
+        self.runs.append([body for _, _, body in frames])
+        for _, header, body in frames:
             request = decode_frame(JSON, header, body)
             channel.send(RemotingCommand(0, opaque=request.opaque, flag=FLAG_RESPONSE))
 
@@ -373,7 +373,7 @@ class ValidatedBulkTests(ConnectionCase):
         self.given.append(weakref.ref(request.grant))
 
     def give_back(self, channel, frames):
-        for header, body in frames:
+        for _, header, body in frames:
             self.dispatcher.go_general_way(channel, header, body)
 
     def handle_granted(self, channel, request):
@@ -414,7 +414,7 @@ class LongRequestTests(ConnectionCase):
 
     def test_all_of_a_run_are_waited_for(self):
         self.dispatcher.bulk[b'{"code":310,'] = lambda channel, frames: [
-            self.begin(channel, RemotingCommand(310, body=body)) for _, body in frames
+            self.begin(channel, RemotingCommand(310, body=body)) for _, _, body in frames
         ]
         run = [RemotingCommand(310, body=body) for body in (b"12", b"345")]
         self.receive(*run, RemotingCommand(1, opaque=9))
@@ -447,7 +447,7 @@ class LongRequestTests(ConnectionCase):
     def test_when_the_peer_is_gone_nobody_works_for_it(self):
         cancelled = []
         self.dispatcher.bulk[b'{"code":310,'] = lambda channel, frames: [
-            channel.hold(len(body), Deferred(cancelled.append)) for _, body in frames
+            channel.hold(len(body), Deferred(cancelled.append)) for _, _, body in frames
         ]
         self.receive(*[RemotingCommand(310, body=b"x") for _ in range(3)])
         for work in self.channel._held:

@@ -35,6 +35,7 @@ from rmq_ha.store.format.index import IndexHeader, index_file_size, key_hash
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.wire.bodies import decode_offset_table
 from tests.unit.spark.golden_stores import FIXTURES, java_store, rows_of_log
+from tests.unit.store.appends import append_group
 
 NAMES = ("clean", "killed", "torn", "ext")
 HOST = Address.parse("10.1.2.3", 10911)
@@ -383,7 +384,7 @@ def test_a_store_of_a_dledger(tmp_path: Path) -> None:
     expected = []
     for index in range(60):
         message = Message("T", 0, b"%03d" % index + b"x" * index * 7, HOST, HOST, 5)
-        (result,) = log.append_group([message], 1_700_000_000_000 + index)
+        (result,) = append_group(log, [message], 1_700_000_000_000 + index)
         expected.append((result.physical_offset, message.body))
     store = open_store(str(tmp_path))
     assert store.layout is Layout.DLEDGER

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import DivergedLog, StoreError
 from rmq_ha.host.disk import RealDisk
-from rmq_ha.model.message import Address, AppendResult, Message, MessageBatch
+from rmq_ha.model.message import Address, AppendResult, Message, MessageBatch, draft_of
 from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.store import commitlog
@@ -25,6 +25,7 @@ from rmq_ha.store.format.commitlog import (
 )
 from rmq_ha.store.mapped_files import FileRow
 from rmq_ha.testing.disk import SimDisk
+from tests.unit.store.appends import append_group
 
 SIZE = 4096
 HOST = Address.parse("127.0.0.1", 1)
@@ -80,7 +81,7 @@ def test_stamps_never_go_back(log, is_batch):
             layout.add([(0, b"b", "")])
             result = log.append_batch(layout, now)
         else:
-            (result,) = log.append_group([message_of(1)], now)
+            (result,) = append_group(log, [message_of(1)], now)
         stamps.append((result.store_timestamp, log.last_store_timestamp))
     assert stamps == [(1, 1), (9, 9), (9, 9)]
 
@@ -171,11 +172,11 @@ def test_a_slave_whose_disk_has_failed_takes_no_more():
 
 def test_a_log_that_refuses_writes_takes_none(log):
     """After a flush that failed nobody knows what is on the disk: neither message nor batch."""
-    log.append_group([message_of(10)], 5)
+    append_group(log, [message_of(10)], 5)
     end = log.max_offset
     log.refuse_writes("the disk is broken")
     refused = PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert log.append_group([message_of(10)] * 2, 6) == [refused] * 2
+    assert append_group(log, [message_of(10)] * 2, 6) == [refused] * 2
     assert append_batch(log, [message_of(10)], {}) is refused
     assert log.max_offset == end
 
@@ -186,10 +187,10 @@ def test_a_failed_flush_of_a_full_disk_is_for_good(with_wipe):
     disk = SimDisk(Random(1), lambda: 0)
     log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/log"], SIZE), [1000])
     log.row.load()
-    log.append_group([message_of(10)], 5)
+    append_group(log, [message_of(10)], 5)
     refusing = ("pwrite",) if with_wipe else ("pwrite", "zero")
     disk.fault = lambda operation, path: 28 if operation in refusing else None
-    assert log.append_group([message_of(10)], 5) == [PutMessageStatus.SERVICE_NOT_AVAILABLE]
+    assert append_group(log, [message_of(10)], 5) == [PutMessageStatus.SERVICE_NOT_AVAILABLE]
     assert log.may_resume
     log.refuse_writes("a flush failed")
     assert (log.fault, log.may_resume) == ("a flush failed", False)
@@ -200,9 +201,9 @@ def test_a_log_that_took_writes_again_has_nothing_to_resume():
     disk = SimDisk(Random(1), lambda: 0)
     log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/log"], SIZE), [1000])
     log.row.load()
-    log.append_group([message_of(10)], 5)
+    append_group(log, [message_of(10)], 5)
     disk.fault = lambda operation, path: 28 if operation in ("pwrite", "zero") else None
-    log.append_group([message_of(10)], 5)
+    append_group(log, [message_of(10)], 5)
     log.resume()
     assert (log.fault is None, log.may_resume) == (False, True)
     disk.fault = lambda operation, path: None
@@ -216,26 +217,26 @@ def test_a_file_that_cannot_be_made_ahead_is_made_when_it_is_needed():
     log = CommitLog(MessageStoreConfig(), FileRow(disk, ["/log"], SIZE), [1000])
     log.row.load()
     disk.fault = lambda operation, path: 28 if path.endswith(f"{SIZE:020d}") else None
-    (small,) = log.append_group([message_of(10)], 5)
+    (small,) = append_group(log, [message_of(10)], 5)
     assert (small.physical_offset, log.row.starts) == (0, [0])
     disk.fault = lambda operation, path: None
-    (large,) = log.append_group([message_of(SIZE - 200)], 5)
+    (large,) = append_group(log, [message_of(SIZE - 200)], 5)
     assert (large.physical_offset, log.row.starts) == (SIZE, [0, SIZE, 2 * SIZE])
 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_largest_record_leaves_eight_bytes_of_its_file(log, more):
     """For the mark of the file's end; one byte more never fits any file."""
-    (small,) = log.append_group([message_of(0)], 5)
-    (found,) = log.append_group([message_of(SIZE - 8 - small.size + more)], 5)
+    (small,) = append_group(log, [message_of(0)], 5)
+    (found,) = append_group(log, [message_of(SIZE - 8 - small.size + more)], 5)
     assert isinstance(found, AppendResult) is not bool(more)
     assert log.max_offset == (small.size if more else 2 * SIZE - 8)
 
 
 def test_a_record_fills_its_file(log):
     """Up to the eight bytes for the mark of its end: none of the room is given away."""
-    (small,) = log.append_group([message_of(0)], 5)
-    (found,) = log.append_group([message_of(SIZE - 8 - 2 * small.size)], 5)
+    (small,) = append_group(log, [message_of(0)], 5)
+    (found,) = append_group(log, [message_of(SIZE - 8 - 2 * small.size)], 5)
     assert (found.physical_offset, log.max_offset) == (small.size, SIZE - 8)
 
 
@@ -247,7 +248,7 @@ def test_an_unaligned_start(log):
 
 def test_records_by_offset(log):
     """With or without the size; never beyond the end, never from the middle."""
-    first, second = log.append_group([message_of(10), message_of(20)], 5)
+    first, second = append_group(log, [message_of(10), message_of(20)], 5)
     assert len(log.record_at(0)) == first.size
     assert log.record_at(first.next_offset, second.size) == log.record_at(first.next_offset)
     assert decode_record(log.record_at(0)).store_timestamp == 5
@@ -259,7 +260,7 @@ def test_records_by_offset(log):
 def test_the_bytes_of_each_record(log):
     """For a log that puts something between them."""
     messages = [message_of(size) for size in (200, 300, 250)]
-    group = log.encoder.encode(messages, 0, 1 << 22, 1)
+    group = log.encoder.encode([draft_of(one) for one in messages], 0, 1 << 22, 1)
     records = group.records()
     assert b"".join(records) == b"".join(group.segments[0].parts)
     assert [decode_record(record).size for record in records] == [len(item) for item in records]
@@ -281,12 +282,12 @@ def test_the_bytes_of_each_record_of_a_batch(log):
 def test_a_log_that_puts_something_before_each_record():
     """Each place leaves its room, in this file or at the beginning of the next."""
     gap, size = 48, 4096
-    group = GroupEncoder(size, [], gap).encode([message_of(1200)] * 7, gap, 1 << 22, 1)
+    group = GroupEncoder(size, [], gap).encode([draft_of(message_of(1200))] * 7, gap, 1 << 22, 1)
     end = 0
-    for result in group.results:
-        start = result.physical_offset - gap
+    for row in group.rows:
+        start = row[2] - gap
         assert start in (end, end - end % size + size)
-        end = result.next_offset
+        end = row[2] + row[3]
         assert end <= start - start % size + size - BLANK_SIZE
     assert [row[2] // size for row in group.rows] == [0, 0, 0, 1, 1, 1, 2]
     assert group.segments[-1].end == end + gap
@@ -297,12 +298,12 @@ def test_a_record_that_fills_a_file_is_the_largest_one(gap):
     """With what the log puts before it, and room for a blank behind it; one byte more is none."""
     size = 4096
     encoder = GroupEncoder(size, [], gap)
-    (smallest,) = encoder.encode([message_of(0)], gap, 1 << 22, 1).results
-    room = size - BLANK_SIZE - smallest.next_offset
-    (largest,) = encoder.encode([message_of(room)], gap, 1 << 22, 1).results
-    assert (largest.physical_offset, largest.next_offset) == (gap, size - BLANK_SIZE)
-    (refused,) = encoder.encode([message_of(room + 1)], gap, 1 << 22, 1).results
-    assert isinstance(refused, PutMessageStatus)
+    (smallest,) = encoder.encode([draft_of(message_of(0))], gap, 1 << 22, 1).rows
+    room = size - BLANK_SIZE - smallest[2] - smallest[3]
+    (largest,) = encoder.encode([draft_of(message_of(room))], gap, 1 << 22, 1).rows
+    assert (largest[2], largest[2] + largest[3]) == (gap, size - BLANK_SIZE)
+    refused = encoder.encode([draft_of(message_of(room + 1))], gap, 1 << 22, 1)
+    assert (refused.rows, list(refused.faults)) == ([], [0])
 
 
 def test_each_record_of_a_group_has_room_for_its_own_hosts(log):
@@ -310,7 +311,7 @@ def test_each_record_of_a_group_has_room_for_its_own_hosts(log):
     six, other = Address(b"\x20" * 16, 7), Address.parse("127.0.0.1", 1)
     pairs = [(HOST, HOST), (six, HOST), (HOST, HOST), (other, six), (six, six), (other, HOST)]
     messages = [Message("T", 0, b"body", born, store) for born, store in pairs]
-    results = log.append_group(messages, 5)
+    results = append_group(log, messages, 5)
     for (born, store), result in zip(pairs, results, strict=True):
         record = decode_record(log.record_at(result.physical_offset, result.size), check_crc=True)
         assert (record.born_host, record.store_host) == (born, store)
@@ -325,12 +326,13 @@ def test_why_a_message_is_refused_whose_properties_are_the_longest(more, status)
     """They may be so long; its body may not."""
     longest = MAX_PROPERTIES_SIZE - 2
     item = message_of(101, properties="v" * longest + "\u00e9" + "v" * more)
-    assert GroupEncoder(1 << 20, []).encode([item], 0, 100, 1).results == [status]
+    group = GroupEncoder(1 << 20, []).encode([draft_of(item)], 0, 100, 1)
+    assert group.faults == {0: status}
 
 
 def test_the_smallest_record(log):
     """Nothing but the parts that all have: no body, no topic, no properties."""
-    log.append_group([message_of(0)], 5)
+    append_group(log, [message_of(0)], 5)
     data = bytearray(log.record_at(0))
     assert len(data) == RECORD_OVERHEAD + 1
     data[:4] = RECORD_OVERHEAD.to_bytes(4, "big")
@@ -346,7 +348,7 @@ def test_the_smallest_record(log):
 
 def test_the_largest_record(log, monkeypatch):
     """One byte more is never read, as a damaged size would have all the memory."""
-    (first,) = log.append_group([message_of(10)], 5)
+    (first,) = append_group(log, [message_of(10)], 5)
     for most, is_served in ((first.size, True), (first.size - 1, False)):
         monkeypatch.setattr(commitlog, "MAX_RECORD_SIZE", most)
         assert (log.record_at(0) is not None) is is_served
@@ -355,7 +357,7 @@ def test_the_largest_record(log, monkeypatch):
 
 def test_the_next_file_is_there_before_it_is_needed(log):
     """Created ahead when a file begins; deleted again at a clean stop."""
-    log.append_group([message_of(10)], 5)
+    append_group(log, [message_of(10)], 5)
     assert log.row.starts == [0, SIZE]
     assert log.max_offset < SIZE
     log.drop_spare()
@@ -366,7 +368,7 @@ def test_many_files(tmp_path):
     """Only so many descriptors stay open; all can be read."""
     log = make_log(tmp_path, 1024)
     for _ in range(300):
-        log.append_group([message_of(900)], 5)
+        append_group(log, [message_of(900)], 5)
         log.flushed_offset = log.max_offset
     assert len(log.row._open) < 70
     for start in log.row.starts[:300]:
@@ -402,7 +404,7 @@ def test_what_is_announced_is_what_is_written(tmp_path_factory, groups):
         if contiguous:
             append_batch(log, messages, numbers)
             continue
-        results = log.append_group(messages, 7)
+        results = append_group(log, messages, 7)
         for message, result in zip(messages, results, strict=True):
             if isinstance(result, AppendResult):
                 key = message.queue_id
@@ -498,7 +500,7 @@ def test_strange_files(tmp_path):
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_largest_batch_leaves_eight_bytes_of_its_file(log, more):
     """As one record does: side by side in one file, or not at all."""
-    (small,) = log.append_group([message_of(0)], 5)
+    (small,) = append_group(log, [message_of(0)], 5)
     rest = SIZE - 8 - 2 * small.size
     result = append_batch(log, [message_of(100), message_of(rest - 100 + more)], {0: 1})
     if more:
@@ -511,9 +513,9 @@ def test_the_largest_batch_leaves_eight_bytes_of_its_file(log, more):
 
 def test_a_message_that_fits_no_field_leaves_its_file_unmade(log):
     """It would have begun the next file: no more is made than the end of the one before says."""
-    (large,) = log.append_group([message_of(SIZE - 300)], 5)
+    (large,) = append_group(log, [message_of(SIZE - 300)], 5)
     small, odd = message_of(10), message_of(600, queue_id=1 << 40)
-    results = log.append_group([small, odd], 5)
+    results = append_group(log, [small, odd], 5)
     assert results[1] is PutMessageStatus.MESSAGE_ILLEGAL
     assert results[0].physical_offset == large.next_offset
     assert (log.max_offset, log.row.starts) == (SIZE, [0, SIZE])

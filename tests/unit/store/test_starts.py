@@ -3,6 +3,7 @@
 import pytest
 
 from rmq_ha.model.flags import TRANSACTION_PREPARED
+from rmq_ha.model.message import draft_of
 from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.tail import SLICE
 
@@ -19,7 +20,7 @@ def body_with_a_record(message, at, sys_flag=0):
     """A body that holds a whole record, which says of itself that it begins at that place."""
     inner = message(b"inner")
     inner.sys_flag = sys_flag
-    segments = GroupEncoder(65536, [1000]).encode([inner], at, 1 << 22, 1).segments
+    segments = GroupEncoder(65536, [1000]).encode([draft_of(inner)], at, 1 << 22, 1).segments
     return b"".join(segments[0].parts)
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmq_ha.model.message import draft_of
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.append import GroupEncoder
 from rmq_ha.store.format.commitlog import BLANK_SIZE, encode_blank
@@ -154,7 +155,9 @@ def a_log(machine, data, **settings):
 def test_a_master_goes_on_at_the_next_whole_record(simulated, message, told, bytes_between):
     """Wherever that is."""
     start = 1000 + bytes_between
-    (segment,) = GroupEncoder(65536, []).encode([message()] * 2, start, 1 << 22, 1).segments
+    (segment,) = (
+        GroupEncoder(65536, []).encode([draft_of(message())] * 2, start, 1 << 22, 1).segments
+    )
     records = b"".join(segment.parts)
     tail = a_log(simulated, bytes(1000) + b"\xff" * bytes_between + records)
     assert tail.next_slice(1000, False) == Run(1000, start, [])
@@ -170,7 +173,7 @@ def test_a_master_does_not_go_beyond_the_end(simulated, told):
 
 
 def test_a_record_whose_parts_do_not_fit_is_skipped_and_told(simulated, message, told):
-    (segment,) = GroupEncoder(65536, []).encode([message()], 0, 1 << 22, 1).segments
+    (segment,) = GroupEncoder(65536, []).encode([draft_of(message())], 0, 1 << 22, 1).segments
     record = bytearray(b"".join(segment.parts))
     record[0:4] = (len(record) + 10).to_bytes(4, "big")
     tail = a_log(simulated, record + bytes(10))
@@ -191,7 +194,9 @@ def test_a_blank_ends_its_file(simulated, message, told):
 
 
 def test_a_record_that_ends_with_its_file_is_waited_for(simulated, message, told):
-    (segment,) = GroupEncoder(65536, []).encode([message(b"x" * 500)], 0, 1 << 22, 1).segments
+    (segment,) = (
+        GroupEncoder(65536, []).encode([draft_of(message(b"x" * 500))], 0, 1 << 22, 1).segments
+    )
     head = bytearray(b"".join(segment.parts)[:36])
     for size, is_bad in ((65536, False), (65537, True)):
         head[0:4] = size.to_bytes(4, "big")
@@ -219,7 +224,7 @@ def test_a_place_is_told_once_until_it_was_cut(simulated, monkeypatch):
 
 def test_a_record_that_is_cut_anywhere_is_waited_for(message):
     """Behind others and far from the beginning of the log: more bytes may follow."""
-    segments = GroupEncoder(65536, []).encode([message()] * 3, 5000, 1 << 22, 1).segments
+    segments = GroupEncoder(65536, []).encode([draft_of(message())] * 3, 5000, 1 << 22, 1).segments
     data = b"".join(segments[0].parts)
     size = len(data) // 3
     for cut in range(1, size):
@@ -248,7 +253,7 @@ def good_log(message, blank):
     """Four records; with `blank` the third one begins the second file."""
     encoder = GroupEncoder(65536, [1000])
     messages = [message(b"x" * size) for size in (10, 20000, 46000 if blank else 400, 300)]
-    group = encoder.encode(messages, 0, 1 << 22, 1)
+    group = encoder.encode([draft_of(one) for one in messages], 0, 1 << 22, 1)
     data = bytearray()
     for segment in group.segments:
         data += bytes(segment.physical_offset - len(data)) + b"".join(segment.parts)

@@ -20,7 +20,7 @@ from rmq_ha.wire.route_bodies import (
     TopicRoute,
     body_crc32,
 )
-from rmq_ha.wire.send_header import decode_send_header, encode_send_header, encode_send_response
+from rmq_ha.wire.send_header import decode_send_header, encode_send_header, encode_send_responses
 from rmq_ha.wire.text import quote
 
 VECTORS: dict[str, str] = json.loads(
@@ -80,7 +80,8 @@ def test_binary_send_request_a2_says_the_same():
 
 
 def test_send_response_a3():
-    frame = encode_send_response(7, 0, MSG_ID, 1, 0)
+    row = ("T", 1, int(MSG_ID[-16:], 16), 100, 0, 0, 0, "", "", 0, 0, "")
+    frame = encode_send_responses([7], [row], 0, MSG_ID[:-16])
     assert frame[8:].decode() == VECTORS["send_response_header"]
     ((_, header, body),) = FrameReader().receive_data(frame)
     binary = decode_frame(*read("send_response_binary_frame_hex"))

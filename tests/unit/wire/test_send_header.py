@@ -17,7 +17,7 @@ from rmq_ha.wire.send_header import (
     decode_fast_v2,
     decode_send_header,
     encode_send_header,
-    encode_send_response,
+    encode_send_responses,
 )
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -89,8 +89,9 @@ def test_fast_way_gives_a_header_or_one_of_the_documented_errors(data):
     st.booleans(),
 )
 def test_response_template_is_a_frame(opaque, code, queue_id, offset, region, trace_on):
-    frame = encode_send_response(opaque, code, "AB,CD", queue_id, offset, region, trace_on)
-    (cut,) = FrameReader().receive_data(frame)
+    row = ("T", queue_id, 0xAB, 100, 0, 0, offset, "", "", 0, 0, "")
+    frames = encode_send_responses([opaque, None], [row, row], code, "CD", region, trace_on)
+    (cut,) = FrameReader().receive_data(frames)
     json.loads(cut[1])
     command = decode_frame(*cut)
     assert (command.opaque, command.code, command.flag, command.body) == (opaque, code, 1, None)
@@ -98,6 +99,6 @@ def test_response_template_is_a_frame(opaque, code, queue_id, offset, region, tr
         "queueId": str(queue_id),
         "TRACE_ON": "true" if trace_on else "false",
         "MSG_REGION": region,
-        "msgId": "AB,CD",
+        "msgId": "CD00000000000000AB",
         "queueOffset": str(offset),
     }
