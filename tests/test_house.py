@@ -21,6 +21,7 @@ ASIDE = 9
 LAYERS = {
     "rmq_ha.model": 0,
     "rmq_ha.errors": 0,
+    "rmq_ha.spans": 0,
     "rmq_ha.config": 0,
     "rmq_ha.seams": 0,
     "rmq_ha.interfaces": 0,

@@ -1,16 +1,12 @@
 """Points in time on the command line."""
 
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from rmq_ha.client.groups import EARLIEST, LATEST
-
-_AGO = re.compile(r"(\d+)([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
+from rmq_ha.spans import span_ms
 
 if TYPE_CHECKING:  # a generic from click 8.3 on only
     _ParamType = click.ParamType["When"]
@@ -51,9 +47,9 @@ class WhenType(_ParamType):
             return When(EARLIEST)
         if text == "latest":
             return When(LATEST)
-        ago = _AGO.fullmatch(text)
+        ago = span_ms(text)
         if ago is not None:
-            return When(int(ago[1]) * _SECONDS[ago[2]] * 1000, True)
+            return When(ago, True)
         if text.isascii() and text.isdecimal() and len(text) <= 15:
             return When(int(text))
         try:

@@ -247,4 +247,4 @@ def put(place: str, data: bytes) -> None:
 
 def absolute(place: str) -> str:
     """Of a path, whatever directory others work in; a URI is whole already."""
-    return place if "://" in place else os.path.abspath(place)
+    return place if ":" in place.partition("/")[0] else os.path.abspath(place)

@@ -7,9 +7,9 @@ import click
 
 from rmq_ha.offsets.sampling import Patience
 from rmq_ha.offsets.verdict import Limits
+from rmq_ha.spans import span_ms
 
 F = TypeVar("F", bound=Callable[..., Any])
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 
 if TYPE_CHECKING:
@@ -29,15 +29,10 @@ class Span(_ParamType):
         """:raises click.BadParameter: it is none."""
         if isinstance(value, int):
             return value
-        text = str(value).strip()
-        unit = next((unit for unit in ("ms", "s", "m", "h") if text.endswith(unit)), "")
-        try:
-            number = float(text.removesuffix(unit))
-        except ValueError:
-            number = -1.0
-        if not 0 <= number < 1e9:
+        span = span_ms(str(value), bare="s")
+        if span is None:
             self.fail(f"{value!r}: write a time as 20s, 500ms or 2m", param, ctx)
-        return round(number * _UNITS[unit or "s"])
+        return span
 
 
 _LIMITS = (

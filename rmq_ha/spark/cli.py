@@ -38,6 +38,7 @@ COMMANDS = {
     "archive": Place(
         "rmq_ha.spark.archive.command:archive", "Cold messages to Parquet, each exactly once."
     ),
+    "replay": Place("rmq_ha.spark.archive.command:replay", "Archived messages back into a topic."),
     "snapshot": Place(
         "rmq_ha.admin.verify_offsets:snapshot", "Keep a broker's offsets for a history."
     ),

@@ -188,19 +188,29 @@ class Job:
 
     def place(self, text: str) -> "Place":
         """
-        A place as `parse_place` reads it; a store that only Hadoop can open is copied here.
+        A place as `parse_place` reads it, its path absolute: executors work in other directories.
+        A store that only Hadoop can open is copied here.
 
         :raises WrongUsage: it is none.
         :raises CannotDecide: it cannot be copied.
         """
+        from rmq_ha.host.files import absolute
         from rmq_ha.offsets.places import StorePlace, parse_place
         from rmq_ha.spark.host.staging import needs_staging, stage
 
         place = parse_place(text)
-        if isinstance(place, StorePlace) and needs_staging(place.uri):
+        if not isinstance(place, StorePlace):
+            return place
+        if needs_staging(place.uri):
             self.note(f"copying {place}")
             return StorePlace(stage(self.spark, place.uri), copy_of=place.uri)
-        return place
+        return StorePlace(absolute(place.uri), place.copy_of)
+
+    def directory(self, text: str) -> str:
+        """A directory for Spark, whatever directory its executors work in."""
+        from rmq_ha.host.files import absolute
+
+        return absolute(text)
 
     def note(self, text: str) -> None:
         """A line for who looks on, on stderr."""

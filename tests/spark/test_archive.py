@@ -1,11 +1,12 @@
 """
-Archives of a store that Java wrote: killed at every step, in slices, beside the live topic.
+Archives of a store that Java wrote: killed on the way, in slices, beside the live topic.
 
 `RMQ_HA_SPARK_KILLS=20` kills so many real processes, too, at random moments; CI has no time for it.
 """
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,35 +22,19 @@ from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.model.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.places import StorePlace
-from rmq_ha.spark.archive.files import Files
 from rmq_ha.spark.archive.job import Asked, archive
-from rmq_ha.spark.archive.reading import archived, table, view
+from rmq_ha.spark.archive.table import CHECKPOINT, archived, table
 from rmq_ha.spark.result import JobResult
 from tests.spark.jobs import FakeJob
 from tests.unit.spark.golden_stores import java_store, rows_of_log
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "0"))
-STEPS = ("verified", "pending", "moved 1", "pending gone")
-if KILLS:
-    STEPS = ("written", *STEPS[:3], "committed", STEPS[3])
 NOT_ARCHIVED = (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC)
-HOUR = 3_600_000
 
 
-class Killed(Exception):
-    pass
-
-
-def run(spark: Any, store: Path, to: Path, die_at: str = "", **asked: Any) -> JobResult:
-    """An archive job two hours after the last one, so that what that one left is stale."""
-    now_ms = int(time.time() * 1000) + 2 * HOUR
-
-    def step(name: str) -> None:
-        if name == die_at:
-            raise Killed(name)
-
-    job: Any = FakeJob(spark, now_ms)
-    return archive(job, Asked(place=StorePlace(str(store)), to=str(to), **asked), step)
+def run(spark: Any, store: Path, to: Path, **asked: Any) -> JobResult:
+    job: Any = FakeJob(spark)
+    return archive(job, Asked(place=StorePlace(str(store)), to=str(to), **asked))
 
 
 def keys(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -61,6 +46,19 @@ def values(row: dict[str, Any]) -> dict[str, Any]:
     return row | {
         name: row[name].replace(tzinfo=None) for name in ("bornTimestamp", "storeTimestamp")
     }
+
+
+def forget(to: Path, kind: str, most: int) -> None:
+    """As if a process had been killed before it wrote down its last step: it is done again."""
+    folder = to / kind
+    names = sorted((path for path in folder.iterdir() if path.name.isdecimal()), key=_number)
+    for path in names[-most:]:
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def _number(path: Path) -> int:
+    return int(path.name)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +76,7 @@ def wanted(store: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_killed_at_every_step_the_archive_has_every_message_once(
+def test_done_again_after_each_step_the_archive_has_every_message_once(
     spark: Any, store: Path, wanted: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     """
@@ -88,48 +86,35 @@ def test_killed_at_every_step_the_archive_has_every_message_once(
     to = tmp_path / "archive"
     moments = sorted(int(row["storeTimestamp"].timestamp() * 1000) for row in wanted)
     half = moments[len(moments) // 2]
-    for die_at in STEPS:
-        before = half if die_at in ("written", "verified", "pending") else None
-        with pytest.raises(Killed):
-            run(spark, store, to, die_at, before_ms=before)
-        seen = archived(spark, str(to)).select("topic", "queueId", "queueOffset").collect()
-        assert len(set(seen)) == len(seen)
-        if die_at == "pending":
-            # The next run finishes it, and finds the rest of its own slice archived.
-            result = run(spark, store, to, before_ms=before)
-            assert result.numbers["rows"] == 0
-            cold = [row for row in wanted if row["storeTimestamp"].timestamp() * 1000 < half]
-            assert result.numbers["archiveRows"] == len(cold)
-            assert 0 < len(cold) < len(wanted)
-            together = table(spark, str(to), {"path": str(store)})
-            rows = [row.asDict() for row in together.collect() if row.topic not in NOT_ARCHIVED]
-            assert keys(rows) == keys(wanted)
+    cold = [row for row in wanted if row["storeTimestamp"].timestamp() * 1000 < half]
+    assert run(spark, store, to, before_ms=half).numbers["rows"] == len(cold) > 0
+    # Killed when the table had the batch, and nobody had noted that it was done.
+    forget(to, f"{CHECKPOINT}/commits", 1)
+    assert run(spark, store, to, before_ms=half).outcome is Outcome.HOLDS
+    assert archived(spark, str(to)).count() == len(cold)
+    # Killed when the files of the batch were written, and the table had not got them.
+    forget(to, f"{CHECKPOINT}/commits", 1)
+    forget(to, "_spark_metadata", 1)
+    together = table(spark, str(to), {"path": str(store)})
+    rows = [row.asDict() for row in together.collect() if row.topic not in NOT_ARCHIVED]
+    assert keys(rows) == keys(wanted)
     result = run(spark, store, to)
     assert result.outcome is Outcome.HOLDS, result.verdict
-    assert result.numbers["archiveRows"] == len(wanted)
     rows = archived(spark, str(to)).orderBy("commitLogOffset").collect()
     assert [row.day for row in rows] == [f"{row.storeTimestamp:%Y-%m-%d}" for row in rows]
     assert [{k: v for k, v in row.asDict().items() if k != "day"} for row in rows] == [
         values(row) for row in wanted
     ]
-    day = f"day={rows[0].day}"
-    assert list((to / "topic=%25RETRY%25CG_fixture" / day).glob("run-*.parquet"))
-    # Whoever reads the directory without knowing of runs sees the same.
+    assert (to / "topic=%25RETRY%25CG_fixture" / f"day={rows[0].day}").is_dir()
+    # Whoever reads the directory without knowing what it is sees the same.
     assert spark.read.parquet(str(to)).count() == len(wanted)
-    assert not list((to / "_rmqha" / "staging").glob("*"))
 
     # The broker deletes its oldest file: the table keeps what was in it.
-    young = tmp_path / "young"
-    young.mkdir()
-    for path in store.rglob("*"):
-        target = young / path.relative_to(store)
-        if path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif path.parent.name != "commitlog" or int(path.name):
-            target.write_bytes(path.read_bytes())
+    young = Path(shutil.copytree(store, tmp_path / "young"))
+    (young / "commitlog" / f"{0:020}").unlink()
     live = {"path": str(young), "subscribePattern": "Topic.*|%RETRY%.*"}
-    view(spark, "everything", str(to), live)
-    sums = spark.sql("select count(*) n, count(distinct msgId) ids from everything").first()
+    everything = table(spark, str(to), live)
+    sums = everything.selectExpr("count(*) n", "count(distinct msgId) ids").first()
     assert sums.n == len(wanted)
     one = table(spark, str(to), live | {"subscribePattern": "TopicC"}, include_properties=True)
     assert one.where(F.col("properties").isNotNull()).count() == len(
@@ -137,13 +122,13 @@ def test_killed_at_every_step_the_archive_has_every_message_once(
     )
 
 
-def test_what_cannot_be_joined_or_verified_is_refused(
+def test_what_cannot_be_joined_or_told_apart_is_refused(
     spark: Any, store: Path, tmp_path: Path
 ) -> None:
     to = tmp_path / "archive"
     result = run(spark, store, to, topics=("TopicC",), most=25, broker_name="broker-a")
-    assert result.numbers["runs"] == 2
-    assert result.numbers["archiveRows"] == 41
+    assert result.numbers["rows"] == 41
+    assert len([path for path in (to / "_spark_metadata").iterdir() if path.suffix != ".crc"]) == 2
     with pytest.raises(WrongUsage, match="--broker-name"):
         run(spark, store, to, topics=("TopicC",))
     with pytest.raises(WrongUsage, match="no starting offsets"):
@@ -152,71 +137,56 @@ def test_what_cannot_be_joined_or_verified_is_refused(
     assert empty.count() == 0
     live = {"path": str(store), "subscribe": "TopicC", "brokerName": "broker-a"}
     assert table(spark, str(to), live).count() == 41
-    # Another message is where the archive ends: as when a master was replaced by a shorter slave.
-    manifest = to / "_rmqha" / "run-000002.json"
-    written = json.loads(manifest.read_text())
-    assert all(each["last"] for each in written["ranges"])
-    written["ranges"][-1]["last"] = "AC1100020001@1700000000000"
-    manifest.write_text(json.dumps(written))
-    result = run(spark, store, to, topics=("TopicC",), broker_name="broker-a")
+
+    def with_ends(more: int) -> Path:
+        """The same archive, that has read further (or less far), of every queue."""
+        other = Path(shutil.copytree(to, tmp_path / f"other{more}"))
+        offsets = other / CHECKPOINT / "offsets" / "1"
+        head, ends = offsets.read_text().rsplit("\n", 1)
+        queues = json.loads(ends)["TopicC"]["broker-a"]
+        moved = {name: offset + more for name, offset in queues.items()}
+        offsets.write_text(f"{head}\n{json.dumps({'TopicC': {'broker-a': moved}})}")
+        offsets.with_name(f".{offsets.name}.crc").unlink(missing_ok=True)
+        return other
+
+    # The end of every queue was lost: told once, and gone on with.
+    ahead = with_ends(3)
+    with pytest.raises(CannotDecide, match="its end was lost"):
+        table(spark, str(ahead), live)
+    result = run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
     assert result.outcome is Outcome.VIOLATED
-    assert [row["code"] for row in result.findings.collect()] == ["REPLACED"]
-    with pytest.raises(CannotDecide, match="holds another message now"):
-        table(spark, str(to), live)
-    assert table(spark, str(to), live | {"failOnDataLoss": "false"}).count() == 41
-    (to / "_rmqha" / "run-000001.json").write_text("{")
-    with pytest.raises(CannotDecide, match=r"run-000001\.json is damaged"):
-        run(spark, store, to, topics=("TopicC",), broker_name="broker-a")
-
-
-def test_two_jobs_at_once_do_not_archive_the_same_twice(
-    spark: Any, store: Path, tmp_path: Path
-) -> None:
-    """The second one plans, archives and ends between the first one's plan and its run."""
-    to, now_ms = tmp_path / "archive", int(time.time() * 1000)
-    asked = Asked(place=StorePlace(str(store)), to=str(to), topics=("TopicC",))
-    second: Any = FakeJob(spark, now_ms)
-    first: Any = FakeJob(spark, now_ms)
-
-    def step(name: str) -> None:
-        if name == "planned":
-            assert archive(second, asked).outcome is Outcome.HOLDS
-
-    with pytest.raises(CannotDecide, match="one at a time"):
-        archive(first, asked, step)
-    rows = archived(spark, str(to)).select("queueId", "queueOffset").collect()
-    assert len(set(rows)) == len(rows) == 41
-    # What both rest on: of two that make a file or move one, one succeeds.
-    files = Files(spark, str(tmp_path / "files"))
-    assert files.create("a", "1", "x")
-    assert not files.create("a", "2", "y")
-    assert not files._link("b", "a")
-    assert files.move("a", "deep/b")
-    assert not files.move("a", "deep/b")
-    assert files.read("deep/b") == "1"
+    assert {row["code"] for row in result.findings.collect()} == {"ARCHIVE_AHEAD"}
+    result = run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
+    assert result.outcome is Outcome.HOLDS, result.verdict
+    # An archive of before 0.2 is not gone on with.
+    (ahead / "_rmqha").mkdir()
+    (ahead / "_rmqha" / "run-000001.json").write_text("{}")
+    with pytest.raises(CannotDecide, match="begin another archive"):
+        run(spark, store, ahead, topics=("TopicC",), broker_name="broker-a")
 
 
 @pytest.mark.skipif(not KILLS, reason="RMQ_HA_SPARK_KILLS=20 takes minutes")
 def test_processes_that_are_killed_at_random_moments(
     spark: Any, store: Path, wanted: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """kill -9 of the command and its JVM; the last run is left in peace."""
+    """kill -9 of the process and its JVM, whatever it does; the last run is left in peace."""
     to, random = tmp_path / "archive", Random(20)
-    command = [
-        sys.executable, "-c", "from rmq_ha.spark.cli import main; main()", "archive", str(store),
-        "--to", str(to), "--before", "now", "--run-messages", "20", "--master", "local[2]",
-    ]  # fmt: skip
-    began = time.monotonic()
-    subprocess.run([*command[:5], "--to", str(tmp_path / "timing"), "--before", "now"], check=True)
-    whole = time.monotonic() - began
+    command = [sys.executable, "-m", "tests.spark.archive_run", str(store), str(to), "20"]
     for _ in range(KILLS):
-        process = subprocess.Popen(command, start_new_session=True)
-        time.sleep(random.uniform(0.3, 1.1) * whole)
+        process = subprocess.Popen(
+            command, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"warm\n"
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        time.sleep(random.uniform(0, 12))
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
         seen = archived(spark, str(to)).select("topic", "queueId", "queueOffset").collect()
         assert len(set(seen)) == len(seen)
-    subprocess.run(command, check=True)
+        assert len(table(spark, str(to), {"path": str(store)}).collect()) >= len(wanted)
+    run(spark, store, to)
     rows = [row.asDict() for row in archived(spark, str(to)).collect()]
     assert keys(rows) == keys(wanted)
-    assert spark.read.parquet(str(to)).count() == len(wanted)

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmq_ha.client.messages import Message
+from rmq_ha.client.settings import ClientConfig
 from rmq_ha.errors import WrongUsage
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.places import parse_place
+from rmq_ha.spark.archive import replay
 from rmq_ha.spark.archive.job import Asked, archive
-from rmq_ha.spark.archive.reading import table
+from rmq_ha.spark.archive.table import table
 from rmq_ha.spark.audit.job import Asked as AuditAsked
 from rmq_ha.spark.audit.job import audit
+from rmq_ha.spark.source.schema import COLUMNS, struct_of
 from tests.spark.jobs import FakeJob
 from tests.spark.live_brokers import Cluster, cluster_in
 
@@ -45,6 +49,15 @@ def send(cluster: Cluster, first: int, stop: int) -> list[dict[str, Any]]:
     return lines
 
 
+def read(spark: Any, cluster: Cluster, topic: str, columns: tuple[str, ...]) -> list[Any]:
+    schema = struct_of({name: COLUMNS[name] for name in columns})
+    options = {"namesrv": cluster.namesrv, "subscribe": topic}
+    rows: list[Any] = (
+        spark.read.format("rocketmq").schema(schema).options(**options).load().collect()
+    )
+    return rows
+
+
 def test_archive_and_live_topic_are_one_table(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     """Sent, archived, sent again: the table has each message once, and the audit loses none."""
     job: Any = FakeJob(spark)
@@ -52,7 +65,7 @@ def test_archive_and_live_topic_are_one_table(spark: Any, cluster: Cluster, tmp_
     to = str(tmp_path / "archive")
     sent = send(cluster, 0, 30)
     asked = Asked(place=place, to=to, topics=(TOPIC,))
-    assert archive(job, asked).numbers["archiveRows"] == 30
+    assert archive(job, asked).numbers["rows"] == 30
     sent += send(cluster, 30, 50)
     live = {"namesrv": cluster.namesrv, "subscribe": TOPIC}
     keys = sorted(row.msgId for row in table(spark, to, live).select("msgId").collect())
@@ -61,6 +74,23 @@ def test_archive_and_live_topic_are_one_table(spark: Any, cluster: Cluster, tmp_
     # A store whose broker is not named would archive all of it again.
     with pytest.raises(WrongUsage, match="--broker-name"):
         archive(job, Asked(place=parse_place(str(cluster.master.store)), to=to, topics=(TOPIC,)))
+
+    # Back into another topic: the same messages, with their times; what is there is not sent twice.
+    cluster.create("again")
+    job.client = ClientConfig(namesrv_addr=cluster.namesrv)
+    back = replay.Asked(archive=to, topic=TOPIC, to="again", rate=100)
+    assert replay.replay(job, back).numbers["sent"] == 50
+    assert replay.replay(job, back).numbers == {"sent": 0, "queues": 4, "alreadyThere": 50}
+    columns = ("uniqKey", "queueId", "keys", "body", "properties", "bornTimestamp", "queueOffset")
+    copies = read(spark, cluster, "again", columns)
+    originals = {row.uniqKey: row for row in read(spark, cluster, TOPIC, columns)}
+    for row in copies:
+        one = originals[row.uniqKey]
+        assert (row["keys"], row.body, row.queueId) == (one["keys"], one.body, one.queueId)
+        born = int(one.bornTimestamp.replace(tzinfo=UTC).timestamp() * 1000)
+        assert abs(int(row.properties[replay.ORIGINAL_BORN]) - born) <= 1
+    order = [(row.queueId, row.queueOffset, originals[row.uniqKey].queueOffset) for row in copies]
+    assert [each[::2] for each in sorted(order)] == sorted(each[::2] for each in order)
 
     ledger = tmp_path / "sent.jsonl"
     lost = {"topic": TOPIC, "msgId": "NEVER", "sentAt": sent[25]["sentAt"], "status": "SEND_OK"}

@@ -7,6 +7,7 @@ RMQ_HA_SPARK_KILLS says how often (CI: once), RMQ_HA_SPARK_SEED at which moments
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from rmq_ha.spark.source.sink_rows import ROW_ID
 from rmq_ha.spark.source.streaming import make_stream_reader
 from rmq_ha.wire.bodies import MessageQueue
 from tests.spark.live_brokers import Cluster, cluster_in, until
-from tests.spark.streaming_query import TOPIC, start
+from tests.spark.streaming_query import FORMAT, TOPIC, start
 
 KILLS = int(os.environ.get("RMQ_HA_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("RMQ_HA_SPARK_SEED", "7"))
@@ -92,19 +93,20 @@ def cluster(
 
 
 @contextmanager
-def producing(cluster: Cluster) -> Iterator[set[bytes]]:
+def producing(cluster: Cluster) -> Iterator[set[int]]:
     """Somebody sends all the time; what was sent for certain."""
-    sent: set[bytes] = set()
+    sent: set[int] = set()
     is_over = threading.Event()
 
     def produce() -> None:
         with cluster.client() as client:
             number = 0
             while not is_over.wait(0.02):
-                bodies = [b"%d" % each for each in range(number, number + 4)]
+                numbers = range(number, number + 4)
+                bodies = [b'{"n": %d}' % each for each in numbers]
                 queue = MessageQueue(TOPIC, "broker-a", number // 4 % 4)
                 client.send_batch([Message(TOPIC, body) for body in bodies], queue=queue)
-                sent.update(bodies)
+                sent.update(numbers)
                 number += 4
 
     thread = threading.Thread(target=produce)
@@ -142,6 +144,30 @@ def test_rows_become_messages(spark: Any, cluster: Cluster) -> None:
     other = frame.where("key = 'k3'").selectExpr("value", "77 AS queueId")
     with pytest.raises(Exception, match=r"no queue 77; there are broker-a/0"):
         other.write.format("rocketmq").options(**target).mode("append").save()
+
+
+def test_sql_makes_tables_reads_them_and_inserts_with_fewer_columns(
+    spark: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    """A table in Spark's catalog, over brokers and over a store, which outlives it; a view."""
+    cluster.create("Sql")
+    where = f"namesrv '{cluster.namesrv}', subscribe 'Sql'"
+    spark.sql(f"CREATE TEMPORARY VIEW sql_view USING rocketmq OPTIONS ({where})")
+    spark.sql("INSERT INTO sql_view (body, keys) VALUES (X'31', 'k1'), (X'32', 'k2')")
+    spark.sql(f"CREATE TABLE sql_live USING rocketmq OPTIONS ({where}, columns 'kafka')")
+    with_ = f"WITH ('namesrv' = '{cluster.namesrv}', 'topic' = 'Sql')"
+    spark.sql(f"INSERT INTO sql_live {with_} (key, value) SELECT binary('k1'), X'33'")
+    with pytest.raises(Exception, match="INSERT INTO t WITH"):
+        spark.sql("INSERT INTO sql_live (value) SELECT X'34'")
+    found = spark.sql("SELECT string(key), string(value), `partition` FROM sql_live").collect()
+    assert {(row.key, row.value) for row in found} == {("k1", "1"), ("k2", "2"), ("k1", "3")}
+    assert len({row.partition for row in found if row.key == "k1"}) == 1, "one key, one queue"
+    store = shutil.copytree(cluster.master.store, tmp_path / "store")
+    spark.sql(f"CREATE TABLE sql_store USING rocketmq OPTIONS (subscribe 'Sql') LOCATION '{store}'")
+    assert spark.table("sql_store").count() == 3
+    for name in ("sql_store", "sql_live"):
+        spark.sql(f"DROP TABLE {name}")
+    assert list((store / "commitlog").iterdir()), "a dropped table took the store with it"
 
 
 def test_a_batch_that_is_done_again_has_the_same_ids(
@@ -230,10 +256,10 @@ def test_a_table_has_every_message_once_whatever_is_killed(
     last = start(spark, cluster.namesrv, str(directory), 2000, availableNow=True)
     last.awaitTermination()
     print(f"{KILLS} kills in {finished} batches, {len(sent)} messages")
-    table = spark.read.parquet(str(directory / "table")).collect()
+    table = spark.read.format(FORMAT).load(str(directory / "table")).collect()
     assert len({(row.queueId, row.queueOffset) for row in table}) == len(table)
     assert len(table) == len(sent)
-    assert {bytes(row.body) for row in table} == sent
+    assert {row.n for row in table} == sent
 
 
 def run_and_kill(cluster: Cluster, directory: Path, queries: list[Query], random: Random) -> int:

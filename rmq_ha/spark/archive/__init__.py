@@ -1,1 +1,1 @@
-"""The job `archive`: cold messages to Parquet, every message once; and how to read them."""
+"""Cold messages as a Parquet table, every message once; and back into a topic."""

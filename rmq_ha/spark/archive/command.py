@@ -1,11 +1,11 @@
-"""`rmqha-spark archive`."""
+"""`rmqha-spark archive` and `rmqha-spark replay`."""
 
 from typing import Any
 
 import click
 
 from rmq_ha.spark.audit.command import names_of
-from rmq_ha.spark.audit.spans import moment_ms
+from rmq_ha.spark.moments import moment_ms
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
@@ -54,7 +54,7 @@ def archive(place: str, to: str, **given: Any) -> None:
         before = given["before"]
         asked = Asked(
             place=parsed,
-            to=to,
+            to=job.directory(to),
             topics=names_of(given["topics"]),
             before_ms=None if before == ALL else moment_ms(before, job.now_ms()),
             broker_name=given["broker_name"],
@@ -67,3 +67,46 @@ def archive(place: str, to: str, **given: Any) -> None:
     if given["topics"]:
         inputs["topics"] = given["topics"]
     run_job("archive", inputs, body)
+
+
+@click.command("replay")
+@click.argument("archive_", metavar="ARCHIVE")
+@click.option("--topic", required=True, metavar="TOPIC", help="Of the archive.")
+@click.option("--as", "to", metavar="TOPIC", help="Where to; default: the same topic.")
+@click.option("--from", "since", metavar="TIME", help="Only what was stored then or later.")
+@click.option("--until", metavar="TIME", help="Only what was stored before.")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Messages a second at most; default: all.",
+)
+@click.option("--again", is_flag=True, help="Also what the topic has already, by its id.")
+@job_options
+def replay(archive_: str, topic: str, **given: Any) -> None:
+    """
+    Send archived messages into a topic of the brokers of --namesrv, each queue's in its order.
+
+    What the topic has already is left out, so that a replay that failed can be repeated.
+    """
+
+    def body(job: Job) -> JobResult:
+        from rmq_ha.spark.archive.replay import Asked
+        from rmq_ha.spark.archive.replay import replay as run
+
+        now = job.now_ms()
+        since, until = given["since"], given["until"]
+        asked = Asked(
+            archive=job.directory(archive_),
+            topic=topic,
+            to=given["to"] or topic,
+            from_ms=None if since is None else moment_ms(since, now),
+            to_ms=None if until is None else moment_ms(until, now),
+            rate=given["rate"],
+            again=given["again"],
+        )
+        return run(job, asked)
+
+    named = {"archive": archive_, "topic": topic, "as": given["to"] or topic}
+    times = {name: given[name] for name in ("since", "until") if given[name]}
+    run_job("replay", named | times, body)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from rmq_ha.errors import WrongUsage
-from rmq_ha.spark.audit.spans import moment_ms, span_ms
+from rmq_ha.spark.moments import moment_ms, needed_span
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options, run_job
 
@@ -74,10 +74,10 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
             delivered=given["delivered"],
             brokers=frozenset(given["brokers"]),
             key=given["key"],
-            window_ms=positive(span_ms(given["window"]), "--window"),
+            window_ms=needed_span(given["window"], "--window"),
             from_ms=None if since is None else moment_ms(since, now),
             to_ms=None if until is None else moment_ms(until, now),
-            grace_ms=span_ms(given["grace"]),
+            grace_ms=needed_span(given["grace"], "--grace", 0),
             ordered=frozenset(given["ordered"]),
             tags=tags_of(given["subscriptions"]),
             options=client_options(parsed, job.client),
@@ -93,13 +93,6 @@ def audit_messages(places: tuple[str, ...], **given: Any) -> None:
 def names_of(listed: str | None) -> tuple[str, ...]:
     """`a,b` as names."""
     return tuple(part.strip() for part in (listed or "").split(",") if part.strip())
-
-
-def positive(span: int, option: str) -> int:
-    """:raises WrongUsage: it is 0."""
-    if not span:
-        raise WrongUsage(f"{option} must be longer than 0")
-    return span
 
 
 def tags_of(subscriptions: Iterable[str]) -> Mapping[str, frozenset[str]]:

@@ -1,6 +1,5 @@
 """The command `verify-offsets`."""
 
-import os.path
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import click
 from rmq_ha.errors import WrongUsage
 from rmq_ha.offsets.command import Asked, asked, limit_options, pair_options
 from rmq_ha.offsets.listed import Pair, pairs_in
-from rmq_ha.offsets.places import Place, SnapshotPlace, StorePlace, parse_place
+from rmq_ha.offsets.places import SnapshotPlace, parse_place
 from rmq_ha.spark.result import JobResult
 from rmq_ha.spark.running import Job, job_options_of_pairs, run_job
 
@@ -100,17 +99,10 @@ def _many(
 ) -> JobResult:
     from rmq_ha.spark.offsets.many import Each, verify
 
-    places = [[_absolute(job.place(text)) for text in pair] for pair in pairs]
+    places = [[job.place(text) for text in pair] for pair in pairs]
     each = Each(job.client, limits.patience, limits.limits, past if record else None)
     with job.progress(f"looking at {len(places)} pairs"):
         return verify(job.spark, places, each, past)
-
-
-def _absolute(place: Place) -> Place:
-    """An executor has another working directory."""
-    if isinstance(place, StorePlace) and ":" not in place.uri.partition("/")[0]:
-        return StorePlace(os.path.abspath(place.uri), place.copy_of)
-    return place
 
 
 def _directory(history: str | None) -> str | None:

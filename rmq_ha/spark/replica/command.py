@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from rmq_ha.errors import WrongUsage
-from rmq_ha.host.files import absolute
 from rmq_ha.offsets.places import StorePlace
 from rmq_ha.scan.command import size_of
 from rmq_ha.scan.replica.auditing import CHECKS
@@ -154,4 +153,4 @@ def _store(job: Job, text: str) -> str:
             f"{text}: logs are compared as files. Give the store directory (storePathRootDir): a "
             "path, or an s3://, gs:// or hdfs:// URI"
         )
-    return absolute(place.uri)
+    return place.uri

@@ -1,5 +1,6 @@
 """Batches: which partitions a read of messages has, and what each of them gives."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from warnings import warn
@@ -14,6 +15,7 @@ from rmq_ha.scan.store.scanning import Split
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.columns import Shape, default_schema
 from rmq_ha.spark.source.offline import END_OF_LOG, FileWanted, OfflineQueues, Spans
+from rmq_ha.spark.source.option_names import by_name, is_of_catalog
 from rmq_ha.spark.source.options import (
     MESSAGES,
     SourceOptions,
@@ -29,6 +31,11 @@ FEW = 4
 """One message in so many, or fewer, is read through its queue; else whole files are."""
 
 
+_OPTIONS = "rmqha.options"
+"""
+Where the options of a table of Spark's catalog are kept: in its schema, which the catalog keeps
+with the table. Spark 4.3 hands them to `schema` alone, and none to `reader`.
+"""
 LEAST = 4096
 """Bytes of a file for one partition, however many are asked for."""
 
@@ -59,7 +66,10 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     :raises WrongUsage: the options do not fit.
     """
     table, form, include_properties = columns_asked(given)
-    return default_schema(form, include_properties) if table == MESSAGES else table_schema(table)
+    found = default_schema(form, include_properties) if table == MESSAGES else table_schema(table)
+    if is_of_catalog(given):
+        found.fields[0].metadata = {_OPTIONS: json.dumps(by_name(given))}
+    return found
 
 
 def make_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -68,6 +78,8 @@ def make_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReade
 
     :raises WrongUsage: options or schema do not fit.
     """
+    if not given and schema.fields and _OPTIONS in schema.fields[0].metadata:
+        given = json.loads(schema.fields[0].metadata[_OPTIONS])
     options = parse_options(given)
     for name in without_effect(given):
         warn(f"{name} is for streams (spark.readStream): a batch reads all at once", stacklevel=2)

@@ -84,11 +84,13 @@ _NOT_HERE = {
     "groupIdPrefix": "reads belong to no group here; `group` names one to pull as",
     "kafka.group.id": "reads belong to no group here; `group` names one to pull as",
     "consumer.group": "reads belong to no group here; `group` names one to pull as",
-    "location": "Spark's catalog keeps no such table: CREATE TEMPORARY VIEW ... USING rocketmq",
+    "location": "the directory of a store is `path`; LOCATION is a clause of CREATE TABLE",
     "paths": "one store at a time: read each by itself and unite them with unionByName",
 }
 _SECRET = frozenset({"secretKey", "securityToken", "tls.client.keyPassword"})
 _OF_SPARK = ("checkpointLocation", "queryName")
+_OF_CATALOG = ("provider", "owner", "location", "external", "comment", "collation")
+"""What Spark's catalog adds to the options of a table (`CREATE TABLE`), beside `option.NAME`."""
 
 
 def by_name(
@@ -106,9 +108,12 @@ def by_name(
     spelt = {name.lower(): name for name in (*names, *TLS_NAMES, *_OF_SPARK)}
     spelt |= {alias.lower(): name for alias, name in aliases.items()}
     not_here = {name.lower(): why for name, why in _NOT_HERE.items()}
+    is_table = is_of_catalog(given)
     found: dict[str, str] = {}
     keys: dict[str, str] = {}
     for key, value in given.items():
+        if is_table and (key.lower() in _OF_CATALOG or key.lower().startswith("option.")):
+            continue
         name = spelt.get(key.lower())
         if name is None:
             raise WrongUsage(_unknown(key, not_here.get(key.lower()), names, aliases))
@@ -122,6 +127,11 @@ def by_name(
             raise WrongUsage(f"options {one} and {other} are the same option: give it once")
         found[name], keys[name] = value, key
     return found
+
+
+def is_of_catalog(given: Mapping[str, str]) -> bool:
+    """They are those of a table that was made by `CREATE TABLE`."""
+    return any(key.lower() == "provider" for key in given)
 
 
 def _unknown(key: str, why: str | None, names: tuple[str, ...], aliases: Mapping[str, str]) -> str:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from rmq_ha.errors import WrongUsage
+from rmq_ha.spans import span_ms
 
 _MOST = (1 << 31) - 1
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_SPANS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def numbers(known: Mapping[str, str]) -> "Callable[..., int]":
@@ -79,7 +79,7 @@ def byte_size(text: str, name: str) -> int:
 
 def time_span(text: str, name: str) -> int:
     """A time in ms; raises WrongUsage."""
-    found = re.fullmatch(r"([0-9]{1,12})(ms|s|m|min|h|d)", text.strip().lower())
-    if found is None:
+    span = span_ms(text)
+    if span is None:
         raise WrongUsage(f"{name}={text!r}: a time like 500ms, 30s, 15m or 1h")
-    return int(found[1]) * _SPANS[found[2]]
+    return span

@@ -67,7 +67,7 @@ _OF_MESSAGES = (
     "scan",
 )
 _OF_STORES = ("scan", "splitSize", "storePathCommitLog", "maxHashSlotNum", "maxIndexNum")
-_ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_ENDS = ("endingOffsets", "endingOffsetsByTimestamp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool = False) -> Sourc
     tags = SubscriptionData.for_tags("", known.get("tags"))
     number = numbers(known)
     return SourceOptions(
-        path=known.get("path"),
+        path=_path(known.get("path")),
         namesrv=known.get("namesrv", ""),
         broker_addr=known.get("brokerAddr", ""),
         broker_name=known.get("brokerName") or None,
@@ -281,7 +281,10 @@ def _boundaries(known: dict[str, str], streaming: bool) -> tuple[Boundary, Bound
     if streaming:
         for name in _ENDS:
             if name in known:
-                raise WrongUsage(f"{name}: a stream does not end; leave it out, or use spark.read")
+                raise WrongUsage(
+                    f"{name}: a stream does not end; leave it out, use spark.read, or say with"
+                    " endingTimestamp that it reads only what was stored before"
+                )
     default = LATEST if streaming else EARLIEST
     return (
         _boundary(known, "starting", default, batch=not streaming),
@@ -301,6 +304,12 @@ def _boundary(known: dict[str, str], which: str, default: Boundary, *, batch: bo
     if name in known:
         return parse_offsets(known[name], name, batch=batch, is_start=which == "starting")
     return default
+
+
+def _path(text: str | None) -> str | None:
+    """Hadoop, and so a table of Spark's catalog, writes `file:/store`, which nobody else does."""
+    is_hadoops = text is not None and re.match("file:/[^/]", text)
+    return text.removeprefix("file:") if text is not None and is_hadoops else text
 
 
 def _subscription(known: dict[str, str], *, required: bool) -> Subscription:

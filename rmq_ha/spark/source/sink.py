@@ -20,9 +20,11 @@ from pyspark.sql.types import StructType
 
 from rmq_ha.client.blocking import BlockingClient
 from rmq_ha.errors import ConfigurationError, WrongUsage
+from rmq_ha.spark.host.clock import seconds
+from rmq_ha.spark.host.waiting import pause
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options
 from rmq_ha.spark.source.sink_rows import Place, messages_of
-from rmq_ha.spark.source.sink_sending import Outbox
+from rmq_ha.spark.source.sink_sending import Outbox, Pace
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -113,12 +115,18 @@ def send_rows(
     except ConfigurationError as error:
         raise WrongUsage(f"brokers cannot be asked: {error}") from None
     place = Place(query, batch, partition)
-    rows = 0
+    rows = sent = 0
+    rate = options.rows_per_second
+    pace = None if rate is None else Pace(rate, seconds())
     with closing(client):
         outbox = Outbox(client, options, place)
         for each in batches:
-            for message, queue in messages_of(each, options.topic, place, rows):
+            for message, queue in messages_of(each, options.topic, place, rows, options.subscribed):
                 outbox.put(message, queue)
+                sent += 1
+                if pace is not None and pace.is_due(sent):
+                    outbox.flush()
+                    pause(pace.wait_ms(sent, seconds()))
             rows += each.num_rows
         outbox.flush()
     return Sent(partition, rows)

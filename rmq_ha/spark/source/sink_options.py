@@ -22,7 +22,7 @@ from rmq_ha.errors import WrongUsage
 from rmq_ha.model.topics import topic_fault
 from rmq_ha.offsets.places import addresses_of
 from rmq_ha.spark.source.columns import HEADERS, KAFKA, KAFKA_COLUMNS, columns_of
-from rmq_ha.spark.source.option_names import by_name
+from rmq_ha.spark.source.option_names import SOURCE_NAMES, by_name
 from rmq_ha.spark.source.option_values import flag, numbers, one_of, small, small_positive
 from rmq_ha.spark.source.options import client_config
 
@@ -33,6 +33,7 @@ SINK_NAMES = (
     "batchRows",
     "batchBytes",
     "spread",
+    "rowsPerSecond",
     "sendTimeoutMs",
     "sendRetries",
     "maxMessageSize",
@@ -75,16 +76,20 @@ class SinkOptions:
     Where rows are sent, and how.
 
     :ivar topic: of all rows; empty: each row says.
+    :ivar subscribed: of rows that say nothing: the one topic of a view that is written to.
     :ivar batch_rows: messages of one request at most.
     :ivar batch_bytes: of their bodies, about.
     :ivar spread: `key`: rows with the same keys go to the same queue; `turns`: wherever it works.
+    :ivar rows_per_second: of each task at most; None: as fast as it goes.
     :ivar require_send_ok: what is stored, but not flushed or replicated in time, is not sent.
     """
 
     topic: str = ""
+    subscribed: str = ""
     batch_rows: int = 256
     batch_bytes: int = 1 << 20
     spread: str = BY_KEY
+    rows_per_second: int | None = None
     require_send_ok: bool = False
     client: ClientConfig = field(default_factory=ClientConfig)
     producer: ProducerConfig = field(default_factory=ProducerConfig)
@@ -94,12 +99,18 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """
     Read the options of `df.write` or `df.writeStream`.
 
+    Those of a read are passed over: `INSERT INTO` a view brings the view's.
+
     :raises WrongUsage: an option is unknown or does not fit.
     """
-    known = by_name(given, SINK_NAMES, SINK_ALIASES)
+    known = by_name(given, (*SINK_NAMES, *SOURCE_NAMES), SINK_ALIASES)
     namesrv = known.get("namesrv", "")
-    if not namesrv:
-        raise WrongUsage("where to? Give namesrv (host:port); a store cannot be written to")
+    if not namesrv or "path" in known:
+        raise WrongUsage(
+            "where to? Give namesrv (host:port); a store (path) cannot be written to. Spark does"
+            " not hand the options of a table to INSERT: write INSERT INTO t WITH"
+            " ('namesrv' = 'host:port', 'topic' = 'orders') ..., or use a temporary view"
+        )
     addresses_of(namesrv, f"namesrv={namesrv}")
     topic = known.get("topic", "").strip()
     fault = topic_fault(topic) if "topic" in known else None
@@ -114,11 +125,14 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         max_message_size=max_size,
         max_batch_size=max_size,
     )
+    subscribed = known.get("subscribe", "").strip()
     return SinkOptions(
         topic=topic,
+        subscribed="" if "," in subscribed else subscribed,
         batch_rows=number("batchRows", small_positive, 256),
         batch_bytes=min(max_size, number("batchBytes", small_positive, 1 << 20)),
         spread=one_of(known, "spread", (BY_KEY, TURNS)),
+        rows_per_second=number("rowsPerSecond", small_positive, None),
         require_send_ok=flag(known, "requireSendOk", False),
         client=client_config(known),
         producer=producer,
@@ -152,7 +166,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
             raise WrongUsage(f"column {column.name} should be {_PAIRS_SHOWN}")
     if "body" not in found:
         raise WrongUsage("what to send? There is no column body (or value)")
-    if "topic" not in found and not options.topic:
+    if "topic" not in found and not (options.topic or options.subscribed):
         raise WrongUsage("where to? Give the option topic, or a column topic")
 
 

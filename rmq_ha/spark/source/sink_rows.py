@@ -76,12 +76,13 @@ class BadRow(ValueError):
 
 
 def messages_of(
-    batch: Any, topic: str, place: Place, first_row: int
+    batch: Any, topic: str, place: Place, first_row: int, subscribed: str = ""
 ) -> Iterator[tuple[Message, Target | None]]:
     """
     Messages of a `pyarrow.RecordBatch`, and the queue that each asks for, if any.
 
     :param topic: of all rows; empty: the column.
+    :param subscribed: of rows that name none.
     :param first_row: how many rows of the task came before.
     :raises BadRow: body or topic is null, or a number is none that brokers know.
     """
@@ -94,7 +95,7 @@ def messages_of(
     rows = zip(*(columns.get(name, nothing) for name in SINK_COLUMNS), strict=True)
     for row, values in enumerate(rows, first_row):
         own_topic, body, keys, tags, more, flag, queue_id, broker, delay = values
-        to = topic or own_topic
+        to = topic or own_topic or subscribed
         if body is None or not to:
             what = "body" if body is None else "topic"
             raise BadRow(f"row {row} of partition {place.partition} has no {what}")

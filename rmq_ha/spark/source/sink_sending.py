@@ -36,6 +36,27 @@ class Client(Protocol):
         ...
 
 
+class Pace:
+    """
+    Rows a second at most, in steps of a tenth of one, so that requests stay large.
+
+    :param began: seconds of a clock.
+    """
+
+    def __init__(self, rate: int, began: float) -> None:
+        self._rate = rate
+        self._began = began
+        self._step = max(1, rate // 10)
+
+    def is_due(self, rows: int) -> bool:
+        """After so many rows it is time to send them, and to wait."""
+        return rows % self._step == 0
+
+    def wait_ms(self, rows: int, now: float) -> int:
+        """Until the row after them may go."""
+        return max(0, round((self._began + rows / self._rate - now) * 1000))
+
+
 class Outbox:
     """Gathers the messages of a task by topic and queue; in each, their order stays."""
 

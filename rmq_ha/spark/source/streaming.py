@@ -85,6 +85,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_ms = 0
         self._reported: Offsets = {}
         self._kept: Offsets = {}
+        self._found: Offsets = {}
 
     # Planning
 
@@ -106,8 +107,7 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What comes later is for the next run of the query."""
-        found = look(self._queues, self._options.subscription)
-        self._until = {queue: ends.max_offset for queue, ends in found.items()}
+        self._until = self._tops(look(self._queues, self._options.subscription))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
@@ -186,6 +186,22 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Parts
 
+    def _tops(self, found: Mapping[QueueId, Look]) -> Offsets:
+        """How far each queue may be read: to its end, or to the time that the options say."""
+        tops = {queue: ends.max_offset for queue, ends in found.items()}
+        end = self._options.end
+        if end.kind is Kind.TIME:
+            now = current(self._queues)
+            for queue in tops:
+                at = self._found.get(queue)
+                if at is None:
+                    at = now.offset_at(queue, end.ms)
+                    if at is None:
+                        continue
+                    self._found[queue] = at
+                tops[queue] = min(tops[queue], at)
+        return tops
+
     def _start_is_known(self) -> bool:
         """Whether asking again where a new query begins gives the same."""
         boundary = self._options.start
@@ -219,9 +235,9 @@ class RocketmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _news(self, begin: Offsets, found: Mapping[QueueId, Look]) -> tuple[Offsets, Offsets]:
         """Where each queue stands, and how much is there behind that."""
-        end, sizes = dict(begin), {}
+        end, sizes, tops = dict(begin), {}, self._tops(found)
         for queue, ends in found.items():
-            top = ends.max_offset
+            top = tops[queue]
             if self._until is not None:
                 top = min(top, self._until.get(queue, -1))
             if not ends.is_sure and begin.get(queue, -1) < ends.min_offset:

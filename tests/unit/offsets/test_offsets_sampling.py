@@ -431,7 +431,7 @@ def test_spans(text: str, ms: int) -> None:
     assert Span().convert(text, None, None) == ms
 
 
-@pytest.mark.parametrize("text", ["", "s", "-1s", "nan", "1d"])
+@pytest.mark.parametrize("text", ["", "s", "-1s", "nan", "1y"])
 def test_what_is_no_span(text: str) -> None:
     import click
 

@@ -12,7 +12,7 @@ from rmq_ha.scan.reducing import is_ordinary, latency_floors
 from rmq_ha.spark.audit.command import names_of, tags_of
 from rmq_ha.spark.audit.ledgers import is_text
 from rmq_ha.spark.audit.rules import SEVERITIES, Code
-from rmq_ha.spark.audit.spans import moment_ms, span_ms
+from rmq_ha.spark.moments import moment_ms, needed_span
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,6 @@ def test_every_code_has_a_severity() -> None:
     assert set(SEVERITIES) == set(Code)
 
 
-@pytest.mark.parametrize(
-    ("text", "ms"), [("500ms", 500), ("90s", 90_000), ("5m", 300_000), ("7d", 604_800_000)]
-)
-def test_spans(text: str, ms: int) -> None:
-    assert span_ms(text) == ms
-
-
 def test_moments_are_iso_ms_or_an_age() -> None:
     now = 1_700_000_000_000
     noon = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000)
@@ -68,6 +61,13 @@ def test_moments_are_iso_ms_or_an_age() -> None:
 def test_other_times_are_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(WrongUsage, match="write"):
         moment_ms(text, 0)
+
+
+def test_a_window_is_longer_than_nothing() -> None:
+    assert needed_span("0s", "--grace", 0) == 0
+    for text in ("0s", "5", "soon"):
+        with pytest.raises(WrongUsage, match=f"--window {text}: no span of time"):
+            needed_span(text, "--window")
 
 
 def test_subscriptions_and_names() -> None:

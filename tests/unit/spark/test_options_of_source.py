@@ -91,7 +91,7 @@ def test_the_same_option_twice_must_agree() -> None:
         ("failOnDataloss2", "did you mean 'failOnDataLoss'"),
         ("kafka.bootstrap.servers", "write namesrv"),
         ("groupIdPrefix", "belong to no group"),
-        ("location", "CREATE TEMPORARY VIEW"),
+        ("location", "is `path`"),
         ("xyzzy", "there are path, namesrv"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_contradiction_is_said(given: dict[str, str], why: str) -> None:
         parsed(given)
 
 
-@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     with pytest.raises(WrongUsage, match="a stream does not end"):
         parsed({**LIVE, name: "1"}, streaming=True)
@@ -284,6 +284,15 @@ def test_the_columns_are_known_before_the_rest_is_checked() -> None:
         "kafka",
         True,
     )
+
+
+def test_what_sparks_catalog_adds_to_the_options_of_a_table_is_passed_over() -> None:
+    """As Spark 4.3 hands them over for CREATE TABLE ... USING rocketmq OPTIONS (...)."""
+    added = {"provider": "rocketmq", "owner": "root", "option.subscribe": "T"}
+    assert parsed({**LIVE, **added}).namesrv == "ns:9876"
+    assert parsed({"path": "file:/s", "location": "file:/s", **added}).path == "/s"
+    with pytest.raises(WrongUsage, match="is `path`"):
+        parsed({**STORE, "location": "/store"})
 
 
 def test_case_of_tls_keys_is_restored() -> None:

@@ -179,6 +179,16 @@ def test_rows_with_the_same_keys_go_to_the_queue_that_javas_hash_chooses() -> No
     assert client.requests == [([b"x"], None)]
 
 
+def test_a_view_that_is_written_to_brings_the_options_of_its_reads() -> None:
+    given = {"namesrv": "ns:1", "subscribe": "orders", "startingOffsets": "earliest"}
+    options = parse_sink_options(given)
+    assert (options.topic, options.subscribed) == ("", "orders")
+    batch = pa.RecordBatch.from_pydict({"topic": [None, "own"], "body": [b"1", b"2"]})
+    found = messages_of(batch, options.topic, PLACE, 0, options.subscribed)
+    assert [message.topic for message, _ in found] == ["orders", "own"]
+    assert parse_sink_options({**given, "subscribe": "a,b"}).subscribed == ""
+
+
 def test_a_key_that_is_no_text_is_named() -> None:
     with pytest.raises(BadRow, match=r"row 0 of partition 1 has a key that is no text"):
         rows({"value": [b"x"], "key": [b"\xff\xfe"]})

@@ -269,6 +269,17 @@ def test_available_now_ends_where_the_queues_ended_when_it_began() -> None:
     assert made.latestOffset(end, limit) == end
 
 
+def test_a_stream_reads_only_what_was_stored_before_a_time() -> None:
+    """In these queues the message with offset n was stored at n ms."""
+    made, queues = reader({queue(0): (0, 9), queue(1): (0, 3)}, endingTimestamp="5")
+    assert made.latestOffset(at(q0=0, q1=0), ALL) == at(q0=5, q1=3)
+    queues.spans = {queue(0): (7, 20), queue(1): (0, 20)}
+    # Another run read further already: that is no queue whose end was lost.
+    assert made.latestOffset(at(q0=9, q1=3), ALL) == at(q0=9, q1=5)
+    made.prepareForTriggerAvailableNow()
+    assert made.latestOffset(at(q0=9, q1=3), ALL) == at(q0=9, q1=5)
+
+
 def test_available_now_never_goes_back_behind_what_was_read() -> None:
     made, queues = reader({queue(0): (0, 5)})
     made.prepareForTriggerAvailableNow()

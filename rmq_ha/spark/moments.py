@@ -1,25 +1,24 @@
-"""Times and spans as people write them."""
+"""Points in time, and spans, on the command line of a job."""
 
 import re
 from datetime import UTC, datetime
 
 from rmq_ha.errors import WrongUsage
+from rmq_ha.spans import span_ms
 
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
 _MS = re.compile(r"\d{9,15}")
 
 
-def span_ms(text: str) -> int:
+def needed_span(text: str, option: str, least: int = 1) -> int:
     """
-    `90s`, `5m`, `2h`, `7d`, as ms.
+    A span as ms.
 
-    :raises WrongUsage: it is something else.
+    :raises WrongUsage: it is something else, or shorter than `least`.
     """
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
-        raise WrongUsage(f"{text!r} is no span of time: write 500ms, 90s, 5m, 2h or 7d")
-    return int(found[1]) * _UNITS[found[2]]
+    span = span_ms(text)
+    if span is None or span < least:
+        raise WrongUsage(f"{option} {text}: no span of time: write 500ms, 90s, 5m, 2h or 7d")
+    return span
 
 
 def moment_ms(text: str, now_ms: int) -> int:
@@ -30,8 +29,9 @@ def moment_ms(text: str, now_ms: int) -> int:
     :raises WrongUsage: it is something else.
     """
     text = text.strip()
-    if _SPAN.fullmatch(text):
-        return now_ms - span_ms(text)
+    age = span_ms(text)
+    if age is not None:
+        return now_ms - age
     if _MS.fullmatch(text):
         return int(text)
     try:

@@ -1,0 +1,17 @@
+"""Spans of time as people write them."""
+
+import re
+
+_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN = re.compile(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,9}})?)\s*({'|'.join(_MS)})?")
+
+
+def span_ms(text: str, bare: str = "") -> int | None:
+    """
+    `500ms`, `90s`, `1.5m` (or `1.5min`), `2h`, `7d`, as ms; None: it is something else.
+
+    :param bare: the unit of a number without one; empty: it has to have one.
+    """
+    found = _SPAN.fullmatch(text.strip().lower())
+    unit = "" if found is None else found[2] or bare
+    return round(float(found[1]) * _MS[unit]) if found is not None and unit else None

@@ -1,0 +1,23 @@
+"""A process that archives a store, to be killed. Arguments: store, archive, messages of a batch."""
+
+import sys
+
+from rmq_ha.offsets.places import StorePlace
+from rmq_ha.spark.archive.job import Asked, archive
+from rmq_ha.spark.host.session import start_session
+from tests.spark.conftest import RUNS_ONCE
+from tests.spark.jobs import FakeJob
+
+
+def main() -> None:
+    """Until it is done, or somebody kills us."""
+    store, to, most = sys.argv[1:]
+    spark = start_session("to be killed", master="local[1]", conf=RUNS_ONCE)
+    print("warm", flush=True)
+    sys.stdin.readline()
+    job = FakeJob(spark)
+    archive(job, Asked(place=StorePlace(store), to=to, most=int(most)))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()
