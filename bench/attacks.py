@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.wire.batch import encode_batch

@@ -71,9 +71,9 @@ def send_twisted(options: argparse.Namespace) -> None:
     from twisted.internet.task import react
 
     from rmq_ha.client.connecting import connect
-    from rmq_ha.client.messages import Message
-    from rmq_ha.client.producer import Producer
-    from rmq_ha.client.settings import ProducerConfig
+    from rmq_ha.client.rules.messages import Message
+    from rmq_ha.client.rules.settings import ProducerConfig
+    from rmq_ha.client.send.producer import Producer
 
     body = b"x" * options.size
 
@@ -106,8 +106,8 @@ def send_twisted(options: argparse.Namespace) -> None:
 def send_asyncio(options: argparse.Namespace) -> None:
     """As many tasks as are in flight."""
     from rmq_ha.client.aio import connect
-    from rmq_ha.client.messages import Message
-    from rmq_ha.client.settings import ProducerConfig
+    from rmq_ha.client.rules.messages import Message
+    from rmq_ha.client.rules.settings import ProducerConfig
 
     body = b"x" * options.size
 
@@ -131,7 +131,7 @@ def send_asyncio(options: argparse.Namespace) -> None:
 def send_blocking(options: argparse.Namespace) -> None:
     """One at a time."""
     from rmq_ha.client.blocking import BlockingClient
-    from rmq_ha.client.messages import Message
+    from rmq_ha.client.rules.messages import Message
 
     body = b"x" * options.size
     with BlockingClient(options.namesrv) as client:
@@ -183,8 +183,8 @@ def consume_twisted(options: argparse.Namespace) -> None:
     from twisted.internet.task import react
 
     from rmq_ha.client.connecting import connect
-    from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-    from rmq_ha.client.push_consumer import PushConsumer
+    from rmq_ha.client.consume.push_consumer import PushConsumer
+    from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 
     async def main(reactor: Any) -> None:
         config = PushConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)

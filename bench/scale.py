@@ -35,7 +35,7 @@ from measure import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -166,7 +166,7 @@ def run(options: argparse.Namespace, rig: Rig) -> int:
 
 def wait_ok(master: Watched, slave: Watched, rig: Rig) -> None:
     """Until the slave acknowledges."""
-    from rmq_ha.client.requests import send_request
+    from rmq_ha.client.lookup.requests import send_request
 
     def is_ok() -> bool:
         with Wire(master.server.address) as wire:

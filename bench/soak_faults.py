@@ -16,7 +16,7 @@ from soak_damage import damage, lose_tail
 from soak_history import History, Progress
 from soak_pair import FaultyPair, Member
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from tests.interop.wire import Refused
 
 HOUR_S = 3600

@@ -26,13 +26,13 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.protocols.basic import LineOnlyReceiver
 
 from rmq_ha.client.connecting import connect
-from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.messages import Message, MessageExt, SendStatus
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.transactions import LocalTransactionState, TransactionProducer
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import Message, MessageExt, SendStatus
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.client.send.transactions import LocalTransactionState, TransactionProducer
 
 reactor: Any = _reactor
 ATTEMPTS = 40

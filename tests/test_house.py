@@ -75,29 +75,8 @@ LAYERS = {
     "rmq_ha.namesrv": 4,
     "rmq_ha.admin": 4,
     "rmq_ha.client": 4,
-    "rmq_ha.client.batches": 2,
-    "rmq_ha.client.broker_choice": 2,
-    "rmq_ha.client.compression": 2,
-    "rmq_ha.client.consume_stats": 2,
-    "rmq_ha.client.consumer_settings": 2,
-    "rmq_ha.client.delay_levels": 2,
-    "rmq_ha.client.errors": 2,
-    "rmq_ha.client.faults": 2,
-    "rmq_ha.client.in_flight": 2,
-    "rmq_ha.client.listening": 2,
-    "rmq_ha.client.messages": 2,
-    "rmq_ha.client.namespaces": 2,
-    "rmq_ha.client.process_queue": 2,
-    "rmq_ha.client.queue_choice": 2,
+    "rmq_ha.client.rules": 2,
     "rmq_ha.client.rebalance": 2,
-    "rmq_ha.client.resting": 2,
-    "rmq_ha.client.routes": 2,
-    "rmq_ha.client.send_frames": 2,
-    "rmq_ha.client.serializers": 2,
-    "rmq_ha.client.settings": 2,
-    "rmq_ha.client.signing": 2,
-    "rmq_ha.client.subscriptions": 2,
-    "rmq_ha.client.unique_id": 2,
     "rmq_ha.offline": 2,
     "rmq_ha.offsets": 4,
     "rmq_ha.app": 5,
@@ -284,6 +263,38 @@ def test_no_circle_of_packages() -> None:
         )
         stands_on[own] -= {own, "rmq_ha"}
     assert_no_circle(stands_on)
+
+
+CLIENTS_ROOMS = ("rules", "rebalance", "lookup", "connection", "send", "consume")
+"""Each may stand on those before it; the modules beside them are what applications import."""
+
+
+@pytest.mark.parametrize("room", CLIENTS_ROOMS)
+def test_the_rooms_of_the_client_stand_on_each_other_in_one_order(room: str) -> None:
+    """Who reads how a message is sent never has to know how one is consumed."""
+    below = CLIENTS_ROOMS[: CLIENTS_ROOMS.index(room) + 1]
+    allowed = [f"rmq_ha.client.{name}" for name in below]
+    wrong = [
+        f"{where(path, line)}: {name}"
+        for path in sorted((ROOT / "client" / room).glob("*.py"))
+        for line, name in imports(parsed(path))
+        if is_below(name, ["rmq_ha.client"]) and not is_below(name, allowed)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_store_and_broker_know_no_kind_of_journal() -> None:
+    """Only `Journal` and its `Role`: a fourth kind needs no change there."""
+    kinds = ("rmq_ha.ha", "rmq_ha.dledger", "rmq_ha.autoswitch")
+    of_tables = ("rmq_ha.autoswitch.tables", "rmq_ha.autoswitch.frames")  # broker/streamed_tables
+    wrong = [
+        f"{where(path, line)}: {name}"
+        for path in FILES
+        if is_below(module_of(path), ["rmq_ha.store", "rmq_ha.broker"])
+        for line, name in imports(parsed(path))
+        if is_below(name, kinds) and not is_below(name, of_tables)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_circle_of_modules() -> None:

@@ -12,7 +12,8 @@ from rmq_ha.admin.shown import time_text
 from rmq_ha.admin.targets import Target, targets
 from rmq_ha.admin.topic import Refused
 from rmq_ha.admin.white import white
-from rmq_ha.client.accounts import (
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.accounts import (
     Account,
     AclRules,
     acl_rules,
@@ -20,7 +21,6 @@ from rmq_ha.client.accounts import (
     delete_account,
     put_account,
 )
-from rmq_ha.client.asks import Asker
 from rmq_ha.errors import RemotingTimeout
 
 LIST_COLUMNS = (

@@ -4,15 +4,15 @@ import click
 
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NothingFound, Session, run
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.lookups import topic_route
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.lookups import topic_route
 from rmq_ha.client.rebalance.consistent_hash import AllocateConsistentHash
 from rmq_ha.client.rebalance.strategies import (
     AllocateAveragely,
     AllocateAveragelyByCircle,
     AllocateStrategy,
 )
-from rmq_ha.client.routes import subscribe_queues
+from rmq_ha.client.rules.routes import subscribe_queues
 
 COLUMNS = ("member", "queues", "which")
 STRATEGIES: dict[str, AllocateStrategy] = {

@@ -12,8 +12,8 @@ from rmq_ha.admin.pair import look_at
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.admin.targets import masters, targets
 from rmq_ha.admin.writes import writes
-from rmq_ha.client.administration import change_config
-from rmq_ha.client.brokers import broker_config, runtime_info
+from rmq_ha.client.lookup.administration import change_config
+from rmq_ha.client.lookup.brokers import broker_config, runtime_info
 from rmq_ha.config.from_afar import refusal
 from rmq_ha.wire.stat_bodies import REPLICATION_KEY
 

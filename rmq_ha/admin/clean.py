@@ -8,8 +8,8 @@ from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import Session, run
 from rmq_ha.admin.targets import targets
-from rmq_ha.client.administration import clean as have_cleaned
-from rmq_ha.client.brokers import broker_config, runtime_info, topic_configs
+from rmq_ha.client.lookup.administration import clean as have_cleaned
+from rmq_ha.client.lookup.brokers import broker_config, runtime_info, topic_configs
 from rmq_ha.wire.codes import RequestCode
 
 COLUMNS = ("broker", "address", "log_begin", "log_end", "disk", "hours", "topics")

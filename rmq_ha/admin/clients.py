@@ -8,9 +8,9 @@ import click
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NO_ANSWER, NothingFound, Session, run
 from rmq_ha.admin.targets import first_of_each, targets
-from rmq_ha.client.administration import members_of
-from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.running_info import RunningInfo, running_info
+from rmq_ha.client.lookup.administration import members_of
+from rmq_ha.client.lookup.running_info import RunningInfo, running_info
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.wire.stat_bodies import Connection
 

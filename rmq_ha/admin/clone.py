@@ -9,10 +9,10 @@ from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.admin.targets import masters, targets
 from rmq_ha.admin.topic import Refused
-from rmq_ha.client.administration import members_of
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import Offsets, consumer_offsets
-from rmq_ha.client.lookups import commit_offset
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.administration import members_of
+from rmq_ha.client.lookup.brokers import Offsets, consumer_offsets
+from rmq_ha.client.lookup.lookups import commit_offset
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.wire.bodies import MessageQueue

@@ -12,7 +12,7 @@ from rmq_ha.admin.pair import look_at
 from rmq_ha.admin.ping import ping
 from rmq_ha.admin.session import FAILED, NO_ANSWER, Session, run
 from rmq_ha.admin.targets import targets
-from rmq_ha.client.brokers import topic_configs
+from rmq_ha.client.lookup.brokers import topic_configs
 
 COLUMNS = ("cluster", "names", "masters", "slaves", "silent", "topics", "in_tps", "out_tps")
 

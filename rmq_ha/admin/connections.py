@@ -7,8 +7,8 @@ import click
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import Session, run
 from rmq_ha.admin.targets import targets
-from rmq_ha.client.administration import members_of, producers_at
-from rmq_ha.client.brokers import group_configs
+from rmq_ha.client.lookup.administration import members_of, producers_at
+from rmq_ha.client.lookup.brokers import group_configs
 from rmq_ha.wire.stat_bodies import Connection
 from rmq_ha.wire.versions import version_name
 

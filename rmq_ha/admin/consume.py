@@ -11,14 +11,14 @@ from twisted.python.failure import Failure
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import Session, run
 from rmq_ha.admin.shown import message_line, message_values
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
-from rmq_ha.client.groups import LATEST, offset_at
-from rmq_ha.client.lookups import addresses_in, committed_offset, topic_route
-from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.routes import subscribe_queues
-from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.lookup.groups import LATEST, offset_at
+from rmq_ha.client.lookup.lookups import addresses_in, committed_offset, topic_route
+from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.errors import RemotingError
 from rmq_ha.wire.bodies import MessageQueue
 

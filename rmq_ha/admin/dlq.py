@@ -9,12 +9,11 @@ from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.admin.shown import message_line, message_values, time_text
 from rmq_ha.admin.targets import first_of_each, targets
-from rmq_ha.client.asks import Asker
 from rmq_ha.client.blocking import READER_GROUP
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.brokers import topic_configs, topic_offsets
-from rmq_ha.client.groups import EARLIEST, offset_at
-from rmq_ha.client.lookups import (
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.brokers import topic_configs, topic_offsets
+from rmq_ha.client.lookup.groups import EARLIEST, offset_at
+from rmq_ha.client.lookup.lookups import (
     Wanted,
     addresses_in,
     commit_offset,
@@ -22,10 +21,11 @@ from rmq_ha.client.lookups import (
     pull,
     topic_route,
 )
-from rmq_ha.client.messages import Message, MessageExt, PullStatus
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.routes import subscribe_queues
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.messages import Message, MessageExt, PullStatus
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.errors import RmqHaError
 from rmq_ha.model.properties import (
     DELAY,

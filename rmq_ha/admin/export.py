@@ -11,7 +11,7 @@ from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import NO_ANSWER, Session, run
 from rmq_ha.admin.shown import time_text
 from rmq_ha.admin.targets import targets
-from rmq_ha.client.brokers import (
+from rmq_ha.client.lookup.brokers import (
     broker_config,
     consumer_offsets,
     group_configs,

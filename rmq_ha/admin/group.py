@@ -13,16 +13,16 @@ from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.targets import Target, first_of_each, masters, targets
 from rmq_ha.admin.topic import Refused, forget_everywhere
-from rmq_ha.client.administration import (
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.administration import (
     Members,
     delete_group,
     delete_topic,
     lag_by_group,
     members_of,
 )
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import group_configs, topic_offsets
-from rmq_ha.client.groups import consume_stats
+from rmq_ha.client.lookup.brokers import group_configs, topic_offsets
+from rmq_ha.client.lookup.groups import consume_stats
 from rmq_ha.model.topics import (
     BUILT_IN_GROUPS,
     DLQ_PREFIX,

@@ -10,8 +10,8 @@ from rmq_ha.admin.options import common_options, on_option, together
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.targets import Target, masters, targets
 from rmq_ha.admin.topic import Refused
-from rmq_ha.client.administration import put_group
-from rmq_ha.client.brokers import group_configs
+from rmq_ha.client.lookup.administration import put_group
+from rmq_ha.client.lookup.brokers import group_configs
 from rmq_ha.model.topic_config import SubscriptionGroupConfig
 from rmq_ha.model.topics import group_fault
 

@@ -12,8 +12,8 @@ from rmq_ha.admin.options import common_options, refuse_given
 from rmq_ha.admin.role_change import ChangeRefused
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
 from rmq_ha.admin.targets import targets
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import broker_config
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.config.dledger_settings import parse_peers
 from rmq_ha.errors import RemotingError
 

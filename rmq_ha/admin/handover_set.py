@@ -10,9 +10,9 @@ from rmq_ha.admin.confirm import is_wanted
 from rmq_ha.admin.role_change import ChangeRefused
 from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import Session
-from rmq_ha.client.asking import Ask, Asking, expect
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import broker_config
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.client.lookup.brokers import broker_config
 from rmq_ha.controller.codec import decode_header, decode_set
 from rmq_ha.controller.codes import RequestCode
 from rmq_ha.controller.messages import (

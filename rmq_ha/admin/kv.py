@@ -7,9 +7,9 @@ import click
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options, together
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NothingFound, Session, run
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.kv_config import delete_kv, kv_of, put_kv
-from rmq_ha.client.settings import name_servers
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.kv_config import delete_kv, kv_of, put_kv
+from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.errors import RmqHaError
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"

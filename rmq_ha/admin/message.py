@@ -9,12 +9,10 @@ from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.shown import message_values
 from rmq_ha.admin.trace import trace
 from rmq_ha.admin.when import When, WhenType
-from rmq_ha.client.asking import Asking
-from rmq_ha.client.asks import Asker
 from rmq_ha.client.blocking import READER_GROUP
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.lookups import (
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Asking
+from rmq_ha.client.lookup.lookups import (
     KeyQuery,
     PlaceId,
     Wanted,
@@ -24,7 +22,9 @@ from rmq_ha.client.lookups import (
     pull,
     topic_route,
 )
-from rmq_ha.client.messages import MessageExt
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.wire.bodies import MessageQueue
 
 

@@ -7,9 +7,9 @@ from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import FAILED, NothingFound, Session, run
 from rmq_ha.admin.shown import time_text
 from rmq_ha.admin.when import When, WhenType
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.groups import GroupLag, Reset, consume_stats
-from rmq_ha.client.groups import reset_offset as reset
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.groups import GroupLag, Reset, consume_stats
+from rmq_ha.client.lookup.groups import reset_offset as reset
 
 LAG_COLUMNS = ("topic", "broker", "queue", "broker_offset", "consumer_offset", "lag", "last")
 MOVED_COLUMNS = ("broker", "queue", "before", "after")

@@ -8,8 +8,8 @@ import click
 from click.core import ParameterSource
 
 from rmq_ha.admin.contexts import Contexts, merged
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,7 +24,7 @@ class Options:
 
     :ivar namesrv: `host:port` of name servers, `;` between them; may be empty.
     :ivar timeout_ms: for one call.
-    :ivar sign_only_over_tls: see `rmq_ha.client.settings.ClientConfig`.
+    :ivar sign_only_over_tls: see `rmq_ha.client.rules.settings.ClientConfig`.
     :ivar tls: RocketMQ's `tls.*` keys.
     """
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import (
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.brokers import (
     broker_config,
     consumer_offsets,
     replication_of,
@@ -13,8 +13,8 @@ from rmq_ha.client.brokers import (
     topic_configs,
     topic_offsets,
 )
-from rmq_ha.client.errors import NoNameServer
-from rmq_ha.client.lookups import cluster_info
+from rmq_ha.client.lookup.lookups import cluster_info
+from rmq_ha.client.rules.errors import NoNameServer
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.status import BrokerRole

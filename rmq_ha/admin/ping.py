@@ -8,13 +8,13 @@ import click
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NO_ANSWER, Session, run
 from rmq_ha.admin.targets import Target, targets
-from rmq_ha.client.asking import Ask, expect
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.lookups import topic_route
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.routes import subscribe_queues
-from rmq_ha.client.settings import ProducerConfig, name_servers
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Ask, expect
+from rmq_ha.client.lookup.lookups import topic_route
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.client.rules.settings import ProducerConfig, name_servers
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.errors import RmqHaError
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode

@@ -10,10 +10,10 @@ from rmq_ha.admin.options import common_options, refuse_given
 from rmq_ha.admin.session import FAILED, Session, run
 from rmq_ha.admin.shown import result_line, result_values
 from rmq_ha.admin.stdin import StdinLines
-from rmq_ha.client.messages import Message, SendResult
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.queue_choice import select_by_hash
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.rules.messages import Message, SendResult
+from rmq_ha.client.rules.queue_choice import select_by_hash
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
 
 
 def _pair(_: Any, __: Any, values: Iterable[str]) -> dict[str, str]:

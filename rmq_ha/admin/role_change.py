@@ -13,7 +13,7 @@ from rmq_ha.admin.options import together
 from rmq_ha.admin.pair import Member, Registered, look_at, registered
 from rmq_ha.admin.role_file import Change, RoleFile
 from rmq_ha.admin.session import Session
-from rmq_ha.client.asks import Asker
+from rmq_ha.client.connection.asks import Asker
 from rmq_ha.errors import RmqHaError
 from rmq_ha.host.command import run_command
 

@@ -6,8 +6,8 @@ import click
 
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import Session, run
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.lookups import topic_route
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.lookups import topic_route
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.wire.route_bodies import TopicRoute
 

@@ -19,8 +19,8 @@ from twisted.logger import (
 from rmq_ha.admin.hints import hint
 from rmq_ha.admin.options import Options, current_options
 from rmq_ha.admin.output import Output
-from rmq_ha.client.errors import BrokerRefused, NoNameServer, NoRoute
-from rmq_ha.client.instance import ClientInstance
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.errors import BrokerRefused, NoNameServer, NoRoute
 from rmq_ha.errors import CannotDecide, ConfigurationError, RemotingError, RmqHaError
 from rmq_ha.host.clock import make_steady
 from rmq_ha.host.real import make_host

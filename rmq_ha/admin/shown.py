@@ -4,7 +4,7 @@ from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
-from rmq_ha.client.messages import MessageExt, SendResult
+from rmq_ha.client.rules.messages import MessageExt, SendResult
 
 _LONGEST = 200
 

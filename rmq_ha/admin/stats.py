@@ -8,8 +8,8 @@ import click
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.targets import masters, targets
-from rmq_ha.client.brokers import topic_configs
-from rmq_ha.client.traffic import GROUP_GETS, TOPIC_PUTS, Growth, growth, waiting
+from rmq_ha.client.lookup.brokers import topic_configs
+from rmq_ha.client.lookup.traffic import GROUP_GETS, TOPIC_PUTS, Growth, growth, waiting
 from rmq_ha.model.topics import BUILT_IN_GROUPS, is_system
 
 COLUMNS = ("topic", "group", "in_s", "in_day", "out_s", "out_day", "waiting")

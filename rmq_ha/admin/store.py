@@ -8,7 +8,7 @@ from rmq_ha.admin.session import FAILED, Session, run
 from rmq_ha.admin.shown import message_line, message_values
 from rmq_ha.admin.store_files import locked, opened, show_findings, verified
 from rmq_ha.admin.store_repair import How, repair_store
-from rmq_ha.client.messages import message_of
+from rmq_ha.client.rules.messages import message_of
 from rmq_ha.host.surroundings import real_surroundings
 from rmq_ha.offline.records import Damage, records
 from rmq_ha.offline.verify import INDEX, QUEUES

@@ -12,13 +12,13 @@ from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.shown import message_line, message_values
 from rmq_ha.admin.when import When, WhenType
-from rmq_ha.client.asks import Asker
 from rmq_ha.client.blocking import READER_GROUP
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.groups import offset_at
-from rmq_ha.client.lookups import Wanted, addresses_in, pull, topic_route
-from rmq_ha.client.messages import MessageExt, PullStatus
-from rmq_ha.client.routes import subscribe_queues
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.groups import offset_at
+from rmq_ha.client.lookup.lookups import Wanted, addresses_in, pull, topic_route
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.messages import MessageExt, PullStatus
+from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.errors import RmqHaError
 from rmq_ha.wire.bodies import MessageQueue
 

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from rmq_ha.admin.session import NothingFound, Session
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.lookups import cluster_info
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.lookups import cluster_info
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.wire.route_bodies import ClusterInfo
 

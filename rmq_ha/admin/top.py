@@ -13,8 +13,8 @@ from rmq_ha.admin.output import Rows
 from rmq_ha.admin.pair import look_at
 from rmq_ha.admin.session import NO_ANSWER, Session, run
 from rmq_ha.admin.targets import first_of_each, targets
-from rmq_ha.client.administration import lag_by_group
-from rmq_ha.client.errors import BrokerRefused
+from rmq_ha.client.lookup.administration import lag_by_group
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.topics import BUILT_IN_GROUPS, SYSTEM_GROUP_PREFIX
 

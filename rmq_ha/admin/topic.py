@@ -12,11 +12,11 @@ from rmq_ha.admin.route import perm_text
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.shown import time_text
 from rmq_ha.admin.targets import Target, first_of_each, masters, targets
-from rmq_ha.client.administration import delete_topic, forget_topic, put_topic
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import topic_configs, topic_offsets
-from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.settings import name_servers
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.administration import delete_topic, forget_topic, put_topic
+from rmq_ha.client.lookup.brokers import topic_configs, topic_offsets
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.errors import RmqHaError
 from rmq_ha.model.flags import PERM_READ, PERM_WRITE
 from rmq_ha.model.topic_config import TopicConfig

@@ -5,9 +5,9 @@ import click
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NothingFound, Session, run
 from rmq_ha.admin.shown import time_text
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.lookups import KeyQuery, messages_by_key, topic_route
-from rmq_ha.client.trace_lines import traces_of
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.lookups import KeyQuery, messages_by_key, topic_route
+from rmq_ha.client.send.trace_lines import traces_of
 from rmq_ha.model.topics import TRACE_TOPIC
 
 COLUMNS = ("what", "at", "group", "client", "took_ms", "status")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rmq_ha.client.groups import EARLIEST, LATEST
+from rmq_ha.client.lookup.groups import EARLIEST, LATEST
 from rmq_ha.spans import span_ms
 
 if TYPE_CHECKING:  # a generic from click 8.3 on only

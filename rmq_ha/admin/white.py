@@ -8,7 +8,7 @@ from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options, on_option
 from rmq_ha.admin.session import FAILED, Session, run
 from rmq_ha.admin.targets import targets
-from rmq_ha.client.accounts import acl_rules, put_white_addresses
+from rmq_ha.client.lookup.accounts import acl_rules, put_white_addresses
 
 COLUMNS = ("broker", "address", "before", "after")
 

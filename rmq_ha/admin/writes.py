@@ -7,10 +7,10 @@ import click
 from rmq_ha.admin.confirm import is_wanted, must_be_askable, sure_options
 from rmq_ha.admin.options import common_options
 from rmq_ha.admin.session import NO_ANSWER, NothingFound, Session, run
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.kv_config import set_writes
-from rmq_ha.client.lookups import cluster_info
-from rmq_ha.client.settings import name_servers
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.kv_config import set_writes
+from rmq_ha.client.lookup.lookups import cluster_info
+from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.errors import RmqHaError
 
 COLUMNS = ("name_server", "broker", "writes")

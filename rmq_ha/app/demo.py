@@ -20,7 +20,7 @@ from twisted.internet.task import react
 from rmq_ha.app.demo_failover import BROKERS, FailoverStory
 from rmq_ha.app.demo_group import MEMBERS, GroupStory
 from rmq_ha.app.demo_parts import PROBE, TOPIC, Story, broker
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.host.clock import make_steady
 from rmq_ha.wire.codes import ResponseCode
 

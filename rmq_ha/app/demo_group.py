@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rmq_ha.app.demo_parts import PROBE, TOPIC, Story, broker
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.errors import RemotingError
 from rmq_ha.wire.codes import ResponseCode
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from twisted.internet.defer import Deferred, DeferredSemaphore, gatherResults
 from twisted.internet.task import deferLater
 
-from rmq_ha.client.requests import pull_request, route_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, route_request, send_request
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig
 from rmq_ha.errors import RemotingError

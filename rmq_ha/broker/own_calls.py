@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes, SigningCalls
+from rmq_ha.client.rules.signing import Credentials, RequestSigner, SignedTimes, SigningCalls
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.seams import Host

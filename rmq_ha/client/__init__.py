@@ -24,55 +24,20 @@ if TYPE_CHECKING:
         BlockingTransactionProducer as BlockingTransactionProducer,
     )
     from rmq_ha.client.connecting import connect as connect
-    from rmq_ha.client.consume_service import ConsumeHook as ConsumeHook
-    from rmq_ha.client.consume_service import ConsumeMessageContext as ConsumeMessageContext
-    from rmq_ha.client.consume_tracing import ConsumeTracer as ConsumeTracer
-    from rmq_ha.client.consumer_settings import ConsumeFromWhere as ConsumeFromWhere
-    from rmq_ha.client.consumer_settings import LitePullConsumerConfig as LitePullConsumerConfig
-    from rmq_ha.client.consumer_settings import MessageModel as MessageModel
-    from rmq_ha.client.consumer_settings import PullConsumerConfig as PullConsumerConfig
-    from rmq_ha.client.consumer_settings import PushConsumerConfig as PushConsumerConfig
-    from rmq_ha.client.errors import BatchFailed as BatchFailed
-    from rmq_ha.client.errors import BrokerRefused as BrokerRefused
-    from rmq_ha.client.errors import ForkedClient as ForkedClient
-    from rmq_ha.client.errors import IllegalMessage as IllegalMessage
-    from rmq_ha.client.errors import MQClientError as MQClientError
-    from rmq_ha.client.errors import NoMaster as NoMaster
-    from rmq_ha.client.errors import NoNameServer as NoNameServer
-    from rmq_ha.client.errors import NoRoute as NoRoute
-    from rmq_ha.client.errors import NotStarted as NotStarted
-    from rmq_ha.client.errors import RequestTimeout as RequestTimeout
-    from rmq_ha.client.errors import SendFailed as SendFailed
-    from rmq_ha.client.errors import SendTimeout as SendTimeout
-    from rmq_ha.client.errors import TooManyInFlight as TooManyInFlight
-    from rmq_ha.client.hooks import Delivery as Delivery
-    from rmq_ha.client.hooks import DeliveryHook as DeliveryHook
-    from rmq_ha.client.hooks import SendContext as SendContext
-    from rmq_ha.client.hooks import SendHook as SendHook
-    from rmq_ha.client.instance import ClientInstance as ClientInstance
-    from rmq_ha.client.listening import ConcurrentListener as ConcurrentListener
-    from rmq_ha.client.listening import ConsumeConcurrentlyContext as ConsumeConcurrentlyContext
-    from rmq_ha.client.listening import ConsumeConcurrentlyStatus as ConsumeConcurrentlyStatus
-    from rmq_ha.client.listening import ConsumeOrderlyContext as ConsumeOrderlyContext
-    from rmq_ha.client.listening import ConsumeOrderlyStatus as ConsumeOrderlyStatus
-    from rmq_ha.client.listening import OrderlyListener as OrderlyListener
-    from rmq_ha.client.lite_pull_consumer import LitePullConsumer as LitePullConsumer
-    from rmq_ha.client.messages import Message as Message
-    from rmq_ha.client.messages import MessageExt as MessageExt
-    from rmq_ha.client.messages import MessageQueue as MessageQueue
-    from rmq_ha.client.messages import PullResult as PullResult
-    from rmq_ha.client.messages import PullStatus as PullStatus
-    from rmq_ha.client.messages import SendResult as SendResult
-    from rmq_ha.client.messages import SendStatus as SendStatus
-    from rmq_ha.client.messages import UndecodableBody as UndecodableBody
-    from rmq_ha.client.offsets import OffsetStore as OffsetStore
-    from rmq_ha.client.offsets import ReadOffsetType as ReadOffsetType
-    from rmq_ha.client.producer import Producer as Producer
-    from rmq_ha.client.pull_api import Filter as Filter
-    from rmq_ha.client.pull_consumer import PullConsumer as PullConsumer
-    from rmq_ha.client.push_consumer import PushConsumer as PushConsumer
-    from rmq_ha.client.queue_choice import Selector as Selector
-    from rmq_ha.client.queue_choice import select_by_hash as select_by_hash
+    from rmq_ha.client.connection.hooks import Delivery as Delivery
+    from rmq_ha.client.connection.hooks import DeliveryHook as DeliveryHook
+    from rmq_ha.client.connection.hooks import SendContext as SendContext
+    from rmq_ha.client.connection.hooks import SendHook as SendHook
+    from rmq_ha.client.connection.instance import ClientInstance as ClientInstance
+    from rmq_ha.client.consume.consume_service import ConsumeHook as ConsumeHook
+    from rmq_ha.client.consume.consume_service import ConsumeMessageContext as ConsumeMessageContext
+    from rmq_ha.client.consume.consume_tracing import ConsumeTracer as ConsumeTracer
+    from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer as LitePullConsumer
+    from rmq_ha.client.consume.offsets import OffsetStore as OffsetStore
+    from rmq_ha.client.consume.offsets import ReadOffsetType as ReadOffsetType
+    from rmq_ha.client.consume.pull_api import Filter as Filter
+    from rmq_ha.client.consume.pull_consumer import PullConsumer as PullConsumer
+    from rmq_ha.client.consume.push_consumer import PushConsumer as PushConsumer
     from rmq_ha.client.rebalance.consistent_hash import (
         AllocateConsistentHash as AllocateConsistentHash,
     )
@@ -88,23 +53,62 @@ if TYPE_CHECKING:
     )
     from rmq_ha.client.rebalance.strategies import AllocateByConfig as AllocateByConfig
     from rmq_ha.client.rebalance.strategies import AllocateStrategy as AllocateStrategy
-    from rmq_ha.client.request_reply import create_reply_message as create_reply_message
-    from rmq_ha.client.serializers import AvroSerializer as AvroSerializer
-    from rmq_ha.client.serializers import BytesSerializer as BytesSerializer
-    from rmq_ha.client.serializers import JsonSerializer as JsonSerializer
-    from rmq_ha.client.serializers import ProtobufSerializer as ProtobufSerializer
-    from rmq_ha.client.serializers import RegisteredSerializer as RegisteredSerializer
-    from rmq_ha.client.serializers import Serializer as Serializer
-    from rmq_ha.client.serializers import TextSerializer as TextSerializer
-    from rmq_ha.client.settings import ClientConfig as ClientConfig
-    from rmq_ha.client.settings import ProducerConfig as ProducerConfig
-    from rmq_ha.client.signing import Credentials as Credentials
-    from rmq_ha.client.subscriptions import MessageSelector as MessageSelector
-    from rmq_ha.client.tracing import Tracer as Tracer
-    from rmq_ha.client.transactions import LocalTransactionState as LocalTransactionState
-    from rmq_ha.client.transactions import TransactionListener as TransactionListener
-    from rmq_ha.client.transactions import TransactionProducer as TransactionProducer
-    from rmq_ha.client.transactions import TransactionSendResult as TransactionSendResult
+    from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere as ConsumeFromWhere
+    from rmq_ha.client.rules.consumer_settings import (
+        LitePullConsumerConfig as LitePullConsumerConfig,
+    )
+    from rmq_ha.client.rules.consumer_settings import MessageModel as MessageModel
+    from rmq_ha.client.rules.consumer_settings import PullConsumerConfig as PullConsumerConfig
+    from rmq_ha.client.rules.consumer_settings import PushConsumerConfig as PushConsumerConfig
+    from rmq_ha.client.rules.errors import BatchFailed as BatchFailed
+    from rmq_ha.client.rules.errors import BrokerRefused as BrokerRefused
+    from rmq_ha.client.rules.errors import ForkedClient as ForkedClient
+    from rmq_ha.client.rules.errors import IllegalMessage as IllegalMessage
+    from rmq_ha.client.rules.errors import MQClientError as MQClientError
+    from rmq_ha.client.rules.errors import NoMaster as NoMaster
+    from rmq_ha.client.rules.errors import NoNameServer as NoNameServer
+    from rmq_ha.client.rules.errors import NoRoute as NoRoute
+    from rmq_ha.client.rules.errors import NotStarted as NotStarted
+    from rmq_ha.client.rules.errors import RequestTimeout as RequestTimeout
+    from rmq_ha.client.rules.errors import SendFailed as SendFailed
+    from rmq_ha.client.rules.errors import SendTimeout as SendTimeout
+    from rmq_ha.client.rules.errors import TooManyInFlight as TooManyInFlight
+    from rmq_ha.client.rules.listening import ConcurrentListener as ConcurrentListener
+    from rmq_ha.client.rules.listening import (
+        ConsumeConcurrentlyContext as ConsumeConcurrentlyContext,
+    )
+    from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus as ConsumeConcurrentlyStatus
+    from rmq_ha.client.rules.listening import ConsumeOrderlyContext as ConsumeOrderlyContext
+    from rmq_ha.client.rules.listening import ConsumeOrderlyStatus as ConsumeOrderlyStatus
+    from rmq_ha.client.rules.listening import OrderlyListener as OrderlyListener
+    from rmq_ha.client.rules.messages import Message as Message
+    from rmq_ha.client.rules.messages import MessageExt as MessageExt
+    from rmq_ha.client.rules.messages import MessageQueue as MessageQueue
+    from rmq_ha.client.rules.messages import PullResult as PullResult
+    from rmq_ha.client.rules.messages import PullStatus as PullStatus
+    from rmq_ha.client.rules.messages import SendResult as SendResult
+    from rmq_ha.client.rules.messages import SendStatus as SendStatus
+    from rmq_ha.client.rules.messages import UndecodableBody as UndecodableBody
+    from rmq_ha.client.rules.queue_choice import Selector as Selector
+    from rmq_ha.client.rules.queue_choice import select_by_hash as select_by_hash
+    from rmq_ha.client.rules.serializers import AvroSerializer as AvroSerializer
+    from rmq_ha.client.rules.serializers import BytesSerializer as BytesSerializer
+    from rmq_ha.client.rules.serializers import JsonSerializer as JsonSerializer
+    from rmq_ha.client.rules.serializers import ProtobufSerializer as ProtobufSerializer
+    from rmq_ha.client.rules.serializers import RegisteredSerializer as RegisteredSerializer
+    from rmq_ha.client.rules.serializers import Serializer as Serializer
+    from rmq_ha.client.rules.serializers import TextSerializer as TextSerializer
+    from rmq_ha.client.rules.settings import ClientConfig as ClientConfig
+    from rmq_ha.client.rules.settings import ProducerConfig as ProducerConfig
+    from rmq_ha.client.rules.signing import Credentials as Credentials
+    from rmq_ha.client.rules.subscriptions import MessageSelector as MessageSelector
+    from rmq_ha.client.send.producer import Producer as Producer
+    from rmq_ha.client.send.request_reply import create_reply_message as create_reply_message
+    from rmq_ha.client.send.tracing import Tracer as Tracer
+    from rmq_ha.client.send.transactions import LocalTransactionState as LocalTransactionState
+    from rmq_ha.client.send.transactions import TransactionListener as TransactionListener
+    from rmq_ha.client.send.transactions import TransactionProducer as TransactionProducer
+    from rmq_ha.client.send.transactions import TransactionSendResult as TransactionSendResult
     from rmq_ha.errors import ConfigurationError as ConfigurationError
     from rmq_ha.errors import RemotingConnectError as RemotingConnectError
     from rmq_ha.errors import RemotingError as RemotingError
@@ -118,38 +122,38 @@ else:
         "rmq_ha.client.blocking_transactions": "BlockingTransactionListener"
         " BlockingTransactionProducer",
         "rmq_ha.client.connecting": "connect",
-        "rmq_ha.client.consume_service": "ConsumeHook ConsumeMessageContext",
-        "rmq_ha.client.consume_tracing": "ConsumeTracer",
-        "rmq_ha.client.consumer_settings": "ConsumeFromWhere LitePullConsumerConfig MessageModel"
-        " PullConsumerConfig PushConsumerConfig",
-        "rmq_ha.client.errors": "BatchFailed BrokerRefused ForkedClient IllegalMessage"
+        "rmq_ha.client.consume.consume_service": "ConsumeHook ConsumeMessageContext",
+        "rmq_ha.client.consume.consume_tracing": "ConsumeTracer",
+        "rmq_ha.client.rules.consumer_settings": "ConsumeFromWhere LitePullConsumerConfig"
+        " MessageModel PullConsumerConfig PushConsumerConfig",
+        "rmq_ha.client.rules.errors": "BatchFailed BrokerRefused ForkedClient IllegalMessage"
         " MQClientError NoMaster NoNameServer NoRoute NotStarted RequestTimeout SendFailed"
         " SendTimeout TooManyInFlight",
-        "rmq_ha.client.hooks": "Delivery DeliveryHook SendContext SendHook",
-        "rmq_ha.client.instance": "ClientInstance",
-        "rmq_ha.client.listening": "ConcurrentListener ConsumeConcurrentlyContext"
+        "rmq_ha.client.connection.hooks": "Delivery DeliveryHook SendContext SendHook",
+        "rmq_ha.client.connection.instance": "ClientInstance",
+        "rmq_ha.client.rules.listening": "ConcurrentListener ConsumeConcurrentlyContext"
         " ConsumeConcurrentlyStatus ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener",
-        "rmq_ha.client.lite_pull_consumer": "LitePullConsumer",
-        "rmq_ha.client.messages": "Message MessageExt MessageQueue PullResult PullStatus"
+        "rmq_ha.client.consume.lite_pull_consumer": "LitePullConsumer",
+        "rmq_ha.client.rules.messages": "Message MessageExt MessageQueue PullResult PullStatus"
         " SendResult SendStatus UndecodableBody",
-        "rmq_ha.client.offsets": "OffsetStore ReadOffsetType",
-        "rmq_ha.client.producer": "Producer",
-        "rmq_ha.client.pull_api": "Filter",
-        "rmq_ha.client.pull_consumer": "PullConsumer",
-        "rmq_ha.client.push_consumer": "PushConsumer",
-        "rmq_ha.client.queue_choice": "Selector select_by_hash",
+        "rmq_ha.client.consume.offsets": "OffsetStore ReadOffsetType",
+        "rmq_ha.client.send.producer": "Producer",
+        "rmq_ha.client.consume.pull_api": "Filter",
+        "rmq_ha.client.consume.pull_consumer": "PullConsumer",
+        "rmq_ha.client.consume.push_consumer": "PushConsumer",
+        "rmq_ha.client.rules.queue_choice": "Selector select_by_hash",
         "rmq_ha.client.rebalance.consistent_hash": "AllocateConsistentHash",
         "rmq_ha.client.rebalance.machine_rooms": "AllocateByMachineRoom AllocateMachineRoomNearby",
         "rmq_ha.client.rebalance.strategies": "AllocateAveragely AllocateAveragelyByCircle"
         " AllocateByConfig AllocateStrategy",
-        "rmq_ha.client.request_reply": "create_reply_message",
-        "rmq_ha.client.serializers": "AvroSerializer BytesSerializer JsonSerializer"
+        "rmq_ha.client.send.request_reply": "create_reply_message",
+        "rmq_ha.client.rules.serializers": "AvroSerializer BytesSerializer JsonSerializer"
         " ProtobufSerializer RegisteredSerializer Serializer TextSerializer",
-        "rmq_ha.client.settings": "ClientConfig ProducerConfig",
-        "rmq_ha.client.signing": "Credentials",
-        "rmq_ha.client.subscriptions": "MessageSelector",
-        "rmq_ha.client.tracing": "Tracer",
-        "rmq_ha.client.transactions": "LocalTransactionState TransactionListener"
+        "rmq_ha.client.rules.settings": "ClientConfig ProducerConfig",
+        "rmq_ha.client.rules.signing": "Credentials",
+        "rmq_ha.client.rules.subscriptions": "MessageSelector",
+        "rmq_ha.client.send.tracing": "Tracer",
+        "rmq_ha.client.send.transactions": "LocalTransactionState TransactionListener"
         " TransactionProducer TransactionSendResult",
         "rmq_ha.errors": "ConfigurationError RemotingConnectError RemotingError RemotingTimeout"
         " RmqHaError",

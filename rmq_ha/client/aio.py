@@ -15,34 +15,29 @@ from typing import Any, Literal, TypeVar, overload
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client import (
-    lite_pull_consumer,
-    producer,
-    pull_consumer,
-    push_consumer,
-    transactions,
-)
 from rmq_ha.client.aio_pull import Futures, Life, LitePullConsumer, PullConsumer, as_future
-from rmq_ha.client.asking import Asking
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.consume_service import ConsumeHook
-from rmq_ha.client.consumer_settings import (
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume import lite_pull_consumer, pull_consumer, push_consumer
+from rmq_ha.client.consume.consume_service import ConsumeHook
+from rmq_ha.client.consume.hand_over import HandOver, Messages
+from rmq_ha.client.consume.offsets import OffsetStore
+from rmq_ha.client.consume.pull_api import Filter
+from rmq_ha.client.lookup.asking import Asking
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
+from rmq_ha.client.rules.consumer_settings import (
     LitePullConsumerConfig,
     PullConsumerConfig,
     PushConsumerConfig,
 )
-from rmq_ha.client.errors import NotStarted
-from rmq_ha.client.hand_over import HandOver, Messages
-from rmq_ha.client.hooks import DeliveryHook, SendHook
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.listening import ConcurrentListener, Listener, OrderlyListener
-from rmq_ha.client.messages import Message, MessageExt
-from rmq_ha.client.offsets import OffsetStore
-from rmq_ha.client.pull_api import Filter
-from rmq_ha.client.rebalance.strategies import AllocateStrategy
-from rmq_ha.client.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.subscriptions import MessageSelector
-from rmq_ha.client.transactions import TransactionListener
+from rmq_ha.client.rules.errors import NotStarted
+from rmq_ha.client.rules.listening import ConcurrentListener, Listener, OrderlyListener
+from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.rules.subscriptions import MessageSelector
+from rmq_ha.client.send import producer, transactions
+from rmq_ha.client.send.transactions import TransactionListener
 from rmq_ha.host.loop import LoopReactor
 from rmq_ha.host.real import make_host
 from rmq_ha.host.std_logging import begin_logging
@@ -221,7 +216,7 @@ class Client:
         return await self.future(self.instance.route(topic))
 
     async def ask(self, asking: Asking[T]) -> T:
-        """What `rmq_ha.client.lookups` and `groups` know to ask: offsets, messages, lag."""
+        """What `rmq_ha.client.lookup.lookups` and `groups` know to ask: offsets, messages, lag."""
         return await self.future(Asker(self.instance).run(asking))
 
     def future(self, later: "Deferred[T] | Coroutine[Any, Any, T]") -> "Future[T]":
@@ -253,7 +248,7 @@ def connect(settings: ClientConfig | str = "") -> Client:
 
 class Producer(Life):
     """
-    See `rmq_ha.client.producer.Producer`.
+    See `rmq_ha.client.send.producer.Producer`.
 
     :ivar deferred: that one.
     """
@@ -304,7 +299,7 @@ AnyProducer = TypeVar("AnyProducer", bound=Producer)
 
 
 class TransactionProducer(Producer):
-    """See `rmq_ha.client.transactions.TransactionProducer`."""
+    """See `rmq_ha.client.send.transactions.TransactionProducer`."""
 
     deferred: transactions.TransactionProducer
 
@@ -316,7 +311,7 @@ class TransactionProducer(Producer):
 
 class PushConsumer(Life):
     """
-    See `rmq_ha.client.push_consumer.PushConsumer`.
+    See `rmq_ha.client.consume.push_consumer.PushConsumer`.
 
     Without a listener its messages are for `async for message in consumer`, in as many loops as
     you like: each message goes to one of them. One counts as consumed when its loop asks for the

@@ -9,9 +9,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client import lite_pull_consumer, pull_consumer
-from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.consume import lite_pull_consumer, pull_consumer
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.model.subscription import SUB_ALL
 from rmq_ha.wire.bodies import MessageQueue
 
@@ -71,7 +71,7 @@ class Life(ABC):
 
 class LitePullConsumer(Life):
     """
-    See `rmq_ha.client.lite_pull_consumer.LitePullConsumer`.
+    See `rmq_ha.client.consume.lite_pull_consumer.LitePullConsumer`.
 
     `async for message in consumer` goes on until `stop`, where it was left before. With
     `auto_commit` a message counts as consumed when a later one is asked for, so one loop at a time
@@ -183,7 +183,7 @@ class LitePullConsumer(Life):
 
 class PullConsumer(Life):
     """
-    See `rmq_ha.client.pull_consumer.PullConsumer`.
+    See `rmq_ha.client.consume.pull_consumer.PullConsumer`.
 
     :ivar deferred: that one.
     """

@@ -12,12 +12,10 @@ from math import inf
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rmq_ha.client.asking import Ask, Asking, InTurn, drive_at_once, expect
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.errors import MQClientError, NoNameServer
-from rmq_ha.client.groups import GroupLag, Reset, consume_stats, reset_offset
-from rmq_ha.client.hooks import Deliveries, DeliveryHook
-from rmq_ha.client.lookups import (
+from rmq_ha.client.connection.hooks import Deliveries, DeliveryHook
+from rmq_ha.client.lookup.asking import Ask, Asking, InTurn, drive_at_once, expect
+from rmq_ha.client.lookup.groups import GroupLag, Reset, consume_stats, reset_offset
+from rmq_ha.client.lookup.lookups import (
     KeyQuery,
     PlaceId,
     Wanted,
@@ -31,19 +29,21 @@ from rmq_ha.client.lookups import (
     queue_number,
     topic_route,
 )
-from rmq_ha.client.messages import Message, MessageExt, PullResult, PullStatus, SendResult
-from rmq_ha.client.namespaces import unwrap, wrap
-from rmq_ha.client.queue_choice import Selector
-from rmq_ha.client.routes import publish_info, subscribe_queues
-from rmq_ha.client.sending import Sending
-from rmq_ha.client.settings import (
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import MQClientError, NoNameServer
+from rmq_ha.client.rules.messages import Message, MessageExt, PullResult, PullStatus, SendResult
+from rmq_ha.client.rules.namespaces import unwrap, wrap
+from rmq_ha.client.rules.queue_choice import Selector
+from rmq_ha.client.rules.routes import publish_info, subscribe_queues
+from rmq_ha.client.rules.settings import (
     ADDRESSES_SECONDS,
     ClientConfig,
     ProducerConfig,
     client_id,
     name_servers_in,
 )
-from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.rules.subscriptions import MessageSelector
+from rmq_ha.client.send.sending import Sending
 from rmq_ha.host.blocking import BlockingCalls, http_get, now_ms, seconds, sleep
 from rmq_ha.host.process import process_id, this_process
 from rmq_ha.wire.bodies import MessageQueue
@@ -355,7 +355,7 @@ class BlockingClient:
         return self.run(expect(Ask(command, address, timeout_ms)))
 
     def run(self, asking: Asking[T]) -> T:
-        """Drive an `Asking`: see `rmq_ha.client.lookups` and `groups`."""
+        """Drive an `Asking`: see `rmq_ha.client.lookup.lookups` and `groups`."""
         return drive_at_once(asking, self._ask)
 
     # Parts

@@ -14,13 +14,13 @@ from twisted.logger import Logger
 
 from rmq_ha.client.aio import Client, LitePullConsumer, PushConsumer
 from rmq_ha.client.blocking_part import BlockingPart
-from rmq_ha.client.consume_service import ConsumeHook
-from rmq_ha.client.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
-from rmq_ha.client.errors import ForkedClient, MQClientError, NotStarted
-from rmq_ha.client.hand_over import HandOver
-from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.consume.consume_service import ConsumeHook
+from rmq_ha.client.consume.hand_over import HandOver
+from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig, PushConsumerConfig
+from rmq_ha.client.rules.errors import ForkedClient, MQClientError, NotStarted
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.host.loop_thread import ThreadStopped
 from rmq_ha.model.subscription import SUB_ALL
 from rmq_ha.wire.bodies import MessageQueue

@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from typing import Any, Self, TypeVar
 
 from rmq_ha.client.aio import Client
-from rmq_ha.client.errors import ForkedClient, NotStarted
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.errors import ForkedClient, NotStarted
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.host.loop_thread import LoopThread, ThreadStopped, new_lock
 
 T = TypeVar("T")

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from rmq_ha.client.aio import Client, TransactionProducer
 from rmq_ha.client.blocking_part import BlockingPart
-from rmq_ha.client.errors import NotStarted
-from rmq_ha.client.hooks import DeliveryHook, SendHook
-from rmq_ha.client.messages import Message, MessageExt, MessageQueue, SendResult
-from rmq_ha.client.queue_choice import Selector
-from rmq_ha.client.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.transactions import LocalTransactionState, TransactionSendResult
+from rmq_ha.client.connection.hooks import DeliveryHook, SendHook
+from rmq_ha.client.rules.errors import NotStarted
+from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, SendResult
+from rmq_ha.client.rules.queue_choice import Selector
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.send.transactions import LocalTransactionState, TransactionSendResult
 from rmq_ha.host.loop_thread import ThreadStopped
 
 

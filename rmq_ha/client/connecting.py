@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.host.real import make_host
 from rmq_ha.host.std_logging import begin_logging
 

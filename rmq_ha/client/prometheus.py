@@ -9,8 +9,8 @@ They are shown where the application shows its own: `prometheus_client.start_htt
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from rmq_ha.client.consume_service import ConsumeMessageContext
-from rmq_ha.client.hooks import Delivery, SendContext
+from rmq_ha.client.connection.hooks import Delivery, SendContext
+from rmq_ha.client.consume.consume_service import ConsumeMessageContext
 
 _STORED = "SEND_OK"
 

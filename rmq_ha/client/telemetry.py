@@ -16,10 +16,10 @@ from opentelemetry import metrics, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 import rmq_ha
-from rmq_ha.client.consume_service import ConsumeMessageContext
-from rmq_ha.client.hooks import Delivery
-from rmq_ha.client.messages import Message, MessageExt
-from rmq_ha.client.namespaces import unwrap
+from rmq_ha.client.connection.hooks import Delivery
+from rmq_ha.client.consume.consume_service import ConsumeMessageContext
+from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.rules.namespaces import unwrap
 from rmq_ha.model.properties import TRAN_MSG
 
 _NAME = "rmq_ha.client"
@@ -71,7 +71,7 @@ class OpenTelemetry:
         found = sent.get_span_context()
         return Link(found) if found.is_valid else None
 
-    # rmq_ha.client.hooks.DeliveryHook
+    # rmq_ha.client.connection.hooks.DeliveryHook
 
     def before_delivery(self, delivery: Delivery) -> None:
         """Begin a span, and have the messages name it."""
@@ -118,7 +118,7 @@ class OpenTelemetry:
         self._sends.record(delivery.elapsed_ms / 1000, common)
         self._sent.add(len(delivery.messages), common)
 
-    # rmq_ha.client.consume_service.ConsumeHook
+    # rmq_ha.client.consume.consume_service.ConsumeHook
 
     def before_consume(self, context: ConsumeMessageContext) -> None:
         """Begin a span, and make it current for the listener."""

@@ -18,7 +18,7 @@ _LEVELS = {
 
 @provider(ILogObserver)
 def to_logging(event: LogEvent) -> None:
-    """One event, for the logger of its module and class: `rmq_ha.client.sender.Sender`."""
+    """One event, for the logger of its module and class: `rmq_ha.client.send.sender.Sender`."""
     logger = logging.getLogger(event.get("log_namespace") or "twisted")
     failure = event.get("log_failure")
     level = _LEVELS.get(event.get("log_level", LogLevel.info), logging.INFO)

@@ -6,7 +6,7 @@ Spec: remoting.md, sections 7.4 to 7.6, and chapter 8.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rmq_ha.client.errors import BrokerRefused
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.errors import CannotDecide, ProtocolViolation
 from rmq_ha.offsets import model
 from rmq_ha.offsets.model import Fact, Snapshot

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import Any
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import BrokerRefused, MQClientError
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import CannotDecide, RemotingError, WrongUsage
 from rmq_ha.host.blocking import now_ms, sleep
 from rmq_ha.host.files import files_of, is_same_directory, listing

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import click
 
 from rmq_ha.admin.options import Options, common_options, current_options
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.offsets.digest import counts_of
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.spark.failing import meaning_of, was_interrupted

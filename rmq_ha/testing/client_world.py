@@ -21,9 +21,9 @@ from twisted.python.failure import Failure
 
 from rmq_ha.broker.controller import BrokerController
 from rmq_ha.client.aio import Client
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.messages import MessageExt, decode_messages
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.messages import MessageExt, decode_messages
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.model.process import Process
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.model.topic_config import TopicConfig

@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.controller import ControllerConfig
 from rmq_ha.config.netty import NettyClientConfig, NettyServerConfig

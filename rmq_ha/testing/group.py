@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rmq_ha.broker.controller import BrokerController
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.dledger.assembly import dledger_directory
 from rmq_ha.dledger.ledger_files import LedgerFiles

@@ -11,11 +11,11 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Self
 
-from rmq_ha.client.administration import put_topic
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.brokers import replication_of, runtime_info, topic_configs
-from rmq_ha.client.errors import MQClientError, NoRoute
-from rmq_ha.client.messages import MessageExt
+from rmq_ha.client.lookup.administration import put_topic
+from rmq_ha.client.lookup.brokers import replication_of, runtime_info, topic_configs
+from rmq_ha.client.rules.errors import MQClientError, NoRoute
+from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.errors import RemotingError
 from rmq_ha.host.ports import free_ports
 from rmq_ha.model.topic_config import TopicConfig

@@ -15,7 +15,7 @@ from random import Random
 
 from twisted.python.failure import Failure
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.testing.brokers import BrokerNode

@@ -7,7 +7,7 @@ from zlib import crc32
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.config.dledger_settings import DLedgerSettings
 from rmq_ha.dledger.codec import encode_body
 from rmq_ha.dledger.codes import PushType, RequestCode

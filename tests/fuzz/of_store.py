@@ -4,7 +4,7 @@ from random import Random
 from zlib import crc32
 
 from rmq_ha.broker.transactions.messages import read_mark
-from rmq_ha.client.lookups import PlaceId
+from rmq_ha.client.lookup.lookups import PlaceId
 from rmq_ha.dledger.format import (
     Checkpoint,
     SyncedUpTo,

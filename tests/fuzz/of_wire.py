@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from rmq_ha.client.brokers import replication_of
-from rmq_ha.client.compression import compression_of
-from rmq_ha.client.messages import decode_messages, decode_pulled
-from rmq_ha.client.offsets import decode_offsets
-from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.serializers import JsonSerializer, RegisteredSerializer
+from rmq_ha.client.consume.offsets import decode_offsets
+from rmq_ha.client.lookup.brokers import replication_of
+from rmq_ha.client.lookup.requests import pull_request, send_request
+from rmq_ha.client.rules.compression import compression_of
+from rmq_ha.client.rules.messages import decode_messages, decode_pulled
+from rmq_ha.client.rules.serializers import JsonSerializer, RegisteredSerializer
 from rmq_ha.controller import codec, events, messages
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.messages import (

@@ -36,7 +36,7 @@ ELSEWHERE = {
     "rmq_ha.tls.any_session:AnySession.receive_data": "says what a session has to do",
     "rmq_ha.ha.shell:ReplicaCore.receive_data": "says what a core has to do",
     "rmq_ha.broker.transactions.lookup:HalfMessages._decoded": "decode_record, for our own topics",
-    "rmq_ha.client.pull_api:PullApi._decode": "decode_pulled, and what it leaves is chosen from",
+    "rmq_ha.client.consume.pull_api:PullApi._decode": "decode_pulled, and what it leaves is chosen",
     "rmq_ha.client.rebalance.consistent_hash:md5_hash": "reads nothing: a hash",
     "rmq_ha.filter.bloom:murmur3": "reads nothing: a hash",
     "rmq_ha.filter.values:_bits": "reads nothing: a number's bits",

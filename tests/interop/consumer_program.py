@@ -16,20 +16,20 @@ from twisted.internet.stdio import StandardIO
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
-from rmq_ha.client.consumer_settings import (
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer
+from rmq_ha.client.consume.pull_consumer import PullConsumer
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.rules.consumer_settings import (
     ConsumeFromWhere,
     LitePullConsumerConfig,
     MessageModel,
     PushConsumerConfig,
 )
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.listening import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
-from rmq_ha.client.lite_pull_consumer import LitePullConsumer
-from rmq_ha.client.messages import MessageQueue
-from rmq_ha.client.pull_consumer import PullConsumer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rmq_ha.client.rules.messages import MessageQueue
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.host.real import make_host
 
 reactor: Any = installed

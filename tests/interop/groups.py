@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.wire import fastjson
 from tests.interop.rig import Rig, Server
 from tests.interop.wire import Load, Refused, Sent, Wire, log_end, what_is_wrong

@@ -14,13 +14,13 @@ from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.messages import Message, MessageExt, MessageQueue
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.queue_choice import select_by_hash
-from rmq_ha.client.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.tracing import Tracer
-from rmq_ha.client.transactions import LocalTransactionState, TransactionProducer
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue
+from rmq_ha.client.rules.queue_choice import select_by_hash
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.client.send.tracing import Tracer
+from rmq_ha.client.send.transactions import LocalTransactionState, TransactionProducer
 from rmq_ha.host.real import make_host
 
 reactor: Any = installed

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.messages import Message
-from rmq_ha.client.requests import send_request
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

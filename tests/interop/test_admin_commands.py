@@ -17,7 +17,7 @@ import pytest
 from rmq_ha.admin import session
 from rmq_ha.admin.main import main
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.messages import Message
+from rmq_ha.client.rules.messages import Message
 from rmq_ha.host.loop import LoopReactor
 from tests.interop.rig import Rig
 

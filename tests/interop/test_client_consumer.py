@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.message import offset_msg_id
 from rmq_ha.wire import fastjson
 from tests.interop.conversation import Conversation, compiled_java

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.controller.codec import decode_set
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame

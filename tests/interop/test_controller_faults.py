@@ -19,7 +19,7 @@ from random import Random
 
 import pytest
 
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.store.format.commitlog import decode_record
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from tests.interop.rig import Rig, Server
 from tests.interop.test_controller import PEER5, Sets, ask, broker, pytestmark  # noqa: F401
 

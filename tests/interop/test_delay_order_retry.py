@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC
 from rmq_ha.store.format.commitlog import Record
 from rmq_ha.wire.codes import RequestCode

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.ha.frames import FrameReader, encode_report
 from rmq_ha.ha.greeting import WORD_COUNT, Greeting, encode_greeting
 from rmq_ha.store.format.commitlog import decode_record

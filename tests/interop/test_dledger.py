@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.flags import TRANSACTION_COMMIT
 from rmq_ha.wire.command import RemotingCommand
 from tests.interop.groups import OK, TOPIC, Group

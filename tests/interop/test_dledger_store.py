@@ -7,7 +7,7 @@ from pathlib import Path
 from struct import pack_into, unpack_from
 from zlib import crc32
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.dledger.format import decode_term
 from rmq_ha.dledger.ledger import Ledger
 from rmq_ha.dledger.ledger_files import LedgerFiles

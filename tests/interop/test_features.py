@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import send_request
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.wire.codes import RequestCode
 from tests.interop.conversation import Conversation, compiled_go, compiled_java
 from tests.interop.guards import OPEN, Guard, account

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.broker.tables.consumer_filters import ConsumerFilterManager
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.model.subscription import SubscriptionData

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.wire.codes import RequestCode
 from tests.interop.conversation import Conversation, compiled_go
 from tests.interop.guards import LIMITS, Guard, account

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

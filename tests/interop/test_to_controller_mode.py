@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.wire.command import RemotingCommand
 from tests.interop.pairs import QUICK, Pair
 from tests.interop.rig import ALL_JAVA, Rig, Server

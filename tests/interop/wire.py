@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.lookup.requests import pull_request, send_request
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.store.format.commitlog import Record, decode_records
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.codes import RequestCode

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.flags import TRANSACTION_COMMIT
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.wire import fastjson

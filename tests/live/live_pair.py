@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.store.format.commitlog import decode_records
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame

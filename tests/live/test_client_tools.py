@@ -26,10 +26,10 @@ from rmq_ha.admin.main import main
 from rmq_ha.admin.session import NOT_FOUND
 from rmq_ha.client.aio import connect
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import BrokerRefused, MQClientError, NoRoute
-from rmq_ha.client.messages import Message, MessageExt
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute
+from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.errors import RemotingError
 from rmq_ha.host.loop import LoopReactor
 from rmq_ha.wire.command import RemotingCommand
@@ -388,7 +388,7 @@ def test_the_blocking_client_keeps_away_from_twisted(namesrv: str) -> None:
     """Neither a reactor nor anything else of it is imported, and asyncio is not either."""
     code = (
         "import sys; from rmq_ha.client.blocking import BlockingClient;"
-        "from rmq_ha.client.messages import Message;"
+        "from rmq_ha.client.rules.messages import Message;"
         f"BlockingClient({namesrv!r}).send(Message('Plain', b'x'));"
         "unwanted = {'twisted', 'zope', 'OpenSSL', 'asyncio'};"
         "print(sorted(unwanted.intersection(name.split('.')[0] for name in sys.modules)))"

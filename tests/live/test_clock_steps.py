@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rmq_ha.client.requests import route_request, send_request
+from rmq_ha.client.lookup.requests import route_request, send_request
 from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -11,11 +11,11 @@ import pytest
 import trustme
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.messages import Message
-from rmq_ha.client.requests import send_request
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes, sign
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.signing import Credentials, RequestSigner, SignedTimes, sign
 from rmq_ha.host.blocking import BlockingCalls, now_ms
 from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.wire.codes import RequestCode

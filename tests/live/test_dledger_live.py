@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.dledger.codec import decode_body, encode_body
 from rmq_ha.dledger.codes import RequestCode
 from rmq_ha.dledger.messages import (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame
 from tests.live.live_ports import free_ports

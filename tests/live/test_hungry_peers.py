@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.topics import DEFAULT_TOPIC
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import encode_frame

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.client.requests import route_request, send_request
+from rmq_ha.client.lookup.requests import route_request, send_request
 from rmq_ha.host.blocking import BlockingCalls
 from rmq_ha.model.topics import DEFAULT_TOPIC
 from tests.live.live_ports import free_ports

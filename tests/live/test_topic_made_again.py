@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.store.format.commitlog import decode_records
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand

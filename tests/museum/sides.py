@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.errors import RmqHaError
 from rmq_ha.store.format.commitlog import Record, decode_records
 from rmq_ha.wire.command import RemotingCommand

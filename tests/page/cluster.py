@@ -12,9 +12,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 
 from rmq_ha.app.broker_server import BrokerServer
-from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.testing.cluster import small_configuration

@@ -7,7 +7,7 @@ import threading
 import time
 
 from rmq_ha.client import BlockingClient, Message
-from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.errors import RmqHaError
 
 HOURS = 24

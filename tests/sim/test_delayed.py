@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import RemotingError
 from rmq_ha.model.status import BrokerRole

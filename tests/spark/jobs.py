@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.offsets.places import Place, parse_place
 from rmq_ha.spark.host import clock
 

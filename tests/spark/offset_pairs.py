@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import RemotingError
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.offsets.findings import Finding
 from rmq_ha.offsets.opening import seen
 from rmq_ha.offsets.places import StorePlace

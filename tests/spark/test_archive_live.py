@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.messages import Message
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import WrongUsage
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.places import parse_place

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.messages import Message
-from rmq_ha.client.requests import send_request
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.model.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rmq_ha.model.properties import encode_properties
 from rmq_ha.wire.bodies import MessageQueue

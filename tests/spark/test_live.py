@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from rmq_ha.client.messages import Message, SendStatus
+from rmq_ha.client.rules.messages import Message, SendStatus
 from rmq_ha.spark.source.live import LiveQueues
 from rmq_ha.spark.source.options import parse_options
 from rmq_ha.spark.source.reading import QueueId, QueueRange

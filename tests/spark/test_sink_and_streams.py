@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from rmq_ha.client.messages import Message
+from rmq_ha.client.rules.messages import Message
 from rmq_ha.spark.source.sink_rows import ROW_ID
 from rmq_ha.spark.source.streaming import make_stream_reader
 from rmq_ha.wire.bodies import MessageQueue

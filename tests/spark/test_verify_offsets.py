@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.offsets import model
 from rmq_ha.offsets.kept import append, decode, encode, kept
 from rmq_ha.offsets.model import Fact, Snapshot

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.messages import Message
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import Message
 from rmq_ha.errors import CannotDecide, RemotingError
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.kept import append

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.messages import Message
+from rmq_ha.client.rules.messages import Message
 from rmq_ha.offsets.opening import opened
 from rmq_ha.offsets.pairing import Forecast, Pairing, cases, predict
 from rmq_ha.offsets.places import BrokerPlace, Place, StorePlace
@@ -160,7 +160,7 @@ def create_topic(client: BlockingClient, pair: Pair, topic: str) -> None:
 
 
 def has_route(client: BlockingClient, topic: str) -> bool:
-    from rmq_ha.client.errors import MQClientError
+    from rmq_ha.client.rules.errors import MQClientError
 
     try:
         return bool(client.publish_queues(topic))

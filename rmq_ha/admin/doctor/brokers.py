@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from rmq_ha.admin.doctor.facts import Broker, Certificate, Facts, NotLooked, Sample, Status
 from rmq_ha.admin.doctor.probe import certificate_at, page_at, port_at
 from rmq_ha.admin.session import Session
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import broker_config, replication_of, runtime_info, topic_table
-from rmq_ha.client.errors import BrokerRefused
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.brokers import broker_config, replication_of, runtime_info, topic_table
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.config.load import ANY_ADDRESS
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.ha.link import split_address

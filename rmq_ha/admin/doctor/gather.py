@@ -10,10 +10,10 @@ from rmq_ha.admin.doctor.facts import Broker, Facts, Local, NameServer, NotLooke
 from rmq_ha.admin.doctor.groups import look_again, look_at_groups, waits_for_members
 from rmq_ha.admin.doctor.machine import look_at_file, look_at_store
 from rmq_ha.admin.session import NothingFound, Session
-from rmq_ha.client.asking import Ask, expect
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.settings import name_servers
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Ask, expect
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.ha.link import split_address

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 
 from rmq_ha.admin.doctor.facts import Broker, DeadLetters, Facts, Group, NotLooked, Queue
-from rmq_ha.client.administration import members_of
-from rmq_ha.client.asking import Ask, Asking, expect
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.brokers import Offsets, consumer_offsets, group_configs, topic_offsets
-from rmq_ha.client.errors import BrokerRefused, MQClientError
-from rmq_ha.client.groups import offset_at
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.administration import members_of
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.client.lookup.brokers import Offsets, consumer_offsets, group_configs, topic_offsets
+from rmq_ha.client.lookup.groups import offset_at
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
 from rmq_ha.errors import ProtocolViolation, RemotingError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.model.topics import BUILT_IN_GROUPS, DLQ_PREFIX, SYSTEM_GROUP_PREFIX, is_system

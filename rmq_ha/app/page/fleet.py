@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from rmq_ha.app.page.values import Machine, Tone
-from rmq_ha.client.asking import Asking
-from rmq_ha.client.brokers import replication_of, runtime_info
-from rmq_ha.client.lookups import cluster_info
+from rmq_ha.client.lookup.asking import Asking
+from rmq_ha.client.lookup.brokers import replication_of, runtime_info
+from rmq_ha.client.lookup.lookups import cluster_info
 from rmq_ha.errors import RmqHaError
 from rmq_ha.remoting.calls import Calls
 from rmq_ha.seams import Host

@@ -14,8 +14,8 @@ from twisted.internet.interfaces import IReactorTime
 
 from rmq_ha.app.page.rows import Rows
 from rmq_ha.app.page.values import Consumption, Found, Search
-from rmq_ha.client.lookups import KeyQuery, PlaceId
-from rmq_ha.client.messages import MessageExt, message_of
+from rmq_ha.client.lookup.lookups import KeyQuery, PlaceId
+from rmq_ha.client.rules.messages import MessageExt, message_of
 from rmq_ha.errors import CorruptRecord, StoreError
 from rmq_ha.model.flags import COMPRESSED, COMPRESSION_MASK, COMPRESSION_ZLIB
 from rmq_ha.model.printable import printable

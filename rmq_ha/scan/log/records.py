@@ -2,7 +2,7 @@
 Records of a buffer, as columns.
 
 Spec: store.md, sections 2.1 to 2.5. What a body and a sysFlag are when the body is compressed:
-`rmq_ha.client.messages.message_of`.
+`rmq_ha.client.rules.messages.message_of`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmq_ha.client.compression import UndecodableBody, inflate
+from rmq_ha.client.rules.compression import UndecodableBody, inflate
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY

@@ -13,7 +13,7 @@ UNSTORED = "FAILED"
 
 
 class _Sent(Protocol):
-    """What of `rmq_ha.client.hooks.SendContext` is read."""
+    """What of `rmq_ha.client.connection.hooks.SendContext` is read."""
 
     messages: Any
     queue: Any
@@ -22,7 +22,7 @@ class _Sent(Protocol):
 
 
 class _Got(Protocol):
-    """What of `rmq_ha.client.messages.MessageExt` is read."""
+    """What of `rmq_ha.client.rules.messages.MessageExt` is read."""
 
     topic: str
     msg_id: str

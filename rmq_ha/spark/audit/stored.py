@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import WrongUsage
 from rmq_ha.model.properties import REAL_QID, REAL_TOPIC
 from rmq_ha.model.topics import (

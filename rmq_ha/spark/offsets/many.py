@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import CannotDecide, WrongUsage
 from rmq_ha.offsets.findings import COLUMNS, Outcome
 from rmq_ha.offsets.kept import append_pairings

@@ -7,14 +7,14 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 from warnings import warn
 
-from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import READER_GROUP, BlockingClient
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.errors import MQClientError, NoRoute
-from rmq_ha.client.lookups import Wanted, addresses_in, commit_offset, pull_records
-from rmq_ha.client.messages import decode_messages
-from rmq_ha.client.pulls import PulledRecords
-from rmq_ha.client.routes import subscribe_queues
+from rmq_ha.client.lookup.asking import Ask, expect, number
+from rmq_ha.client.lookup.lookups import Wanted, addresses_in, commit_offset, pull_records
+from rmq_ha.client.lookup.pulls import PulledRecords
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import MQClientError, NoRoute
+from rmq_ha.client.rules.messages import decode_messages
+from rmq_ha.client.rules.routes import subscribe_queues
 from rmq_ha.errors import (
     CannotDecide,
     ConfigurationError,

@@ -8,10 +8,10 @@ is behind. The last one loses nothing, so it is an error even where data loss is
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
-from rmq_ha.client.messages import PullStatus
-from rmq_ha.client.pulls import PulledRecords
+from rmq_ha.client.lookup.pulls import PulledRecords
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServer
+from rmq_ha.client.rules.messages import PullStatus
 from rmq_ha.errors import CannotDecide, RemotingError, RmqHaError
 from rmq_ha.model.broker_identity import MASTER_ID
 from rmq_ha.spark.source.live_records import Piece, piece_of, records_of

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import NoNameServer, NoRoute
+from rmq_ha.client.rules.errors import NoNameServer, NoRoute
 from rmq_ha.errors import RemotingError
 from rmq_ha.wire.bodies import decode_topic_table
 from rmq_ha.wire.codes import RequestCode

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.errors import WrongUsage
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.offsets.places import addresses_of

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rmq_ha.client.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
 from rmq_ha.errors import WrongUsage
 from rmq_ha.model.topics import topic_fault
 from rmq_ha.offsets.places import addresses_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from rmq_ha.client.messages import Message
+from rmq_ha.client.rules.messages import Message
 from rmq_ha.model import properties as names
 from rmq_ha.spark.source.sink_options import OTHER_NAMES, SINK_COLUMNS
 

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from rmq_ha.client.errors import MQClientError, NoRoute
-from rmq_ha.client.messages import Message, SendResult, SendStatus
-from rmq_ha.client.queue_choice import select_by_hash
+from rmq_ha.client.rules.errors import MQClientError, NoRoute
+from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
+from rmq_ha.client.rules.queue_choice import select_by_hash
 from rmq_ha.errors import RemotingError, RmqHaError
 from rmq_ha.model.topics import RETRY_PREFIX
 from rmq_ha.spark.source.sink_options import BY_KEY, SinkOptions

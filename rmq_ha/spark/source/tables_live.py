@@ -5,9 +5,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rmq_ha.client.asking import Ask, expect, number
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import MQClientError
+from rmq_ha.client.lookup.asking import Ask, expect, number
+from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.errors import (
     CannotDecide,
     ConfigurationError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from rmq_ha.client.requests import send_request
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.interop.accounts import FILE, USER

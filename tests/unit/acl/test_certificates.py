@@ -9,8 +9,8 @@ from rmq_ha.acl.freshness import Freshness
 from rmq_ha.acl.reading import read_file
 from rmq_ha.acl.refusals import Refused
 from rmq_ha.acl.rules import Rules
-from rmq_ha.client.requests import send_request
-from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes, sign
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.signing import Credentials, RequestSigner, SignedTimes, sign
 from rmq_ha.errors import AccessRefused, ConfigurationError
 from rmq_ha.model.security import PLAIN, Security
 from rmq_ha.wire.codes import RequestCode

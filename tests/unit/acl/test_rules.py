@@ -6,8 +6,8 @@ import pytest
 
 from rmq_ha.acl.reading import read_file
 from rmq_ha.acl.rules import Rules
-from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.lookup.requests import pull_request, send_request
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.errors import AccessRefused, RequestRejected
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import ConsumerData, HeartbeatData, SubscriptionData

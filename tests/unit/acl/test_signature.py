@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmq_ha.acl.signature import Signer, SigningContent
-from rmq_ha.client.signing import Credentials, RequestSigner, SigningCalls, sign
+from rmq_ha.client.rules.signing import Credentials, RequestSigner, SigningCalls, sign
 from rmq_ha.wire.command import RemotingCommand
 
 # remoting.md, A.1 and A.10: made by the Java client's hook.

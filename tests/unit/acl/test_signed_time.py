@@ -13,7 +13,7 @@ from rmq_ha.acl.refusals import Refused
 from rmq_ha.acl.rules import Rules
 from rmq_ha.acl.signature import Signer, SigningContent
 from rmq_ha.acl.signed_time import SIGNED_TIME, Stamp, TimedContent, read_signed_time, stamp_text
-from rmq_ha.client.signing import Credentials, RequestSigner, SignedTimes
+from rmq_ha.client.rules.signing import Credentials, RequestSigner, SignedTimes
 from rmq_ha.errors import AccessRefused
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.frame import FrameReader, decode_frame, encode_frame

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rmq_ha.admin import acl
 from rmq_ha.admin.main import main
 from rmq_ha.admin.session import FAILED, NOT_FOUND, USAGE, Session
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.signing import Credentials
 from tests.unit.admin.admin_kit import Said, say
 from tests.unit.client.sim_cluster import SimCluster
 

@@ -21,7 +21,7 @@ from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, NothingFound, exit_code
 from rmq_ha.admin.shown import body_text, body_values, time_text
 from rmq_ha.admin.when import When, WhenType
-from rmq_ha.client.errors import BrokerRefused, NoNameServer, NoRoute
+from rmq_ha.client.rules.errors import BrokerRefused, NoNameServer, NoRoute
 from rmq_ha.errors import ConfigurationError, RemotingTimeout
 
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from rmq_ha.admin import broker, connections, consume, dlq, group, group_settings, ha, topic
 from rmq_ha.admin.main import main
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE
-from rmq_ha.client.consumer_settings import PushConsumerConfig
-from rmq_ha.client.messages import Message, MessageExt
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.model.status import BrokerRole
 from tests.unit.admin.admin_kit import say
 from tests.unit.client.sim_cluster import SimCluster

@@ -26,11 +26,11 @@ from rmq_ha.app.live_check import examine_before_start
 from rmq_ha.app.status.broker import BrokerStatus
 from rmq_ha.app.status.health import Health
 from rmq_ha.app.status.server import StatusServer
-from rmq_ha.client.consumer_settings import PushConsumerConfig
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.testing.brokers import NamesrvNode

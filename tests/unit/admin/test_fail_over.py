@@ -17,7 +17,7 @@ from rmq_ha.admin.role_change import How, RoleChange
 from rmq_ha.admin.role_file import RoleFile
 from rmq_ha.admin.session import FAILED, NO_ANSWER, USAGE, Session
 from rmq_ha.broker.controller import BrokerController
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.surroundings import Surroundings
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.wire.codes import RequestCode

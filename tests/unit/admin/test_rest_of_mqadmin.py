@@ -34,16 +34,16 @@ from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import FAILED, NO_ANSWER, NOT_FOUND, USAGE, Session, perform
 from rmq_ha.admin.trace import show_trace
 from rmq_ha.admin.when import When
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.consume_tracing import ConsumeTracer
-from rmq_ha.client.consumer_settings import PushConsumerConfig
-from rmq_ha.client.groups import EARLIEST
-from rmq_ha.client.lookups import Wanted
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.tracing import Tracer
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.consume.consume_tracing import ConsumeTracer
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.lookup.groups import EARLIEST
+from rmq_ha.client.lookup.lookups import Wanted
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.client.send.tracing import Tracer
 from rmq_ha.host.disk import RealDisk
 from rmq_ha.testing.host import World
 from tests.unit.admin.admin_kit import Said, say

@@ -12,9 +12,9 @@ from rmq_ha.admin import group_settings
 from rmq_ha.admin.output import Output
 from rmq_ha.admin.session import NO_ANSWER
 from rmq_ha.admin.top import Sample, tables_of, watch
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.model.status import BrokerRole
 from tests.unit.admin.admin_kit import say
 from tests.unit.client.sim_cluster import SimCluster

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from rmq_ha.admin import kv, stats, white, writes
 from rmq_ha.admin.main import main
 from rmq_ha.admin.session import NO_ANSWER, NOT_FOUND, USAGE, Session
-from rmq_ha.client.consumer_settings import PushConsumerConfig
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.rules.signing import Credentials
+from rmq_ha.client.send.producer import Producer
 from tests.unit.admin.admin_kit import say
 from tests.unit.client.sim_cluster import SimCluster
 

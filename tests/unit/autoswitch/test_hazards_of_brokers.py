@@ -6,7 +6,7 @@ Spec: controller.md, chapter 14.
 
 from __future__ import annotations
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.testing.controlled import TOPIC, ControlledBrokers

@@ -27,7 +27,7 @@ from rmq_ha.autoswitch.replica import Cut, EpochReplica
 from rmq_ha.autoswitch.settings import ReplicationSettings
 from rmq_ha.autoswitch.sync_state import SyncState
 from rmq_ha.autoswitch.tables import PAUSE_S, Entry, TableFeed
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.controller.messages import SyncStateSet
 from rmq_ha.errors import ProtocolViolation, ReplicationError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from rmq_ha.app.status.broker import BrokerStatus
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.status import FlushDiskType
 from rmq_ha.store.format.checkpoint import CheckpointTimes

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.lookup.requests import pull_request, send_request
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire import fastjson

@@ -6,7 +6,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rmq_ha.broker.controller import BrokerController
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.model.status import BrokerRole, FlushDiskType

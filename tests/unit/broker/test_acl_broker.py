@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import gatherResults
 
-from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.signing import Credentials, RequestSigner, SigningCalls, sign
+from rmq_ha.client.lookup.requests import pull_request, send_request
+from rmq_ha.client.rules.signing import Credentials, RequestSigner, SigningCalls, sign
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import FLAG_ONEWAY, RemotingCommand

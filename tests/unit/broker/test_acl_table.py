@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rmq_ha.acl.table import TABLE, as_markdown
-from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.lookup.requests import pull_request, send_request
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.model.flags import TRANSACTION_PREPARED
 from rmq_ha.model.properties import REAL_QID, REAL_TOPIC
 from rmq_ha.model.topic_config import TopicConfig

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.broker.controller import BrokerController
-from rmq_ha.client.messages import decode_messages
+from rmq_ha.client.rules.messages import decode_messages
 from rmq_ha.errors import CannotDecide
 from rmq_ha.offline.backup import Manifest, Store, back_up, restore
 from rmq_ha.offline.files import Entry

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.store.format.commitlog import decode_records
 from rmq_ha.wire import fastjson

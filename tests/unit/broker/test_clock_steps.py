@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.wire import fastjson
 from rmq_ha.wire.bodies import LockBatch, MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode

@@ -11,7 +11,7 @@ from twisted.internet.defer import gatherResults
 from twisted.logger import globalLogPublisher
 
 import twisted.plugins
-from rmq_ha.client.requests import pull_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, send_request
 from rmq_ha.errors import ConfigurationError, PluginNotFound
 from rmq_ha.model.message import Address, Message
 from rmq_ha.wire.batch import encode_batch

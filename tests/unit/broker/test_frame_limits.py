@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_ha.broker.frame_limits import FrameLimits
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.config.limits import RANGES
 from rmq_ha.config.ours import RmqHaConfig
 from rmq_ha.errors import RequestRejected

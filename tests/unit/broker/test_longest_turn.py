@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.batch import encode_batch

@@ -11,7 +11,7 @@ from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.server import SubjectCollector
 from rmq_ha.app.status.slaves import slave_names
 from rmq_ha.broker.controller import BrokerController
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.store.flags import Flag
 from rmq_ha.testing.cluster import HA_PORT, small_configuration

@@ -8,7 +8,7 @@ from twisted.internet.endpoints import connectProtocol
 from twisted.internet.protocol import Protocol
 
 from rmq_ha.broker.overload import SendOverload
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.config.broker import BrokerConfig
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import RequestRejected

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.model.flags import PULL_COMMIT_OFFSET
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
 from rmq_ha.wire.command import FLAG_ONEWAY

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.lookup.requests import send_request
 from rmq_ha.model.subscription import SubscriptionData
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.wire import fastjson

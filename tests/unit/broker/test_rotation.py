@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.broker.sim_broker import TOPIC, SimBroker

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from rmq_ha.broker.outer_api import BrokerOuterAPI
 from rmq_ha.broker.own_calls import signed
-from rmq_ha.client.signing import RequestSigner, SignedTimes, sign
+from rmq_ha.client.rules.signing import RequestSigner, SignedTimes, sign
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.errors import AccessRefused, RemotingError

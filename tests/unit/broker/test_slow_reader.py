@@ -4,7 +4,7 @@ from typing import Any
 
 from twisted.internet.protocol import Factory, Protocol
 
-from rmq_ha.client.requests import pull_request
+from rmq_ha.client.lookup.requests import pull_request
 from rmq_ha.testing.cluster import LISTEN_PORT
 from rmq_ha.wire.frame import encode_frame
 from tests.unit.broker.sim_broker import TOPIC, SimBroker

@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Any
 
-from rmq_ha.client.consumer_settings import ConsumeFromWhere, PushConsumerConfig
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.requests import send_request
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, PushConsumerConfig
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode

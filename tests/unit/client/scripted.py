@@ -6,9 +6,9 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.model.message import Address
 from rmq_ha.model.process import Process

@@ -6,8 +6,8 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rmq_ha.broker.controller import BrokerController
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.model.process import Process
 from rmq_ha.model.status import BrokerRole, FlushDiskType
 from rmq_ha.testing.brokers import NamesrvNode

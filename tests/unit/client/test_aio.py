@@ -12,11 +12,11 @@ from twisted.internet.defer import Deferred, fail, succeed
 from rmq_ha.client import aio
 from rmq_ha.client.aio import Client, connect
 from rmq_ha.client.aio_pull import Futures, LitePullConsumer, PullConsumer
-from rmq_ha.client.asking import Ask, Asking
-from rmq_ha.client.asks import Asker
-from rmq_ha.client.errors import NoNameServer, NotStarted
-from rmq_ha.client.messages import Message
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.connection.asks import Asker
+from rmq_ha.client.lookup.asking import Ask, Asking
+from rmq_ha.client.rules.errors import NoNameServer, NotStarted
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.errors import ConfigurationError, RemotingConnectError
 from rmq_ha.model.process import Process
 from rmq_ha.wire.bodies import MessageQueue

@@ -8,20 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.client.asking import Ask, Asking, drive_at_once
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.errors import (
-    BatchFailed,
-    BrokerRefused,
-    IllegalMessage,
-    MQClientError,
-    NoNameServer,
-    NoRoute,
-    SendFailed,
-    SendTimeout,
-)
-from rmq_ha.client.groups import EARLIEST, LATEST, consume_stats, reset_offset
-from rmq_ha.client.lookups import (
+from rmq_ha.client.lookup.asking import Ask, Asking, drive_at_once
+from rmq_ha.client.lookup.groups import EARLIEST, LATEST, consume_stats, reset_offset
+from rmq_ha.client.lookup.lookups import (
     KeyQuery,
     PlaceId,
     Wanted,
@@ -32,13 +21,24 @@ from rmq_ha.client.lookups import (
     pull,
     topic_route,
 )
-from rmq_ha.client.messages import Message, PullStatus, SendStatus
-from rmq_ha.client.queue_choice import select_by_hash
-from rmq_ha.client.send_maker import SendMaker
-from rmq_ha.client.sending import Sending
-from rmq_ha.client.sends import PublishTopic, Send
-from rmq_ha.client.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import (
+    BatchFailed,
+    BrokerRefused,
+    IllegalMessage,
+    MQClientError,
+    NoNameServer,
+    NoRoute,
+    SendFailed,
+    SendTimeout,
+)
+from rmq_ha.client.rules.messages import Message, PullStatus, SendStatus
+from rmq_ha.client.rules.queue_choice import select_by_hash
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.rules.subscriptions import MessageSelector
+from rmq_ha.client.send.send_maker import SendMaker
+from rmq_ha.client.send.sending import Sending
+from rmq_ha.client.send.sends import PublishTopic, Send
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.model.message import Address
 from rmq_ha.model.process import Process

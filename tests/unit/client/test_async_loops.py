@@ -10,15 +10,15 @@ from twisted.internet.defer import Deferred, fail, succeed
 
 from rmq_ha.client import aio
 from rmq_ha.client.aio_pull import Futures, LitePullConsumer
-from rmq_ha.client.errors import MQClientError, NotStarted
-from rmq_ha.client.hand_over import HandOver, Messages
-from rmq_ha.client.listening import (
+from rmq_ha.client.consume.hand_over import HandOver, Messages
+from rmq_ha.client.rules.errors import MQClientError, NotStarted
+from rmq_ha.client.rules.listening import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyStatus,
     NotTaken,
 )
-from rmq_ha.client.messages import MessageExt
+from rmq_ha.client.rules.messages import MessageExt
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.bodies import MessageQueue
 from tests.unit.client.consuming import Consuming

@@ -8,10 +8,10 @@ import pytest
 
 from rmq_ha.client import blocking
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import BrokerRefused, MQClientError, NoNameServer
-from rmq_ha.client.messages import Message, MessageExt, PullResult, PullStatus
-from rmq_ha.client.settings import ClientConfig, ProducerConfig
-from rmq_ha.client.signing import SIGNATURE, SIGNED_TIME, Credentials
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoNameServer
+from rmq_ha.client.rules.messages import Message, MessageExt, PullResult, PullStatus
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.rules.signing import SIGNATURE, SIGNED_TIME, Credentials
 from rmq_ha.errors import RemotingConnectError
 from rmq_ha.model.message import Address
 from rmq_ha.model.process import Process

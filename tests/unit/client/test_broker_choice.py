@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.client.broker_choice import BrokerChoice
+from rmq_ha.client.rules.broker_choice import BrokerChoice
 from rmq_ha.wire.bodies import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)

@@ -9,20 +9,20 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import capturedLogs, formatEvent
 
-from rmq_ha.client.errors import BrokerRefused, MQClientError, NoRoute, NotStarted
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.messages import Message, MessageExt, MessageQueue, decode_messages
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.pushes import Pushes
-from rmq_ha.client.request_reply import Requests
-from rmq_ha.client.settings import (
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.connection.pushes import Pushes
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute, NotStarted
+from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, decode_messages
+from rmq_ha.client.rules.settings import (
     ClientConfig,
     Process,
     ProducerConfig,
     client_id,
     name_servers,
 )
-from rmq_ha.client.signing import SIGNATURE, SIGNED_TIME, Credentials, sign
+from rmq_ha.client.rules.signing import SIGNATURE, SIGNED_TIME, Credentials, sign
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.client.send.request_reply import Requests
 from rmq_ha.errors import ConfigurationError, RequestRejected
 from rmq_ha.model.message import Address
 from rmq_ha.model.status import BrokerRole

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from rmq_ha.client.messages import Message
-from rmq_ha.client.producer import Producer
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.sim_cluster import SimCluster

@@ -7,24 +7,28 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
-from rmq_ha.client.consume_concurrently import AGAIN_SECONDS, TIMEOUT_LEVEL, ConsumeConcurrently
-from rmq_ha.client.consume_orderly import (
+from rmq_ha.client.consume.consume_concurrently import (
+    AGAIN_SECONDS,
+    TIMEOUT_LEVEL,
+    ConsumeConcurrently,
+)
+from rmq_ha.client.consume.consume_orderly import (
     FIRST_RENEWAL_SECONDS,
     LOCK_AGAIN_SECONDS,
     RENEW_SECONDS,
     ConsumeOrderly,
 )
-from rmq_ha.client.consume_service import CALLS_PER_TURN, ConsumeParts
-from rmq_ha.client.consume_stats import ConsumeStats
-from rmq_ha.client.consumer_settings import MessageModel, PushConsumerConfig
-from rmq_ha.client.listening import (
+from rmq_ha.client.consume.consume_service import CALLS_PER_TURN, ConsumeParts
+from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consumer_settings import MessageModel, PushConsumerConfig
+from rmq_ha.client.rules.listening import (
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyStatus,
     NotTaken,
     as_deferred,
 )
-from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.process_queue import LOCK_EXPIRED_MS, ProcessQueue
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.process_queue import LOCK_EXPIRED_MS, ProcessQueue
 from rmq_ha.wire.bodies import MessageQueue
 from tests.unit.client.scripted import QUEUE, Scripted, message
 

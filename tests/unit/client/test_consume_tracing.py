@@ -3,19 +3,19 @@
 from types import SimpleNamespace
 from typing import Any
 
-from rmq_ha.client.consume_service import ConsumeMessageContext
-from rmq_ha.client.consume_tracing import (
+from rmq_ha.client.consume.consume_service import ConsumeMessageContext
+from rmq_ha.client.consume.consume_tracing import (
     ConsumeTrace,
     ConsumeTracer,
     after_records,
     before_records,
 )
-from rmq_ha.client.consumer_settings import PushConsumerConfig
-from rmq_ha.client.listening import ConsumeConcurrentlyStatus
-from rmq_ha.client.messages import MessageExt, decode_messages
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.requests import pull_request
-from rmq_ha.client.tracing import Tracer
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.lookup.requests import pull_request
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
+from rmq_ha.client.rules.messages import MessageExt, decode_messages
+from rmq_ha.client.send.tracing import Tracer
 from rmq_ha.model.message import Address
 from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming
 from tests.unit.client.scripted import QUEUE, Scripted

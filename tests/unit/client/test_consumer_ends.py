@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client.consumer_settings import (
+from rmq_ha.client.connection.queue_calls import QueueCalls
+from rmq_ha.client.consume.lite_pull_consumer import LitePullConsumer
+from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
+from rmq_ha.client.consume.pull_consumer import PullConsumer
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.rules.consumer_settings import (
     LitePullConsumerConfig,
     PullConsumerConfig,
     PushConsumerConfig,
 )
-from rmq_ha.client.errors import NotStarted
-from rmq_ha.client.listening import ConsumeOrderlyStatus
-from rmq_ha.client.lite_pull_consumer import LitePullConsumer
-from rmq_ha.client.offsets import RemoteBrokerOffsetStore
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.pull_consumer import PullConsumer
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.queue_calls import QueueCalls
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.rules.errors import NotStarted
+from rmq_ha.client.rules.listening import ConsumeOrderlyStatus
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.wire.codes import RequestCode
 from rmq_ha.wire.command import RemotingCommand
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming, queue

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.consumer_settings import (
+from rmq_ha.client.rules.consumer_settings import (
     Beginning,
     ConsumeFromWhere,
     LitePullConsumerConfig,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmq_ha.client.errors import (
+from rmq_ha.client.rules.errors import (
     BatchFailed,
     BrokerRefused,
     IllegalMessage,

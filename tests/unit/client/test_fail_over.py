@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.listening import ConsumeOrderlyStatus
+from rmq_ha.client.rules.listening import ConsumeOrderlyStatus
 from rmq_ha.model.status import BrokerRole
 from tests.unit.client.consuming import TOPIC, Consuming
 

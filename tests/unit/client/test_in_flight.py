@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client.in_flight import Admission, InFlight
+from rmq_ha.client.rules.in_flight import Admission, InFlight
 
 
 @settings(deadline=None)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client.compression import MAX_INFLATED, inflate
-from rmq_ha.client.errors import BrokerRefused, IllegalMessage, code_name
-from rmq_ha.client.messages import (
+from rmq_ha.client.lookup.requests import pull_request, send_request
+from rmq_ha.client.rules.compression import MAX_INFLATED, inflate
+from rmq_ha.client.rules.errors import BrokerRefused, IllegalMessage, code_name
+from rmq_ha.client.rules.messages import (
     Message,
     MessageQueue,
     UndecodableBody,
@@ -18,17 +19,16 @@ from rmq_ha.client.messages import (
     decode_pulled,
     message_of,
 )
-from rmq_ha.client.namespaces import unwrap, wrap
-from rmq_ha.client.requests import pull_request, send_request
-from rmq_ha.client.routes import (
+from rmq_ha.client.rules.namespaces import unwrap, wrap
+from rmq_ha.client.rules.routes import (
     borrowed_route,
     choose_address,
     is_changed,
     publish_info,
     subscribe_queues,
 )
-from rmq_ha.client.send_frames import properties_text
-from rmq_ha.client.settings import name_servers
+from rmq_ha.client.rules.send_frames import properties_text
+from rmq_ha.client.rules.settings import name_servers
 from rmq_ha.errors import ConfigurationError, CorruptRecord
 from rmq_ha.model.flags import COMPRESSED
 from rmq_ha.model.message import Address

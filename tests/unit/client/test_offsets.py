@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client.consumer_base import ConsumerBase
-from rmq_ha.client.consumer_settings import (
-    ConsumeFromWhere,
-    MessageModel,
-    PushConsumerConfig,
-)
-from rmq_ha.client.errors import MQClientError
-from rmq_ha.client.offsets import (
+from rmq_ha.client.connection.queue_calls import QueueCalls
+from rmq_ha.client.consume.consumer_base import ConsumerBase
+from rmq_ha.client.consume.offsets import (
     LocalFileOffsetStore,
     ReadOffsetType,
     RemoteBrokerOffsetStore,
     decode_offsets,
     encode_offsets,
 )
-from rmq_ha.client.queue_calls import QueueCalls
+from rmq_ha.client.rules.consumer_settings import (
+    ConsumeFromWhere,
+    MessageModel,
+    PushConsumerConfig,
+)
+from rmq_ha.client.rules.errors import MQClientError
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.testing.host import World
 from rmq_ha.wire.bodies import MessageQueue

@@ -4,7 +4,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client.listening import ConsumeOrderlyStatus
+from rmq_ha.client.rules.listening import ConsumeOrderlyStatus
 from tests.unit.client.consuming import GROUP, TOPIC, Consuming
 
 SUCCESS = ConsumeOrderlyStatus.SUCCESS

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_ha.client.messages import MessageExt
-from rmq_ha.client.process_queue import FlowLimits, ProcessQueue
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
 from rmq_ha.model.message import Address
 
 # Recorded with tests/interop/java/ProcessQueueVectors.java

@@ -59,3 +59,15 @@ def test_the_version_is_the_distribution_s() -> None:
     """Two that differ: a report of a fault names the wrong one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert rmq_ha.__version__ == project["version"]
+
+
+@pytest.mark.parametrize("door", ["lookups", "groups"])
+def test_a_public_module_names_every_question_of_its_room(door: str) -> None:
+    room = import_module(f"rmq_ha.client.lookup.{door}")
+    own = {
+        name
+        for name, item in vars(room).items()
+        if getattr(item, "__module__", "") == room.__name__ and not name.startswith("_")
+    }
+    named = vars(import_module(f"rmq_ha.client.{door}"))
+    assert own - named.keys() - {"commit_command"} == set()  # what `commit_offset` asks

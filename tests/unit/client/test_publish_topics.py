@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client import publish_topics
-from rmq_ha.client.errors import NoRoute
-from rmq_ha.client.publish_topics import PublishTopics
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.rules.errors import NoRoute
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send import publish_topics
+from rmq_ha.client.send.publish_topics import PublishTopics
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand
 from rmq_ha.wire.route_bodies import QueueRoute, TopicRoute

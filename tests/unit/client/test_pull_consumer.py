@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.consumer_settings import MessageModel, PullConsumerConfig
-from rmq_ha.client.errors import BrokerRefused, MQClientError, NotStarted
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.messages import PullStatus
-from rmq_ha.client.pull_consumer import PullConsumer
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.pull_consumer import PullConsumer
+from rmq_ha.client.rules.consumer_settings import MessageModel, PullConsumerConfig
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NotStarted
+from rmq_ha.client.rules.messages import PullStatus
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.model.flags import PULL_SUSPEND
 from rmq_ha.store.format.commitlog import Record, encode_record

@@ -7,17 +7,17 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
 
-from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.messages import MessageExt, PullResult, PullStatus
-from rmq_ha.client.process_queue import FlowLimits, ProcessQueue
-from rmq_ha.client.pull_api import Pulled
-from rmq_ha.client.pull_loop import (
+from rmq_ha.client.consume.pull_api import Pulled
+from rmq_ha.client.consume.pull_loop import (
     FLOW_CONTROL_SECONDS,
     FULL_SECONDS,
     NOT_HELD_MS,
     NOT_HELD_SECONDS,
     PullLoop,
 )
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.messages import MessageExt, PullResult, PullStatus
+from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
 from rmq_ha.errors import RemotingTimeout
 from rmq_ha.model.message import Address
 from rmq_ha.wire.bodies import MessageQueue

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rmq_ha.client.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
-from rmq_ha.client.errors import BrokerRefused, MQClientError
-from rmq_ha.client.instance import ClientInstance
-from rmq_ha.client.listening import ConsumeConcurrentlyStatus
-from rmq_ha.client.offsets import RemoteBrokerOffsetStore
-from rmq_ha.client.push_consumer import PushConsumer
-from rmq_ha.client.queue_calls import QueueCalls
-from rmq_ha.client.requests import send_request
-from rmq_ha.client.subscriptions import MessageSelector
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.connection.queue_calls import QueueCalls
+from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
+from rmq_ha.client.consume.push_consumer import PushConsumer
+from rmq_ha.client.lookup.requests import send_request
+from rmq_ha.client.rules.consumer_settings import ConsumeFromWhere, MessageModel, PushConsumerConfig
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
+from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
+from rmq_ha.client.rules.subscriptions import MessageSelector
 from rmq_ha.errors import ConfigurationError
 from rmq_ha.wire.bodies import MessageQueue
 from tests.unit.client.consuming import FIRST, GROUP, TOPIC, Consuming, queue

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.errors import BrokerRefused, MQClientError
-from rmq_ha.client.pull_api import MAX_OFFSET, MIN_OFFSET, Pull, PullApi
-from rmq_ha.client.queue_calls import LOCK_TIMEOUT_MS, OFFSET_TIMEOUT_MS, QueueCalls
-from rmq_ha.client.send_back import SEND_BACK_TIMEOUT_MS, SEND_TIMEOUT_MS, SendBack
-from rmq_ha.client.subscriptions import MessageSelector, subscription
+from rmq_ha.client.connection.queue_calls import LOCK_TIMEOUT_MS, OFFSET_TIMEOUT_MS, QueueCalls
+from rmq_ha.client.consume.pull_api import MAX_OFFSET, MIN_OFFSET, Pull, PullApi
+from rmq_ha.client.consume.send_back import SEND_BACK_TIMEOUT_MS, SEND_TIMEOUT_MS, SendBack
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
+from rmq_ha.client.rules.subscriptions import MessageSelector, subscription
 from rmq_ha.errors import ProtocolViolation, RemotingConnectError, RemotingTimeout
 from rmq_ha.model.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rmq_ha.model.properties import decode_properties

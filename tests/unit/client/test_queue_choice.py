@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client.errors import IllegalMessage
-from rmq_ha.client.faults import LatencyFaults, absence_ms
-from rmq_ha.client.messages import Message, MessageQueue
-from rmq_ha.client.queue_choice import QueueChoice, hash_code, select_by_hash
-from rmq_ha.client.routes import PublishInfo
+from rmq_ha.client.rules.errors import IllegalMessage
+from rmq_ha.client.rules.faults import LatencyFaults, absence_ms
+from rmq_ha.client.rules.messages import Message, MessageQueue
+from rmq_ha.client.rules.queue_choice import QueueChoice, hash_code, select_by_hash
+from rmq_ha.client.rules.routes import PublishInfo
 
 QUEUES = tuple(MessageQueue("T", broker, number) for broker in "abc" for number in range(2))
 INFO = PublishInfo(QUEUES, {"a": 2, "b": 2, "c": 2})

@@ -7,22 +7,22 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import LogLevel, capturedLogs
 
-from rmq_ha.client.consume_stats import ConsumeStats
-from rmq_ha.client.consumer_settings import (
+from rmq_ha.client.consume.lite_queues import LiteQueues
+from rmq_ha.client.consume.offsets import RemoteBrokerOffsetStore
+from rmq_ha.client.consume.pull_api import Pulled
+from rmq_ha.client.consume.pull_loop import FULL_SECONDS, PAUSED_SECONDS
+from rmq_ha.client.consume.push_queues import PULL_TIMEOUT_MS, SUSPEND_MS, PushQueues
+from rmq_ha.client.lookup.pulls import Pull
+from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consumer_settings import (
     LitePullConsumerConfig,
     MessageModel,
     PushConsumerConfig,
 )
-from rmq_ha.client.errors import BrokerRefused, MQClientError
-from rmq_ha.client.lite_queues import LiteQueues
-from rmq_ha.client.messages import MessageExt, PullResult, PullStatus
-from rmq_ha.client.offsets import RemoteBrokerOffsetStore
-from rmq_ha.client.process_queue import PULL_EXPIRED_MS, ProcessQueue
-from rmq_ha.client.pull_api import Pulled
-from rmq_ha.client.pull_loop import FULL_SECONDS, PAUSED_SECONDS
-from rmq_ha.client.pulls import Pull
-from rmq_ha.client.push_queues import PULL_TIMEOUT_MS, SUSPEND_MS, PushQueues
-from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
+from rmq_ha.client.rules.messages import MessageExt, PullResult, PullStatus
+from rmq_ha.client.rules.process_queue import PULL_EXPIRED_MS, ProcessQueue
+from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import ResponseCode
 from tests.unit.client.scripted import QUEUE, Scripted, message

@@ -6,9 +6,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, capturedLogs
 
-from rmq_ha.client.queue_calls import QueueCalls
+from rmq_ha.client.connection.queue_calls import QueueCalls
+from rmq_ha.client.consume.rebalancer import AGAIN_SECONDS, Rebalancer
 from rmq_ha.client.rebalance.strategies import AllocateAveragely
-from rmq_ha.client.rebalancer import AGAIN_SECONDS, Rebalancer
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode
 from rmq_ha.wire.command import RemotingCommand

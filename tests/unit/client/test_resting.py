@@ -2,7 +2,7 @@
 
 from random import Random
 
-from rmq_ha.client.resting import Pauses, Resting
+from rmq_ha.client.rules.resting import Pauses, Resting
 
 
 def resting() -> Resting[str]:

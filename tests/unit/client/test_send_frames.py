@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client import send_frames
-from rmq_ha.client.batches import check_batch, split
-from rmq_ha.client.errors import IllegalMessage
-from rmq_ha.client.messages import Message
-from rmq_ha.client.send_frames import (
+from rmq_ha.client.rules import send_frames
+from rmq_ha.client.rules.batches import check_batch, split
+from rmq_ha.client.rules.errors import IllegalMessage
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.send_frames import (
     Destination,
     Outgoing,
     SendFrames,

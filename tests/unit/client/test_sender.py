@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 
-from rmq_ha.client.errors import (
+from rmq_ha.client.rules.errors import (
     BrokerRefused,
     IllegalMessage,
     MQClientError,
@@ -19,13 +19,13 @@ from rmq_ha.client.errors import (
     SendTimeout,
     TooManyInFlight,
 )
-from rmq_ha.client.messages import Message, SendResult, SendStatus
-from rmq_ha.client.routes import publish_info
-from rmq_ha.client.send_attempts import Attempts
-from rmq_ha.client.send_frames import Outgoing
-from rmq_ha.client.sender import Sender
-from rmq_ha.client.sends import PublishTopic, Send, check_message, outgoing_of, result_of
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
+from rmq_ha.client.rules.routes import publish_info
+from rmq_ha.client.rules.send_frames import Outgoing
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.send_attempts import Attempts
+from rmq_ha.client.send.sender import Sender
+from rmq_ha.client.send.sends import PublishTopic, Send, check_message, outgoing_of, result_of
 from rmq_ha.errors import RemotingConnectError, RemotingTimeout
 from rmq_ha.wire.bodies import MessageQueue
 from rmq_ha.wire.codes import RequestCode, ResponseCode

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client import serializers
-from rmq_ha.client.errors import IllegalMessage
-from rmq_ha.client.messages import MessageExt, UndecodableBody
-from rmq_ha.client.serializers import (
+from rmq_ha.client.rules import serializers
+from rmq_ha.client.rules.errors import IllegalMessage
+from rmq_ha.client.rules.messages import MessageExt, UndecodableBody
+from rmq_ha.client.rules.serializers import (
     AvroSerializer,
     BytesSerializer,
     JsonSerializer,

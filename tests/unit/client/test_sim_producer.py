@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from rmq_ha.client.errors import (
+from rmq_ha.client.connection.hooks import SendContext
+from rmq_ha.client.connection.parts import CheckHeader
+from rmq_ha.client.lookup.requests import pull_request
+from rmq_ha.client.rules.errors import (
     BatchFailed,
     BrokerRefused,
     IllegalMessage,
@@ -19,8 +22,7 @@ from rmq_ha.client.errors import (
     SendTimeout,
     TooManyInFlight,
 )
-from rmq_ha.client.hooks import SendContext
-from rmq_ha.client.messages import (
+from rmq_ha.client.rules.messages import (
     Message,
     MessageExt,
     MessageQueue,
@@ -28,13 +30,11 @@ from rmq_ha.client.messages import (
     SendStatus,
     decode_messages,
 )
-from rmq_ha.client.parts import CheckHeader
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.queue_choice import select_by_hash
-from rmq_ha.client.request_reply import create_reply_message
-from rmq_ha.client.requests import pull_request
-from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.transactions import (
+from rmq_ha.client.rules.queue_choice import select_by_hash
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.client.send.request_reply import create_reply_message
+from rmq_ha.client.send.transactions import (
     CHECK_SECONDS,
     LocalTransactionState,
     TransactionProducer,

@@ -10,23 +10,23 @@ from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 
 from rmq_ha.client.aio import Client
-from rmq_ha.client.consumer_settings import PushConsumerConfig
-from rmq_ha.client.messages import Message
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.messages import Message
 from rmq_ha.host.std_logging import to_logging
 from rmq_ha.testing.client_world import ClientWorld
 
 
 def test_an_event_is_a_record_of_its_module(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "rmq_ha")
-    event = {"log_namespace": "rmq_ha.client.sender.Sender", "log_format": "{n} % of {what}"}
+    event = {"log_namespace": "rmq_ha.client.send.sender.Sender", "log_format": "{n} % of {what}"}
     to_logging({**event, "log_level": LogLevel.warn, "n": 5, "what": "it"})
     to_logging({**event, "log_level": LogLevel.debug, "n": 6, "what": "it"})
     failure = Failure(ValueError("broken"))  # type: ignore[no-untyped-call]
     to_logging({**event, "log_level": LogLevel.critical, "log_failure": failure, "n": 7, "what": 1})
     assert caplog.record_tuples == [
-        ("rmq_ha.client.sender.Sender", logging.WARNING, "5 % of it"),
-        ("rmq_ha.client.sender.Sender", logging.DEBUG, "6 % of it"),
-        ("rmq_ha.client.sender.Sender", logging.ERROR, "7 % of 1"),
+        ("rmq_ha.client.send.sender.Sender", logging.WARNING, "5 % of it"),
+        ("rmq_ha.client.send.sender.Sender", logging.DEBUG, "6 % of it"),
+        ("rmq_ha.client.send.sender.Sender", logging.ERROR, "7 % of 1"),
     ]
     assert caplog.records[2].exc_info is not None
     assert isinstance(caplog.records[2].exc_info[1], ValueError)
@@ -70,7 +70,7 @@ def test_a_program_of_asyncio_has_it_in_its_logging(begun: bool) -> None:
     assert done.returncode == 0, done.stderr
     ours, twisteds = (done.stderr, done.stdout) if begun else (done.stdout, done.stderr)
     assert "it broke" in ours
-    assert begun or ours.startswith("ERROR rmq_ha.client.sender.Sender it broke")
+    assert begun or ours.startswith("ERROR rmq_ha.client.send.sender.Sender it broke")
     assert twisteds == ""
 
 
@@ -130,7 +130,7 @@ def test_the_last_try_says_where_the_message_goes(said: Said, orderly: bool) -> 
 
 
 def test_a_listener_that_asks_for_the_dead_letters_is_heard(said: Said) -> None:
-    from rmq_ha.client.listening import ConsumeConcurrentlyStatus
+    from rmq_ha.client.rules.listening import ConsumeConcurrentlyStatus
 
     def answer(context: Any) -> Any:
         context.delay_level_when_next_consume = -1

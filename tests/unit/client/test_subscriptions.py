@@ -2,8 +2,8 @@
 
 import pytest
 
-from rmq_ha.client.consume_stats import ConsumeStats
-from rmq_ha.client.subscriptions import MessageSelector, Subscriptions, subscription
+from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
 from rmq_ha.errors import ConfigurationError
 
 

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from rmq_ha.client.aio import Client
-from rmq_ha.client.consumer_settings import PushConsumerConfig
-from rmq_ha.client.errors import IllegalMessage, NoRoute
-from rmq_ha.client.hooks import Deliveries, Delivery
-from rmq_ha.client.messages import Message, MessageExt
+from rmq_ha.client.connection.hooks import Deliveries, Delivery
 from rmq_ha.client.prometheus import PrometheusMetrics
-from rmq_ha.client.settings import ProducerConfig
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.errors import IllegalMessage, NoRoute
+from rmq_ha.client.rules.messages import Message, MessageExt
+from rmq_ha.client.rules.settings import ProducerConfig
 from rmq_ha.testing.client_world import ClientWorld
 
 pytest.importorskip("opentelemetry.sdk", reason="pip install opentelemetry-sdk")

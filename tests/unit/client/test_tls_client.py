@@ -7,11 +7,11 @@ import pytest
 import trustme
 
 from rmq_ha.client.blocking import BlockingClient
-from rmq_ha.client.errors import NoNameServer, SendFailed
-from rmq_ha.client.messages import Message, SendStatus
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.settings import ClientConfig
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.errors import NoNameServer, SendFailed
+from rmq_ha.client.rules.messages import Message, SendStatus
+from rmq_ha.client.rules.settings import ClientConfig
+from rmq_ha.client.rules.signing import Credentials
+from rmq_ha.client.send.producer import Producer
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.errors import ConfigurationError

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rmq_ha.client.hooks import SendContext
-from rmq_ha.client.messages import (
+from rmq_ha.client.connection.hooks import SendContext
+from rmq_ha.client.lookup.requests import pull_request
+from rmq_ha.client.rules.messages import (
     Message,
     MessageQueue,
     SendResult,
     SendStatus,
     decode_messages,
 )
-from rmq_ha.client.producer import Producer
-from rmq_ha.client.requests import pull_request
-from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.tracing import _BATCH, _MAX_BODY, Tracer, TraceRecord, _parts, sent_record
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.client.send.tracing import _BATCH, _MAX_BODY, Tracer, TraceRecord, _parts, sent_record
 from tests.unit.client.sim_cluster import SimCluster
 
 TOPIC = "RMQ_SYS_TRACE_TOPIC"

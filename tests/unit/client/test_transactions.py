@@ -6,12 +6,12 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
-from rmq_ha.client import transactions
-from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.messages import Message
-from rmq_ha.client.parts import CheckHeader
-from rmq_ha.client.settings import ProducerConfig
-from rmq_ha.client.transactions import (
+from rmq_ha.client.connection.parts import CheckHeader
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send import transactions
+from rmq_ha.client.send.transactions import (
     CHECK_SECONDS,
     LocalTransactionState,
     TransactionProducer,

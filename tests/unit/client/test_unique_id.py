@@ -5,7 +5,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client.unique_id import UniqueIds
+from rmq_ha.client.rules.unique_id import UniqueIds
 
 NOW = 1_700_000_000_000
 

@@ -13,8 +13,8 @@ from rmq_ha.client import (
     Message,
     PushConsumerConfig,
 )
-from rmq_ha.client.administration import put_topic
 from rmq_ha.client.aio_pull import Futures
+from rmq_ha.client.lookup.administration import put_topic
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.host.loop import LoopReactor

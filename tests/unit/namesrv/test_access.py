@@ -8,7 +8,7 @@ from twisted.logger import formatEvent
 from rmq_ha.app.status.catalogue import CATALOGUE
 from rmq_ha.app.status.namesrv import NamesrvStatus
 from rmq_ha.app.status.samples import Samples
-from rmq_ha.client.signing import Credentials, sign
+from rmq_ha.client.rules.signing import Credentials, sign
 from rmq_ha.config.namesrv import NamesrvConfig
 from rmq_ha.config.netty import NettyServerConfig
 from rmq_ha.errors import ConfigurationError, RequestRejected

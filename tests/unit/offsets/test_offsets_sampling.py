@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.errors import BrokerRefused
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.errors import CannotDecide
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
@@ -340,7 +340,7 @@ def test_a_file_that_is_deleted_meanwhile_decides_nothing() -> None:
 
 def test_a_name_server_that_refuses_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from rmq_ha.client.blocking import BlockingClient
-    from rmq_ha.client.settings import ClientConfig
+    from rmq_ha.client.rules.settings import ClientConfig
     from rmq_ha.offsets.opening import opened
     from rmq_ha.offsets.places import NamesrvPlace
 

@@ -5,7 +5,7 @@ import tempfile
 
 from rmq_ha.app.broker_server import BrokerServer
 from rmq_ha.app.namesrv_server import NamesrvServer
-from rmq_ha.client.requests import pull_request, route_request, send_request
+from rmq_ha.client.lookup.requests import pull_request, route_request, send_request
 from rmq_ha.config.load import load_broker, load_namesrv
 from rmq_ha.config.netty import NettyClientConfig
 from rmq_ha.config.surroundings import Surroundings

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rmq_ha.client.messages import message_of
+from rmq_ha.client.rules.messages import message_of
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY
 from rmq_ha.store.format.commitlog import (
     BLANK_MAGIC,

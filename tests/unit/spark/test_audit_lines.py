@@ -2,8 +2,8 @@
 
 import json
 
-from rmq_ha.client.hooks import SendContext
-from rmq_ha.client.messages import Message, MessageExt, MessageQueue, SendResult, SendStatus
+from rmq_ha.client.connection.hooks import SendContext
+from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, SendResult, SendStatus
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import UNIQ_KEY
 from rmq_ha.spark.audit.lines import delivered_lines, produced_lines

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.asking import Ask
-from rmq_ha.client.errors import NoNameServer, NoRoute
+from rmq_ha.client.lookup.asking import Ask
+from rmq_ha.client.rules.errors import NoNameServer, NoRoute
 from rmq_ha.errors import CannotDecide, RemotingConnectError, WrongUsage
 from rmq_ha.model.topic_config import TopicConfig
 from rmq_ha.spark.source.live import Ends, LiveQueues

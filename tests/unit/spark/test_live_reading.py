@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.broker_choice import BrokerChoice
-from rmq_ha.client.errors import BrokerRefused
-from rmq_ha.client.messages import PullStatus
-from rmq_ha.client.pulls import PulledRecords
+from rmq_ha.client.lookup.pulls import PulledRecords
+from rmq_ha.client.rules.broker_choice import BrokerChoice
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.messages import PullStatus
 from rmq_ha.errors import CannotDecide, RemotingConnectError
 from rmq_ha.model.message import Address
 from rmq_ha.spark.source.live import first_since

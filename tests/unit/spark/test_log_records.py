@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmq_ha.client.messages import MessageExt, message_of
+from rmq_ha.client.rules.messages import MessageExt, message_of
 from rmq_ha.errors import ProtocolViolation
 from rmq_ha.model.message import Address
 from rmq_ha.model.properties import KEYS, TAGS, UNIQ_KEY

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.offsets.findings import Outcome
 from rmq_ha.offsets.pairing import Forecast
 from rmq_ha.offsets.places import StorePlace

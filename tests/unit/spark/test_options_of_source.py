@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from rmq_ha.client.signing import Credentials
+from rmq_ha.client.rules.signing import Credentials
 from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.boundaries import Kind
 from rmq_ha.spark.source.option_names import SOURCE_NAMES

@@ -15,8 +15,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rmq_ha.client.errors import MQClientError, SendFailed
-from rmq_ha.client.messages import Message, SendResult, SendStatus
+from rmq_ha.client.rules.errors import MQClientError, SendFailed
+from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
 from rmq_ha.errors import WrongUsage
 from rmq_ha.spark.source.sink import make_stream_writer, make_writer
 from rmq_ha.spark.source.sink_options import SinkOptions, check_columns, parse_sink_options

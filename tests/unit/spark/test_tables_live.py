@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmq_ha.client.errors import BrokerRefused
+from rmq_ha.client.rules.errors import BrokerRefused
 from rmq_ha.errors import CannotDecide, RemotingConnectError, WrongUsage
 from rmq_ha.model.data_version import DataVersion
 from rmq_ha.model.topic_config import TopicConfig

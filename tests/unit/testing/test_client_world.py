@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 
 from rmq_ha.client import Message, SendStatus
-from rmq_ha.client.settings import ClientConfig
+from rmq_ha.client.rules.settings import ClientConfig
 from rmq_ha.testing.client_world import ClientWorld
 from rmq_ha.testing.clock import SimClock
 from rmq_ha.testing.sim_loop import SimLoop

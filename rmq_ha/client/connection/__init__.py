@@ -1,0 +1,4 @@
+"""What all producers and consumers of one client share: connections, routes, heartbeats.
+
+Enter at `instance`.
+"""

@@ -1,0 +1,43 @@
+"""Drives an `Asking` in a reactor, over the connections of a client."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.lookup.asking import Ask, Asking, drive
+from rmq_ha.wire.command import RemotingCommand
+
+T = TypeVar("T")
+
+
+class Asker:
+    """
+    Has the answers.
+
+    :param instance: a started client, whose name servers are asked.
+    """
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self.instance = instance
+
+    async def run(self, asking: Asking[T], each: Callable[[], object] | None = None) -> T:
+        """
+        Ask it all, and return what it returns; raises what it raises.
+
+        :param each: called after each answer.
+        """
+
+        async def answer(ask: Ask) -> RemotingCommand:
+            try:
+                return await self._ask(ask)
+            finally:
+                if each is not None:
+                    each()
+
+        return await drive(asking, answer)
+
+    async def _ask(self, ask: Ask) -> RemotingCommand:
+        timeout_ms = ask.timeout_ms or self.instance.settings.mq_client_api_timeout
+        if ask.address:
+            return await self.instance.invoke(ask.address, ask.command, timeout_ms)
+        return await self.instance.name_servers.ask(ask.command, timeout_ms)

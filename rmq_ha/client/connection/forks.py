@@ -1,0 +1,56 @@
+"""A process with a client in it can fork: the child leaves its parent's connections alone."""
+
+from twisted.internet.defer import Deferred, fail, succeed
+
+from rmq_ha.client.rules.errors import ForkedClient
+from rmq_ha.host.process import process_id
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.remoting.client import RemotingClient
+from rmq_ha.wire.command import RemotingCommand
+
+
+class OwnConnections:
+    """
+    A `RemotingClient` that works in the process that made it only.
+
+    What both wrote to one connection, and read from it, would be of no use to either. A child's
+    reactor is its parent's too, so that there is no going on for it with this client.
+    """
+
+    def __init__(self, remoting: RemotingClient) -> None:
+        self._remoting = remoting
+        self._pid = process_id()
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: int
+    ) -> "Deferred[RemotingCommand]":
+        """See `RemotingClient`; fails with `ForkedClient` in a child."""
+        if process_id() != self._pid:
+            return fail(self._refusal())
+        return self._remoting.invoke(address, command, timeout_ms)
+
+    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
+        """See `RemotingClient`; fails with `ForkedClient` in a child."""
+        if process_id() != self._pid:
+            return fail(self._refusal())
+        return self._remoting.oneway(address, command)
+
+    def open_channel(self, address: str) -> Channel | None:
+        """See `RemotingClient`; none in a child."""
+        return None if process_id() != self._pid else self._remoting.open_channel(address)
+
+    def close(self, address: str) -> None:
+        """See `RemotingClient`; nothing in a child."""
+        if process_id() == self._pid:
+            self._remoting.close(address)
+
+    def stop(self) -> "Deferred[None]":
+        """See `RemotingClient`; nothing in a child."""
+        return succeed(None) if process_id() != self._pid else self._remoting.stop()
+
+    def _refusal(self) -> ForkedClient:
+        return ForkedClient(
+            f"this client belongs to the process {self._pid}, of which this one is a fork: make a"
+            " new client in a new process (subprocess, or multiprocessing with 'spawn'), or use"
+            " rmq_ha.client.blocking, which may be forked"
+        )

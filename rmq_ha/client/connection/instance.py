@@ -1,0 +1,412 @@
+"""ClientInstance: what all producers and consumers of one client share.
+
+Spec: remoting.md, sections 11.2 and 11.6.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from rmq_ha.client.connection.forks import OwnConnections
+from rmq_ha.client.connection.heartbeats import Heartbeats
+from rmq_ha.client.connection.parts import ConsumerPart, ProducerPart
+from rmq_ha.client.connection.pushes import Pushes
+from rmq_ha.client.connection.route_cache import NameServers, RouteCache
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute, NotStarted
+from rmq_ha.client.rules.routes import choose_address
+from rmq_ha.client.rules.send_frames import LANGUAGE
+from rmq_ha.client.rules.settings import ADDRESSES_SECONDS, ClientConfig, client_id
+from rmq_ha.client.rules.signing import SigningCalls
+from rmq_ha.host.process import this_process
+from rmq_ha.remoting.calls import Calls
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.remoting.client import ConnectingTls, RemotingClient
+from rmq_ha.seams import Host
+from rmq_ha.timing.periodic import Periodic
+from rmq_ha.tls.client import ClientTls
+from rmq_ha.tls.std_session import ContextTls
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import TopicRoute
+
+VIP_DISTANCE = 2
+_FIRST_REFRESH_S = 0.01
+_FIRST_HEARTBEAT_S = 1.0
+_BEAT_PATIENCE_S = 0.25
+
+
+class ClientInstance:
+    """
+    Connections, routes and heartbeats.
+
+    :ivar host: the `rmq_ha.seams.Host` that it stands on.
+    :ivar settings: its `ClientConfig`.
+    :ivar process: the `Process` that it was made in.
+    :ivar client_id: what brokers know it by.
+    :ivar name_servers: who is asked for routes.
+    :ivar producers: by group; names with namespace.
+    :ivar consumers: by group; names with namespace.
+    """
+
+    log = Logger()
+
+    def __init__(self, host: Host, settings: ClientConfig) -> None:
+        """
+        :raises ConfigurationError: there is no name server, or a `tls.*` key does not fit.
+        """
+        self.host = host
+        self.settings = settings
+        self.process = settings.process or this_process()
+        unique = host.now_ms() * 1_000_000 + host.random.randrange(1_000_000)
+        self.client_id = client_id(settings, self.process, unique)
+        self.producers: dict[str, ProducerPart] = {}
+        self.consumers: dict[str, ConsumerPart] = {}
+        servers = settings.servers(self.process.environ)
+        lookup = None if servers else self._look_up(settings.address_server())
+        self._signer = settings.signer(host.now_ms, host.random)
+        self._remoting = self._make_remoting()
+        self._calls = self._make_calls()
+        self.name_servers = NameServers(
+            self, servers, host.random.randrange(max(1, len(servers))), lookup
+        )
+        self.routes = RouteCache(
+            host.clock,
+            self.name_servers,
+            settings.mq_client_api_timeout,
+            settings.route_idle_millis,
+        )
+        self._heartbeats = Heartbeats(
+            self,
+            self.client_id,
+            self.producers,
+            self.consumers,
+            lambda: self.routes.brokers,
+            settings.mq_client_api_timeout,
+        )
+        self._timers = self._make_timers()
+        self._known_addresses: set[str] = set()
+        self._is_beating = False
+        self._next_beat: Deferred[None] | None = None
+        self._this_beat: Deferred[None] | None = None
+        self._state = "new"
+        self.routes.on_change(self._route_changed)
+
+    def __repr__(self) -> str:
+        return f"<ClientInstance {self.client_id} {self._state}>"
+
+    # Life
+
+    @property
+    def is_running(self) -> bool:
+        """Between `start` and `stop`."""
+        return self._state == "running"
+
+    async def start(self) -> None:
+        """
+        Begin with timers; connections come when something is to be sent. Twice is harmless.
+
+        :raises NotStarted: it was stopped: make a new one.
+        """
+        if self._state == "stopped":
+            raise NotStarted(f"the client {self.client_id} was stopped: make a new one")
+        if self._state == "new":
+            self._state = "running"
+            for timer in self._timers:
+                timer.start()
+
+    async def stop(self) -> None:
+        """Leave all groups that are still here, and close the connections. Twice is harmless."""
+        if self._state != "running":
+            self._state = "stopped"
+            return
+        self._state = "stopped"
+        self.routes.close()
+        for timer in self._timers:
+            timer.stop()
+        for group in list(self.consumers):
+            await self.unregister_consumer(group)
+        for group in list(self.producers):
+            await self.unregister_producer(group)
+        await self._remoting.stop()
+
+    async def stop_if_unused(self) -> None:
+        """Stop when no group is here any more."""
+        if not (self.producers or self.consumers):
+            await self.stop()
+
+    # Groups
+
+    def register_producer(self, group: str, part: ProducerPart) -> None:
+        """
+        Tell brokers of a group with the next heartbeat, and hand it what brokers push.
+
+        :raises MQClientError: the group is here already.
+        """
+        self._register(self.producers, group, part)
+
+    def register_consumer(self, group: str, part: ConsumerPart) -> None:
+        """As `register_producer`."""
+        self._register(self.consumers, group, part)
+
+    def unregister_producer(self, group: str) -> "Deferred[None]":
+        """Tell brokers that it left; fires when they know, or do not answer; never fails."""
+        if self.producers.pop(group, None) is None:
+            return succeed(None)
+        return self._after_beat(lambda: self._heartbeats.leave(producer_group=group))
+
+    def unregister_consumer(self, group: str) -> "Deferred[None]":
+        """As `unregister_producer`."""
+        if self.consumers.pop(group, None) is None:
+            return succeed(None)
+        return self._after_beat(lambda: self._heartbeats.leave(consumer_group=group))
+
+    def heartbeat_now(self) -> "Deferred[None]":
+        """
+        Tell all known brokers of all groups; one round at a time, the next one right after it.
+
+        :returns: fires when a round that began now or later is over; never fails.
+        """
+        if self._is_beating:
+            if self._next_beat is None:
+                self._next_beat = Deferred()
+            later: Deferred[None] = Deferred()
+            self._next_beat.chainDeferred(later)
+            return later
+        self._is_beating = True
+        done: Deferred[None] = Deferred()
+        self._heartbeats.send().addBoth(self._beaten, done)
+        return done
+
+    def broker_version(self, address: str) -> int:
+        """What a broker's last answer to a heartbeat said; 0 when there was none yet."""
+        return self._heartbeats.versions.get(address, 0)
+
+    # Routes
+
+    def route(self, topic: str) -> "Deferred[TopicRoute]":
+        """
+        Where a topic is; from the cache, else from a name server.
+
+        :returns: fails with `NoRoute`, `NoNameServer` or `BrokerRefused`.
+        """
+        return self.routes.get(topic)
+
+    async def route_or_template(self, topic: str, template: str) -> TopicRoute:
+        """As `route`; where there is none, `template_route`."""
+        try:
+            return await self.route(topic)
+        except NoRoute:
+            return await self.template_route(topic, template)
+
+    async def template_route(self, topic: str, template: str) -> TopicRoute:
+        """
+        For a topic that has no route: that of the topic which it would be made after.
+
+        :raises NoRoute: there is none either.
+        """
+        try:
+            return await self.routes.fetch(
+                template
+            )  # what is cached may name a master that is gone
+        except NoRoute:
+            raise NoRoute(
+                topic, "no broker has it, and none makes topics by itself: create it"
+            ) from None
+
+    def watch_topic(self, topic: str) -> None:
+        """Keep its route fresh."""
+        self.routes.watch(topic)
+
+    def unwatch_topic(self, topic: str) -> None:
+        """The reverse."""
+        self.routes.unwatch(topic)
+
+    def on_route_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
+        """Have `callback(topic, route)` called for each new or changed route."""
+        self.routes.on_change(callback)
+
+    def forget_route_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
+        """Call it no more."""
+        self.routes.forget(callback)
+
+    def broker_address(
+        self, broker_name: str, broker_id: int = 0, only_this: bool = False
+    ) -> tuple[str, int, bool] | None:
+        """
+        A broker of one name: address, broker id, whether it is a slave; None when none is known.
+
+        :param only_this: else any other of the name will do, when this one is not known.
+        """
+        addresses = self.routes.brokers.get(broker_name)
+        return (
+            None if addresses is None else choose_address(addresses, broker_id, only_this=only_this)
+        )
+
+    def vip(self, address: str) -> str:
+        """The address to send to: another port when the VIP channel is on."""
+        if not self.settings.vip_channel_enabled:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - VIP_DISTANCE}"
+
+    # Calls
+
+    def invoke(
+        self, address: str, command: RemotingCommand, timeout_ms: float
+    ) -> "Deferred[RemotingCommand]":
+        """
+        Ask a broker.
+
+        :returns: fires with the response, whatever its code; fails with `RemotingTimeout`,
+            `RemotingConnectError` or `ProtocolViolation`.
+        """
+        command.language = LANGUAGE
+        return self._calls.invoke(address, command, int(timeout_ms))
+
+    async def call(
+        self, address: str, command: RemotingCommand, timeout_ms: float = 0
+    ) -> RemotingCommand:
+        """
+        Ask a broker, and expect success.
+
+        :param timeout_ms: `mq_client_api_timeout` when 0.
+        :raises BrokerRefused: it answers with another code.
+        :raises RemotingError: it does not answer.
+        """
+        timeout_ms = timeout_ms or self.settings.mq_client_api_timeout
+        response = await self.invoke(address, command, timeout_ms)
+        if response.code:
+            raise BrokerRefused(response.code, response.remark, address)
+        return response
+
+    def oneway(self, address: str, command: RemotingCommand) -> "Deferred[None]":
+        """
+        Send a request that nobody answers.
+
+        :returns: fires when it is handed to the connection; fails with `RemotingConnectError`.
+        """
+        command.language = LANGUAGE
+        return self._calls.oneway(address, command)
+
+    def open_channel(self, address: str) -> Channel | None:
+        """The connection to an address, if it is there: for who writes frames of its own."""
+        return self._remoting.open_channel(address)
+
+    def close(self, address: str) -> None:
+        """Close the connection to an address, if there is one; the next call connects anew."""
+        self._remoting.close(address)
+
+    # Parts
+
+    def _register(self, parts: dict[str, Any], group: str, part: object) -> None:
+        if group in parts:
+            raise MQClientError(
+                f"the group {group} is in this client already: take another group, or another"
+                " ClientInstance with its own instance_name"
+            )
+        parts[group] = part
+        if self.routes.brokers:
+            self.heartbeat_now()
+
+    def _make_remoting(self) -> OwnConnections:
+        settings = self.settings
+        host = self.host
+        tls: ConnectingTls
+        if (context := settings.context()) is not None:
+            tls = ContextTls(context)
+        else:
+            tls = ClientTls(
+                settings.tls_options(),
+                host.disk.read_bytes,
+                host.now_ms,
+                enabled=settings.use_tls,
+                demanded_by=settings.tls_demanded_by(),
+            )
+        remoting = RemotingClient(host, settings.remoting(), tls)
+        pushes = Pushes(
+            self.producers, self.consumers, self.host.now_ms, self._sign, self._about_client
+        )
+        remoting.routes.update(pushes.handlers())
+        return OwnConnections(remoting)
+
+    def _look_up(self, url: str) -> Callable[[], Awaitable[Sequence[str]]]:
+        """By HTTP; its library is loaded for those who use it."""
+        from rmq_ha.client.connection.address_server import look_up
+
+        host, timeout_ms = self.host, self.settings.mq_client_api_timeout
+        return lambda: look_up(host.clock, host.network, url, timeout_ms)
+
+    def _make_calls(self) -> Calls:
+        signer = self._signer
+        return self._remoting if signer is None else SigningCalls(self._remoting, signer)
+
+    def _make_timers(self) -> list[Periodic]:
+        settings, clock = self.settings, self.host.clock
+        return [
+            Periodic(
+                clock,
+                "refreshing routes",
+                lambda: Deferred.fromCoroutine(self.routes.refresh()),
+                settings.poll_name_server_interval / 1000,
+                _FIRST_REFRESH_S,
+            ),
+            Periodic(
+                clock,
+                "heartbeats",
+                self._beat,
+                settings.heartbeat_broker_interval / 1000,
+                _FIRST_HEARTBEAT_S,
+            ),
+            Periodic(
+                clock,
+                "looking up name servers",
+                lambda: Deferred.fromCoroutine(self.name_servers.look_up()),
+                ADDRESSES_SECONDS,
+                ADDRESSES_SECONDS,
+            ),
+        ]
+
+    def _sign(self, command: RemotingCommand) -> RemotingCommand:
+        return command if self._signer is None else self._signer.sign(command)
+
+    def _about_client(self) -> Mapping[str, str]:
+        return {
+            "PROP_NAMESERVER_ADDR": ";".join(self.name_servers.addresses),
+            "PROP_CLIENT_VERSION": "V4_9_7",
+        }
+
+    # Heartbeats
+
+    def _beat(self) -> "Deferred[None]":
+        self.routes.drop_offline()
+        return self.heartbeat_now()
+
+    def _after_beat(self, leave: "Callable[[], Deferred[None]]") -> "Deferred[None]":
+        """A heartbeat that a broker reads after we left would bring the group back for 2 min."""
+        if not self._is_beating:
+            return leave()
+        if self._this_beat is None:
+            self._this_beat = Deferred()
+        left: Deferred[None] = Deferred()
+        self._this_beat.chainDeferred(left)
+        left.addTimeout(_BEAT_PATIENCE_S, self.host.clock, lambda _, __: None)
+        return left.addCallback(lambda _: leave())
+
+    def _beaten(self, _: object, done: "Deferred[None]") -> None:
+        self._is_beating = False
+        waiting, self._next_beat = self._next_beat, None
+        leaving, self._this_beat = self._this_beat, None
+        done.callback(None)
+        if leaving is not None:
+            leaving.callback(None)
+        if waiting is not None:
+            again = self.heartbeat_now() if self.is_running else succeed(None)
+            again.chainDeferred(waiting)
+
+    def _route_changed(self, topic: str, route: TopicRoute) -> None:
+        """A broker that is new should know of us at once: it may want to ask or push."""
+        now_known = {address for item in self.routes.brokers.values() for address in item.values()}
+        if not now_known <= self._known_addresses and (self.producers or self.consumers):
+            self.heartbeat_now()
+        self._known_addresses = now_known

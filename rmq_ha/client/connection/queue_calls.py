@@ -1,0 +1,222 @@
+"""What consumers ask brokers about queues, offsets, members and locks.
+
+Spec: remoting.md, chapter 7 and section 11.3.
+"""
+
+from collections.abc import Collection, Iterable
+
+from twisted.logger import Logger
+
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.lookup.asking import Asking, drive
+from rmq_ha.client.lookup.lookups import commit_command, committed_offset, queue_number
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError
+from rmq_ha.errors import ProtocolViolation, RemotingConnectError, RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.wire.bodies import (
+    CheckClient,
+    LockBatch,
+    MessageQueue,
+    decode_queues,
+    decode_string_list,
+)
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import TopicRoute
+
+OFFSET_TIMEOUT_MS = 5000
+LOCK_TIMEOUT_MS = 1000
+
+
+class QueueCalls:
+    """Requests of one client about its queues; the master is asked, else a slave."""
+
+    log = Logger()
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self._instance = instance
+
+    async def address(self, queue: MessageQueue) -> str:
+        """
+        The queue's master, or a slave of it.
+
+        :raises MQClientError: no address is known.
+        """
+        known = self._instance.broker_address(queue.broker_name)
+        if known is None:
+            await self._instance.routes.fetch(queue.topic)
+            known = self._instance.broker_address(queue.broker_name)
+        if known is None:
+            raise MQClientError(
+                f"no address of the broker {queue.broker_name} is known: does it run, and does it"
+                " reach its name server?"
+            )
+        return known[0]
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """
+        Behind its last message.
+
+        :raises MQClientError: no broker can say.
+        :raises RemotingError: it does not answer.
+        """
+        return await self._number(RequestCode.GET_MAX_OFFSET, queue, "offset")
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Of its first message; raises as `max_offset`."""
+        return await self._number(RequestCode.GET_MIN_OFFSET, queue, "offset")
+
+    async def earliest_msg_store_time(self, queue: MessageQueue) -> int:
+        """Of its first message, ms since the epoch; -1 unknown; raises as `max_offset`."""
+        return await self._number(RequestCode.GET_EARLIEST_MSG_STORETIME, queue, "timestamp")
+
+    async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
+        """
+        The message stored closest to a time; raises as `max_offset`.
+
+        :param timestamp: ms since the epoch.
+        """
+        return await self._number(
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, "offset", timestamp=str(timestamp)
+        )
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """A group's offset as the broker has it; None when it has none; raises as `max_offset`."""
+        addresses = {MASTER_ID: await self.address(queue)}
+        offset = await self._run(committed_offset(addresses, group, queue), OFFSET_TIMEOUT_MS)
+        return None if offset < 0 else offset
+
+    async def commit(
+        self, group: str, queue: MessageQueue, offset: int, *, wait: bool = False
+    ) -> None:
+        """
+        Tell the broker a group's offset: the master, else a slave.
+
+        A slave is told also when the master does not answer; nothing is ever read there while
+        the name servers know a master, as it may be behind.
+
+        :param wait: for its answer.
+        :raises MQClientError: no address is known, or it refuses.
+        :raises RemotingError: it cannot be reached.
+        """
+        command = commit_command(group, queue, offset)
+        address = await self.address(queue)
+        try:
+            await self._tell(address, command, wait=wait)
+        except RemotingError:
+            others = self._instance.routes.brokers.get(queue.broker_name, {}).values()
+            slave = next((other for other in others if other != address), None)
+            if slave is None:
+                raise
+            await self._tell(slave, command, wait=wait)
+
+    async def _tell(self, address: str, command: RemotingCommand, *, wait: bool) -> None:
+        if wait:
+            await self._instance.call(address, command, OFFSET_TIMEOUT_MS)
+        else:
+            await self._instance.oneway(address, command)
+
+    async def members(self, group: str, topic: str, client_id: str) -> list[str] | None:
+        """
+        Ids of all clients of a group, from a broker of the topic chosen by chance (code 38).
+
+        :param client_id: our own: a broker that does not know it yet is told and asked again.
+        :returns: None when no broker answers.
+        """
+        route = await self._instance.route(topic)
+        for address in self._candidates(route):
+            try:
+                found = await self._members(address, group)
+                if client_id not in found:
+                    await self._instance.heartbeat_now()
+                    found = await self._members(address, group)
+            except (RemotingError, BrokerRefused, ProtocolViolation) as error:
+                self.log.debug("who is in {group}: {reason}", group=group, reason=error)
+                continue
+            return found
+        return None
+
+    async def lock(
+        self, group: str, client_id: str, broker_name: str, queues: Collection[MessageQueue]
+    ) -> list[MessageQueue]:
+        """
+        Have the master promise queues to this client alone (code 41).
+
+        :returns: those of the queues that it promised; none when it cannot be reached.
+        """
+        known = self._instance.broker_address(broker_name, MASTER_ID, True)
+        if known is None:
+            return []
+        batch = LockBatch(group, client_id, list(queues))
+        command = RemotingCommand(RequestCode.LOCK_BATCH_MQ, None, batch.encode())
+        try:
+            response = await self._instance.call(known[0], command, LOCK_TIMEOUT_MS)
+            locked = decode_queues(response.body or b"{}")
+        except (RemotingError, BrokerRefused, ProtocolViolation) as error:
+            self.log.warn("{broker} locks no queues: {reason}", broker=broker_name, reason=error)
+            return []
+        return [queue for queue in locked if queue in queues]
+
+    async def unlock(
+        self, group: str, client_id: str, broker_name: str, queues: Iterable[MessageQueue]
+    ) -> None:
+        """Take the promise back (code 42), one-way; never fails."""
+        known = self._instance.broker_address(broker_name, MASTER_ID, True)
+        batch = LockBatch(group, client_id, list(queues))
+        if known is None or not batch.queues:
+            return
+        command = RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, None, batch.encode())
+        try:
+            await self._instance.oneway(known[0], command)
+        except RemotingError as error:
+            self.log.warn("{broker} unlocks no queues: {reason}", broker=broker_name, reason=error)
+
+    async def check_subscription(
+        self, group: str, client_id: str, wanted: SubscriptionData
+    ) -> None:
+        """
+        Have a broker compile an expression (code 46); silent when none answers.
+
+        :raises BrokerRefused: it does not compile, or the broker does not allow such ones.
+        """
+        route = await self._instance.route(wanted.topic)
+        body = CheckClient(client_id, group, wanted).encode()
+        for address in self._candidates(route):
+            command = RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+            try:
+                await self._instance.call(address, command)
+            except RemotingConnectError:
+                continue
+            except RemotingError as error:
+                self.log.warn("{reason}", reason=error)
+            return
+
+    def _candidates(self, route: TopicRoute) -> list[str]:
+        """One address of each broker in an order by chance, masters first; then the slaves."""
+        brokers = [item.addresses for item in route.brokers if item.addresses]
+        self._instance.host.random.shuffle(brokers)
+        best = [addresses[min(addresses)] for addresses in brokers]
+        rest = [address for addresses in brokers for address in addresses.values()]
+        return list(dict.fromkeys(best + rest))
+
+    async def _members(self, address: str, group: str) -> list[str]:
+        command = RemotingCommand(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+        response = await self._instance.invoke(
+            address, command, self._instance.settings.mq_client_api_timeout
+        )
+        if response.code == ResponseCode.SYSTEM_ERROR:  # nobody is in the group
+            return []
+        if response.code:
+            raise BrokerRefused(response.code, response.remark, address)
+        return decode_string_list(response.body or b"{}", "consumerIdList")
+
+    async def _number(self, code: RequestCode, queue: MessageQueue, field: str, **more: str) -> int:
+        addresses = {MASTER_ID: await self.address(queue)}
+        return await self._run(queue_number(code, addresses, queue, field, **more))
+
+    async def _run(self, asking: Asking[int], timeout_ms: float = 0) -> int:
+        timeout_ms = timeout_ms or self._instance.settings.mq_client_api_timeout
+        return await drive(
+            asking, lambda ask: self._instance.invoke(ask.address, ask.command, timeout_ms)
+        )

@@ -1,0 +1,224 @@
+"""Routes and broker addresses that a client knows; fetched once, however many want them.
+
+Spec: remoting.md, sections 11.1, 11.2 and 11.6.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.client.lookup.asking import Ask, InTurn, drive
+from rmq_ha.client.lookup.lookups import topic_route
+from rmq_ha.client.rules.errors import MQClientError, NoNameServer
+from rmq_ha.client.rules.routes import addresses_of, is_changed
+from rmq_ha.remoting.calls import Calls
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.route_bodies import TopicRoute
+
+
+class NameServers:
+    """Asks those of a client, in turn."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        calls: Calls,
+        addresses: Sequence[str],
+        start: int,
+        lookup: Callable[[], Awaitable[Sequence[str]]] | None = None,
+    ) -> None:
+        """
+        :param start: which one to begin with.
+        :param lookup: finds addresses when there are none; raises `NoNameServer`.
+        """
+        self._calls = calls
+        self._turn = InTurn(addresses, start)
+        self._lookup = lookup
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Of all of them."""
+        return self._turn.addresses
+
+    async def look_up(self) -> None:
+        """Ask where they are by now; what cannot be had stays as it was."""
+        if self._lookup is None:
+            return
+        try:
+            self._turn.addresses = tuple(await self._lookup())
+        except NoNameServer as error:
+            if not self.addresses:
+                raise
+            self.log.warn("{reason}; those of before are asked", reason=error)
+
+    async def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """As `InTurn.ask`."""
+        if not self.addresses:
+            await self.look_up()
+        return await drive(self._turn.ask(command, timeout_ms), self._answer)
+
+    def _answer(self, ask: Ask) -> "Deferred[RemotingCommand]":
+        return self._calls.invoke(ask.address, ask.command, ask.timeout_ms)
+
+
+class _Known:
+    """A route in the cache."""
+
+    __slots__ = ("route", "used")
+
+    def __init__(self, route: TopicRoute, used: float) -> None:
+        self.route = route
+        self.used = used
+
+
+class RouteCache:
+    """
+    Topic to route, broker name to addresses.
+
+    :ivar brokers: broker name to broker id to address.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, clock: IReactorTime, name_servers: NameServers, timeout_ms: int, idle_ms: int
+    ) -> None:
+        """
+        :param timeout_ms: for one call to a name server.
+        :param idle_ms: a route that nobody looked at or watches for so long is dropped.
+        """
+        self.brokers: dict[str, dict[int, str]] = {}
+        self._clock = clock
+        self._name_servers = name_servers
+        self._timeout_ms = timeout_ms
+        self._idle = idle_ms / 1000
+        self._known: dict[str, _Known] = {}
+        self._watched: dict[str, int] = {}
+        self._closed = False
+        self._fetching: dict[str, list[Deferred[TopicRoute]]] = {}
+        self._watchers: list[Callable[[str, TopicRoute], Any]] = []
+
+    def cached(self, topic: str) -> TopicRoute | None:
+        """What is known already; looking at it keeps it fresh."""
+        known = self._known.get(topic)
+        if known is None:
+            return None
+        known.used = self._clock.seconds()
+        return known.route
+
+    def get(self, topic: str) -> "Deferred[TopicRoute]":
+        """As `cached`, else as `fetch`."""
+        route = self.cached(topic)
+        return self.fetch(topic) if route is None else succeed(route)
+
+    def fetch(self, topic: str) -> "Deferred[TopicRoute]":
+        """
+        Ask a name server, or wait for the answer that somebody else is asking for.
+
+        :returns: fails with `NoRoute`, `NoNameServer` or `BrokerRefused`.
+        """
+        waiting: Deferred[TopicRoute] = Deferred()
+        others = self._fetching.get(topic)
+        if others is not None:
+            others.append(waiting)
+            return waiting
+        self._fetching[topic] = [waiting]
+        asked = Deferred.fromCoroutine(drive(topic_route(topic), self._answer))
+        asked.addBoth(self._fetched, topic)
+        return waiting
+
+    def watch(self, topic: str) -> None:
+        """Keep this topic's route fresh, until `unwatch` is called as often."""
+        self._watched[topic] = self._watched.get(topic, 0) + 1
+
+    def unwatch(self, topic: str) -> None:
+        """The reverse."""
+        left = self._watched.get(topic, 0) - 1
+        if left > 0:
+            self._watched[topic] = left
+        else:
+            self._watched.pop(topic, None)
+
+    def on_change(self, callback: Callable[[str, TopicRoute], Any]) -> None:
+        """Have `callback(topic, route)` called for each new or changed route."""
+        self._watchers.append(callback)
+
+    def forget(self, callback: Callable[[str, TopicRoute], Any]) -> None:
+        """Call it no more."""
+        if callback in self._watchers:
+            self._watchers.remove(callback)
+
+    async def refresh(self) -> None:
+        """Ask for all routes again, one after the other; what cannot be had stays as it was."""
+        earliest = self._clock.seconds() - self._idle
+        for topic, known in list(self._known.items()):
+            if known.used < earliest and topic not in self._watched:
+                del self._known[topic]
+        for topic in set(self._watched) | set(self._known):
+            try:
+                await self.fetch(topic)
+            except NoNameServer as error:
+                if not self._closed:
+                    self.log.warn("routes are not refreshed: {reason}", reason=error)
+                return
+            except MQClientError as error:
+                self.log.debug("{reason}", reason=error)
+
+    def close(self) -> None:
+        """The client stops: what fails from now on is nobody's business."""
+        self._closed = True
+
+    def drop_offline(self) -> None:
+        """Forget brokers that no route mentions any more; before each round of heartbeats."""
+        mentioned: set[str] = set()
+        for known in self._known.values():
+            mentioned |= addresses_of(known.route)
+        for name, addresses in list(self.brokers.items()):
+            left = {key: item for key, item in addresses.items() if item in mentioned}
+            if not left:
+                del self.brokers[name]
+            elif len(left) != len(addresses):
+                self.brokers[name] = left
+
+    def adopt(self, topic: str, route: TopicRoute) -> None:
+        """Take a route that came in another way; watchers are told if it is new."""
+        old = self._known.get(topic)
+        now = self._clock.seconds()
+        self._known[topic] = _Known(route, now if old is None else old.used)
+        for item in route.brokers:
+            self.brokers[item.broker_name] = dict(sorted(item.addresses.items()))
+        if not is_changed(None if old is None else old.route, route):
+            return
+        for watcher in list(self._watchers):
+            try:
+                watcher(topic, route)
+            except Exception:
+                self.log.failure("on a new route of {topic}", topic=topic)
+
+    def _answer(self, ask: Ask) -> Awaitable[RemotingCommand]:
+        return self._name_servers.ask(ask.command, self._timeout_ms)
+
+    def _fetched(self, result: TopicRoute | Failure, topic: str) -> None:
+        waiting = self._fetching.pop(topic)
+        if not isinstance(result, Failure):
+            self.adopt(topic, result)
+        for later in waiting:
+            if isinstance(result, Failure):
+                later.errback(result)
+            else:
+                later.callback(result)
+
+
+def all_addresses(brokers: Iterable[dict[int, str]], *, slaves: bool) -> list[str]:
+    """Addresses of all brokers; only of masters unless `slaves`."""
+    return [
+        address
+        for addresses in brokers
+        for broker_id, address in addresses.items()
+        if slaves or broker_id == 0
+    ]

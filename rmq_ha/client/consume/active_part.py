@@ -1,0 +1,80 @@
+"""ActivePart: what a client and operators learn of a consumer that pulls by itself.
+
+Spec: remoting.md, sections 7.1 and 7.6.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rmq_ha.client.consume.consumer_base import ConsumerBase
+from rmq_ha.client.rules.consumer_settings import ConsumerConfig
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.subscriptions import Subscriptions
+from rmq_ha.wire.bodies import ConsumerData, MessageQueue
+
+
+class ActivePart:
+    """The `ConsumerPart` of pull and lite pull consumers."""
+
+    def __init__(
+        self,
+        base: ConsumerBase,
+        config: ConsumerConfig,
+        subscriptions: Subscriptions,
+        group_changed: Callable[[], object],
+        reset: Callable[[Mapping[MessageQueue, int]], object],
+    ) -> None:
+        """
+        :param group_changed: is called while it runs.
+        :param reset: goes on at the offsets that an operator wants.
+        """
+        self._base = base
+        self._config = config
+        self._subscriptions = subscriptions
+        self._group_changed = group_changed
+        self._reset = reset
+
+    async def leave(self) -> None:
+        """Tell brokers, and stop the client when nobody else needs it."""
+        instance, group = self._base.instance, self._base.group
+        if instance.consumers.get(group) is self:
+            await instance.unregister_consumer(group)
+        await instance.stop_if_unused()
+
+    def heartbeat_data(self) -> ConsumerData:
+        """See `ConsumerPart`."""
+        return ConsumerData(
+            self._base.group,
+            "CONSUME_ACTIVELY",
+            self._config.message_model.value,
+            self._config.consume_from_where.value,
+            self._subscriptions.all(),
+            self._config.unit_mode,
+        )
+
+    def on_group_changed(self) -> None:
+        """See `ConsumerPart`."""
+        if self._base.is_running:
+            self._group_changed()
+
+    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """See `ConsumerPart`."""
+        self._reset(offsets)
+
+    def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
+        """See `ConsumerPart`."""
+        return self._base.offset_store.clone_offset_table(topic)
+
+    def running_info(self, want_stack: bool) -> Mapping[str, Any]:
+        """See `ConsumerPart`."""
+        return {
+            "mqTable": {},
+            "properties": {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"},
+            "statusTable": {},
+            "subscriptionSet": [item.to_json() for item in self._subscriptions.all()],
+        }
+
+    def consume_directly(self, message: MessageExt) -> Any:
+        """See `ConsumerPart`."""
+        raise MQClientError("a pull consumer has no listener to consume with")

@@ -1,0 +1,202 @@
+"""ConsumeConcurrently: many messages at a time, in no order.
+
+Spec: remoting.md, section 11.5.
+"""
+
+from collections import deque
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from rmq_ha.client.consume.consume_service import (
+    CALLS_PER_TURN,
+    Caller,
+    ConsumeParts,
+    Fate,
+    ListenerCall,
+    directly_result,
+    fate_of,
+)
+from rmq_ha.client.rules.listening import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.process_queue import ProcessQueue
+from rmq_ha.wire.bodies import MessageQueue
+
+SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
+AGAIN_SECONDS = 5.0
+TIMEOUT_LEVEL = 3
+_RESULTS = {None: "CR_SUCCESS", SUCCESS: "CR_SUCCESS", LATER: "CR_LATER"}
+
+
+class ConsumeConcurrently:
+    """
+    Shows a listener what was pulled, `consume_concurrency` calls at a time.
+
+    What waits is bounded by the flow control of the queues.
+    """
+
+    log = Logger()
+    is_orderly = False
+
+    def __init__(self, parts: ConsumeParts) -> None:
+        self._parts = parts
+        self._config = parts.config
+        self._clock = parts.instance.host.clock
+        self._steady_ms = parts.instance.host.steady_ms
+        self._caller = Caller(parts, SUCCESS, LATER, self._fate)
+        self._waiting: deque[tuple[ProcessQueue, MessageQueue, list[MessageExt]]] = deque()
+        self._again: set[IDelayedCall] = set()
+        self._turn: IDelayedCall | None = None
+        self._working = False
+        self._stopped = False
+
+    def start(self) -> None:
+        """Nothing to prepare."""
+
+    def stop(self, within_ms: int) -> "Deferred[None]":
+        """
+        Begin no more calls; fires when those that run are over.
+
+        :param within_ms: then they are cancelled.
+        """
+        self._stopped = True
+        self._waiting.clear()
+        for timer in self._again:
+            timer.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+        return self._caller.finish(within_ms)
+
+    def submit(
+        self, process_queue: ProcessQueue, queue: MessageQueue, messages: list[MessageExt]
+    ) -> None:
+        """Messages that were pulled, in order."""
+        size = self._config.consume_message_batch_max_size
+        for start in range(0, len(messages), size):
+            self._waiting.append((process_queue, queue, messages[start : start + size]))
+        self._work()
+
+    def leave(self, process_queue: ProcessQueue, queue: MessageQueue) -> "Deferred[None] | None":
+        """The queue is another member's: nothing to wait for, results for it count no more."""
+        waiting = self._waiting
+        kept = [item for item in waiting if item[0] is not process_queue]
+        if len(kept) != len(waiting):  # behind a listener that hangs they would pile up
+            waiting.clear()
+            waiting.extend(kept)
+        return None
+
+    def owned(self, queues: "dict[MessageQueue, ProcessQueue]") -> None:
+        """No locks to renew."""
+
+    def clean_expired(self) -> None:
+        """Give back what the listener has had for too long, and cancel it."""
+        expired = self._steady_ms() - self._config.consume_timeout * 60_000
+        for call in list(self._caller.running):
+            if call.started_ms < expired and call.running is not None:
+                self.log.warn(
+                    "the listener has had {id} of {queue} for {minutes} minutes: it goes back",
+                    id=call.messages[0].msg_id,
+                    queue=call.queue,
+                    minutes=self._config.consume_timeout,
+                )
+                call.context.delay_level_when_next_consume = TIMEOUT_LEVEL
+                call.running.cancel()
+
+    async def consume_directly(self, message: MessageExt) -> dict[str, Any]:
+        """See `ConsumerPart.consume_directly`."""
+        context = ConsumeConcurrentlyContext(message.queue)
+        tried = await self._caller.try_once(message, context)
+        return directly_result(
+            tried["outcome"], tried["spent"], _RESULTS, order=False, auto_commit=True
+        )
+
+    def _work(self) -> None:
+        """Begin calls while there is room; a listener that answers at once is called in a loop."""
+        if self._working or self._stopped or self._turn is not None:
+            return
+        self._working = True
+        waiting, running = self._waiting, self._caller.running
+        left = CALLS_PER_TURN
+        try:
+            while waiting and len(running) < self._config.consume_concurrency:
+                if not left:
+                    self._turn = self._clock.callLater(0, self._next_turn)
+                    break
+                process_queue, queue, messages = waiting.popleft()
+                if process_queue.dropped:
+                    continue
+                left -= 1
+                context = ConsumeConcurrentlyContext(queue)
+                call = ListenerCall(process_queue, queue, messages, context, self._steady_ms())
+                self._caller.call(call, self._answered)
+        finally:
+            self._working = False
+
+    def _next_turn(self) -> None:
+        self._turn = None
+        self._work()
+
+    def _answered(self, call: ListenerCall, status: Any) -> None:
+        messages, context = call.messages, call.context
+        acked = max(0, min(context.ack_index + 1, len(messages))) if status is SUCCESS else 0
+        failed = messages[acked:]
+        if call.process_queue.dropped:
+            self.log.debug("{queue} is not ours any more: its result is void", queue=call.queue)
+            self._over(call)
+        elif not failed:
+            self._consumed(call.process_queue, call.queue, messages)
+            self._over(call)
+        elif not self._config.is_clustering:
+            for message in failed:
+                self.log.warn("broadcasting: {id} failed and is dropped", id=message.msg_id)
+            self._consumed(call.process_queue, call.queue, messages)
+            self._over(call)
+        else:
+            back = Deferred.fromCoroutine(self._give_back(call, failed))
+            back.addErrback(lambda failure: self.log.failure("giving back failed", failure))
+            back.addBoth(lambda _: self._over(call))
+
+    def _fate(self, call: ListenerCall) -> Fate:
+        if not self._config.is_clustering:
+            return Fate("it is dropped, as groups that broadcast know no retries")
+        times = call.messages[0].reconsume_times if call.messages else 0
+        if call.context.delay_level_when_next_consume < 0:
+            return fate_of(times, 0, self._parts.group)
+        return fate_of(times, self._parts.send_back.max_reconsume_times, self._parts.group)
+
+    def _over(self, call: ListenerCall) -> None:
+        self._caller.over(call)
+        self._work()
+
+    def _consumed(
+        self, process_queue: ProcessQueue, queue: MessageQueue, messages: list[MessageExt]
+    ) -> None:
+        offset = process_queue.remove(messages)
+        if offset >= 0 and not process_queue.dropped:
+            self._parts.offsets.update_offset(queue, offset, True)
+
+    async def _give_back(self, call: ListenerCall, failed: list[MessageExt]) -> None:
+        """What no broker takes back stays ours and comes again after 5 s."""
+        level = call.context.delay_level_when_next_consume
+        send_back = self._parts.send_back
+        kept = []
+        for message in failed:
+            if not await send_back.give_back(message, level, call.queue.broker_name):
+                message.reconsume_times += 1
+                kept.append(message)
+        ours = {message.queue_offset for message in kept}
+        gone = [message for message in call.messages if message.queue_offset not in ours]
+        self._consumed(call.process_queue, call.queue, gone)
+        if kept and not self._stopped:
+            self._later(call, kept)
+
+    def _later(self, call: ListenerCall, messages: list[MessageExt]) -> None:
+        def again() -> None:
+            self._again.discard(timer)
+            self.submit(call.process_queue, call.queue, messages)
+
+        timer = self._clock.callLater(AGAIN_SECONDS, again)
+        self._again.add(timer)

@@ -1,0 +1,419 @@
+"""LitePullConsumer: poll, seek and commit, with or without a group's rebalance.
+
+Spec: remoting.md, sections 11.3 and 11.4.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.active_part import ActivePart
+from rmq_ha.client.consume.consumer_base import ConsumerBase
+from rmq_ha.client.consume.lite_queues import LiteQueues
+from rmq_ha.client.consume.offsets import OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
+from rmq_ha.client.consume.pull_api import Filter, PullApi
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
+from rmq_ha.client.rules.consumer_settings import LitePullConsumerConfig
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.namespaces import unwrap
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
+from rmq_ha.errors import ConfigurationError, RmqHaError
+from rmq_ha.model.subscription import SUB_ALL, SubscriptionData
+from rmq_ha.model.topics import topic_fault
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.route_bodies import TopicRoute
+
+ChangeListener = Callable[[str, list[MessageQueue]], Any]
+"""`listener(topic, all queues)`, when they changed."""
+
+
+class LitePullConsumer:
+    """
+    Pulls ahead in the background; `poll` takes what came (DefaultLitePullConsumer).
+
+    Either `subscribe` topics, then the group shares queues out, or `assign` queues.
+    What a `poll` returned is committed by a later `poll` (with `auto_commit`) or by `commit_sync`.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        consumer_group: str,
+        config: LitePullConsumerConfig | None = None,
+        *,
+        strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        filters: Sequence[Filter] = (),
+    ) -> None:
+        """
+        :param strategy: who gets which queue; all members need the same one.
+        :raises ConfigurationError: a setting, or the group's name, does not fit.
+        """
+        self.config = (config or LitePullConsumerConfig()).checked()
+        self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
+        self._instance = instance
+        self._now_ms = instance.host.now_ms
+        self._steady_ms = instance.host.steady_ms
+        api = PullApi(instance, self._base.group, self._base.choice, tuple(filters))
+        self._queues = LiteQueues(self._base, self.config, api, self._wanted)
+        self._base.queues_to_persist = self._queues.assigned
+        self._subscriptions = Subscriptions()
+        self._expressions: dict[str, str | MessageSelector] = {}
+        self._by_hand: set[MessageQueue] | None = None
+        self._listeners: dict[str, ChangeListener] = {}
+        self._next_commit_ms = 0
+        self._rebalancer = self._base.rebalancer(strategy, self)
+        self._part = ActivePart(
+            self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
+        )
+
+    def __repr__(self) -> str:
+        return f"<LitePullConsumer {self._base.consumer_group} {self._base.state}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Between `start` and `stop`."""
+        return self._base.is_running
+
+    @property
+    def offset_store(self) -> OffsetStore:
+        """How far it is."""
+        return self._base.offset_store
+
+    # What to read
+
+    def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
+        """
+        Read our share of a topic's queues.
+
+        :raises ConfigurationError: queues were assigned, or topic or expression do not fit.
+        """
+        if self._by_hand is not None:
+            raise ConfigurationError("subscribe() and assign() exclude each other")
+        fault = topic_fault(topic)
+        if fault:
+            raise ConfigurationError(fault)
+        topic = self._base.wrap(topic)
+        self._subscriptions.add(topic, expression, self._now_ms())
+        if self.is_running:
+            known = Deferred.fromCoroutine(self._base.know_routes([topic]))
+            known.addErrback(lambda failure: self.log.failure("no route of a topic", failure))
+            known.addCallback(lambda _: self._instance.heartbeat_now())
+            known.addCallback(lambda _: self._rebalancer.rebalance())
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read it no more; its queues are given up soon."""
+        topic = self._base.wrap(topic)
+        self._subscriptions.remove(topic)
+        if topic not in self._listeners:
+            self._base.unwatch(topic)
+        if self.is_running:
+            self._instance.heartbeat_now()
+            self._rebalancer.soon()
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """
+        Read exactly these queues, whoever else does.
+
+        :raises ConfigurationError: topics are subscribed.
+        """
+        if len(self._subscriptions):
+            raise ConfigurationError("subscribe() and assign() exclude each other")
+        self._by_hand = {self._base.wrap_queue(queue) for queue in queues}
+        if self.is_running:
+            self._take_assigned()
+
+    def set_sub_expression_for_assign(self, topic: str, expression: str | MessageSelector) -> None:
+        """
+        Choose messages of a topic whose queues are assigned.
+
+        :raises ConfigurationError: the expression does not fit.
+        """
+        topic = self._base.wrap(topic)
+        subscription(topic, expression, 0)
+        self._expressions[topic] = expression
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return sorted(self._base.unwrap_queue(queue) for queue in self._queues.assigned())
+
+    def fetch_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
+        """All queues of a topic; fails with `NoRoute` or `NoNameServer`."""
+        wrapped = self._base.wrap(topic)
+        fetched = self._instance.routes.fetch(wrapped)
+        return fetched.addCallback(lambda route: self._queues_of(wrapped, route))
+
+    def register_topic_message_queue_change_listener(
+        self, topic: str, listener: ChangeListener
+    ) -> None:
+        """Be told when a topic gets or loses queues."""
+        topic = self._base.wrap(topic)
+        self._listeners[topic] = listener
+        self._base.watch(topic)
+
+    # Life
+
+    def start(self) -> "Deferred[None]":
+        """Join the group; fails with `MQClientError`, and is stopped then."""
+        try:
+            self._base.begin()
+        except MQClientError as error:
+            return fail(error)
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Persist what is committed and leave; polls that wait get nothing. Never fails.
+
+        What the last `poll` returned is not committed by this: call `commit_sync` before.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        base = self._base
+        try:
+            await self._instance.start()
+            await base.offset_store.load()
+            by_hand = self._by_hand or ()
+            await base.know_routes([*self._subscriptions, *{queue.topic for queue in by_hand}])
+            for wanted in self._subscriptions.all():
+                if wanted.expression_type not in ("TAG", "", None):
+                    await base.calls.check_subscription(
+                        base.group, self._instance.client_id, wanted
+                    )
+            base.must_go_on()
+            self._instance.register_consumer(base.group, self._part)
+            base.run()
+            self._next_commit_ms = self._steady_ms() + self.config.auto_commit_interval_millis
+            await self._instance.heartbeat_now()
+            base.must_go_on()
+            self._instance.on_route_change(self._route_changed)
+            self._take_assigned()
+            await self._rebalancer.start()
+        except BaseException:
+            await self._stop()
+            raise
+
+    async def _stop(self) -> None:
+        base = self._base
+        if not base.stops():
+            return
+        self._instance.forget_route_change(self._route_changed)
+        await self._rebalancer.stop()
+        self._queues.stop()
+        await base.halt()
+        await self._part.leave()
+        base.state = "stopped"
+
+    # Reading
+
+    def poll(self, timeout_ms: int | None = None) -> "Deferred[list[MessageExt]]":
+        """
+        The next messages of some queue, in its order.
+
+        :param timeout_ms: `poll_timeout_millis` when None.
+        :returns: fires with an empty list when none came in time; fails with `NotStarted`.
+        """
+        try:
+            self._base.must_run()
+        except MQClientError as error:
+            return fail(error)
+        now = self._steady_ms()
+        if self.config.auto_commit and now >= self._next_commit_ms:
+            self._next_commit_ms = now + self.config.auto_commit_interval_millis
+            self._note_positions(self._queues.assigned())
+        timeout = self.config.poll_timeout_millis if timeout_ms is None else timeout_ms
+        return self._queues.poll(timeout).addCallback(self._visible)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Read these no more for now; they stay ours."""
+        self._queues.pause(map(self._base.wrap_queue, queues), paused=True)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Read these again."""
+        self._queues.pause(map(self._base.wrap_queue, queues), paused=False)
+
+    def seek(self, queue: MessageQueue, offset: int) -> "Deferred[None]":
+        """
+        Go on with a queue elsewhere.
+
+        :returns: fails with `MQClientError` when the queue is not ours or has no such offset.
+        """
+        return Deferred.fromCoroutine(self._seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> "Deferred[None]":
+        """Go on at its first message; fails as `seek`."""
+        return Deferred.fromCoroutine(self._seek(queue, None, to_end=False))
+
+    def seek_to_end(self, queue: MessageQueue) -> "Deferred[None]":
+        """Go on behind its last message; fails as `seek`."""
+        return Deferred.fromCoroutine(self._seek(queue, None, to_end=True))
+
+    async def _seek(self, queue: MessageQueue, offset: int | None, *, to_end: bool = False) -> None:
+        self._base.must_run()
+        wrapped = self._base.wrap_queue(queue)
+        self._must_have(wrapped)
+        least = await self._base.calls.min_offset(wrapped)
+        most = await self._base.calls.max_offset(wrapped)
+        if offset is None:
+            offset = most if to_end else least
+        if not least <= offset <= most:
+            raise MQClientError(f"{queue} has the offsets {least} to {most}, not {offset}")
+        self._must_have(wrapped)
+        self._queues.seek(wrapped, offset)
+
+    def _must_have(self, queue: MessageQueue) -> None:
+        if not self._queues.has(queue):
+            raise MQClientError(
+                f"{queue} is not ours: assign it, or wait until the group's rebalance gives it to"
+                " this member"
+            )
+
+    # Offsets
+
+    def commit_sync(
+        self, offsets: Mapping[MessageQueue, int] | None = None, *, persist: bool = True
+    ) -> "Deferred[None]":
+        """
+        Commit what `poll` returned, or what is given.
+
+        :param persist: wait until the brokers have it; else the next persisting tells them.
+        :returns: fails with `MQClientError` or `RemotingError` when a broker does not take it.
+        """
+        return Deferred.fromCoroutine(self._commit(offsets, persist=persist))
+
+    def commit(self, queues: Iterable[MessageQueue], *, persist: bool = True) -> "Deferred[None]":
+        """As `commit_sync`, for some queues."""
+        wrapped = [self._base.wrap_queue(queue) for queue in queues]
+        return Deferred.fromCoroutine(self._commit(None, wrapped, persist=persist))
+
+    def committed(self, queue: MessageQueue) -> "Deferred[int | None]":
+        """How far the group is; None: it never was there. Fails as `commit_sync`."""
+        read = self.offset_store.read_offset(
+            self._base.wrap_queue(queue), ReadOffsetType.MEMORY_FIRST_THEN_STORE
+        )
+        return Deferred.fromCoroutine(read)
+
+    def offset_for_timestamp(self, queue: MessageQueue, timestamp: int) -> "Deferred[int]":
+        """Of the message stored closest to a time, ms since the epoch; fails as `commit_sync`."""
+        calls = self._base.calls
+        return Deferred.fromCoroutine(calls.search_offset(self._base.wrap_queue(queue), timestamp))
+
+    async def _commit(
+        self,
+        offsets: Mapping[MessageQueue, int] | None,
+        queues: Collection[MessageQueue] | None = None,
+        *,
+        persist: bool,
+    ) -> None:
+        self._base.must_run()
+        if offsets is not None:
+            queues = [self._base.wrap_queue(queue) for queue in offsets]
+            for queue, offset in zip(queues, offsets.values(), strict=True):
+                self._must_have(queue)
+                self.offset_store.update_offset(queue, offset, False)
+        else:
+            queues = self._queues.assigned() if queues is None else queues
+            self._note_positions(queues)
+        if persist and isinstance(self.offset_store, RemoteBrokerOffsetStore):
+            await self.offset_store.persist_surely(queues)
+        elif persist:
+            await self.offset_store.persist_all(self._queues.assigned())
+
+    def _note_positions(self, queues: Collection[MessageQueue]) -> None:
+        positions = self._queues.positions()
+        for queue in queues:
+            if queue in positions:
+                self.offset_store.update_offset(queue, positions[queue], False)
+
+    # Inside
+
+    def _wanted(self, topic: str) -> SubscriptionData | None:
+        if self._by_hand is None:
+            return self._subscriptions.get(topic)
+        return subscription(topic, self._expressions.get(topic, SUB_ALL), 0)
+
+    def _take_assigned(self) -> None:
+        if self._by_hand is None:
+            return
+        for queue in self._queues.assigned():
+            if queue not in self._by_hand:
+                self._queues.remove(queue)
+        for queue in sorted(self._by_hand):
+            self._base.watch(queue.topic)
+            self._queues.add(queue)
+
+    def _visible(self, messages: list[MessageExt]) -> list[MessageExt]:
+        namespace = self._instance.settings.namespace
+        if namespace:
+            for message in messages:
+                message.topic = unwrap(namespace, message.topic)
+        return messages
+
+    def _queues_of(self, topic: str, route: TopicRoute) -> list[MessageQueue]:
+        return [self._base.unwrap_queue(queue) for queue in subscribe_queues(topic, route)]
+
+    def _route_changed(self, topic: str, route: TopicRoute) -> None:
+        listener = self._listeners.get(topic)
+        if listener is not None:
+            name = unwrap(self._instance.settings.namespace, topic)
+            try:
+                listener(name, self._queues_of(topic, route))
+            except Exception:
+                self.log.failure("the change listener of {topic} failed", topic=topic)
+        if topic in self._subscriptions:
+            self._rebalancer.soon()
+
+    # QueueOwner
+
+    def topics(self) -> Collection[str]:
+        """See `QueueOwner`."""
+        return list(self._subscriptions)
+
+    def owned(self) -> Collection[MessageQueue]:
+        """See `QueueOwner`; what is assigned by hand is not the group's business."""
+        return self._queues.assigned() if self._by_hand is None else []
+
+    def is_stuck(self, queue: MessageQueue) -> bool:
+        """See `QueueOwner`."""
+        return False
+
+    async def take(self, queue: MessageQueue) -> bool:
+        """See `QueueOwner`."""
+        self.offset_store.remove_offset(queue)
+        try:
+            offset = await self._base.first_offset(queue)
+        except RmqHaError as error:
+            self.log.warn("where to begin with {queue}: {reason}", queue=queue, reason=error)
+            return False
+        if self._base.state in ("stopping", "stopped"):
+            return False
+        self._queues.add(queue, offset)
+        return True
+
+    async def give_up(self, queue: MessageQueue) -> None:
+        """See `QueueOwner`."""
+        self._queues.remove(queue)
+        await self.offset_store.persist(queue)
+        self.offset_store.remove_offset(queue)
+
+    def share_changed(
+        self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
+    ) -> None:
+        """See `QueueOwner`."""
+        self._subscriptions.touch([topic], self._now_ms())
+        self._instance.heartbeat_now()
+
+    def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Polls go on where an operator wants."""
+        for queue, offset in offsets.items():
+            if self._queues.has(queue):
+                self._queues.seek(queue, offset)
+                self.offset_store.update_offset(queue, offset, False)

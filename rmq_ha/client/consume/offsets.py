@@ -1,0 +1,254 @@
+"""Where a group's offsets live: with the brokers, or in a file of this machine (broadcasting).
+
+Both keep in memory what was consumed and persist it every few seconds and at the end; a process
+that is killed consumes the rest again.
+
+Spec: remoting.md, sections 7.4, 11.2, 11.3 and 11.5.
+"""
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Protocol
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+
+from rmq_ha.client.connection.queue_calls import QueueCalls
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.errors import ProtocolViolation, RmqHaError
+from rmq_ha.seams import Disk, Worker
+from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
+from rmq_ha.wire.fastjson import pretty
+
+
+class ReadOffsetType(Enum):
+    """Where to look for an offset."""
+
+    READ_FROM_MEMORY = "READ_FROM_MEMORY"
+    READ_FROM_STORE = "READ_FROM_STORE"
+    MEMORY_FIRST_THEN_STORE = "MEMORY_FIRST_THEN_STORE"
+
+
+class OffsetStore(Protocol):
+    """Keeps how far a group is in its queues."""
+
+    async def load(self) -> None:
+        """Before anything else."""
+
+    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool) -> None:
+        """Remember an offset. :param increase_only: unless a higher one is there."""
+
+    def memory(self, queue: MessageQueue) -> int | None:
+        """What this process knows; None: nothing."""
+
+    async def read_offset(
+        self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE
+    ) -> int | None:
+        """
+        How far the group is.
+
+        :returns: None when it has never been there.
+        :raises RmqHaError: the store cannot say.
+        """
+
+    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """Write down the offsets of these queues and forget those of others; never fails."""
+
+    async def persist(self, queue: MessageQueue) -> None:
+        """Write down one offset; never fails."""
+
+    def remove_offset(self, queue: MessageQueue) -> None:
+        """The queue is another member's now."""
+
+    def clone_offset_table(self, topic: str) -> dict[MessageQueue, int]:
+        """What this process knows of a topic; of all topics when empty."""
+
+
+class _Memory:
+    """What this process knows."""
+
+    def __init__(self) -> None:
+        self._table: dict[MessageQueue, int] = {}
+
+    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool) -> None:
+        """See `OffsetStore`."""
+        if increase_only:
+            offset = max(offset, self._table.get(queue, offset))
+        self._table[queue] = offset
+
+    def memory(self, queue: MessageQueue) -> int | None:
+        """See `OffsetStore`."""
+        return self._table.get(queue)
+
+    def remove_offset(self, queue: MessageQueue) -> None:
+        """See `OffsetStore`."""
+        self._table.pop(queue, None)
+
+    def clone_offset_table(self, topic: str) -> dict[MessageQueue, int]:
+        """See `OffsetStore`."""
+        return {
+            queue: offset for queue, offset in self._table.items() if topic in ("", queue.topic)
+        }
+
+
+class RemoteBrokerOffsetStore(_Memory):
+    """
+    With the brokers: the master, or a slave while there is no master.
+
+    Every persisting repeats all offsets, changed or not: a master that comes back with older ones
+    learns better within one interval.
+
+    :param group: with its namespace.
+    """
+
+    log = Logger()
+
+    def __init__(self, calls: QueueCalls, group: str) -> None:
+        super().__init__()
+        self._calls = calls
+        self._group = group
+
+    async def load(self) -> None:
+        """Nothing to do: each queue is asked for when it is assigned."""
+
+    async def read_offset(
+        self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE
+    ) -> int | None:
+        """See `OffsetStore`."""
+        if kind is not ReadOffsetType.READ_FROM_STORE:
+            known = self._table.get(queue)
+            if known is not None or kind is ReadOffsetType.READ_FROM_MEMORY:
+                return known
+        offset = await self._calls.committed(self._group, queue)
+        if offset is not None:
+            self.update_offset(queue, offset, False)
+        return offset
+
+    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """See `OffsetStore`."""
+        for queue in self._table.keys() - set(queues):
+            del self._table[queue]
+        await DeferredList([Deferred.fromCoroutine(self.persist(queue)) for queue in self._table])
+
+    async def persist_surely(self, queues: Collection[MessageQueue]) -> None:
+        """
+        Write down the offsets of these queues, and wait for the brokers' word.
+
+        :raises RmqHaError: a broker does not take one.
+        """
+        for queue in queues:
+            offset = self._table.get(queue)
+            if offset is not None:
+                await self._calls.commit(self._group, queue, offset, wait=True)
+
+    async def persist(self, queue: MessageQueue) -> None:
+        """See `OffsetStore`."""
+        offset = self._table.get(queue)
+        if offset is None:
+            return
+        try:
+            await self._calls.commit(self._group, queue, offset)
+        except RmqHaError as error:
+            self.log.warn(
+                "the offset {offset} of {queue} is not persisted: {reason}",
+                offset=offset,
+                queue=queue,
+                reason=error,
+            )
+
+
+class LocalFileOffsetStore(_Memory):
+    """
+    In a file, in the form of the Java client's, with the one before it as `.bak`.
+
+    :param path: `<dir>/<client id>/<group>/offsets.json`.
+    """
+
+    log = Logger()
+
+    def __init__(self, disk: Disk, worker: Worker, path: str) -> None:
+        super().__init__()
+        self.path = path
+        self._disk = disk
+        self._worker = worker
+        self._writing: Deferred[None] | None = None
+        self._written: dict[MessageQueue, int] = {}
+
+    async def load(self) -> None:
+        """
+        Read the file, or its backup when it is empty or damaged; without both begin anew.
+
+        :raises MQClientError: both are damaged, or cannot be read.
+        """
+        self._table.update(await self._read())
+
+    async def read_offset(
+        self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE
+    ) -> int | None:
+        """See `OffsetStore`; nobody else writes the file, so the memory has it all."""
+        return self._table.get(queue)
+
+    def remove_offset(self, queue: MessageQueue) -> None:
+        """A broker that is away for a while takes no offsets with it."""
+
+    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """Write down all offsets, those of queues that are away now too; never fails."""
+        while self._writing is not None:
+            again: Deferred[None] = Deferred()
+            self._writing.chainDeferred(again)
+            await again
+        if self._written == self._table:
+            return
+        table = dict(self._table)
+        done = self._writing = Deferred()
+        try:
+            await self._worker.call(self._replace, encode_offsets(table))
+            self._written = table
+        except OSError as error:
+            self.log.error("{path} is not written: {reason}", path=self.path, reason=error)
+        finally:
+            self._writing = None
+            done.callback(None)
+
+    async def persist(self, queue: MessageQueue) -> None:
+        """The next `persist_all` writes it, as Java's."""
+
+    def _replace(self, data: bytes) -> None:
+        self._disk.replace(self.path, data, backup=True)
+
+    async def _read(self) -> dict[MessageQueue, int]:
+        fault = None
+        for path in (self.path, self.path + ".bak"):
+            try:
+                data = await self._worker.call(self._disk.read_bytes, path)
+                if data.strip():
+                    return decode_offsets(data)
+            except FileNotFoundError:
+                pass
+            except (ProtocolViolation, OSError) as error:
+                fault = fault or f"{path}: {error}"
+                self.log.warn("offsets in {path} are not readable: {why}", path=path, why=error)
+        if fault is not None:
+            raise MQClientError(
+                f"{fault}; its .bak does not help: repair it, or remove both to begin anew"
+            )
+        return {}
+
+
+def encode_offsets(table: dict[MessageQueue, int]) -> bytes:
+    """The file's content, as Java's OffsetSerializeWrapper."""
+    by_queue = {queue.to_key(): offset for queue, offset in sorted(table.items())}
+    return pretty({"offsetTable": by_queue})
+
+
+def decode_offsets(data: bytes) -> dict[MessageQueue, int]:
+    """
+    The file's content.
+
+    :raises ProtocolViolation: it is not such a file.
+    """
+    table = decode_queue_table(data)
+    try:
+        return {queue: int(offset) for queue, offset in table.items()}
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolViolation(f"an offset is no number: {error}") from None

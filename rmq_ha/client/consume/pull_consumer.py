@@ -1,0 +1,319 @@
+"""PullConsumer: asks for messages itself and keeps its own offsets (DefaultMQPullConsumer).
+
+Spec: remoting.md, sections 6.1, 11.3 and 11.4.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.active_part import ActivePart
+from rmq_ha.client.consume.consumer_base import ConsumerBase
+from rmq_ha.client.consume.offsets import OffsetStore, ReadOffsetType
+from rmq_ha.client.consume.pull_api import Filter, PullApi, Pulled
+from rmq_ha.client.consume.send_back import SendBack
+from rmq_ha.client.lookup.pulls import Pull
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
+from rmq_ha.client.rules.consumer_settings import PullConsumerConfig
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.messages import MessageExt, PullResult
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions, subscription
+from rmq_ha.model.subscription import SUB_ALL, TAG_TYPES
+from rmq_ha.wire.bodies import MessageQueue
+
+QueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], Any]
+"""`listener(topic, all queues, our queues)`, when they changed."""
+
+
+class PullConsumer:
+    """
+    A member of a group that pulls when it likes.
+
+    Nothing is committed but what `update_consume_offset` says.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        consumer_group: str,
+        config: PullConsumerConfig | None = None,
+        *,
+        strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        filters: Sequence[Filter] = (),
+    ) -> None:
+        """
+        :param strategy: who gets which queue of topics with a queue listener.
+        :raises ConfigurationError: a setting, or the group's name, does not fit.
+        """
+        self.config = (config or PullConsumerConfig()).checked()
+        self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
+        self._instance = instance
+        self._api = PullApi(instance, self._base.group, self._base.choice, tuple(filters))
+        self._send_back = SendBack(
+            instance,
+            self._base.group,
+            self.config.max_reconsume_times,
+            unit_mode=self.config.unit_mode,
+        )
+        self._subscriptions = Subscriptions()
+        self._listeners: dict[str, QueueListener | None] = {}
+        self._owned: set[MessageQueue] = set()
+        self._touched: set[MessageQueue] = set()
+        self._base.queues_to_persist = lambda: self._owned | self._touched
+        self._rebalancer = self._base.rebalancer(strategy, self)
+        self._part = ActivePart(
+            self._base, self.config, self._subscriptions, self._rebalancer.soon, self._reset
+        )
+
+    def __repr__(self) -> str:
+        return f"<PullConsumer {self._base.consumer_group} {self._base.state}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Between `start` and `stop`."""
+        return self._base.is_running
+
+    @property
+    def offset_store(self) -> OffsetStore:
+        """How far it is."""
+        return self._base.offset_store
+
+    def register_message_queue_listener(
+        self, topic: str, listener: QueueListener | None = None
+    ) -> None:
+        """Share the queues of a topic out among the members of the group; before `start`."""
+        wrapped = self._base.wrap(topic)
+        self._listeners[wrapped] = listener
+        self._subscribe(wrapped)
+
+    # Life
+
+    def start(self) -> "Deferred[None]":
+        """Join the group; fails with `MQClientError`, and is stopped then."""
+        try:
+            self._base.begin()
+        except MQClientError as error:
+            return fail(error)
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> "Deferred[None]":
+        """Persist offsets and leave; never fails. Twice is harmless."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        base = self._base
+        try:
+            await self._instance.start()
+            await base.offset_store.load()
+            await base.know_routes(list(self._listeners))
+            base.must_go_on()
+            self._instance.register_consumer(base.group, self._part)
+            base.run()
+            await self._instance.heartbeat_now()
+            base.must_go_on()
+            await self._rebalancer.start()
+        except Exception:  # not a start that is dropped
+            await self._stop()
+            raise
+
+    async def _stop(self) -> None:
+        base = self._base
+        if not base.stops():
+            return
+        await self._rebalancer.stop()
+        await base.halt()
+        await self._part.leave()
+        base.state = "stopped"
+
+    # Pulling
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        expression: str | MessageSelector | None,
+        offset: int,
+        max_nums: int,
+        timeout_ms: int = 0,
+    ) -> "Deferred[PullResult]":
+        """
+        Messages of a queue, as many as are there.
+
+        :param timeout_ms: `consumer_pull_timeout_millis` when 0.
+        :returns: fails with `MQClientError`, `RemotingError`, `CorruptRecord`.
+        """
+        timeout = timeout_ms or self.config.consumer_pull_timeout_millis
+        return self._pull(queue, expression, offset, max_nums, timeout, 0)
+
+    def pull_block_if_not_found(
+        self,
+        queue: MessageQueue,
+        expression: str | MessageSelector | None,
+        offset: int,
+        max_nums: int,
+    ) -> "Deferred[PullResult]":
+        """As `pull`, but the broker waits up to `broker_suspend_max_time_millis` for a message."""
+        timeout = self.config.consumer_timeout_millis_when_suspend
+        hold = self.config.broker_suspend_max_time_millis
+        return self._pull(queue, expression, offset, max_nums, timeout, hold)
+
+    def _pull(
+        self,
+        queue: MessageQueue,
+        expression: str | MessageSelector | None,
+        offset: int,
+        max_nums: int,
+        timeout_ms: int,
+        hold_ms: int,
+    ) -> "Deferred[PullResult]":
+        try:
+            self._base.must_run()
+            if offset < 0 or max_nums <= 0:
+                raise MQClientError(f"offset {offset} and max_nums {max_nums} must be positive")
+            queue = self._base.wrap_queue(queue)
+            self._subscribe(queue.topic)
+            now = self._instance.host.now_ms()
+            wanted = subscription(queue.topic, expression, now)
+        except Exception:
+            return fail()
+        version = 0 if wanted.expression_type in TAG_TYPES else wanted.sub_version
+        pull = Pull(queue, wanted, offset, max_nums, timeout_ms, None, hold_ms, True, version)
+        return self._api.pull(pull).addCallback(self._visible)
+
+    def _visible(self, pulled: Pulled) -> PullResult:
+        for message in pulled.result.msg_found_list:
+            message.topic = self._base.unwrap_queue(message.queue).topic
+        return pulled.result
+
+    def _subscribe(self, topic: str) -> None:
+        """Brokers shall know that this group reads the topic."""
+        if topic not in self._subscriptions:
+            self._subscriptions.add(topic, SUB_ALL, self._instance.host.now_ms())
+            if self.is_running:
+                self._instance.heartbeat_now()
+
+    # Queues and offsets
+
+    def fetch_subscribe_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
+        """All queues of a topic; fails with `NoRoute` or `NoNameServer`."""
+        wrapped = self._base.wrap(topic)
+        fetched = self._instance.routes.fetch(wrapped)
+        return fetched.addCallback(
+            lambda route: [
+                self._base.unwrap_queue(queue) for queue in subscribe_queues(wrapped, route)
+            ]
+        )
+
+    def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
+        """Our queues of a topic with a queue listener."""
+        wrapped = self._base.wrap(topic)
+        return sorted(
+            self._base.unwrap_queue(queue) for queue in self._owned if queue.topic == wrapped
+        )
+
+    def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Everything below is consumed; persisted every so often, and by `stop`."""
+        queue = self._base.wrap_queue(queue)
+        self._touched.add(queue)
+        self.offset_store.update_offset(queue, offset, False)
+
+    def fetch_consume_offset(
+        self, queue: MessageQueue, *, from_store: bool = False
+    ) -> "Deferred[int | None]":
+        """How far the group is; None: it never was there. Fails as `max_offset`."""
+        kind = (
+            ReadOffsetType.READ_FROM_STORE if from_store else ReadOffsetType.MEMORY_FIRST_THEN_STORE
+        )
+        read = self.offset_store.read_offset(self._base.wrap_queue(queue), kind)
+        return Deferred.fromCoroutine(read)
+
+    def persist(self, queue: MessageQueue) -> "Deferred[None]":
+        """Write down its offset now; never fails."""
+        written = self.offset_store.persist(self._base.wrap_queue(queue))
+        return Deferred.fromCoroutine(written)
+
+    def max_offset(self, queue: MessageQueue) -> "Deferred[int]":
+        """Behind its last message; fails with `MQClientError` or `RemotingError`."""
+        return Deferred.fromCoroutine(self._base.calls.max_offset(self._base.wrap_queue(queue)))
+
+    def min_offset(self, queue: MessageQueue) -> "Deferred[int]":
+        """Of its first message; fails as `max_offset`."""
+        return Deferred.fromCoroutine(self._base.calls.min_offset(self._base.wrap_queue(queue)))
+
+    def search_offset(self, queue: MessageQueue, timestamp: int) -> "Deferred[int]":
+        """Of the message stored closest to a time, ms since the epoch; fails as `max_offset`."""
+        calls = self._base.calls
+        return Deferred.fromCoroutine(calls.search_offset(self._base.wrap_queue(queue), timestamp))
+
+    def earliest_msg_store_time(self, queue: MessageQueue) -> "Deferred[int]":
+        """Of its first message, ms since the epoch; fails as `max_offset`."""
+        calls = self._base.calls
+        return Deferred.fromCoroutine(calls.earliest_msg_store_time(self._base.wrap_queue(queue)))
+
+    def send_message_back(
+        self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
+    ) -> "Deferred[bool]":
+        """
+        Have a message delivered to the group's push consumers again later.
+
+        :param delay_level: 0: the broker decides; negative: to the dead-letter queue.
+        :param broker_name: the one it came from when None.
+        :returns: fires with False when no broker took it.
+        """
+        broker_name = broker_name or message.broker_name or None
+        return Deferred.fromCoroutine(self._send_back.give_back(message, delay_level, broker_name))
+
+    # QueueOwner
+
+    def topics(self) -> Collection[str]:
+        """See `QueueOwner`."""
+        return list(self._listeners)
+
+    def owned(self) -> Collection[MessageQueue]:
+        """See `QueueOwner`."""
+        return list(self._owned)
+
+    def is_stuck(self, queue: MessageQueue) -> bool:
+        """See `QueueOwner`."""
+        return False
+
+    async def take(self, queue: MessageQueue) -> bool:
+        """See `QueueOwner`."""
+        self.offset_store.remove_offset(queue)
+        self._owned.add(queue)
+        return True
+
+    async def give_up(self, queue: MessageQueue) -> None:
+        """See `QueueOwner`."""
+        await self.offset_store.persist(queue)
+        self.offset_store.remove_offset(queue)
+        self._base.choice.forget(queue)
+        self._owned.discard(queue)
+        self._touched.discard(queue)
+
+    def share_changed(
+        self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
+    ) -> None:
+        """See `QueueOwner`."""
+        listener = self._listeners.get(topic)
+        if listener is None:
+            return
+        base = self._base
+        try:
+            listener(
+                base.unwrap_queue(MessageQueue(topic, "", 0)).topic,
+                [base.unwrap_queue(queue) for queue in queues],
+                [base.unwrap_queue(queue) for queue in share],
+            )
+        except Exception:
+            self.log.failure("the queue listener of {topic} failed", topic=topic)
+
+    def _reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Who pulls decides where: as in Java, nothing happens."""
+        self.log.info("a pull consumer keeps its own offsets: the reset is left to its owner")

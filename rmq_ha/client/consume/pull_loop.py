@@ -1,0 +1,207 @@
+"""PullLoop: asks for the messages of one queue, again and again, as fast as they are consumed.
+
+Spec: remoting.md, section 11.4.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.client.consume.pull_api import PullApi, Pulled
+from rmq_ha.client.lookup.pulls import Pull
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.messages import MessageExt, PullStatus
+from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
+from rmq_ha.errors import RmqHaError
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import ResponseCode
+
+FULL_SECONDS = 0.05
+PAUSED_SECONDS = 1.0
+FLOW_CONTROL_SECONDS = 0.02
+NOT_HELD_MS = 1000
+"""An answer without progress that comes sooner was not held: asking again at once would spin."""
+NOT_HELD_SECONDS = 0.1
+WARN_AFTER_FAILURES = 3
+
+
+class PullOwner(Protocol):
+    """The consumer that a loop works for."""
+
+    @property
+    def clock(self) -> IReactorTime:
+        """Durations."""
+
+    @property
+    def steady_ms(self) -> Callable[[], int]:
+        """ms of a clock that nobody sets."""
+
+    @property
+    def pull_api(self) -> PullApi:
+        """Who asks."""
+
+    @property
+    def error_seconds(self) -> float:
+        """How long to wait after an error."""
+
+    def may_pull(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
+        """0, or in how many seconds to ask again: paused, or not locked."""
+
+    def limits(self, queue: MessageQueue) -> FlowLimits:
+        """When the queue holds enough."""
+
+    def next_pull(self, queue: MessageQueue, offset: int) -> Pull | None:
+        """What to ask for; None when the topic is subscribed no more."""
+
+    def found(
+        self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]
+    ) -> float:
+        """Messages came; returns in how many seconds to pull again."""
+
+    def nothing_below(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        """Nothing below this offset is wanted, and nothing is cached: it may be committed."""
+
+    def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        """The queue does not have the offset: go on at this one. The loop is over."""
+
+    def unknown_subscription(self) -> None:
+        """A broker does not know what is subscribed: it was restarted, or is not told yet."""
+
+    def pulled(self, topic: str, count: int, took_ms: int) -> None:
+        """For statistics."""
+
+
+class PullLoop:
+    """
+    Of one queue; it ends when the `ProcessQueue` is dropped.
+
+    :param offset: of the first message to pull.
+    :ivar offset: of the next one.
+    :ivar full: how often the cache was full.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, owner: PullOwner, queue: MessageQueue, process_queue: ProcessQueue, offset: int
+    ) -> None:
+        self.queue = queue
+        self.process_queue = process_queue
+        self.offset = offset
+        self.full = 0
+        self._owner = owner
+        self._timer: IDelayedCall | None = None
+        self._asked_ms = 0
+        self._failures = 0
+        self._halted = False
+
+    def start(self) -> None:
+        """Ask for the first time."""
+        self._pull()
+
+    def stop(self) -> None:
+        """Ask no more, and what was pulled counts no more."""
+        self.process_queue.dropped = True
+        self.halt()
+
+    def halt(self) -> None:
+        """Ask no more; the answer that may still come is thrown away."""
+        self._halted = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def poke(self) -> None:
+        """What it waits for may be over: look at once."""
+        if self._timer is not None:
+            self._timer.reset(0)
+
+    def _pull(self) -> None:
+        self._timer = None
+        owner, process_queue = self._owner, self.process_queue
+        if process_queue.dropped or self._halted:
+            return
+        self._asked_ms = process_queue.last_pull_ms = owner.steady_ms()
+        wait = owner.may_pull(self.queue, process_queue)
+        if wait:
+            self._later(wait)
+            return
+        reason = process_queue.is_full(owner.limits(self.queue))
+        if reason is not None:
+            self.full += 1
+            if self.full % 1000 == 1:
+                self.log.info("{queue} rests: {reason}", queue=self.queue, reason=reason)
+            self._later(FULL_SECONDS)
+            return
+        pull = owner.next_pull(self.queue, self.offset)
+        if pull is None:
+            self._later(owner.error_seconds)
+            return
+        owner.pull_api.pull(pull).addCallback(self._pulled).addErrback(self._failed)
+
+    def _pulled(self, pulled: Pulled) -> None:
+        process_queue, owner, result = self.process_queue, self._owner, pulled.result
+        if process_queue.dropped or self._halted:
+            return
+        self._failures = 0
+        following = result.next_begin_offset
+        process_queue.max_offset = result.max_offset
+        if pulled.from_slave and following < self.offset:
+            # A slave has not got so far yet: that is no reason to consume things again.
+            self._later(owner.error_seconds)
+            return
+        if result.pull_status is PullStatus.OFFSET_ILLEGAL:
+            self.log.warn(
+                "{queue} does not have the offset {offset} ({least} to {most}): going on at {next}",
+                queue=self.queue,
+                offset=self.offset,
+                least=result.min_offset,
+                most=result.max_offset,
+                next=following,
+            )
+            owner.offset_moved(self.queue, process_queue, following)
+            return
+        wait = 0.0
+        if following == self.offset and owner.steady_ms() - self._asked_ms < NOT_HELD_MS:
+            wait = owner.error_seconds if pulled.from_slave else NOT_HELD_SECONDS
+        self.offset = following
+        if result.msg_found_list:
+            took = owner.steady_ms() - self._asked_ms
+            owner.pulled(self.queue.topic, len(result.msg_found_list), took)
+            wait = owner.found(self.queue, process_queue, result.msg_found_list)
+        elif not process_queue.count:
+            owner.nothing_below(self.queue, process_queue, following)
+        if wait:
+            self._later(wait)
+        else:
+            self._pull()
+
+    def _failed(self, failure: Failure) -> None:
+        if self.process_queue.dropped or self._halted:
+            return
+        error, owner = failure.value, self._owner
+        self._failures += 1
+        if not isinstance(error, RmqHaError):
+            self.log.failure("a pull of {queue} failed", failure, queue=self.queue)
+        elif self._failures % 10 == (WARN_AFTER_FAILURES if _is_normal(error) else 1):
+            self.log.warn("{queue} is not pulled: {reason}", queue=self.queue, reason=error)
+        if _is_normal(error) and self._failures % 10 == 1:
+            owner.unknown_subscription()
+        busy = isinstance(error, BrokerRefused) and error.code == ResponseCode.FLOW_CONTROL
+        self._later(FLOW_CONTROL_SECONDS if busy else owner.error_seconds)
+
+    def _later(self, seconds: float) -> None:
+        self._timer = self._owner.clock.callLater(seconds, self._pull)
+
+
+def _is_normal(error: BaseException | None) -> bool:
+    """Right after a change of subscription a broker does not know it yet."""
+    return isinstance(error, BrokerRefused) and error.code in (
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.FILTER_DATA_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_LATEST,
+    )

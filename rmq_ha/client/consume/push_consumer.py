@@ -1,0 +1,354 @@
+"""PushConsumer: shows a listener the messages of a group's topics (DefaultMQPushConsumer).
+
+Spec: remoting.md, sections 7.6 and 11.2 to 11.5.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, overload
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.consume.consume_concurrently import ConsumeConcurrently
+from rmq_ha.client.consume.consume_orderly import ConsumeOrderly
+from rmq_ha.client.consume.consume_service import ConsumeHook, ConsumeParts
+from rmq_ha.client.consume.consumer_base import ConsumerBase
+from rmq_ha.client.consume.offsets import OffsetStore
+from rmq_ha.client.consume.pull_api import Filter, PullApi
+from rmq_ha.client.consume.push_queues import PushQueues, Service
+from rmq_ha.client.consume.rebalancer import Rebalancer
+from rmq_ha.client.consume.send_back import SendBack
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
+from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consumer_settings import DEFAULT_MAX_RECONSUME_TIMES, PushConsumerConfig
+from rmq_ha.client.rules.errors import MQClientError
+from rmq_ha.client.rules.listening import MAX_INT, ConcurrentListener, Listener, OrderlyListener
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.subscriptions import MessageSelector, Subscriptions
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.subscription import SUB_ALL, TAG_TYPES
+from rmq_ha.model.topics import RETRY_PREFIX, topic_fault
+from rmq_ha.timing.periodic import Periodic
+from rmq_ha.wire.bodies import ConsumerData, MessageQueue
+from rmq_ha.wire.route_bodies import TopicRoute
+
+
+class PushConsumer:
+    """
+    A member of a consumer group with a listener.
+
+    Subscribe and register the listener, then `start()`. Each message is shown at least once; its
+    offset is committed only when it is consumed, or the broker has taken it back.
+
+    :ivar config: its `PushConsumerConfig`.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        consumer_group: str,
+        config: PushConsumerConfig | None = None,
+        *,
+        strategy: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
+    ) -> None:
+        """
+        :param strategy: who gets which queue; all members need the same one.
+        :param offset_store: instead of RocketMQ's own.
+        :param hooks: see every call of the listener.
+        :param filters: see what was pulled before the listener does, and choose.
+        :raises ConfigurationError: a setting, or the group's name, does not fit.
+        """
+        self.config = (config or PushConsumerConfig()).checked()
+        self._base = ConsumerBase(instance, consumer_group, self.config, offset_store)
+        self._instance = instance
+        self._strategy = strategy
+        self._hooks = tuple(hooks)
+        self._subscriptions = Subscriptions()
+        self._stats = ConsumeStats()
+        self._now_ms = instance.host.now_ms
+        self._api = PullApi(instance, self._base.group, self._base.choice, tuple(filters))
+        self._queues = PushQueues(
+            self._base, self.config, self._subscriptions, self._api, self._stats, self._rebalance
+        )
+        self._base.queues_to_persist = self._queues.owned
+        self._listener: Listener | None = None
+        self._orderly = False
+        self._service: Service | None = None
+        self._rebalancer: Rebalancer | None = None
+        self._cleaning: Periodic | None = None
+        self._started_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<PushConsumer {self._base.consumer_group} {self._base.state}>"
+
+    @property
+    def consumer_group(self) -> str:
+        """As the application knows it."""
+        return self._base.consumer_group
+
+    @property
+    def is_running(self) -> bool:
+        """Between `start` and `stop`."""
+        return self._base.is_running
+
+    @property
+    def has_listener(self) -> bool:
+        """Somebody is registered who consumes."""
+        return self._listener is not None
+
+    @property
+    def offset_store(self) -> OffsetStore:
+        """How far it is."""
+        return self._base.offset_store
+
+    def subscribe(self, topic: str, expression: str | MessageSelector | None = SUB_ALL) -> None:
+        """
+        Consume a topic too, or another choice of it; before or after `start`.
+
+        :param expression: tags like `TagA || TagB`, or a `MessageSelector`.
+        :raises ConfigurationError: topic or expression do not fit.
+        """
+        fault = topic_fault(topic)
+        if fault:
+            raise ConfigurationError(fault)
+        topic = self._base.wrap(topic)
+        self._subscriptions.add(topic, expression, self._now_ms())
+        if self.is_running:
+            known = Deferred.fromCoroutine(self._base.know_routes([topic]))
+            known.addErrback(lambda failure: self.log.failure("no route of a topic", failure))
+            known.addCallback(lambda _: self._queues.tell())
+            known.addCallback(lambda _: self._rebalance())
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume it no more; its queues are given up soon."""
+        topic = self._base.wrap(topic)
+        self._subscriptions.remove(topic)
+        self._stats.forget(topic)
+        self._base.unwatch(topic)
+        if self.is_running:
+            self._queues.tell()
+            self._rebalance()
+
+    @overload
+    def register_message_listener(
+        self, listener: ConcurrentListener, *, orderly: Literal[False] = False
+    ) -> None: ...
+
+    @overload
+    def register_message_listener(
+        self, listener: OrderlyListener, *, orderly: Literal[True]
+    ) -> None: ...
+
+    def register_message_listener(self, listener: Listener, *, orderly: bool = False) -> None:
+        """
+        Say who consumes; see `rmq_ha.client.rules.listening` for what it gets and answers.
+
+        :param listener: `listener(messages, context)`, plain or `async def`. A plain one runs in
+            the reactor: it must not block.
+        :param orderly: the messages of each queue one after the other.
+        """
+        if self._base.state != "new":
+            raise ConfigurationError("register the listener before start()")
+        self._listener = listener
+        self._orderly = orderly
+
+    def suspend(self) -> None:
+        """Pull nothing; what is cached is still consumed."""
+        self._queues.is_paused = True
+
+    def resume(self) -> None:
+        """The reverse."""
+        self._queues.is_paused = False
+
+    def max_offset(self, queue: MessageQueue) -> "Deferred[int]":
+        """Behind the last message of a queue; fails with `MQClientError` or `RemotingError`."""
+        return Deferred.fromCoroutine(self._base.calls.max_offset(self._base.wrap_queue(queue)))
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now; topics as the application knows them."""
+        return sorted(self._base.unwrap_queue(queue) for queue in self._queues.process_queues())
+
+    # Life
+
+    def start(self) -> "Deferred[None]":
+        """
+        Join the group and begin to consume.
+
+        :returns: fires after the first rebalance; fails with `MQClientError` (no name server, an
+            expression that a broker refuses, no listener ...), and is stopped then.
+        """
+        if self._listener is None:
+            return fail(ConfigurationError("register_message_listener() comes before start()"))
+        try:
+            self._base.begin()
+        except MQClientError as error:
+            return fail(error)
+        return Deferred.fromCoroutine(self._start())
+
+    def stop(self) -> "Deferred[None]":
+        """
+        Leave: pull no more, let the listener end, persist offsets, unlock queues, tell brokers.
+
+        :returns: fires when that is done; never fails. Twice is harmless.
+        """
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _start(self) -> None:
+        base = self._base
+        if self.config.is_clustering:
+            self._subscriptions.add(RETRY_PREFIX + base.group, SUB_ALL, self._now_ms())
+        try:
+            await self._instance.start()
+            await base.offset_store.load()
+            base.must_go_on()
+            self._make_service()
+            topics = list(self._subscriptions)
+            await base.know_routes(topics)
+            await self._check_expressions()
+            base.must_go_on()
+            self._started_ms = self._now_ms()
+            self._instance.register_consumer(base.group, self)
+            base.run()
+            await self._queues.tell()
+            base.must_go_on()
+            self._instance.on_route_change(self._route_changed)
+            assert self._rebalancer is not None
+            await self._rebalancer.start()
+        except Exception:  # not a start that is dropped
+            await self._stop()
+            raise
+
+    def _make_service(self) -> None:
+        base, config = self._base, self.config
+        most = config.max_reconsume_times
+        if most == -1:
+            most = MAX_INT if self._orderly else DEFAULT_MAX_RECONSUME_TIMES
+        assert self._listener is not None
+        parts = ConsumeParts(
+            self._instance,
+            base.group,
+            config,
+            self._listener,
+            base.offset_store,
+            SendBack(self._instance, base.group, most, unit_mode=config.unit_mode),
+            self._stats,
+            self._hooks,
+        )
+        service: Service = (
+            ConsumeOrderly(parts, base.calls) if self._orderly else ConsumeConcurrently(parts)
+        )
+        self._service = service
+        self._queues.use(service)
+        service.start()
+        minutes = config.consume_timeout * 60.0
+        clock = self._instance.host.clock
+        self._cleaning = Periodic(
+            clock, "looking for stuck listeners", service.clean_expired, minutes
+        )
+        self._cleaning.start()
+        self._rebalancer = base.rebalancer(self._strategy, self._queues)
+
+    async def _check_expressions(self) -> None:
+        for wanted in self._subscriptions.all():
+            if wanted.expression_type not in TAG_TYPES:
+                await self._base.calls.check_subscription(
+                    self._base.group, self._instance.client_id, wanted
+                )
+
+    async def _stop(self) -> None:
+        base = self._base
+        if not base.stops():
+            return
+        self._queues.stop_pulling()
+        self._instance.forget_route_change(self._route_changed)
+        if self._rebalancer is not None:
+            await self._rebalancer.stop()
+        if self._cleaning is not None:
+            self._cleaning.stop()
+        if self._service is not None:
+            await self._service.stop(self.config.await_termination_millis_when_shutdown)
+        await base.halt()
+        await self._queues.release()
+        if self._instance.consumers.get(base.group) is self:
+            await self._instance.unregister_consumer(base.group)
+        await self._instance.stop_if_unused()
+        base.state = "stopped"
+
+    def _rebalance(self) -> None:
+        if self._rebalancer is not None and self.is_running:
+            self._rebalancer.soon()
+
+    def _route_changed(self, topic: str, route: TopicRoute) -> None:
+        if topic in self._subscriptions:
+            self._rebalance()
+
+    # ConsumerPart: what the client and, through it, operators want to know
+
+    def heartbeat_data(self) -> ConsumerData:
+        """See `ConsumerPart`."""
+        return ConsumerData(
+            self._base.group,
+            "CONSUME_PASSIVELY",
+            self.config.message_model.value,
+            self.config.consume_from_where.value,
+            self._subscriptions.all(),
+            self.config.unit_mode,
+        )
+
+    def on_group_changed(self) -> None:
+        """See `ConsumerPart`."""
+        self._rebalance()
+
+    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """See `ConsumerPart`."""
+        self.log.info("{group} is reset to {offsets}", group=self._base.group, offsets=offsets)
+        self._queues.reset(offsets)
+
+    def consume_status(self, topic: str) -> Mapping[MessageQueue, int]:
+        """See `ConsumerPart`."""
+        return self._base.offset_store.clone_offset_table(topic)
+
+    def running_info(self, want_stack: bool) -> Mapping[str, Any]:
+        """See `ConsumerPart`."""
+        host, memory = self._base.instance.host, self._base.offset_store.memory
+        now = host.steady_ms()
+        info: dict[str, Any] = {
+            "mqTable": {
+                queue.to_key(): process_queue.info(
+                    _or_zero(memory(queue)), epoch_ms=host.now_ms() - now
+                )
+                for queue, process_queue in self._queues.process_queues().items()
+            },
+            "properties": {
+                **self._settings(),
+                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_CONSUMEORDERLY": "true" if self._orderly else "false",
+                "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_concurrency),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            },
+            "statusTable": {topic: self._stats.status(topic, now) for topic in self._subscriptions},
+            "subscriptionSet": [item.to_json() for item in self._subscriptions.all()],
+        }
+        if want_stack:
+            info["jstack"] = "a Twisted client: there are no threads to show\n"
+        return info
+
+    def consume_directly(self, message: MessageExt) -> Any:
+        """See `ConsumerPart`."""
+        if self._service is None:
+            return fail(MQClientError("the consumer is not started"))
+        return Deferred.fromCoroutine(self._service.consume_directly(message))
+
+    def _settings(self) -> dict[str, str]:
+        return {item.name: str(getattr(self.config, item.name)) for item in fields(self.config)}
+
+
+def _or_zero(offset: int | None) -> int:
+    return offset or 0

@@ -1,0 +1,292 @@
+"""PushQueues: the queues that a push consumer has now, from assignment to hand-over.
+
+Spec: remoting.md, sections 11.3 and 11.4.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from rmq_ha.client.consume.consume_concurrently import ConsumeConcurrently
+from rmq_ha.client.consume.consume_orderly import ConsumeOrderly
+from rmq_ha.client.consume.consumer_base import ConsumerBase
+from rmq_ha.client.consume.pull_api import PullApi
+from rmq_ha.client.consume.pull_loop import PAUSED_SECONDS, PullLoop
+from rmq_ha.client.lookup.pulls import Pull
+from rmq_ha.client.rules.consume_stats import ConsumeStats
+from rmq_ha.client.rules.consumer_settings import PushConsumerConfig
+from rmq_ha.client.rules.messages import MessageExt
+from rmq_ha.client.rules.process_queue import FlowLimits, ProcessQueue
+from rmq_ha.client.rules.subscriptions import Subscriptions
+from rmq_ha.errors import RmqHaError
+from rmq_ha.wire.bodies import MessageQueue
+
+SUSPEND_MS = 15_000
+PULL_TIMEOUT_MS = 30_000
+
+Service = ConsumeConcurrently | ConsumeOrderly
+
+
+class _Owned:
+    """One queue of ours. `leaving`: given up, but the listener still has something of it."""
+
+    __slots__ = ("leaving", "loop", "process_queue")
+
+    def __init__(self, process_queue: ProcessQueue, loop: PullLoop) -> None:
+        self.process_queue = process_queue
+        self.loop = loop
+        self.leaving = False
+
+
+class PushQueues:
+    """
+    Takes queues, pulls them into the service, and gives them up.
+
+    :param on_change: is called after a queue that was given up is gone for good.
+    :ivar is_paused: pull nothing; what is cached is consumed.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        base: ConsumerBase,
+        config: PushConsumerConfig,
+        subscriptions: Subscriptions,
+        pull_api: PullApi,
+        stats: ConsumeStats,
+        on_change: Callable[[], None],
+    ) -> None:
+        host = base.instance.host
+        self.clock: IReactorTime = host.clock
+        self.steady_ms = host.steady_ms
+        self._now_ms = host.now_ms
+        self.pull_api = pull_api
+        self.error_seconds = base.instance.settings.pull_time_delay_mills_when_exception / 1000
+        self.is_paused = False
+        self._base = base
+        self._config = config
+        self._subscriptions = subscriptions
+        self._stats = stats
+        self._on_change = on_change
+        self._service: Service | None = None
+        self._table: dict[MessageQueue, _Owned] = {}
+        self._moved: dict[MessageQueue, IDelayedCall] = {}
+        self._limits: dict[str, FlowLimits] = {}
+        self._told_version = 0
+        self._stopped = False
+
+    def use(self, service: Service) -> None:
+        """Who consumes."""
+        self._service = service
+
+    def stop_pulling(self) -> None:
+        """Take nothing more; what comes is thrown away. The offsets stay."""
+        self._stopped = True
+        for timer in self._moved.values():
+            timer.cancel()
+        for owned in self._table.values():
+            owned.loop.halt()
+
+    async def release(self) -> None:
+        """Unlock all queues; after `stop_pulling`."""
+        if self._service is not None and self._service.is_orderly and self._config.is_clustering:
+            by_broker: dict[str, list[MessageQueue]] = {}
+            for queue in self._table:
+                by_broker.setdefault(queue.broker_name, []).append(queue)
+            for broker_name, queues in by_broker.items():
+                await self._unlock(broker_name, queues)
+
+    def process_queues(self) -> dict[MessageQueue, ProcessQueue]:
+        """Queues that are ours."""
+        return {
+            queue: owned.process_queue for queue, owned in self._table.items() if not owned.leaving
+        }
+
+    def versions_told(self, version: int) -> None:
+        """Brokers know this version of the subscriptions: pulls may mention it."""
+        self._told_version = max(self._told_version, version)
+
+    def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on elsewhere: what is cached or with the listener counts no more."""
+        for queue, offset in offsets.items():
+            if queue in self._table:
+                self._go_on_at(queue, offset)
+
+    # QueueOwner
+
+    def topics(self) -> Collection[str]:
+        """See `QueueOwner`."""
+        return list(self._subscriptions)
+
+    def owned(self) -> Collection[MessageQueue]:
+        """See `QueueOwner`."""
+        return list(self._table)
+
+    def is_stuck(self, queue: MessageQueue) -> bool:
+        """See `QueueOwner`."""
+        owned = self._table.get(queue)
+        return (
+            owned is not None
+            and not owned.leaving
+            and queue not in self._moved
+            and owned.process_queue.is_pull_expired(self.steady_ms())
+        )
+
+    async def take(self, queue: MessageQueue) -> bool:
+        """See `QueueOwner`."""
+        if queue in self._table or self._service is None:
+            return False  # it is still being given up
+        needs_lock = self._service.is_orderly and self._config.is_clustering
+        if needs_lock and not await self._lock(queue):
+            self.log.info("{queue} is still locked by another member", queue=queue)
+            return False
+        self._base.offset_store.remove_offset(queue)
+        try:
+            offset = await self._base.first_offset(queue)
+        except RmqHaError as error:
+            self.log.warn("where to begin with {queue}: {reason}", queue=queue, reason=error)
+            return False
+        if self._stopped or queue in self._table:
+            if needs_lock and queue not in self._table:
+                await self._unlock(queue.broker_name, [queue])
+            return False
+        process_queue = ProcessQueue(self.steady_ms())
+        process_queue.locked = needs_lock
+        loop = PullLoop(self, queue, process_queue, offset)
+        self._table[queue] = _Owned(process_queue, loop)
+        loop.start()
+        return True
+
+    async def give_up(self, queue: MessageQueue) -> None:
+        """See `QueueOwner`."""
+        owned = self._table.get(queue)
+        if owned is None or owned.leaving or self._service is None:
+            return
+        owned.leaving = True
+        owned.loop.stop()
+        timer = self._moved.pop(queue, None)
+        if timer is not None and timer.active():
+            timer.cancel()
+        waiting = self._service.leave(owned.process_queue, queue)
+        if waiting is None:
+            await self._gone(queue)
+        else:
+            waiting.addCallback(lambda _: Deferred.fromCoroutine(self._gone(queue)))
+            waiting.addCallback(lambda _: self._on_change())
+
+    def share_changed(
+        self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
+    ) -> None:
+        """See `QueueOwner`."""
+        assert self._service is not None
+        self._limits[topic] = self._config.limits(len(share), orderly=self._service.is_orderly)
+        self._service.owned(self.process_queues())
+        self._subscriptions.touch([topic], self._now_ms())
+        self.tell()
+
+    def tell(self) -> "Deferred[None]":
+        """Let brokers know the subscriptions."""
+        version = self._subscriptions.version
+        told = self._base.instance.heartbeat_now()
+        return told.addCallback(lambda _: self.versions_told(version))
+
+    # PullOwner
+
+    def may_pull(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
+        """See `PullOwner`."""
+        if self.is_paused:
+            return PAUSED_SECONDS
+        assert self._service is not None
+        if self._service.is_orderly and self._config.is_clustering and not process_queue.locked:
+            return self.error_seconds
+        return 0.0
+
+    def limits(self, queue: MessageQueue) -> FlowLimits:
+        """See `PullOwner`."""
+        limits = self._limits.get(queue.topic)
+        if limits is None:
+            assert self._service is not None
+            limits = self._config.limits(1, orderly=self._service.is_orderly)
+        return limits
+
+    def next_pull(self, queue: MessageQueue, offset: int) -> Pull | None:
+        """See `PullOwner`."""
+        wanted = self._subscriptions.get(queue.topic)
+        if wanted is None:
+            return None
+        commit = self._base.offset_store.memory(queue) if self._config.is_clustering else None
+        return Pull(
+            queue,
+            wanted,
+            offset,
+            self._config.pull_batch_size,
+            PULL_TIMEOUT_MS,
+            commit or None,
+            SUSPEND_MS,
+            self._config.post_subscription_when_pull,
+            min(wanted.sub_version, self._told_version),
+        )
+
+    def found(
+        self, queue: MessageQueue, process_queue: ProcessQueue, messages: list[MessageExt]
+    ) -> float:
+        """See `PullOwner`."""
+        assert self._service is not None
+        self._service.submit(process_queue, queue, process_queue.put(messages))
+        return self._config.pull_interval / 1000
+
+    def nothing_below(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        """See `PullOwner`."""
+        self._base.offset_store.update_offset(queue, offset, True)
+
+    def offset_moved(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        """See `PullOwner`."""
+        process_queue.dropped = True
+        timer = self.clock.callLater(self.error_seconds, self._go_on_at, queue, offset)
+        self._moved[queue] = timer
+
+    def unknown_subscription(self) -> None:
+        """See `PullOwner`."""
+        self.tell()
+
+    def pulled(self, topic: str, count: int, took_ms: int) -> None:
+        """See `PullOwner`."""
+        self._stats.pulled(topic, count, took_ms, self.steady_ms())
+
+    # Inside
+
+    def _go_on_at(self, queue: MessageQueue, offset: int) -> None:
+        owned = self._table.get(queue)
+        if owned is None or owned.leaving or self._stopped:
+            return
+        self._base.offset_store.update_offset(queue, offset, False)
+        given_up = Deferred.fromCoroutine(self.give_up(queue))
+        given_up.addErrback(lambda failure: self.log.failure("giving up a queue failed", failure))
+        given_up.addCallback(lambda _: self._on_change())
+
+    async def _gone(self, queue: MessageQueue) -> None:
+        assert self._service is not None
+        store = self._base.offset_store
+        try:
+            await store.persist(queue)
+            if self._service.is_orderly and self._config.is_clustering:
+                await self._unlock(queue.broker_name, [queue])
+        finally:
+            store.remove_offset(queue)
+            self._base.choice.forget(queue)
+            self._table.pop(queue, None)
+            self._service.owned(self.process_queues())
+
+    async def _lock(self, queue: MessageQueue) -> Any:
+        base = self._base
+        return await base.calls.lock(
+            base.group, base.instance.client_id, queue.broker_name, [queue]
+        )
+
+    async def _unlock(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        base = self._base
+        await base.calls.unlock(base.group, base.instance.client_id, broker_name, queues)

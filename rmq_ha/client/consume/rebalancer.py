@@ -1,0 +1,238 @@
+"""Rebalancer: finds out which queues are ours, and has its owner take and give up.
+
+Spec: remoting.md, section 11.3.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.connection.queue_calls import QueueCalls
+from rmq_ha.client.rebalance.changes import compare, share_of
+from rmq_ha.client.rebalance.strategies import AllocateStrategy
+from rmq_ha.client.rules.errors import NoRoute
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.errors import RmqHaError
+from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.timing.periodic import Periodic
+from rmq_ha.wire.bodies import MessageQueue
+
+AGAIN_SECONDS = 1.0
+_MOST_PATIENT_SECONDS = 16.0
+
+
+class QueueOwner(Protocol):
+    """A consumer with queues."""
+
+    def topics(self) -> Collection[str]:
+        """What it subscribes, with namespace; its retry topic too."""
+
+    def owned(self) -> Collection[MessageQueue]:
+        """Queues that it has, or is about to give up."""
+
+    def is_stuck(self, queue: MessageQueue) -> bool:
+        """It is ours, but not pulled any more: it is given up and taken again."""
+
+    async def take(self, queue: MessageQueue) -> bool:
+        """It is ours now; False when it could not be taken yet."""
+
+    async def give_up(self, queue: MessageQueue) -> None:
+        """It is ours no more."""
+
+    def share_changed(
+        self, topic: str, queues: Collection[MessageQueue], share: Collection[MessageQueue]
+    ) -> None:
+        """After queues of a topic were taken or given up."""
+
+
+class Rebalancer:
+    """
+    Shares queues out every so often, and as soon as members come or go.
+
+    :param group: with its namespace.
+    :param clustering: else every member has all queues.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        calls: QueueCalls,
+        group: str,
+        strategy: AllocateStrategy,
+        owner: QueueOwner,
+        *,
+        clustering: bool,
+        interval_ms: int,
+    ) -> None:
+        self.strategy = strategy
+        self._instance = instance
+        self._calls = calls
+        self._group = group
+        self._owner = owner
+        self._clustering = clustering
+        self._clock = instance.host.clock
+        self._periodic = Periodic(
+            self._clock, f"rebalancing {group}", self.rebalance, interval_ms / 1000
+        )
+        self._running: Deferred[None] | None = None
+        self._once_more = False
+        self._is_unrouted = False
+        self._patience = AGAIN_SECONDS
+        self._retry: IDelayedCall | None = None
+        self._stopped = False
+
+    def start(self) -> "Deferred[None]":
+        """Rebalance at once, then in intervals; fires after the first time, never fails."""
+        self._periodic.start()
+        return self.rebalance()
+
+    async def stop(self) -> None:
+        """Take nothing any more; returns when what was under way is over."""
+        self._stopped = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        await self._periodic.stop()
+        if self._running is not None:
+            over: Deferred[None] = Deferred()
+            self._running.chainDeferred(over)
+            await over
+
+    def soon(self) -> None:
+        """A member came or went, a route changed."""
+        self.rebalance()
+
+    def rebalance(self) -> "Deferred[None]":
+        """Fires when the round that is under way, and the one that it makes necessary, is over."""
+        done: Deferred[None] = Deferred()
+        if self._running is not None:
+            self._once_more = True
+            self._running.chainDeferred(done)
+            return done
+        if self._stopped:
+            done.callback(None)
+            return done
+        running = self._running = Deferred()
+        running.chainDeferred(done)
+        Deferred.fromCoroutine(self._rounds()).addErrback(
+            lambda failure: self.log.failure(
+                "rebalancing {group} failed", failure, group=self._group
+            )
+        ).addBoth(self._over)
+        return done
+
+    async def _rounds(self) -> None:
+        complete = True
+        while not self._stopped:
+            self._once_more = self._is_unrouted = False
+            complete = True
+            for topic in self._owner.topics():
+                if self._stopped:
+                    return  # each topic may take as long as its brokers are silent
+                complete = await self._topic(topic) and complete
+            await self._not_subscribed()
+            if not self._once_more:
+                break
+        pause = self._pause(complete)
+        if pause and not self._stopped and self._retry is None:
+            self._retry = self._clock.callLater(pause, self._again)
+
+    def _pause(self, complete: bool) -> float:
+        """
+        Seconds to the next try; 0: the next round is soon enough.
+
+        A topic that was just created has a route within moments; one that nobody creates is asked
+        for more and more rarely.
+        """
+        if not self._is_unrouted:
+            self._patience = AGAIN_SECONDS
+            return 0.0 if complete else AGAIN_SECONDS
+        pause, self._patience = self._patience, min(2 * self._patience, _MOST_PATIENT_SECONDS)
+        return pause if complete else AGAIN_SECONDS
+
+    def _again(self) -> None:
+        self._retry = None
+        self.rebalance()
+
+    def _over(self, _: object) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.callback(None)
+
+    async def _topic(self, topic: str) -> bool:
+        """False when it has to be tried again soon."""
+        try:
+            route = await self._instance.route(topic)
+            queues = subscribe_queues(topic, route)
+            share = await self._share(topic, queues)
+        except NoRoute as error:
+            if not topic.startswith(RETRY_PREFIX):
+                self._is_unrouted = True
+                self.log.debug("{reason}", reason=error)
+            return True
+        except RmqHaError as error:
+            self.log.warn("{topic} is not rebalanced: {reason}", topic=topic, reason=error)
+            return False
+        if share is None:
+            return True
+        owner = self._owner
+        step = compare(topic, owner.owned(), share)
+        stuck = [queue for queue in share if queue not in step.added and owner.is_stuck(queue)]
+        for queue in [*step.removed, *stuck]:
+            await owner.give_up(queue)
+        added = [*step.added, *stuck]
+        results = await DeferredList(
+            [Deferred.fromCoroutine(owner.take(queue)) for queue in added], consumeErrors=True
+        )
+        taken = 0
+        for queue, (_, result) in zip(added, results, strict=True):
+            taken += result is True
+            if isinstance(result, Failure):
+                self.log.failure("taking {queue} failed", result, queue=queue)
+        if step.removed or taken:
+            self.log.info(
+                "{group} has {share} of the {all} queues of {topic} ({strategy})",
+                group=self._group,
+                share=len(share),
+                all=len(queues),
+                topic=topic,
+                strategy=self.strategy.name,
+            )
+            owner.share_changed(topic, queues, share)
+        return taken == len(added)
+
+    async def _share(
+        self, topic: str, queues: Sequence[MessageQueue]
+    ) -> Sequence[MessageQueue] | None:
+        """None: it stays as it is."""
+        if not self._clustering:
+            return queues
+        clients = await self._calls.members(self._group, topic, self._instance.client_id)
+        if clients is None:
+            self.log.warn("no broker says who is in {group}: queues stay", group=self._group)
+            return None
+        if not queues:
+            return []
+        try:
+            return share_of(self.strategy, self._group, self._instance.client_id, queues, clients)
+        except ValueError as error:
+            self.log.error(
+                "{strategy} does not share out {topic}: {reason}",
+                strategy=self.strategy.name,
+                topic=topic,
+                reason=error,
+            )
+            return None
+
+    async def _not_subscribed(self) -> None:
+        topics = set(self._owner.topics())
+        for queue in list(self._owner.owned()):
+            if queue.topic not in topics:
+                await self._owner.give_up(queue)

@@ -1,0 +1,151 @@
+"""What changes brokers from outside, and who is connected to them.
+
+Spec: remoting.md, sections 2.2, 7.5, 7.7 and 7.9.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.config import properties
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.model.topics import DEFAULT_TOPIC
+from rmq_ha.wire.bodies import optional_text, read_body
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.fastjson import encode
+from rmq_ha.wire.stat_bodies import Connection
+
+_NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
+
+
+def put_topic(address: str, topic: TopicConfig) -> Asking[None]:
+    """
+    Create or change a topic on one broker.
+
+    :raises BrokerRefused: it does not; a slave never does.
+    :raises RemotingError: it does not answer.
+    """
+    ext = {
+        "topic": topic.topic_name,
+        "defaultTopic": DEFAULT_TOPIC,
+        "readQueueNums": str(topic.read_queue_nums),
+        "writeQueueNums": str(topic.write_queue_nums),
+        "perm": str(topic.perm),
+        "topicFilterType": topic.topic_filter_type,
+        "topicSysFlag": str(topic.topic_sys_flag),
+        "order": "true" if topic.order else "false",
+    }
+    yield from expect(Ask(RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext), address))
+
+
+def delete_topic(address: str, topic: str) -> Asking[None]:
+    """With all that is in it, on one broker; raises as `put_topic`."""
+    command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    yield from expect(Ask(command, address))
+
+
+def forget_topic(name_server: str, topic: str) -> Asking[None]:
+    """One name server sends nobody to it any more; raises as `put_topic`."""
+    command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
+    yield from expect(Ask(command, name_server))
+
+
+def put_group(address: str, group: SubscriptionGroupConfig) -> Asking[None]:
+    """Create or change a consumer group on one broker; raises as `put_topic`."""
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    yield from expect(Ask(RemotingCommand(code, None, encode(group.to_json())), address))
+
+
+def delete_group(address: str, group: str, *, offsets: bool) -> Asking[None]:
+    """On one broker; raises as `put_topic`. :param offsets: those as well."""
+    ext = {"groupName": group, "removeOffset": "true" if offsets else "false"}
+    yield from expect(Ask(RemotingCommand(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext), address))
+
+
+def change_config(address: str, changes: Mapping[str, str]) -> Asking[None]:
+    """Settings of a running broker; raises as `put_topic`."""
+    body = properties.format_properties(changes.items()).encode()
+    command = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, None, body)
+    yield from expect(Ask(command, address))
+
+
+def clean(address: str, code: RequestCode) -> Asking[None]:
+    """Have one broker delete now what it would in time; raises as `put_topic`."""
+    yield from expect(Ask(RemotingCommand(code), address))
+
+
+class Members(NamedTuple):
+    """
+    Who is in a consumer group, as one broker sees it.
+
+    :ivar how: consumeType, messageModel and consumeFromWhere.
+    """
+
+    connections: list[Connection]
+    subscriptions: dict[str, SubscriptionData]
+    how: dict[str, str | None]
+
+
+def members_of(address: str, group: str) -> Asking[Members]:
+    """Empty when nobody is there; raises as `put_topic`."""
+    command = RemotingCommand(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+    response = yield from expect(Ask(command, address), _NOBODY)
+    if response.code:
+        return Members([], {}, {})
+    return read_body(
+        response.body or b"{}",
+        lambda value: Members(
+            [Connection.from_json(item) for item in value.get("connectionSet") or ()],
+            {
+                str(topic): SubscriptionData.from_json(item)
+                for topic, item in (value.get("subscriptionTable") or {}).items()
+            },
+            {
+                name: optional_text(value.get(name))
+                for name in ("consumeType", "messageModel", "consumeFromWhere")
+            },
+        ),
+        None,
+    )
+
+
+def producers_at(address: str) -> Asking[dict[str, list[Connection]]]:
+    """All producers of one broker, by group; raises as `put_topic`."""
+    response = yield from expect(Ask(RemotingCommand(RequestCode.GET_ALL_PRODUCER_INFO), address))
+    return read_body(
+        response.body or b"{}",
+        lambda value: {
+            str(group): [
+                Connection(
+                    str(item.get("clientId")),
+                    str(item.get("remoteIP", "")).lstrip("/"),
+                    optional_text(item.get("language")),
+                    int(item.get("version", 0)),
+                )
+                for item in found
+            ]
+            for group, found in (value.get("data") or {}).items()
+        },
+        None,
+    )
+
+
+def lag_by_group(address: str) -> Asking[dict[str, int]]:
+    """Messages that each group has yet to consume on one broker; raises as `put_topic`."""
+    command = RemotingCommand(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
+    response = yield from expect(Ask(command, address))
+    return read_body(
+        response.body or b"{}",
+        lambda value: {
+            str(group): sum(
+                int(item["brokerOffset"]) - int(item["consumerOffset"])
+                for stats in found
+                for item in (stats.get("offsetTable") or {}).values()
+            )
+            for entry in value.get("consumeStatsList") or ()
+            for group, found in entry.items()
+        },
+        None,
+    )

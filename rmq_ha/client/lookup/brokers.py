@@ -1,0 +1,108 @@
+"""Brokers from outside: what they say of themselves, and their tables.
+
+Spec: remoting.md, sections 7.5, 7.7 and 7.9, chapter 8.
+"""
+
+import json
+from typing import Any
+
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.config import properties
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.model.topic_config import SubscriptionGroupConfig, TopicConfig
+from rmq_ha.wire.bodies import (
+    MessageQueue,
+    TopicTable,
+    decode_group_table,
+    decode_kv_table,
+    decode_offset_table,
+    decode_queue_table,
+    decode_topic_table,
+)
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.pages import FIRST, next_page
+from rmq_ha.wire.stat_bodies import REPLICATION_KEY, TopicOffset
+
+Offsets = dict[str, dict[int, int]]
+"""`topic@group` to queue id to offset."""
+
+
+def broker_config(address: str) -> Asking[dict[str, str]]:
+    """
+    What a broker runs with, its defaults included.
+
+    :raises BrokerRefused: it does not tell.
+    :raises RemotingError: it does not answer.
+    """
+    response = yield from expect(Ask(RemotingCommand(RequestCode.GET_BROKER_CONFIG), address))
+    text = (response.body or b"").decode("utf-8", "replace")
+    return {item.key: item.value for item in properties.parse(text)}
+
+
+def runtime_info(address: str) -> Asking[dict[str, str]]:
+    """Its counters, rates and places of the log; raises as `broker_config`."""
+    command = RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, {REPLICATION_KEY: "true"})
+    response = yield from expect(Ask(command, address))
+    return decode_kv_table(response.body or b"{}")
+
+
+def replication_of(info: dict[str, str]) -> dict[str, Any]:
+    """What a broker of ours says of its pair; empty for one of Java's."""
+    try:
+        found = json.loads(info.get(REPLICATION_KEY, "{}"))
+    except (ValueError, RecursionError):  # of what nests too deeply
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def topic_configs(address: str) -> Asking[dict[str, TopicConfig]]:
+    """All topics of a broker; raises as `broker_config`."""
+    return (yield from topic_table(address)).topics
+
+
+def topic_table(address: str) -> Asking[TopicTable]:
+    """The same with its version, which says when it was changed last."""
+    bodies = yield from _pages(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+    pages = [decode_topic_table(body) for body in bodies]
+    return TopicTable(pages[-1].version, {k: v for page in pages for k, v in page.topics.items()})
+
+
+def group_configs(address: str) -> Asking[dict[str, SubscriptionGroupConfig]]:
+    """All consumer groups of a broker; raises as `broker_config`."""
+    bodies = yield from _pages(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    return {k: v for body in bodies for k, v in decode_group_table(body).groups.items()}
+
+
+def consumer_offsets(address: str) -> Asking[Offsets]:
+    """How far all groups are; raises as `broker_config`."""
+    bodies = yield from _pages(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+    return {k: v for body in bodies for k, v in decode_offset_table(body).items()}
+
+
+def topic_offsets(address: str, topic: str) -> Asking[dict[MessageQueue, TopicOffset]]:
+    """Where its queues of a topic begin and end; none, if it has no such topic."""
+    command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+    response = yield from expect(Ask(command, address), (ResponseCode.TOPIC_NOT_EXIST,))
+    if response.code:
+        return {}
+    try:
+        return {
+            queue: TopicOffset(
+                int(item["minOffset"]), int(item["maxOffset"]), int(item["lastUpdateTimestamp"])
+            )
+            for queue, item in decode_queue_table(response.body or b"{}").items()
+        }
+    except (TypeError, KeyError, ValueError):
+        raise ProtocolViolation(f"{address} tells the offsets of {topic} in another form") from None
+
+
+def _pages(address: str, code: RequestCode) -> Asking[list[bytes]]:
+    """A table's pages; one of a broker that knows of no pages."""
+    bodies: list[bytes] = []
+    first: int | None = 0
+    while first is not None:
+        response = yield from expect(Ask(RemotingCommand(code, {FIRST: str(first)}), address))
+        bodies.append(response.body or b"{}")
+        first = next_page(response.ext, first)
+    return bodies

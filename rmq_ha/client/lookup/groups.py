@@ -1,0 +1,226 @@
+"""Groups of consumers from outside: how far they are, and having them go on elsewhere.
+
+Spec: remoting.md, sections 7.5 and 7.6.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rmq_ha.client.lookup.asking import Ask, Asking, expect, expect_any
+from rmq_ha.client.lookup.lookups import (
+    addresses_in,
+    cluster_info,
+    commit_offset,
+    committed_offset,
+    in_order,
+    queue_number,
+    topic_route,
+)
+from rmq_ha.client.rules.errors import BrokerRefused, MQClientError, NoRoute
+from rmq_ha.client.rules.routes import subscribe_queues
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.wire.bodies import MessageQueue, decode_queue_table
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+from rmq_ha.wire.fastjson import parse
+
+EARLIEST = 0
+LATEST = -1
+
+
+class QueueLag(NamedTuple):
+    """
+    A group and one queue.
+
+    :ivar broker_offset: behind the last message.
+    :ivar consumer_offset: of the next message that the group has not consumed.
+    :ivar last_timestamp: when the last consumed message was stored, ms; 0 unknown.
+    """
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    last_timestamp: int
+
+    @property
+    def lag(self) -> int:
+        """Messages that the group has yet to consume."""
+        return self.broker_offset - self.consumer_offset
+
+
+class GroupLag(NamedTuple):
+    """
+    A group and all its queues, in order.
+
+    :ivar consume_tps: messages a second, as the brokers count.
+    """
+
+    queues: list[QueueLag]
+    consume_tps: float
+
+    @property
+    def lag(self) -> int:
+        """Over all queues."""
+        return sum(item.lag for item in self.queues)
+
+
+def consume_stats(group: str, topic: str = "") -> Asking[GroupLag]:
+    """
+    How far a group is; a slave is asked when a master does not answer.
+
+    :param topic: only this one; all when empty.
+    :raises BrokerRefused: a broker refuses.
+    :raises RemotingError: neither master nor slave of a broker answers.
+    """
+    brokers = yield from _brokers_of(group, topic)
+    ext = {"consumerGroup": group}
+    if topic:
+        ext["topic"] = topic
+    queues: list[QueueLag] = []
+    tps = 0.0
+    for addresses in brokers:
+        command = RemotingCommand(RequestCode.GET_CONSUME_STATS, dict(ext))
+        response = yield from expect_any(command, in_order(addresses))
+        body = response.body or b"{}"
+        for queue, item in decode_queue_table(body).items():
+            queues.append(_lag(queue, item))
+        tps += _tps(body)
+    return GroupLag(sorted(queues, key=lambda item: item.queue), tps)
+
+
+def _brokers_of(group: str, topic: str) -> Asking[list[dict[int, str]]]:
+    """Those of its retry topic, else of the topic, else all."""
+    for name in (RETRY_PREFIX + group, topic):
+        try:
+            if name:
+                route = yield from topic_route(name)
+                return [item.addresses for item in route.brokers]
+        except NoRoute:
+            if name == topic:
+                raise
+    cluster = yield from cluster_info()
+    return [item.addresses for item in cluster.brokers.values()]
+
+
+def _lag(queue: MessageQueue, item: Any) -> QueueLag:
+    try:
+        return QueueLag(
+            queue,
+            int(item["brokerOffset"]),
+            int(item["consumerOffset"]),
+            int(item.get("lastTimestamp", 0)),
+        )
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise ProtocolViolation(f"the offsets of {queue} have an unexpected form") from None
+
+
+def _tps(body: bytes) -> float:
+    try:
+        return float(parse(body).get("consumeTps", 0.0))
+    except (TypeError, ValueError):
+        return 0.0
+
+
+class Moved(NamedTuple):
+    """
+    One queue of a reset.
+
+    :ivar before: -1: the group had no offset.
+    """
+
+    queue: MessageQueue
+    before: int
+    after: int
+
+
+class Reset(NamedTuple):
+    """
+    What a reset did.
+
+    :ivar told: consumers were there and were told; else the brokers' offsets were set.
+    """
+
+    moved: list[Moved]
+    told: bool
+
+
+def reset_offset(group: str, topic: str, timestamp: int, *, apply: bool = True) -> Asking[Reset]:
+    """
+    Have a group go on at a time: consumers that are there are told, else brokers set its offsets.
+
+    :param timestamp: ms since the epoch; EARLIEST or LATEST.
+    :param apply: False: only say what would be done.
+    :raises NoRoute: there is no such topic.
+    :raises MQClientError: a broker has no master, which alone may do it.
+    :raises BrokerRefused: a broker refuses.
+    :raises RemotingError: a master does not answer.
+    """
+    route = yield from topic_route(topic)
+    queues = subscribe_queues(topic, route)
+    moved: list[Moved] = []
+    told = False
+    for name in sorted({queue.broker_name for queue in queues}):
+        addresses = addresses_in(route, name)
+        if MASTER_ID not in addresses:
+            raise MQClientError(
+                f"the broker {name} has no master, and slaves do not reset offsets: bring it back"
+            )
+        master = {MASTER_ID: addresses[MASTER_ID]}
+        mine = [queue for queue in queues if queue.broker_name == name]
+        plan: list[Moved] = []
+        for queue in mine:
+            before = yield from committed_offset(master, group, queue)
+            after = yield from offset_at(master, queue, timestamp)
+            plan.append(Moved(queue, before, after))
+        if apply:
+            heard = yield from _tell(master[MASTER_ID], group, topic, timestamp)
+            if heard is None:
+                for item in plan:
+                    yield from commit_offset(master, group, item.queue, item.after)
+            else:
+                told = True
+                plan = [item._replace(after=heard.get(item.queue, item.after)) for item in plan]
+        moved += plan
+    return Reset(moved, told)
+
+
+def offset_at(addresses: dict[int, str], queue: MessageQueue, timestamp: int) -> Asking[int]:
+    """
+    Where a time is in a queue; a slave is asked when the master does not answer.
+
+    :param timestamp: ms since the epoch; EARLIEST or LATEST.
+    :raises BrokerRefused: a broker refuses.
+    :raises RemotingError: none answers.
+    """
+    if timestamp == LATEST:
+        return (yield from queue_number(RequestCode.GET_MAX_OFFSET, addresses, queue))
+    if timestamp == EARLIEST:
+        return (yield from queue_number(RequestCode.GET_MIN_OFFSET, addresses, queue))
+    return (
+        yield from queue_number(
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, addresses, queue, timestamp=str(timestamp)
+        )
+    )
+
+
+def _tell(
+    address: str, group: str, topic: str, timestamp: int
+) -> Asking[Mapping[MessageQueue, int] | None]:
+    """None when no consumer of the group is there."""
+    connections = RemotingCommand(
+        RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}
+    )
+    not_there = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
+    response = yield from expect(Ask(connections, address), not_there)
+    if response.code:
+        return None
+    ext = {"topic": topic, "group": group, "timestamp": str(timestamp), "isForce": "true"}
+    command = RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+    response = yield from expect(Ask(command, address), not_there)
+    if response.code == ResponseCode.SYSTEM_ERROR:
+        raise BrokerRefused(response.code, response.remark, address)
+    if response.code:
+        return None
+    return decode_queue_table(response.body or b"{}")

@@ -1,0 +1,122 @@
+"""A pull as a request, and its answer, before anything is decoded.
+
+Spec: remoting.md, chapter 6.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rmq_ha.client.lookup.asking import number
+from rmq_ha.client.rules.errors import BrokerRefused
+from rmq_ha.client.rules.messages import PullStatus
+from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.model.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rmq_ha.model.subscription import SubscriptionData
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+_STATUS = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+@dataclass(slots=True)
+class Pull:
+    """
+    What to ask for.
+
+    :ivar offset: of the first message wanted.
+    :ivar commit_offset: to commit on the way; None: none.
+    :ivar hold_ms: how long the broker may wait for messages; 0: it answers at once.
+    :ivar timeout_ms: for the answer.
+    :ivar send_expression: with the request; else the broker takes it from the heartbeat.
+    :ivar sub_version: that the broker has for certain; None: that of `wanted`.
+    :ivar is_lite: a lite pull consumer asks.
+    """
+
+    queue: MessageQueue
+    wanted: SubscriptionData
+    offset: int
+    max_nums: int
+    timeout_ms: int
+    commit_offset: int | None = None
+    hold_ms: int = 0
+    send_expression: bool = False
+    sub_version: int | None = None
+    is_lite: bool = False
+
+
+class PulledRecords(NamedTuple):
+    """
+    An answer.
+
+    :ivar body: records, one after the other.
+    :ivar broker_id: of the one who answered.
+    """
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+    suggest_which_broker_id: int
+    address: str
+    broker_id: int
+
+
+def pull_request(group: str, pull: Pull, *, is_master: bool) -> RemotingCommand:
+    """
+    PULL_MESSAGE.
+
+    :param is_master: else an offset to commit is left out: slaves do not take it that way.
+    """
+    flag = PULL_SUSPEND if pull.hold_ms else 0
+    if pull.commit_offset is not None and is_master:
+        flag |= PULL_COMMIT_OFFSET
+    if pull.send_expression:
+        flag |= PULL_SUBSCRIPTION
+    if pull.is_lite:
+        flag |= PULL_LITE
+    version = pull.wanted.sub_version if pull.sub_version is None else pull.sub_version
+    ext = {
+        "consumerGroup": group,
+        "topic": pull.queue.topic,
+        "queueId": str(pull.queue.queue_id),
+        "queueOffset": str(pull.offset),
+        "maxMsgNums": str(pull.max_nums),
+        "sysFlag": str(flag),
+        "commitOffset": str(pull.commit_offset or 0),
+        "suspendTimeoutMillis": str(pull.hold_ms),
+        "subVersion": str(version),
+        "expressionType": pull.wanted.expression_type or "",
+        "bname": pull.queue.broker_name,
+    }
+    if pull.send_expression:
+        ext["subscription"] = pull.wanted.sub_string
+    return RemotingCommand(RequestCode.PULL_MESSAGE, ext)
+
+
+def read_pulled(response: RemotingCommand, address: str, broker_id: int) -> PulledRecords:
+    """
+    What a broker answered.
+
+    :raises BrokerRefused: another code than those of a `PullStatus`, or no offsets.
+    """
+    status = _STATUS.get(response.code)  # type: ignore[call-overload]
+    if status is None:
+        raise BrokerRefused(response.code, response.remark, address)
+    suggested = (response.ext or {}).get("suggestWhichBrokerId", "")
+    return PulledRecords(
+        status,
+        number(response, "nextBeginOffset", address),
+        number(response, "minOffset", address),
+        number(response, "maxOffset", address),
+        (response.body or b"") if status is PullStatus.FOUND else b"",
+        int(suggested) if suggested.isdecimal() else MASTER_ID,
+        address,
+        broker_id,
+    )

@@ -1,0 +1,88 @@
+"""What a member of a consumer group says of itself: its queues, its rates, its threads.
+
+Spec: remoting.md, appendix B (B13).
+"""
+
+from typing import NamedTuple
+
+from rmq_ha.client.lookup.asking import Ask, Asking, expect
+from rmq_ha.wire.bodies import MessageQueue, decode_queue_table, read_body
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import RemotingCommand
+
+_TIMEOUT_MS = 10_000
+"""A Java client with many threads writes their stacks for a while."""
+
+
+class HeldQueue(NamedTuple):
+    """
+    :ivar offset: that it has committed, or will.
+    :ivar cached: messages that it has, and has not consumed.
+    """
+
+    queue: MessageQueue
+    offset: int
+    cached: int
+
+
+class TopicPace(NamedTuple):
+    """Of one member and topic: messages a second, and how long one takes, ms."""
+
+    topic: str
+    consumed: float
+    failed: float
+    takes_ms: float
+
+
+class RunningInfo(NamedTuple):
+    """:ivar stacks: of its threads; empty unless they were asked for."""
+
+    queues: list[HeldQueue]
+    pace: list[TopicPace]
+    stacks: str
+
+
+def running_info(
+    address: str, group: str, client_id: str, *, stacks: bool = False
+) -> Asking[RunningInfo]:
+    """
+    The broker asks the member.
+
+    :raises BrokerRefused: it is not there, or too old to know the question.
+    :raises RemotingError: the broker does not answer.
+    :raises ProtocolViolation: the member's answer has another form.
+    """
+    ext = {
+        "consumerGroup": group,
+        "clientId": client_id,
+        "jstackEnable": "true" if stacks else "false",
+    }
+    command = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
+    response = yield from expect(Ask(command, address, _TIMEOUT_MS))
+    body = response.body or b"{}"
+    pace, text = read_body(
+        body,
+        lambda value: (
+            [
+                TopicPace(
+                    str(topic),
+                    float(item["consumeOKTPS"]),
+                    float(item["consumeFailedTPS"]),
+                    float(item["consumeRT"]),
+                )
+                for topic, item in sorted((value.get("statusTable") or {}).items())
+            ],
+            str(value.get("jstack") or ""),
+        ),
+        None,
+    )
+    table = decode_queue_table(body, "mqTable")
+    queues = read_body(
+        body,
+        lambda _: sorted(
+            HeldQueue(queue, int(item.get("commitOffset", 0)), int(item.get("cachedMsgCount", 0)))
+            for queue, item in table.items()
+        ),
+        None,
+    )
+    return RunningInfo(queues, pace, text)

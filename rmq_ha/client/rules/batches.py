@@ -1,0 +1,94 @@
+"""Several messages in one request, and how many of them fit.
+
+Spec: remoting.md, sections 5.7 and 11.1 (MessageBatch).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rmq_ha.client.rules.errors import IllegalMessage
+from rmq_ha.client.rules.messages import Message
+from rmq_ha.client.rules.send_frames import properties_text
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE, UNIQ_KEY, WAIT
+from rmq_ha.model.topics import RETRY_PREFIX
+from rmq_ha.wire.batch import encode_batch
+from rmq_ha.wire.text import to_bytes
+
+_OVERHEAD = 22
+
+
+class BatchPart(NamedTuple):
+    """
+    What one request carries.
+
+    :ivar message_ids: unique ids, with commas.
+    :ivar length: how many messages.
+    :ivar properties: of the request: what all messages share.
+    """
+
+    body: bytes
+    message_ids: str
+    length: int
+    properties: str
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """
+    The Java client's own rules.
+
+    :raises IllegalMessage: it is empty, or its messages do not go together.
+    """
+    if not messages:
+        raise IllegalMessage("a batch without messages")
+    first = messages[0]
+    if first.topic.startswith(RETRY_PREFIX):
+        raise IllegalMessage("messages of a retry topic cannot be sent as a batch")
+    for message in messages:
+        if message.delay_time_level > 0:
+            raise IllegalMessage("delayed messages cannot be sent as a batch: send them one by one")
+        if message.topic != first.topic:
+            raise IllegalMessage(
+                f"messages of one batch have one topic, not {first.topic} and {message.topic}"
+            )
+        if message.wait_store_msg_ok != first.wait_store_msg_ok:
+            raise IllegalMessage("messages of one batch have the same wait_store_msg_ok")
+
+
+def split(messages: Sequence[Message], max_size: int) -> list[BatchPart]:
+    """
+    As few requests as possible, the messages in their order.
+
+    :param messages: each with its unique id; `check_batch` let them pass.
+    :param max_size: bytes of a request's body.
+    :raises IllegalMessage: one message alone is larger, or its properties are too long.
+    """
+    parts: list[BatchPart] = []
+    members: list[tuple[int, bytes, str]] = []
+    ids: list[str] = []
+    size = 0
+    shared = properties_text({WAIT: "true" if messages[0].wait_store_msg_ok else "false"})
+    for message in messages:
+        text = properties_text(message.properties)
+        text_size = len(to_bytes(text))
+        if text_size > MAX_PROPERTIES_SIZE:
+            raise IllegalMessage(
+                f"the properties of a message have {text_size} bytes, at most"
+                f" {MAX_PROPERTIES_SIZE} are allowed"
+            )
+        length = _OVERHEAD + len(message.body) + text_size
+        if length > max_size:
+            raise IllegalMessage(
+                f"one message takes {length} bytes of a batch, at most {max_size} are allowed"
+            )
+        if size + length > max_size:
+            parts.append(_part(members, ids, shared))
+            members, ids, size = [], [], 0
+        members.append((message.flag, message.body, text))
+        ids.append(message.properties[UNIQ_KEY])
+        size += length
+    parts.append(_part(members, ids, shared))
+    return parts
+
+
+def _part(members: list[tuple[int, bytes, str]], ids: list[str], shared: str) -> BatchPart:
+    return BatchPart(encode_batch(members), ",".join(ids), len(members), shared)

@@ -1,0 +1,242 @@
+"""Settings of consumers; names and defaults are those of the Java client, in snake_case.
+
+Spec: remoting.md, sections 11.3 to 11.5.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from rmq_ha.client.rules.process_queue import FlowLimits
+from rmq_ha.client.rules.settings import check_ranges
+from rmq_ha.errors import ConfigurationError
+from rmq_ha.model.broker_identity import MASTER_ID
+
+DEFAULT_MAX_RECONSUME_TIMES = 16
+_HALF_AN_HOUR_MS = 1_800_000
+
+
+class MessageModel(Enum):
+    """Share the messages of a topic out among the members of a group, or all for each."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeFromWhere(Enum):
+    """Where a group begins with a queue of which it has no offset."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class Beginning(NamedTuple):
+    """
+    `consume_from_where` with the time that belongs to it.
+
+    :ivar timestamp: `yyyyMMddHHmmss`, local time; half an hour before the start when empty.
+    """
+
+    where: ConsumeFromWhere
+    timestamp: str = ""
+
+    def time_ms(self, now_ms: int) -> int:
+        """
+        What the timestamp says, ms since the epoch.
+
+        :raises ConfigurationError: it is not of that form.
+        """
+        if not self.timestamp:
+            return now_ms - _HALF_AN_HOUR_MS
+        try:
+            moment = datetime.strptime(self.timestamp, "%Y%m%d%H%M%S")
+        except ValueError:
+            raise ConfigurationError(
+                f"consume_timestamp is {self.timestamp!r}, not a local time like 20260131235959"
+            ) from None
+        return int(moment.timestamp() * 1000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig:
+    """
+    What all kinds of consumer share.
+
+    :ivar consume_timestamp: see `Beginning`.
+    :ivar unit_mode: of the group; for its retry topic.
+    :ivar connect_broker_by_user: always pull from the broker with `default_broker_id`.
+    :ivar rebalance_interval: ms between two looks at who owns which queue.
+    :ivar local_offset_store_dir: for BROADCASTING; `.rocketmq_offsets` in the home directory when
+        empty.
+    :ivar pull_threshold_for_queue: messages cached of one queue.
+    :ivar pull_threshold_size_for_queue: bodies cached of one queue, MiB.
+    """
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp: str = ""
+    unit_mode: bool = False
+    connect_broker_by_user: bool = False
+    default_broker_id: int = MASTER_ID
+    rebalance_interval: int = 20_000
+    local_offset_store_dir: str = ""
+    pull_threshold_for_queue: int = 1000
+    pull_threshold_size_for_queue: int = 100
+
+    @property
+    def is_clustering(self) -> bool:
+        """Members share the queues, and brokers keep the offsets."""
+        return self.message_model is MessageModel.CLUSTERING
+
+    @property
+    def beginning(self) -> Beginning:
+        """Where to begin with a queue of which there is no offset."""
+        return Beginning(self.consume_from_where, self.consume_timestamp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushConsumerConfig(ConsumerConfig):
+    """
+    A push consumer's own settings.
+
+    :ivar consume_concurrency: listeners that run at a time (consumeThreadMax).
+    :ivar consume_message_batch_max_size: messages that one call of the listener gets.
+    :ivar consume_concurrently_max_span: of the offsets cached of one queue; not when orderly.
+    :ivar pull_threshold_for_topic: as for a queue, but shared out among this member's queues of a
+        topic; -1: no such limit.
+    :ivar pull_threshold_size_for_topic: MiB, in the same way.
+    :ivar pull_interval: ms from one pull of a queue that found something to the next.
+    :ivar post_subscription_when_pull: send tag expressions with each pull.
+    :ivar max_reconsume_times: -1: 16, and without end when orderly.
+    :ivar suspend_current_queue_time_millis: ms that a queue rests after its listener asked for it.
+    :ivar consume_timeout: minutes after which a message that is still with the listener is given
+        back; the call is cancelled then.
+    :ivar await_termination_millis_when_shutdown: ms that `stop()` gives listeners that run.
+    """
+
+    consume_concurrency: int = 20
+    consume_message_batch_max_size: int = 1
+    consume_concurrently_max_span: int = 2000
+    pull_threshold_for_topic: int = -1
+    pull_threshold_size_for_topic: int = -1
+    pull_interval: int = 0
+    pull_batch_size: int = 32
+    post_subscription_when_pull: bool = False
+    max_reconsume_times: int = -1
+    suspend_current_queue_time_millis: int = 1000
+    consume_timeout: int = 15
+    await_termination_millis_when_shutdown: int = 10_000
+
+    def limits(self, queues_of_topic: int, *, orderly: bool) -> FlowLimits:
+        """
+        When a queue holds enough.
+
+        :param queues_of_topic: how many of them this member has.
+        """
+        messages, mib = self.pull_threshold_for_queue, self.pull_threshold_size_for_queue
+        share = max(1, queues_of_topic)
+        if self.pull_threshold_for_topic != -1:
+            messages = max(1, self.pull_threshold_for_topic // share)
+        if self.pull_threshold_size_for_topic != -1:
+            mib = max(1, self.pull_threshold_size_for_topic // share)
+        return FlowLimits(messages, mib << 20, 0 if orderly else self.consume_concurrently_max_span)
+
+    def checked(self) -> "PushConsumerConfig":
+        """
+        Itself, if its numbers make sense; Java's limits.
+
+        :raises ConfigurationError: one does not.
+        """
+        ranges = {
+            "consume_concurrency": (1, 1000),
+            "consume_message_batch_max_size": (1, 1024),
+            "consume_concurrently_max_span": (1, 65535),
+            "pull_threshold_for_queue": (1, 65535),
+            "pull_threshold_size_for_queue": (1, 1024),
+            "pull_interval": (0, 65535),
+            "pull_batch_size": (1, 1024),
+            "consume_timeout": (1, 1 << 31),
+        }
+        check_ranges(self, ranges)
+        self.beginning.time_ms(0)
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullConsumerConfig(ConsumerConfig):
+    """
+    A pull consumer's own settings.
+
+    :ivar broker_suspend_max_time_millis: how long a broker may hold a pull that finds nothing, ms.
+    :ivar consumer_timeout_millis_when_suspend: for such a pull, ms.
+    :ivar consumer_pull_timeout_millis: for any other, ms.
+    :ivar max_reconsume_times: of messages that are sent back.
+    """
+
+    broker_suspend_max_time_millis: int = 20_000
+    consumer_timeout_millis_when_suspend: int = 30_000
+    consumer_pull_timeout_millis: int = 10_000
+    max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES
+
+    def checked(self) -> "PullConsumerConfig":
+        """
+        Itself, if its numbers make sense.
+
+        :raises ConfigurationError: one does not.
+        """
+        if self.consumer_timeout_millis_when_suspend < self.broker_suspend_max_time_millis:
+            raise ConfigurationError(
+                "consumer_timeout_millis_when_suspend must not be less than"
+                " broker_suspend_max_time_millis"
+            )
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class LitePullConsumerConfig(PullConsumerConfig):
+    """
+    A lite pull consumer's own settings.
+
+    :ivar auto_commit: what `poll` returned counts as consumed at the next `poll` or commit.
+    :ivar auto_commit_interval_millis: ms, at least 1000.
+    :ivar poll_timeout_millis: how long `poll` waits for messages when it is not told, ms.
+    :ivar pull_threshold_for_all: pulls whose messages wait to be polled, of all queues together.
+    :ivar topic_metadata_check_interval_millis: ms between two looks for changed queues.
+    """
+
+    auto_commit: bool = True
+    auto_commit_interval_millis: int = 5_000
+    pull_batch_size: int = 10
+    pull_threshold_for_all: int = 10_000
+    consume_max_span: int = 2000
+    poll_timeout_millis: int = 5_000
+    topic_metadata_check_interval_millis: int = 30_000
+
+    def limits(self) -> FlowLimits:
+        """When a queue holds enough."""
+        return FlowLimits(
+            self.pull_threshold_for_queue,
+            self.pull_threshold_size_for_queue << 20,
+            self.consume_max_span,
+        )
+
+    def checked(self) -> "LitePullConsumerConfig":
+        """
+        Itself, if its numbers make sense.
+
+        :raises ConfigurationError: one does not.
+        """
+        super().checked()
+        ranges = {
+            "auto_commit_interval_millis": (1000, 1 << 31),
+            "pull_batch_size": (1, 1024),
+            "pull_threshold_for_all": (1, 1 << 31),
+            "consume_max_span": (1, 65535),
+            "pull_threshold_for_queue": (1, 65535),
+            "pull_threshold_size_for_queue": (1, 1024),
+        }
+        check_ranges(self, ranges)
+        self.beginning.time_ms(0)
+        return self

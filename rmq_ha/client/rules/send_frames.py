@@ -1,0 +1,223 @@
+"""Frames of sends, straight from values to bytes.
+
+Spec: remoting.md, sections 1.2, 1.3, 4.1 and 5.1.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import itemgetter
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+
+from rmq_ha.client.rules.errors import IllegalMessage
+from rmq_ha.errors import ProtocolViolation
+from rmq_ha.model.java_hash import java_hash
+from rmq_ha.model.properties import MAX_PROPERTIES_SIZE
+from rmq_ha.wire.codes import RequestCode
+from rmq_ha.wire.command import FLAG_ONEWAY, VERSION, RemotingCommand
+from rmq_ha.wire.frame import MAX_FRAME_SIZE
+from rmq_ha.wire.send_header import SendHeader, encode_send_header
+from rmq_ha.wire.text import quote, to_bytes
+
+LANGUAGE = "PYTHON"
+_WORDS = Struct(">iI")
+_MOST_TEMPLATES = 4096
+_plain = msgspec.json.encode
+
+
+class Destination(NamedTuple):
+    """What all sends to one broker's queues of a topic have in common."""
+
+    code: int
+    group: str
+    topic: str
+    broker_name: str
+    default_topic: str
+    default_topic_queue_nums: int
+    unit_mode: bool
+
+    @property
+    def is_batch(self) -> bool:
+        """The body is a batch."""
+        return self.code == RequestCode.SEND_BATCH_MESSAGE
+
+
+class Outgoing(NamedTuple):
+    """What one send adds to its destination."""
+
+    sys_flag: int
+    flag: int
+    properties: str
+    body: bytes
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+
+class SendFrames:
+    """Keeps the constant parts of headers."""
+
+    def __init__(self) -> None:
+        self._templates: dict[Destination, bytes] = {}
+
+    def encode(
+        self,
+        to: Destination,
+        queue_id: int,
+        message: Outgoing,
+        now_ms: int,
+        opaque: int,
+        *,
+        oneway: bool = False,
+    ) -> bytes:
+        """
+        A whole frame.
+
+        :param now_ms: when the message was born, ms since the epoch.
+        :raises ProtocolViolation: it would be too large for any peer.
+        """
+        template = self._templates.get(to)
+        if template is None:
+            if len(self._templates) >= _MOST_TEMPLATES:
+                self._templates.clear()
+            template = self._templates[to] = _template(to)
+        most = message.max_reconsume_times
+        header = template % (
+            queue_id,
+            message.sys_flag,
+            now_ms,
+            message.flag,
+            quoted(message.properties),
+            message.reconsume_times,
+            b"" if most is None else b'"l":"%d",' % most,
+            FLAG_ONEWAY if oneway else 0,
+            opaque,
+        )
+        body = message.body
+        length = 4 + len(header) + len(body)
+        if length > MAX_FRAME_SIZE - 4:
+            raise ProtocolViolation(f"a frame of {length + 4} bytes cannot be sent")
+        return b"".join((_WORDS.pack(length, len(header)), header, body))
+
+
+def send_command(to: Destination, queue_id: int, message: Outgoing, now_ms: int) -> RemotingCommand:
+    """The same as a command, for what has to be signed or has no connection yet."""
+    header = SendHeader(
+        producer_group=to.group,
+        topic=to.topic,
+        default_topic=to.default_topic,
+        default_topic_queue_nums=to.default_topic_queue_nums,
+        queue_id=queue_id,
+        sys_flag=message.sys_flag,
+        born_timestamp=now_ms,
+        flag=message.flag,
+        properties=message.properties,
+        reconsume_times=message.reconsume_times,
+        unit_mode=to.unit_mode,
+        max_reconsume_times=message.max_reconsume_times,
+        batch=to.is_batch,
+        broker_name=to.broker_name,
+    )
+    return RemotingCommand(
+        to.code, encode_send_header(header), message.body or None, language=LANGUAGE
+    )
+
+
+def quoted(text: str) -> bytes:
+    """A JSON string; half of a surrogate pair, which has no UTF-8, becomes `?`."""
+    try:
+        return _plain(text)
+    except UnicodeEncodeError:
+        return _plain(to_bytes(text).decode())
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """
+    The property string, in the order in which Java's HashMap walks over these names.
+
+    :raises IllegalMessage: a name or value is empty, contains a separator (U+0001, U+0002) or is
+        no text, or all together are too long.
+    """
+    names = tuple(properties)
+    layout, pick = _layout(names)
+    pieces = layout.copy()
+    if pick is not None:
+        pieces[1::2] = pick(properties)
+    try:
+        text = "".join(pieces)
+    except TypeError:
+        raise IllegalMessage("names and values of properties are texts") from None
+    count = len(names)
+    if text.count("\x01") != count or text.count("\x02") != max(0, count - 1):
+        raise IllegalMessage("a property's name or value contains U+0001 or U+0002")
+    if len(text) > MAX_PROPERTIES_SIZE:
+        raise IllegalMessage(
+            f"the properties have {len(text)} characters, at most {MAX_PROPERTIES_SIZE} are allowed"
+        )
+    if "\x01\x02" in text or text.endswith("\x01"):
+        raise IllegalMessage("a property with an empty value would vanish: leave it out")
+    return text
+
+
+def java_map_order(names: tuple[str, ...]) -> list[str]:
+    """
+    Names in the order of a Java HashMap that they were put into one by one.
+
+    By bucket, in each by time; the table doubles when it is more than three quarters full.
+    """
+    size = 16
+    while len(names) > size * 3 // 4:
+        size *= 2
+
+    def bucket(name: str) -> int:
+        code = java_hash(name) & 0xFFFFFFFF
+        return (code ^ code >> 16) & size - 1
+
+    return sorted(names, key=bucket)
+
+
+Pick = Callable[[Mapping[str, str]], tuple[str, ...]]
+
+
+@lru_cache(maxsize=1024)
+def _layout(names: tuple[str, ...]) -> tuple[list[str], Pick | None]:
+    """The pieces of a text, with places for values between them, and what picks these."""
+    if not names:
+        return [], None
+    if not all(isinstance(name, str) and name for name in names):
+        raise IllegalMessage("names of properties are texts, and not empty")
+    ordered = java_map_order(names)
+    layout: list[str] = []
+    for name in ordered:
+        layout += (f"\x02{name}\x01" if layout else f"{name}\x01", "")
+    if len(ordered) == 1:
+        only = ordered[0]
+        return layout, lambda properties: (properties[only],)
+    return layout, itemgetter(*ordered)
+
+
+def _template(to: Destination) -> bytes:
+    fields = [
+        f'"a":{_text(to.group)}',
+        f'"b":{_text(to.topic)}',
+        f'"c":{_text(to.default_topic)}',
+        f'"d":"{to.default_topic_queue_nums}"',
+        '"e":"%d"',
+        '"f":"%d"',
+        '"g":"%d"',
+        '"h":"%d"',
+        '"i":%b',
+        '"j":"%d"',
+        f'"k":"{"true" if to.unit_mode else "false"}"',
+    ]
+    tail = f'"m":"{"true" if to.is_batch else "false"}","n":{_text(to.broker_name)}'
+    return to_bytes(
+        f'{{"code":{int(to.code)},"extFields":{{{",".join(fields)},%b{tail}}},"flag":%d,'
+        f'"language":"{LANGUAGE}","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
+        f'"version":{VERSION}}}'
+    )
+
+
+def _text(value: str) -> str:
+    return quote(value).replace("%", "%%")

@@ -1,0 +1,309 @@
+"""Producer: sends messages.
+
+Spec: remoting.md, chapter 4 and section 11.1.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.client.connection.hooks import Deliveries, DeliveryHook, SendHook
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.connection.parts import CheckHeader
+from rmq_ha.client.lookup.asking import drive
+from rmq_ha.client.rules.errors import (
+    IllegalMessage,
+    MQClientError,
+    NotStarted,
+)
+from rmq_ha.client.rules.messages import Message, MessageExt, MessageQueue, SendResult
+from rmq_ha.client.rules.namespaces import wrap
+from rmq_ha.client.rules.queue_choice import Selector
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.publish_topics import PublishTopics
+from rmq_ha.client.send.request_reply import Requests
+from rmq_ha.client.send.send_attempts import Attempts
+from rmq_ha.client.send.send_maker import SendMaker
+from rmq_ha.client.send.sender import Sender
+from rmq_ha.client.send.sends import Send
+from rmq_ha.model.topics import group_fault
+from rmq_ha.wire.command import RemotingCommand
+
+
+class Producer:
+    """
+    Sends messages; any number of sends may be under way.
+
+    What is awaited is stored as `SendResult.send_status` says. A message whose send failed may be
+    stored nevertheless: a retry can store it twice, as in every RocketMQ client.
+
+    :ivar config: its `ProducerConfig`.
+    :ivar group: the producer group, with namespace.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        config: ProducerConfig | None = None,
+        hooks: Sequence[SendHook | DeliveryHook] = (),
+    ) -> None:
+        """
+        :param instance: may be shared; it starts with the first part and stops with the last.
+        :param hooks: see attempts to send, or deliveries, or both: by their methods.
+        :raises IllegalMessage: the group's name breaks a rule.
+        :raises ConfigurationError: a setting does not fit.
+        """
+        self.config = config = (config or ProducerConfig()).checked()
+        fault = group_fault(config.producer_group)
+        if fault is not None:
+            raise IllegalMessage(fault)
+        host = instance.host
+        self.instance = instance
+        self.group = wrap(instance.settings.namespace, config.producer_group)
+        self._clock = host.clock
+        self._topics = PublishTopics(instance, config)
+        self._maker = SendMaker(
+            instance.settings,
+            config,
+            instance.process,
+            host.random,
+            self._topics.get,
+            host.clock.seconds,
+            host.now_ms,
+        )
+        self._deliveries = Deliveries(
+            hooks,
+            self.group,
+            instance.client_id,
+            host.clock.seconds,
+            lambda: self.log.failure("a hook after a delivery"),
+        )
+        of_attempts: list[Any] = [hook for hook in hooks if hasattr(hook, "before_send")]
+        attempts = Attempts(instance, config, self.group, of_attempts, self._topics.look_again)
+        self._requests = Requests(host.clock, host.random, instance.client_id)
+        self._sender = Sender(host.clock, host.random, self._topics, attempts, config)
+        self._state = "new"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group} {self._state}>"
+
+    # Life
+
+    @property
+    def in_flight(self) -> int:
+        """How many sends wait for their brokers."""
+        return self._sender.in_flight
+
+    async def start(self) -> None:
+        """
+        Join the client. Connections come with the first send. Twice is harmless.
+
+        :raises NotStarted: it was stopped before: make a new one.
+        :raises MQClientError: the client has a producer of this group already.
+        """
+        if self._state == "running":
+            return
+        if self._state != "new":
+            raise NotStarted("this producer was stopped: make a new one")
+        await self.instance.start()
+        self.instance.register_producer(self.group, self)
+        self._topics.start()
+        self._state = "running"
+
+    async def stop(self) -> None:
+        """
+        Take no more sends; those under way finish, or fail after `stop_timeout`; leave the group.
+        """
+        if self._state != "running":
+            return
+        self._state = "stopping"
+        await self._sender.drain()
+        self._state = "stopped"
+        self._requests.fail_all(NotStarted("the producer was stopped before a reply came"))
+        self._topics.stop()
+        await self.instance.unregister_producer(self.group)
+        await self.instance.stop_if_unused()
+
+    # Sends
+
+    def ready(self) -> "Deferred[None]":
+        """
+        Wait for a place in flight, for who would rather wait than have sends pile up.
+
+        :returns: fires when a send would go at once; one waiter for each place.
+        """
+        return self._sender.ready()
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_ms: float | None = None,
+    ) -> "Deferred[SendResult]":
+        """
+        Send one message and wait until it is stored.
+
+        Without `queue` and `selector` the queues take turns, other brokers are tried when one
+        fails, and all of them again while none is there, until `delivery_timeout_ms`. With one of
+        them there is one attempt: order matters more then (`retry_chosen_queue`).
+
+        :param queue: exactly there.
+        :param selector: called with (queues, message, arg), returns the queue; `select_by_hash`
+            of `queue_choice` sends equal keys to one queue.
+        :param timeout_ms: for everything, waiting for a place in flight too. When None brokers have
+            `send_msg_timeout` in each round of attempts, and all of it `delivery_timeout_ms`.
+        :returns: fails with `IllegalMessage`, `NotStarted`, `NoRoute`, `BrokerRefused` (one
+            attempt), `SendFailed` (several), `SendTimeout` or `TooManyInFlight`.
+        """
+        if self._deliveries.hooks:
+            return self._watched(
+                (message,), lambda: self._send(message, queue, selector, arg, timeout_ms)
+            )
+        return self._send(message, queue, selector, arg, timeout_ms)
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> "Deferred[None]":
+        """
+        Send one message and do not ask what became of it.
+
+        :returns: fires when it is handed to a connection; fails as `send`, but for what a broker
+            would say.
+        """
+        if self._deliveries.hooks:
+            return self._watched(
+                (message,), lambda: self._send(message, queue, selector, arg, None, oneway=True)
+            )
+        return self._send(message, queue, selector, arg, None, oneway=True)
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> "Deferred[list[SendResult]]":
+        """
+        Send messages of one topic together; in as many requests as `max_batch_size` needs.
+
+        :param timeout_ms: for each request.
+        :returns: fires with one result for each request. Fails as `send`; when requests before
+            the one that failed were stored, with `BatchFailed`.
+        """
+        if self._deliveries.hooks:
+            return self._watched(messages, lambda: self._send_all(messages, queue, timeout_ms))
+        return self._send_all(messages, queue, timeout_ms)
+
+    def request(
+        self, message: Message, timeout_ms: float, *, queue: MessageQueue | None = None
+    ) -> "Deferred[MessageExt]":
+        """
+        Send a message and wait for the reply that a consumer of it sends.
+
+        :param timeout_ms: until the reply is here.
+        :returns: fails as `send`, or with `RequestTimeout`.
+        """
+        correlation_id, reply = self._requests.open(message, timeout_ms)
+        sent = self.send(message, queue=queue, timeout_ms=timeout_ms)
+        sent.addErrback(self._requests.not_sent, correlation_id)
+        return reply
+
+    def fetch_publish_message_queues(self, topic: str) -> "Deferred[list[MessageQueue]]":
+        """
+        The queues that messages of a topic can go to.
+
+        :returns: fails with `NoRoute`, `NoNameServer` or `IllegalMessage`.
+        """
+        try:
+            known = self._topics.get(topic)
+        except MQClientError as error:
+            return fail(error)
+        found = succeed(None) if known.info is not None else self._topics.find(known)
+        return found.addCallback(lambda _: list(known.info.queues if known.info else ()))
+
+    # What brokers ask (rmq_ha.client.connection.parts.ProducerPart)
+
+    def check_transaction(
+        self,
+        message: MessageExt,
+        header: CheckHeader,
+        answer: Callable[[RemotingCommand], object],
+    ) -> None:
+        """Only a `TransactionProducer` knows about transactions."""
+        self.log.warn(
+            "{broker} asks {group} about a transaction, but it is no TransactionProducer",
+            broker=header.answer_to,
+            group=self.group,
+        )
+
+    def reply(self, message: MessageExt, correlation_id: str) -> bool:
+        """A reply to a request came; False when it is none of ours."""
+        return self._requests.resolve(message, correlation_id)
+
+    # Making a send
+
+    def _send(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: Any,
+        timeout_ms: float | None,
+        *,
+        oneway: bool = False,
+    ) -> "Deferred[Any]":
+        try:
+            self._check_running()
+            send = self._maker.of_message(message, queue, selector, arg, timeout_ms)
+        except MQClientError as error:
+            return fail(error)
+        send.oneway = oneway
+        return self._sender.admit(send)
+
+    def _send_all(
+        self, messages: Sequence[Message], queue: MessageQueue | None, timeout_ms: float | None
+    ) -> "Deferred[list[SendResult]]":
+        sends = self._maker.in_parts(messages, queue, timeout_ms)
+        return Deferred.fromCoroutine(drive(sends, self._admit))
+
+    async def _admit(self, send: Send) -> SendResult:
+        self._check_running()
+        result: SendResult = await self._sender.admit(send)
+        return result
+
+    def _watched(
+        self, messages: Sequence[Message], send: "Callable[[], Deferred[Any]]"
+    ) -> "Deferred[Any]":
+        """With hooks that see deliveries."""
+        try:
+            begun = self._deliveries.begin(messages)
+        except Exception as error:
+            return fail(error)
+
+        def over(outcome: Any) -> Any:
+            if isinstance(outcome, Failure):
+                self._deliveries.end(begun, (), outcome.value)
+            elif isinstance(outcome, list):
+                self._deliveries.end(begun, outcome)
+            else:
+                self._deliveries.end(begun, () if outcome is None else (outcome,))
+            return outcome
+
+        return send().addBoth(over)
+
+    def _check_running(self) -> None:
+        if self._state != "running":
+            raise NotStarted(f"the producer {self.group} is {self._state}: start() it first")

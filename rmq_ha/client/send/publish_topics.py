@@ -1,0 +1,123 @@
+"""The topics that a producer sends to, and their queues.
+
+Spec: remoting.md, section 11.1.
+"""
+
+from collections import OrderedDict
+
+from twisted.internet.defer import Deferred
+
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.errors import NoRoute
+from rmq_ha.client.rules.namespaces import unwrap, wrap
+from rmq_ha.client.rules.routes import borrowed_route, publish_info
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.sends import PublishTopic, check_topic
+from rmq_ha.wire.route_bodies import TopicRoute
+
+LOOK_AGAIN_S = 0.5
+_MOST_TOPICS = 10_000
+
+
+class PublishTopics:
+    """Topics by the name that the application uses; the least recently new ones are forgotten."""
+
+    def __init__(self, instance: ClientInstance, config: ProducerConfig) -> None:
+        self._instance = instance
+        self._config = config
+        self._topics: OrderedDict[str, PublishTopic] = OrderedDict()
+
+    def start(self) -> None:
+        """Follow the routes."""
+        self._instance.on_route_change(self._route_changed)
+
+    def stop(self) -> None:
+        """Follow them no more."""
+        self._instance.forget_route_change(self._route_changed)
+        while self._topics:
+            self._forget_one()
+
+    def get(self, topic: str) -> PublishTopic:
+        """
+        What is known of a topic, its route perhaps not yet.
+
+        :raises IllegalMessage: clients cannot send to it.
+        """
+        found = self._topics.get(topic)
+        if found is not None:
+            return found
+        namespace = self._instance.settings.namespace
+        full = wrap(namespace, topic)
+        check_topic(full)
+        shown = unwrap(namespace, full)
+        start = self._instance.host.random.randrange(1 << 30)
+        found = self._topics[topic] = PublishTopic(full, shown, start)
+        self._instance.watch_topic(full)
+        if len(self._topics) > _MOST_TOPICS:
+            self._forget_one()
+        route = self._instance.routes.cached(full)
+        if route is not None:
+            self._take(found, route)
+        return found
+
+    @property
+    def has_met_brokers(self) -> bool:
+        """Some route was there once: that no name server answers is no mistake in its address."""
+        return bool(self._instance.routes.brokers)
+
+    def look_again(self, topic: PublishTopic, now: float) -> None:
+        """Somebody found nobody where the route says: ask whether it is still so."""
+        if now < topic.looked + LOOK_AGAIN_S:
+            return
+        topic.looked = now
+        name = self._config.create_topic_key if topic.is_borrowed else topic.name
+        self._instance.routes.fetch(name).addErrback(lambda _: None)
+
+    def find(self, topic: PublishTopic) -> "Deferred[None]":
+        """
+        Ask for the route of a topic that has none.
+
+        :returns: fails with `NoRoute`, `NoNameServer` or `BrokerRefused`.
+        """
+        return Deferred.fromCoroutine(self._find(topic))
+
+    async def _find(self, topic: PublishTopic) -> None:
+        template = self._config.create_topic_key
+        try:
+            route = await self._instance.routes.fetch(topic.name)
+            self._take(topic, route)
+        except NoRoute:
+            try:
+                route = await self._instance.template_route(topic.name, template)
+            except NoRoute as error:
+                error.retriable = topic.was_there
+                raise
+            if topic.info is None:
+                self._borrow(topic, route)
+        if topic.info is None:
+            reason = "no broker of it takes messages at the moment"
+            raise NoRoute(topic.name, reason, retriable=True)
+
+    def _borrow(self, topic: PublishTopic, route: TopicRoute) -> None:
+        self._take(topic, borrowed_route(route, self._config.default_topic_queue_nums))
+        topic.is_borrowed = True
+
+    def _take(self, topic: PublishTopic, route: TopicRoute) -> None:
+        info = publish_info(topic.shown, route)
+        topic.info = info if info.queues else None
+        topic.was_there |= bool(info.queues)
+        topic.is_borrowed = False
+
+    def _route_changed(self, name: str, route: TopicRoute) -> None:
+        for known in {name, unwrap(self._instance.settings.namespace, name)}:
+            topic = self._topics.get(known)
+            if topic is not None and topic.name == name:
+                self._take(topic, route)
+        if name == self._config.create_topic_key:
+            for other in self._topics.values():
+                if other.is_borrowed:
+                    self._borrow(other, route)
+
+    def _forget_one(self) -> None:
+        _, topic = self._topics.popitem(last=False)
+        self._instance.unwatch_topic(topic.name)

@@ -1,0 +1,232 @@
+"""One attempt to send: chooses queue and broker, writes the frame, notes how it went.
+
+Spec: remoting.md, section 11.1 (sendKernelImpl).
+"""
+
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
+
+from rmq_ha.client.connection.hooks import SendContext, SendHook
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.errors import NoMaster, NoRoute
+from rmq_ha.client.rules.faults import LatencyFaults
+from rmq_ha.client.rules.messages import SendResult
+from rmq_ha.client.rules.send_frames import Destination, SendFrames, send_command
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.sends import PublishTopic, Send, choose_by, is_retriable
+from rmq_ha.errors import ProtocolViolation, RemotingTimeout
+from rmq_ha.remoting.channel import Channel
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.command import RemotingCommand
+
+_MASTER = 0
+
+
+class Attempts:
+    """
+    The part of a producer that knows brokers.
+
+    :ivar faults: the latency table; used when `send_latency_fault_enable` is on.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        config: ProducerConfig,
+        group: str,
+        hooks: Sequence[SendHook],
+        look_again: Callable[[PublishTopic, float], object] = lambda topic, now: None,
+    ) -> None:
+        """
+        :param group: with namespace.
+        :param look_again: told of a topic, and the clock's seconds, when its route was of no use.
+        """
+        self.faults = LatencyFaults(instance.host.random.randrange(1 << 16))
+        self._instance = instance
+        self._config = config
+        self._group = group
+        self._hooks = tuple(hooks)
+        self._look_again = look_again
+        self._clock = instance.host.clock
+        self._now_ms = instance.host.now_ms
+        self._frames = SendFrames()
+        self._signs = instance.settings.credentials is not None
+        self._answered: dict[str, float] = {}
+
+    def go(self, send: Send) -> "Deferred[RemotingCommand]":
+        """
+        Send it to a queue of its topic, whose route is known, and wait for the answer.
+
+        :returns: fires with the answer, whatever its code; fails with `RemotingError`,
+            `MQClientError` or what a selector or hook raises.
+        """
+        clock = self._clock
+        now = send.started = clock.seconds()
+        send.tries += 1
+        try:
+            queue = send.queue = self._choose(send)
+            send.brokers += (queue.broker_name,)
+            address = send.address = self._address(queue.broker_name)
+            if self._hooks:
+                self._before(send)
+            left_ms = (send.until - now) * 1000
+            to = self._destination(send, queue.broker_name)
+            channel = None if self._signs else self._instance.open_channel(address)
+            if channel is not None:
+                waiting = self._write(channel, to, send, left_ms)
+            else:
+                command = send_command(to, queue.queue_id, send.outgoing, self._now_ms())
+                waiting = self._instance.invoke(address, command, left_ms)
+        except Exception as error:
+            return fail(error)
+        send.current = waiting
+        return waiting
+
+    def go_oneway(self, send: Send) -> "Deferred[None]":
+        """
+        The same, when nobody answers.
+
+        :returns: fires when it is handed to the connection; fails as `go`.
+        """
+        send.tries += 1
+        try:
+            queue = send.queue = self._choose(send)
+            send.brokers += (queue.broker_name,)
+            send.address = self._address(queue.broker_name)
+            if self._hooks:
+                self._before(send)
+            return self._hand_over_when_read(send, queue)
+        except Exception as error:
+            return fail(error)
+
+    def _hand_over_when_read(self, send: Send, queue: MessageQueue) -> "Deferred[None]":
+        """A broker that does not read would fill our memory."""
+        channel = self._instance.open_channel(send.address)
+        if channel is None or not channel.is_full:
+            return self._hand_over(send, queue)
+        ready = send.current = channel.writable()
+        ready.addTimeout(max(0.0, send.until - self._clock.seconds()), self._clock)
+        return ready.addCallback(lambda _: self._hand_over_when_read(send, queue))
+
+    def _hand_over(self, send: Send, queue: MessageQueue) -> "Deferred[None]":
+        """Write a one-way send, eagerly."""
+        to, address = self._destination(send, queue.broker_name), send.address
+        channel = None if self._signs else self._instance.open_channel(address)
+        if channel is None:
+            command = send_command(to, queue.queue_id, send.outgoing, self._now_ms())
+            return self._instance.oneway(address, command)
+        number, outgoing = queue.queue_id, send.outgoing
+        channel.write(self._frames.encode(to, number, outgoing, self._now_ms(), 0, oneway=True))
+        return succeed(None)
+
+    def succeeded(self, send: Send, result: SendResult) -> None:
+        """The message is stored."""
+        now = self._clock.seconds()
+        self._answered[send.address] = now
+        if self._config.send_latency_fault_enable:
+            self._note(send, now, isolated=False)
+        if self._hooks:
+            self._after(send, result, None)
+
+    def failed(self, send: Send, error: BaseException) -> None:
+        """No answer, or one that says no."""
+        now = self._clock.seconds()
+        if self._config.send_latency_fault_enable and send.brokers:
+            self._note(send, now, isolated=True)
+        if is_retriable(error):
+            self._look_again(send.topic, now)
+        # A broker that answered nobody meanwhile may be gone without a trace.
+        heard = self._answered.get(send.address, -1.0)
+        if isinstance(error, RemotingTimeout) and heard < send.started:
+            self._instance.close(send.address)
+        if self._hooks:
+            self._after(send, None, error)
+
+    def _choose(self, send: Send) -> MessageQueue:
+        if send.fixed_queue is not None:
+            return send.fixed_queue
+        info = send.topic.info
+        if info is None or not info.queues:
+            raise NoRoute(send.topic.name, "no broker of it takes messages", retriable=True)
+        if send.selector is not None:
+            # A later round goes to the same queue, whatever the route says by now: order matters.
+            return send.queue or choose_by(send.selector, info.queues, send.messages[0], send.arg)
+        choice = send.topic.choice
+        if self._config.send_latency_fault_enable:
+            return choice.next_available(info, self.faults, self._clock.seconds() * 1000)
+        return choice.next(info, send.brokers[-1] if send.brokers else None)
+
+    def _address(self, broker_name: str) -> str:
+        address = self._instance.routes.brokers.get(broker_name, {}).get(_MASTER)
+        if not address:
+            raise NoMaster(
+                f"the broker {broker_name} has no master at the moment, as far as the name"
+                " servers know"
+            )
+        return self._instance.vip(address)
+
+    def _destination(self, send: Send, broker_name: str) -> Destination:
+        key = send.code, broker_name
+        destinations = send.topic.destinations
+        found = destinations.get(key)
+        if found is None:
+            found = destinations[key] = Destination(
+                send.code,
+                self._group,
+                send.topic.name,
+                broker_name,
+                self._config.create_topic_key,
+                self._config.default_topic_queue_nums,
+                self._instance.settings.unit_mode,
+            )
+        return found
+
+    def _write(
+        self, channel: Channel, to: Destination, send: Send, left_ms: float
+    ) -> "Deferred[RemotingCommand]":
+        """As `Channel.invoke`, with bytes that are made in one go."""
+        opaque, waiting = channel.pending.add(left_ms)
+        queue = send.queue
+        assert queue is not None
+        try:
+            frame = self._frames.encode(to, queue.queue_id, send.outgoing, self._now_ms(), opaque)
+        except ProtocolViolation:
+            channel.pending.forget(opaque)
+            raise
+        channel.write(frame)
+        return waiting
+
+    def _note(self, send: Send, now: float, *, isolated: bool) -> None:
+        latency_ms = (now - send.started) * 1000
+        self.faults.update(send.brokers[-1], latency_ms, now * 1000, isolated=isolated)
+
+    def _before(self, send: Send) -> None:
+        queue = send.queue
+        assert queue is not None
+        send.context = SendContext(
+            self._group,
+            send.messages,
+            queue,
+            send.address,
+            self._instance.client_id,
+            self._now_ms(),
+        )
+        for hook in self._hooks:
+            hook.before_send(send.context)
+
+    def _after(self, send: Send, result: SendResult | None, error: BaseException | None) -> None:
+        context = send.context
+        if context is None:
+            return
+        send.context = None
+        context.result, context.error = result, error
+        context.elapsed_ms = (self._clock.seconds() - send.started) * 1000
+        for hook in self._hooks:
+            try:
+                hook.after_send(context)
+            except Exception:
+                self.log.failure("a hook after a send to {topic}", topic=context.queue.topic)

@@ -1,0 +1,166 @@
+"""Sends made of messages: checked, named, with a time until which they may go on.
+
+Spec: remoting.md, section 11.1.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from math import inf
+from random import Random
+from typing import Any
+
+from rmq_ha.client.rules.batches import BatchPart, check_batch, split
+from rmq_ha.client.rules.errors import BatchFailed, IllegalMessage, MQClientError
+from rmq_ha.client.rules.messages import Message, SendResult
+from rmq_ha.client.rules.queue_choice import Selector
+from rmq_ha.client.rules.send_frames import Outgoing
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.rules.unique_id import UniqueIds
+from rmq_ha.client.send.sends import PublishTopic, Send, check_message, outgoing_of
+from rmq_ha.errors import RemotingError
+from rmq_ha.model.process import Process
+from rmq_ha.model.properties import UNIQ_KEY
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode
+
+INSTANCE_ID = "INSTANCE_ID"
+
+
+class SendMaker:
+    """A producer's rules for what it is given to send; all of it raises `IllegalMessage`."""
+
+    def __init__(
+        self,
+        settings: ClientConfig,
+        config: ProducerConfig,
+        process: Process,
+        random: Random,
+        topic: Callable[[str], PublishTopic],
+        seconds: Callable[[], float],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """
+        :param topic: an application's name of a topic to what is known of it.
+        :param seconds: the clock for deadlines.
+        :param now_ms: the time of day.
+        """
+        self._config = config
+        self._namespace = settings.namespace
+        self._topic = topic
+        self._seconds = seconds
+        self._now_ms = now_ms
+        address = settings.client_ip or process.address
+        self._ids = UniqueIds(address, process.pid, random.getrandbits(32))
+
+    def of_message(
+        self,
+        message: Message,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+        timeout_ms: float | None = None,
+    ) -> Send:
+        """
+        A message alone.
+
+        :param timeout_ms: for everything; None: as configured.
+        """
+        check_message(message, self._config)
+        properties = message.properties
+        if UNIQ_KEY not in properties:
+            self._name(message)
+        code, outgoing = outgoing_of(message, self._config)
+        send = self._make(
+            message.topic, code, outgoing, properties[UNIQ_KEY], (message,), timeout_ms
+        )
+        if queue is not None:
+            _direct(send, queue)
+        send.selector, send.arg = selector, arg
+        return send
+
+    def in_parts(
+        self,
+        messages: Sequence[Message],
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> Generator[Send, SendResult, list[SendResult]]:
+        """
+        Messages of one topic to one queue, in as few requests as fit.
+
+        :returns: yields one send after the other, is sent its result or has its error thrown in;
+            returns all results.
+        :raises IllegalMessage: they break a rule of RocketMQ; before the first send.
+        :raises BatchFailed: some requests went through, this one did not.
+        """
+        parts = self._parts(messages)
+        results: list[SendResult] = []
+        done = 0
+        for part in parts:
+            try:
+                own = messages[done : done + part.length]
+                results.append((yield self.of_part(part, own, queue, timeout_ms)))
+            except (RemotingError, MQClientError) as error:
+                if not results:
+                    raise
+                raise BatchFailed(error, tuple(results), len(messages) - done) from error
+            done += part.length
+        return results
+
+    def _parts(self, messages: Sequence[Message]) -> list[BatchPart]:
+        """A batch in as few requests as fit."""
+        check_batch(messages)
+        for message in messages:
+            check_message(message, self._config)
+            if UNIQ_KEY not in message.properties:
+                self._name(message)
+        return split(messages, self._config.max_batch_size)
+
+    def of_part(
+        self,
+        part: BatchPart,
+        messages: Sequence[Message],
+        queue: MessageQueue | None = None,
+        timeout_ms: float | None = None,
+    ) -> Send:
+        """
+        One request of a batch; its time begins now.
+
+        :param messages: those of the part.
+        """
+        outgoing = Outgoing(0, 0, part.properties, part.body)
+        code, topic = RequestCode.SEND_BATCH_MESSAGE, messages[0].topic
+        send = self._make(topic, code, outgoing, part.message_ids, tuple(messages), timeout_ms)
+        if queue is not None:
+            _direct(send, queue)
+        return send
+
+    def _make(
+        self,
+        topic: str,
+        code: int,
+        outgoing: Outgoing,
+        msg_id: str,
+        messages: tuple[Message, ...],
+        timeout_ms: float | None,
+    ) -> Send:
+        config = self._config
+        if timeout_ms is None:
+            limit, total = float(config.send_msg_timeout), config.delivery_timeout_ms or inf
+        else:
+            limit = total = timeout_ms
+        known, now = self._topic(topic), self._seconds()
+        send = Send(known, code, outgoing, msg_id, messages, now + total / 1000, limit)
+        send.since = now
+        return send
+
+    def _name(self, message: Message) -> None:
+        message.properties[UNIQ_KEY] = self._ids.next(self._now_ms())
+        if self._namespace:
+            message.properties[INSTANCE_ID] = self._namespace
+
+
+def _direct(send: Send, queue: MessageQueue) -> None:
+    if queue.topic != send.topic.shown:
+        raise IllegalMessage(
+            f"the message is for {send.topic.shown}, but the queue is one of {queue.topic}"
+        )
+    send.fixed_queue = queue

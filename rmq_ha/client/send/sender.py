@@ -1,0 +1,386 @@
+"""Sends under way: places in flight, attempts, deadlines.
+
+Spec: remoting.md, section 11.1 (sendDefaultImpl).
+"""
+
+from math import inf
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError, fail, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.client.rules.errors import (
+    MQClientError,
+    NoNameServer,
+    SendFailed,
+    SendTimeout,
+    TooManyInFlight,
+)
+from rmq_ha.client.rules.in_flight import Admission, InFlight
+from rmq_ha.client.rules.messages import SendStatus
+from rmq_ha.client.rules.resting import Pauses, Resting
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.publish_topics import PublishTopics
+from rmq_ha.client.send.send_attempts import Attempts
+from rmq_ha.client.send.sends import (
+    Send,
+    final_error,
+    is_retriable,
+    may_rest,
+    may_retry,
+    result_of,
+)
+from rmq_ha.errors import RemotingTimeout
+from rmq_ha.timing.timer import rearm
+from rmq_ha.wire.command import RemotingCommand
+
+_GRANULARITY_S = 0.05
+
+
+class Sender:
+    """
+    What a producer does with a send, from its place in flight to its end.
+
+    A send is in one of three places: it waits for a place in flight, it is in flight, where it is
+    attempted up to `1 + retry_times_when_send_failed` times in a row, or it rests until somebody
+    found out that a broker is back.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        random: Random,
+        topics: PublishTopics,
+        attempts: Attempts,
+        config: ProducerConfig,
+    ) -> None:
+        self._clock = clock
+        self._topics = topics
+        self._attempts = attempts
+        self._config = config
+        self._in_flight: InFlight[Send] = InFlight(
+            config.max_in_flight, config.max_in_flight_bytes, config.max_waiting
+        )
+        self._resting: Resting[Send] = Resting(
+            Pauses(random, config.retry_backoff_ms, config.retry_backoff_max_ms)
+        )
+        self._rest_timer: IDelayedCall | None = None
+        self._live: set[Send] = set()
+        self._pumping = False
+        self._timer: IDelayedCall | None = None
+        self._drained: Deferred[None] | None = None
+        self._ready: dict[Deferred[None], None] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """How many sends wait for their brokers."""
+        return self._in_flight.count
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._live or self._in_flight.waiting or self._resting.count)
+
+    def ready(self) -> "Deferred[None]":
+        """Fires when there is a place in flight, for one waiter each."""
+        if self._in_flight.has_room and not self._ready:
+            return succeed(None)
+        later: Deferred[None] = Deferred(lambda later: self._ready.pop(later, None))
+        self._ready[later] = None
+        return later
+
+    async def drain(self) -> None:
+        """Wait until all sends are over; after `stop_timeout` they fail."""
+        self._let_in(len(self._ready))
+        if self._is_busy:
+            self._drained = Deferred()
+            timer = self._clock.callLater(self._config.stop_timeout / 1000, self._give_up)
+            await self._drained
+            if timer.active():
+                timer.cancel()
+        for left in (self._timer, self._rest_timer):
+            if left is not None and left.active():
+                left.cancel()
+
+    def admit(self, send: Send) -> "Deferred[Any]":
+        """
+        Begin, now or when there is a place.
+
+        :returns: fires with a `SendResult`, with None for a one-way send; fails as
+            `Producer.send` says.
+        """
+        now = send.since = self._clock.seconds()
+        admission = self._in_flight.admit(send, send.size)
+        if admission is Admission.GO:
+            return self._launch(send, now)
+        if admission is Admission.REFUSED:
+            return fail(self._too_many())
+        return self._wait(send)
+
+    def _wait(self, send: Send) -> "Deferred[Any]":
+        later: Deferred[Any] = Deferred(lambda _: self._cancelled(send))
+        send.later = later
+        if send.deadline < inf:
+            self._timer = rearm(self._clock, self._timer, send.deadline, self._expire)
+        return later
+
+    def _too_many(self) -> TooManyInFlight:
+        away = f", {self._resting.count} for a broker to come back" if self._resting.count else ""
+        return TooManyInFlight(
+            f"{self._in_flight.count} sends are in flight and {self._in_flight.waiting} wait for a"
+            f" place{away}: send more slowly, or raise max_in_flight or max_waiting"
+        )
+
+    def _launch(self, send: Send, now: float) -> "Deferred[Any]":
+        self._live.add(send)
+        if self._resting.rests and self._resting.holds(send, send.stands_on):
+            if (
+                not send.tries
+                and self._in_flight.waiting + self._resting.count >= self._config.max_waiting
+            ):
+                return fail(self._over(_failure(self._too_many()), send))
+            return self._rest(send, now)
+        send.begin(now)
+        if send.topic.info is not None:
+            return self._attempt(send)
+        found = send.current = self._topics.find(send.topic)
+        found.addTimeout(max(0.0, send.until - now), self._clock, lambda _, __: _no_answer(send))
+        found.addCallback(lambda _: self._found(send))
+        return found.addErrback(self._no_route, send)
+
+    def _found(self, send: Send) -> "Deferred[Any]":
+        send.begin(self._clock.seconds())
+        return self._attempt(send)
+
+    def _attempt(self, send: Send) -> "Deferred[Any]":
+        if send.oneway:
+            handed = self._attempts.go_oneway(send).addErrback(self._not_handed, send)
+            return handed.addBoth(self._over, send)
+        waiting = self._attempts.go(send)
+        return waiting.addCallbacks(self._answered, self._failed, (send,), {}, (send,))
+
+    def _answered(self, response: RemotingCommand, send: Send) -> Any:
+        try:
+            result = result_of(send, response)
+        except MQClientError as error:
+            return self._again(send, error)
+        self._attempts.succeeded(send, result)
+        if (
+            result.send_status is not SendStatus.SEND_OK
+            and self._config.retry_another_broker_when_not_store_ok
+            and self._has_another(send)
+        ):
+            send.stored = True
+            again = self._attempt(send)
+            return again.addErrback(lambda _: result)
+        return self._over(result, send)
+
+    def _failed(self, failure: Failure, send: Send) -> Any:
+        error = failure.value
+        if not isinstance(error, Exception):
+            return self._over(failure, send)
+        if isinstance(error, CancelledError) and send.given_up is None:
+            self._attempts.failed(send, error)
+            return self._over(failure, send)
+        return self._again(send, error)
+
+    def _not_handed(self, failure: Failure, send: Send) -> Failure:
+        error = failure.value
+        if isinstance(error, TimeoutError):
+            error = RemotingTimeout(f"{send.address} did not read for all that time")
+        elif not isinstance(error, Exception) or isinstance(error, CancelledError):
+            return failure if send.given_up is None else _failure(send.given_up)
+        return _failure(final_error(send, error, self._clock.seconds()))
+
+    def _again(self, send: Send, error: Exception) -> Any:
+        """Try another broker, or later, or say why not."""
+        send.error = error
+        self._attempts.failed(send, error)
+        if may_retry(error) and self._has_another(send):
+            return self._attempt(send)
+        now = self._clock.seconds()
+        if isinstance(error, RemotingTimeout):
+            send.timeout_ms *= 2  # a broker that is only slow may store each copy
+        if may_rest(send, error, now, self._config):
+            return self._rest(send, now)
+        return self._over(_failure(final_error(send, error, now)), send)
+
+    def _has_another(self, send: Send) -> bool:
+        return (
+            not send.is_fixed
+            and send.given_up is None
+            and send.tries - send.tried <= self._config.retry_times_when_send_failed
+            and self._clock.seconds() < send.until
+        )
+
+    def _no_route(self, failure: Failure, send: Send) -> Any:
+        if send not in self._live:
+            return failure  # an attempt failed, and has told so
+        if send.given_up is not None:
+            failure = _failure(send.given_up)
+        error, now = failure.value, self._clock.seconds()
+        # Who has never met anybody may have a wrong address of the name servers.
+        is_new = isinstance(error, NoNameServer) and not self._topics.has_met_brokers
+        if isinstance(error, Exception) and may_rest(send, error, now, self._config) and not is_new:
+            send.error = error
+            return self._rest(send, now)
+        return self._over(failure, send)
+
+    def _over(self, result: Any, send: Send) -> Any:
+        if self._resting.rests:
+            self._learn(send, result)
+        self._leave(send)
+        if self._drained is not None:
+            self._check_drained()
+        return result
+
+    def _leave(self, send: Send) -> None:
+        """Its place in flight is for others."""
+        self._live.discard(send)
+        self._in_flight.release(send.size)
+        if self._in_flight.waiting:
+            self._pump()
+        if self._ready and self._in_flight.has_room:
+            self._let_in(1 if self._in_flight.count else len(self._ready))
+
+    # Rest
+
+    def _rest(self, send: Send, now: float) -> "Deferred[Any]":
+        """Until somebody finds a broker."""
+        later = self._wait(send)
+        if self._resting.add(send, send.stands_on, now):
+            self.log.warn(
+                "sends to {topic} wait for a broker: {reason}",
+                topic=send.topic.shown,
+                reason=send.error,
+            )
+        self._arm_rest()
+        self._leave(send)
+        return later
+
+    def _arm_rest(self) -> None:
+        due = self._resting.next_due()
+        self._rest_timer = rearm(self._clock, self._rest_timer, due, self._try_again)
+
+    def _try_again(self) -> None:
+        """For each thing that is away, the next one tries."""
+        now = self._clock.seconds()
+        for send in self._resting.due(now):
+            self._wake(send, now)
+        self._arm_rest()
+
+    def _wake(self, send: Send, now: float) -> None:
+        later = send.later
+        assert later is not None
+        if self._in_flight.admit(send, send.size, again=True) is Admission.GO:
+            self._launch(send, now).chainDeferred(later)
+
+    def _learn(self, send: Send, result: Any) -> None:
+        """Whoever was answered, if only by a refusal, found a broker."""
+        now, key = self._clock.seconds(), send.stands_on
+        error = result.value if isinstance(result, Failure) else None
+        if error is not None and (is_retriable(error) or isinstance(error, CancelledError)):
+            self._resting.ended(send, now)
+            self._arm_rest()
+            return
+        waiting, lasted = self._resting.back(send, key, now)
+        if waiting:
+            self.log.info(
+                "a broker of {topic} is back after {lasted:.1f} s: {count} sends go on",
+                topic=send.topic.shown,
+                lasted=lasted,
+                count=len(waiting),
+            )
+        for each in waiting:
+            self._wake(each, now)
+
+    def _let_in(self, count: int) -> None:
+        """Tell the first who wait that there is a place; all of them if nobody would come after."""
+        for later in list(self._ready)[:count]:
+            if self._ready.pop(later, later) is None:
+                later.callback(None)
+
+    def _pump(self) -> None:
+        """Launch those who have a place now; no recursion, however many fail at once."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while (send := self._in_flight.next()) is not None:
+                later = send.later
+                assert later is not None
+                self._launch(send, self._clock.seconds()).chainDeferred(later)
+        finally:
+            self._pumping = False
+
+    def _cancelled(self, send: Send) -> None:
+        """Its caller does not want it any more."""
+        if not self._forget(send) and send.current is not None:
+            send.current.cancel()
+
+    def _forget(self, send: Send) -> bool:
+        """It waits no more; False when it does not wait."""
+        if self._in_flight.forget(send):
+            self._resting.ended(send, self._clock.seconds())  # it was to try, perhaps
+        elif not self._resting.forget(send):
+            return False
+        self._arm_rest()
+        return True
+
+    def _expire(self) -> None:
+        """Sends that waited until their time was over."""
+        now = self._clock.seconds()
+        earliest: float | None = None
+        for send in [*self._in_flight.items_waiting(), *self._resting.items()]:
+            if send.deadline > now:
+                if send.deadline < inf:
+                    earliest = min(send.deadline, earliest or inf)
+                continue
+            self._withdraw(send, self._too_late(send, now))
+        if earliest is not None:
+            earliest = max(earliest, now + _GRANULARITY_S)
+        self._timer = rearm(self._clock, None, earliest, self._expire)
+
+    def _too_late(self, send: Send, now: float) -> Exception:
+        if send.error is not None:
+            send.until = now
+            return final_error(send, send.error, now)
+        if self._resting.holds(send, send.stands_on):
+            return SendTimeout(f"no broker of {send.topic.shown} came back in time")
+        waited = (now - send.since) * 1000
+        return SendTimeout(
+            f"no place in flight within {waited:.0f} ms: {self._in_flight.count} sends are there"
+            " already"
+        )
+
+    def _withdraw(self, send: Send, error: Exception) -> None:
+        if self._forget(send) and send.later is not None:
+            send.later.errback(error)
+
+    def _give_up(self) -> None:
+        """The time that `stop` allows is over."""
+        reason = (
+            f"the producer was stopped, and this send took more than {self._config.stop_timeout} ms"
+        )
+        for send in [*self._in_flight.items_waiting(), *self._resting.items()]:
+            self._withdraw(send, SendFailed(reason, send.brokers))
+        for send in list(self._live):
+            send.give_up(SendFailed(reason, send.brokers))
+        self._check_drained()
+
+    def _check_drained(self) -> None:
+        if self._drained is not None and not self._is_busy:
+            drained, self._drained = self._drained, None
+            drained.callback(None)
+
+
+def _no_answer(send: Send) -> Failure:
+    return _failure(SendTimeout(f"no route for {send.topic.shown} within {send.timeout_ms:.0f} ms"))
+
+
+def _failure(error: Exception) -> Failure:
+    return Failure(error)  # type: ignore[no-untyped-call]

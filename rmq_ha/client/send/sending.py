@@ -1,0 +1,230 @@
+"""Sending as an `Asking`: a producer's rules, without a reactor.
+
+Spec: remoting.md, chapter 4 and section 11.1.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from rmq_ha.client.lookup.asking import Ask, Asking
+from rmq_ha.client.rules.errors import (
+    MQClientError,
+    NoNameServer,
+    NoRoute,
+    SendTimeout,
+)
+from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
+from rmq_ha.client.rules.namespaces import unwrap, wrap
+from rmq_ha.client.rules.queue_choice import Selector
+from rmq_ha.client.rules.resting import Pauses
+from rmq_ha.client.rules.routes import borrowed_route, publish_info
+from rmq_ha.client.rules.send_frames import Destination, send_command
+from rmq_ha.client.rules.settings import ClientConfig, ProducerConfig
+from rmq_ha.client.send.send_maker import SendMaker
+from rmq_ha.client.send.sends import (
+    PublishTopic,
+    Send,
+    check_topic,
+    choose_by,
+    final_error,
+    may_rest,
+    may_retry,
+    result_of,
+)
+from rmq_ha.errors import RemotingError
+from rmq_ha.model.broker_identity import MASTER_ID
+from rmq_ha.model.process import Process
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.route_bodies import TopicRoute
+
+_MOST_TOPICS = 10_000
+
+
+class Sending:
+    """
+    Names messages, chooses queues, tries again.
+
+    :param route: topic (with namespace) to its route, from a cache or not.
+    :param stale: told of a topic (with namespace) whose route was of no use.
+    :param seconds: the clock for deadlines.
+    :param sleep: lets seconds of it pass.
+    :param now_ms: the time of day.
+    """
+
+    def __init__(
+        self,
+        settings: ClientConfig,
+        config: ProducerConfig,
+        process: Process,
+        route: Callable[[str], Asking[TopicRoute]],
+        stale: Callable[[str], object],
+        seconds: Callable[[], float],
+        sleep: Callable[[float], object],
+        now_ms: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self.config = config
+        self._settings = settings
+        self._route = route
+        self._stale = stale
+        self._seconds = seconds
+        self._sleep = sleep
+        self._pauses = Pauses(random, config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._has_met_brokers = False
+        self._now_ms = now_ms
+        self._random = random
+        self._maker = SendMaker(settings, config, process, random, self._topic, seconds, now_ms)
+        self._topics: dict[str, PublishTopic] = {}
+
+    def send(
+        self,
+        message: Message,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> Asking[SendResult]:
+        """
+        One message, with retries unless its queue is chosen by the caller.
+
+        :raises IllegalMessage: it breaks a rule of RocketMQ.
+        :raises MQClientError: it is not stored for certain; the error says what to do.
+        """
+        return (yield from self.deliver(self._maker.of_message(message, queue, selector, arg)))
+
+    def oneway(
+        self, message: Message, queue: MessageQueue | None = None
+    ) -> Asking[tuple[str, Any]]:
+        """Address and request for a send that nobody answers; raises as `send`."""
+        send = self._maker.of_message(message, queue)
+        masters = yield from self._find(send)
+        address = self._aim(send, masters, None)
+        return address, self._request(send)
+
+    def in_parts(
+        self, messages: Sequence[Message], queue: MessageQueue | None = None
+    ) -> Generator[Send, SendResult, list[SendResult]]:
+        """As `SendMaker.in_parts`: each is to be given to `deliver`."""
+        return self._maker.in_parts(messages, queue)
+
+    def _topic(self, topic: str) -> PublishTopic:
+        known = self._topics.get(topic)
+        if known is None:
+            namespace = self._settings.namespace
+            full = wrap(namespace, topic)
+            check_topic(full)
+            if len(self._topics) >= _MOST_TOPICS:
+                self._topics.clear()
+            known = self._topics[topic] = PublishTopic(
+                full, unwrap(namespace, full), self._random.randrange(1 << 30)
+            )
+        return known
+
+    def deliver(self, send: Send) -> Asking[SendResult]:
+        """
+        Rounds of attempts, with longer and longer pauses between them.
+
+        :raises MQClientError: as `send`.
+        """
+        rounds = 0
+        while True:
+            try:
+                return (yield from self._round(send))
+            except (RemotingError, MQClientError) as error:
+                now = self._seconds()
+                # Who has never met anybody may have a wrong address of the name servers.
+                is_new = isinstance(error, NoNameServer) and not self._has_met_brokers
+                if is_new or not may_rest(send, error, now, self.config):
+                    raise
+                if isinstance(error, SendTimeout):
+                    send.timeout_ms *= 2  # a broker that is only slow may store each copy
+            self._stale(send.topic.name)
+            self._sleep(min(self._pauses.seconds(rounds), max(0.0, send.deadline - now)))
+            rounds += 1
+
+    def _round(self, send: Send) -> Asking[SendResult]:
+        masters = yield from self._find(send)
+        self._has_met_brokers = True
+        send.begin(self._seconds())
+        tries = 1 if send.is_fixed else 1 + self.config.retry_times_when_send_failed
+        error = send.error
+        avoid: str | None = None
+        for turn in range(tries):
+            left_ms = int((send.until - self._seconds()) * 1000)
+            if left_ms <= 0:
+                break
+            send.address = self._aim(send, masters, avoid)
+            try:
+                response = yield Ask(self._request(send), send.address, left_ms)
+                result = result_of(send, response)
+            except (RemotingError, MQClientError) as failure:
+                error = send.error = failure
+                if not may_retry(failure):
+                    break
+            else:
+                is_last = turn + 1 == tries
+                again = self.config.retry_another_broker_when_not_store_ok and not is_last
+                if result.send_status is SendStatus.SEND_OK or not again:
+                    return result
+            assert send.queue is not None
+            avoid = send.queue.broker_name
+        raise final_error(send, error, self._seconds())
+
+    def _find(self, send: Send) -> Asking[dict[str, str]]:
+        """The route, or that of the topic that ours would be made after; masters by name."""
+        topic = send.topic
+        try:
+            route = yield from self._route(topic.name)
+        except NoRoute:
+            try:
+                template = yield from self._route(self.config.create_topic_key)
+            except NoRoute:
+                raise NoRoute(
+                    topic.name,
+                    "no broker has it, and none makes topics by itself: create it",
+                    retriable=topic.was_there,
+                ) from None
+            route = borrowed_route(template, self.config.default_topic_queue_nums)
+        topic.info = publish_info(topic.shown, route)
+        if not topic.info.queues:
+            reason = "none of its brokers has a master, or all are read-only"
+            raise NoRoute(topic.name, reason, retriable=True)
+        topic.was_there = True
+        return {
+            item.broker_name: item.addresses[MASTER_ID]
+            for item in route.brokers
+            if MASTER_ID in item.addresses
+        }
+
+    def _aim(self, send: Send, masters: Mapping[str, str], avoid: str | None) -> str:
+        """Choose the queue; answers with its master's address."""
+        info = send.topic.info
+        assert info is not None
+        if send.fixed_queue is not None:
+            queue = send.fixed_queue
+        elif send.selector is not None:
+            queue = send.queue or choose_by(send.selector, info.queues, send.messages[0], send.arg)
+        else:
+            queue = send.topic.choice.next(info, avoid)
+        send.queue = queue
+        send.tries += 1
+        send.brokers += (queue.broker_name,)
+        address = masters.get(queue.broker_name)
+        if address is None:
+            reason = f"the broker {queue.broker_name} has no master"
+            raise NoRoute(send.topic.name, reason, retriable=True)
+        return address
+
+    def _request(self, send: Send) -> Any:
+        queue = send.queue
+        assert queue is not None
+        to = Destination(
+            send.code,
+            wrap(self._settings.namespace, self.config.producer_group),
+            send.topic.name,
+            queue.broker_name,
+            self.config.create_topic_key,
+            self.config.default_topic_queue_nums,
+            self._settings.unit_mode,
+        )
+        return send_command(to, queue.queue_id, send.outgoing, self._now_ms())

@@ -1,0 +1,345 @@
+"""One send on its way, and what its answer means.
+
+Spec: remoting.md, sections 4.1, 4.2 and 11.1.
+"""
+
+from collections.abc import Hashable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from rmq_ha.client.rules.errors import (
+    BrokerRefused,
+    IllegalMessage,
+    MQClientError,
+    SendFailed,
+    SendTimeout,
+)
+from rmq_ha.client.rules.messages import Message, SendResult, SendStatus
+from rmq_ha.client.rules.queue_choice import QueueChoice, Selector
+from rmq_ha.client.rules.routes import PublishInfo
+from rmq_ha.client.rules.send_frames import Destination, Outgoing, properties_text
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.errors import RemotingError, RemotingTimeout, RmqHaError
+from rmq_ha.model.flags import TRANSACTION_PREPARED
+from rmq_ha.model.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, TRAN_MSG
+from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX, topic_fault
+from rmq_ha.wire.bodies import MessageQueue
+from rmq_ha.wire.codes import RequestCode, ResponseCode
+from rmq_ha.wire.command import RemotingCommand
+
+if TYPE_CHECKING:  # the blocking client sends too, and wants no Twisted
+    from twisted.internet.defer import Deferred
+
+    from rmq_ha.client.connection.hooks import SendContext
+
+MESSAGE_TYPE = "MSG_TYPE"
+REPLY = "reply"
+RETRY_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+_STATUSES = {status.value: status for status in SendStatus}
+
+
+class PublishTopic:
+    """
+    A topic that is sent to.
+
+    :ivar name: with namespace.
+    :ivar shown: without.
+    :ivar is_borrowed: the topic does not exist yet; the route is another topic's.
+    :ivar looked: when its route was last asked for because it was of no use; in seconds.
+    :ivar was_there: some broker took its messages once: that none does passes.
+    """
+
+    __slots__ = (
+        "choice",
+        "destinations",
+        "info",
+        "is_borrowed",
+        "looked",
+        "name",
+        "shown",
+        "was_there",
+    )
+
+    def __init__(self, name: str, shown: str, start: int) -> None:
+        self.name = name
+        self.shown = shown
+        self.choice = QueueChoice(start)
+        self.info: PublishInfo | None = None
+        self.is_borrowed = False
+        self.looked = -inf
+        self.was_there = False
+        self.destinations: dict[tuple[int, str], Destination] = {}
+
+
+class Send:
+    """
+    What is to be sent, and how far it is.
+
+    :ivar since: when it was asked for; in the clock's seconds.
+    :ivar deadline: for everything, waiting for a place in flight too; infinite: there is none.
+    :ivar timeout_ms: for a round of attempts, from its first one on; twice as long after one in
+        which nobody answered.
+    :ivar until: when this round is over.
+    :ivar size: bytes of its body.
+    :ivar queue: of this attempt.
+    :ivar address: of this attempt's broker.
+    :ivar started: this attempt; in the clock's seconds.
+    :ivar tries: attempts so far.
+    :ivar tried: those of rounds before this one.
+    :ivar brokers: of these attempts.
+    :ivar current: what this attempt waits for.
+    :ivar given_up: why the producer wants it to end.
+    :ivar error: of its last attempt.
+    :ivar stored: it is stored already, if not as safely as it should be.
+    """
+
+    __slots__ = (
+        "address",
+        "arg",
+        "brokers",
+        "code",
+        "context",
+        "current",
+        "deadline",
+        "error",
+        "fixed_queue",
+        "given_up",
+        "later",
+        "messages",
+        "msg_id",
+        "oneway",
+        "outgoing",
+        "queue",
+        "selector",
+        "since",
+        "size",
+        "started",
+        "stored",
+        "timeout_ms",
+        "topic",
+        "tried",
+        "tries",
+        "until",
+    )
+
+    def __init__(
+        self,
+        topic: PublishTopic,
+        code: int,
+        outgoing: Outgoing,
+        msg_id: str,
+        messages: tuple[Message, ...],
+        deadline: float,
+        timeout_ms: float,
+    ) -> None:
+        self.topic = topic
+        self.code = code
+        self.outgoing = outgoing
+        self.size = len(outgoing.body)
+        self.msg_id = msg_id
+        self.messages = messages
+        self.since = 0.0
+        self.deadline = deadline
+        self.timeout_ms = timeout_ms
+        self.until = deadline
+        self.oneway = False
+        self.fixed_queue: MessageQueue | None = None
+        self.selector: Selector | None = None
+        self.arg: Any = None
+        self.queue: MessageQueue | None = None
+        self.address = ""
+        self.brokers: tuple[str, ...] = ()
+        self.tries = 0
+        self.tried = 0
+        self.started = 0.0
+        self.current: Deferred[Any] | None = None
+        self.later: Deferred[Any] | None = None
+        self.context: SendContext | None = None
+        self.given_up: Exception | None = None
+        self.error: Exception | None = None
+        self.stored = False
+
+    def begin(self, now: float) -> None:
+        """Its own queue is behind it: the time for brokers begins, and a round of attempts."""
+        self.until = min(self.deadline, now + self.timeout_ms / 1000)
+        self.tried = self.tries
+
+    @property
+    def is_fixed(self) -> bool:
+        """Its queue is chosen by the caller: it is tried once."""
+        return self.fixed_queue is not None or self.selector is not None
+
+    @property
+    def stands_on(self) -> Hashable:
+        """What has to be there for it: its topic's brokers, or the one of its queue."""
+        if not self.is_fixed:
+            return self.topic
+        queue = self.fixed_queue or self.queue
+        return (self.topic.name,) if queue is None else queue.broker_name
+
+    def give_up(self, reason: Exception) -> None:
+        """End it, wherever it is."""
+        self.given_up = reason
+        for waiting in (self.current, self.later):
+            if waiting is not None and not waiting.called:
+                waiting.cancel()
+                return
+
+
+def check_message(message: Message, config: ProducerConfig) -> None:
+    """
+    The Java client's own rules.
+
+    :raises IllegalMessage: it breaks one.
+    """
+    body = message.body
+    if not isinstance(body, bytes):
+        raise IllegalMessage(f"a body is bytes, not {type(body).__name__}: encode it")
+    if not body:
+        raise IllegalMessage("the body is empty")
+    if len(body) > config.max_message_size:
+        raise IllegalMessage(
+            f"the body has {len(body)} bytes, at most {config.max_message_size} are allowed"
+            " (max_message_size)"
+        )
+
+
+def check_topic(topic: str) -> None:
+    """
+    Whether clients may send to it.
+
+    :raises IllegalMessage: no.
+    """
+    fault = topic_fault(topic)
+    if fault is not None:
+        raise IllegalMessage(fault)
+    if topic in NOT_FOR_CLIENTS:
+        raise IllegalMessage(f"the topic {topic} is for brokers only")
+
+
+def outgoing_of(message: Message, config: ProducerConfig) -> tuple[int, Outgoing]:
+    """
+    Request code and what goes over the wire; a large body compressed.
+
+    :raises IllegalMessage: a property cannot be sent.
+    """
+    properties, body, sys_flag = message.properties, message.body, 0
+    if len(body) >= config.compress_msg_body_over_howmuch:
+        sys_flag, deflate = config.compression
+        body = deflate(body)
+    if properties.get(TRAN_MSG, "").lower() == "true":
+        sys_flag |= TRANSACTION_PREPARED
+    text = properties_text(properties)
+    code = RequestCode.SEND_MESSAGE_V2
+    if properties.get(MESSAGE_TYPE) == REPLY:
+        code = RequestCode.SEND_REPLY_MESSAGE_V2
+    if not message.topic.startswith(RETRY_PREFIX):
+        return code, Outgoing(sys_flag, message.flag, text, body)
+    times, most = properties.get(RECONSUME_TIME), properties.get(MAX_RECONSUME_TIMES)
+    try:
+        return code, Outgoing(
+            sys_flag, message.flag, text, body, int(times or 0), int(most) if most else None
+        )
+    except ValueError:
+        raise IllegalMessage(f"{RECONSUME_TIME} and {MAX_RECONSUME_TIMES} are numbers") from None
+
+
+def result_of(send: Send, response: RemotingCommand) -> SendResult:
+    """
+    What the broker's answer means.
+
+    :raises BrokerRefused: the message is not stored.
+    """
+    status = _STATUSES.get(response.code)
+    ext = response.ext
+    if status is None or ext is None:
+        raise BrokerRefused(response.code, response.remark, send.address)
+    queue = send.queue
+    assert queue is not None
+    try:
+        queue_id = int(ext["queueId"])
+        if queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+        return SendResult(
+            status,
+            send.msg_id,
+            queue,
+            int(ext["queueOffset"]),
+            ext.get("msgId", ""),
+            ext.get("transactionId"),
+            ext.get("MSG_REGION", "DefaultRegion"),
+            ext.get("TRACE_ON", "true") != "false",
+        )
+    except (KeyError, ValueError):
+        raise BrokerRefused(
+            response.code, f"the answer lacks queue or offset: {ext}", send.address
+        ) from None
+
+
+def final_error(send: Send, error: Exception | None, now: float) -> Exception:
+    """What the caller gets when all attempts were in vain."""
+    if send.given_up is not None:
+        return send.given_up
+    is_own = error is not None and not isinstance(error, RemotingError)
+    if is_own and (send.tries < 2 or not isinstance(error, MQClientError)):
+        assert error is not None
+        return error  # of a selector or a hook, or what the only attempt was told
+    waited = (now - send.since) * 1000
+    tries = "1 attempt" if send.tries == 1 else f"{send.tries} attempts"
+    text = (
+        f"{tries} within {waited:.0f} ms to send to {send.topic.shown}, at "
+        f"{', '.join(dict.fromkeys(send.brokers)) or 'no broker'}: {error or 'the time is over'}"
+    )
+    code = error.code if isinstance(error, BrokerRefused) else None
+    if error is None or isinstance(error, RemotingTimeout) or now >= send.until:
+        return SendTimeout(text, send.brokers, code)
+    return SendFailed(text, send.brokers, code, retriable=is_retriable(error))
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same send may succeed later, though nobody changes anything."""
+    return isinstance(error, RmqHaError) and error.retriable
+
+
+def may_rest(send: Send, error: BaseException, now: float, config: ProducerConfig) -> bool:
+    """Whether it waits for better times, after a round of attempts in vain."""
+    return (
+        is_retriable(error)
+        and config.delivery_timeout_ms > 0
+        and now < send.deadline
+        and (config.retry_chosen_queue or not send.is_fixed)
+        and send.given_up is None
+        and not (send.oneway or send.stored)
+    )
+
+
+def may_retry(error: Exception) -> bool:
+    """Whether another broker might take it: no answer, or one of these codes."""
+    if isinstance(error, BrokerRefused):
+        return error.code in RETRY_CODES and not error.is_access
+    return isinstance(error, RemotingError | MQClientError) and not isinstance(
+        error, IllegalMessage
+    )
+
+
+def choose_by(
+    selector: Selector, queues: Sequence[MessageQueue], message: Message, arg: Any
+) -> MessageQueue:
+    """
+    Ask the caller's own selector.
+
+    :raises IllegalMessage: it returns something else than one of the queues.
+    """
+    queue = selector(queues, message, arg)
+    if queue not in queues:
+        raise IllegalMessage(f"the selector chose {queue!r}, which is none of the topic's queues")
+    return queue

@@ -1,0 +1,163 @@
+"""Message traces: what was sent when, in the form that RocketMQ's tools read.
+
+A trace is a line of fields, ended by U+0002; many of them are the body of one message of the trace
+topic, whose keys are the ids and keys of the messages that were traced.
+
+Wire: TraceDataEncoder of the 4.9 client; field-tested by `mqadmin queryMsgTraceById`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rmq_ha.client.connection.hooks import SendContext
+from rmq_ha.client.connection.instance import ClientInstance
+from rmq_ha.client.rules.messages import Message, SendStatus
+from rmq_ha.client.rules.namespaces import unwrap
+from rmq_ha.client.rules.settings import ProducerConfig
+from rmq_ha.client.send.producer import Producer
+from rmq_ha.model.properties import DELAY, TRAN_MSG
+from rmq_ha.model.topics import TRACE_TOPIC
+from rmq_ha.timing.timer import rearm
+
+FIELD = "\x01"
+END = "\x02"
+GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
+_BATCH = 100
+_MAX_BODY = 118_000
+_DELAY_S = 0.5
+_SEND_TIMEOUT_MS = 5000
+_NORMAL, _HALF, _DELAYED = 0, 1, 3
+
+
+class TraceRecord(NamedTuple):
+    """
+    One line.
+
+    :ivar keys: what it can be found by.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+
+
+def sent_record(context: SendContext, namespace: str) -> TraceRecord | None:
+    """The trace of a send that a broker answered; None when it wants none."""
+    result = context.result
+    if result is None or not result.trace_on:
+        return None
+    message = context.messages[0]
+    count = len(context.messages)
+    kind = _NORMAL
+    if message.properties.get(TRAN_MSG) == "true":
+        kind = _HALF
+    elif DELAY in message.properties:
+        kind = _DELAYED
+    fields = (
+        "Pub",
+        str(context.started_ms),
+        result.region_id,
+        unwrap(namespace, context.producer_group),
+        result.message_queue.topic,
+        result.msg_id,
+        message.tags,
+        message.keys,
+        context.broker_address,
+        str(sum(len(item.body) for item in context.messages)),
+        str(int(context.elapsed_ms) // count),
+        str(kind),
+        result.offset_msg_id,
+        "true" if result.send_status is SendStatus.SEND_OK else "false",
+    )
+    return TraceRecord(FIELD.join(fields) + END, (*result.msg_id.split(","), message.keys))
+
+
+class Tracer:
+    """
+    A hook for producers that sends traces: give it to them, start it first and stop it last.
+
+    Traces are sent half a second later, up to 100 in a message; what cannot be sent is dropped,
+    and so is what its producer has no place for (`max_in_flight`, `max_waiting`).
+
+    :ivar dropped: how many traces were.
+    :ivar topic: where they go.
+    """
+
+    log = Logger()
+
+    def __init__(self, instance: ClientInstance, topic: str = TRACE_TOPIC) -> None:
+        """:param topic: brokers with `traceTopicEnable` have RMQ_SYS_TRACE_TOPIC."""
+        self.dropped = 0
+        self._clock = instance.host.clock
+        self._namespace = instance.settings.namespace
+        self.topic = topic
+        number = instance.host.random.getrandbits(32)
+        config = ProducerConfig(
+            producer_group=f"{GROUP_PREFIX}-{number:08x}",
+            send_msg_timeout=_SEND_TIMEOUT_MS,
+            delivery_timeout_ms=0,
+        )
+        self._producer = Producer(instance, config)
+        self._records: list[TraceRecord] = []
+        self._timer: IDelayedCall | None = None
+        self._complained = False
+
+    async def start(self) -> None:
+        """Join the client."""
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        """Send what waits, and leave."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._flush()
+        await self._producer.stop()
+
+    def before_send(self, context: SendContext) -> None:
+        """Nothing is known yet."""
+
+    def after_send(self, context: SendContext) -> None:
+        """Note a send that was answered."""
+        record = sent_record(context, self._namespace)
+        if record is not None:
+            self.append(record)
+
+    def append(self, record: TraceRecord) -> None:
+        """Have a trace sent."""
+        self._records.append(record)
+        if len(self._records) >= _BATCH:
+            self._flush()
+        else:
+            deadline = self._clock.seconds() + _DELAY_S
+            self._timer = rearm(self._clock, self._timer, deadline, self._flush)
+
+    def _flush(self) -> None:
+        records, self._records = self._records, []
+        for part in _parts(records):
+            body = "".join([record.text for record in part]).encode("utf-8", "replace")
+            keys = sorted({key for record in part for key in record.keys if key})
+            sent = self._producer.send(Message(self.topic, body, keys=keys))
+            sent.addErrback(self._failed, len(part))
+
+    def _failed(self, failure: Failure, lost: int) -> None:
+        self.dropped += lost
+        if not self._complained:
+            self._complained = True
+            self.log.warn("traces cannot be sent: {reason}", reason=failure.getErrorMessage())
+
+
+def _parts(records: Sequence[TraceRecord]) -> Iterable[list[TraceRecord]]:
+    """As many for a message as may go together."""
+    part: list[TraceRecord] = []
+    size = 0
+    for record in records:
+        if part and (len(part) >= _BATCH or size + len(record.text) > _MAX_BODY):
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += len(record.text)
+    if part:
+        yield part
