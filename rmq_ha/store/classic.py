@@ -176,12 +176,10 @@ class LocalJournal(JournalBase):
         """
         queues, index, low = self._store.queues, self._store.index, self.log.min_offset
         reached = queues.max_physical_offset
-        if reached <= low:
-            return max(low, 0)
         begin = self.log.row.start_of(reached - 1)
         if index is not None:
             begin = max(begin, min(index.reached, reached))
-        return max(begin, low)
+        return max(begin, low, 0)
 
     def _compare(self, rebuild: QueueRebuild, ends: QueueEnds | None, end: int) -> None:
         """After a clean stop: find the queues that do not fit the log."""

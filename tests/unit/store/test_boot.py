@@ -162,6 +162,7 @@ class TestAfterAKill:
         data = machine.disk.content(path)
         machine.disk.damage(path, header + data[40:])  # killed before it wrote the header
         again = machine.open(max_hash_slot_num=2)
+        assert again.index.damage == "", "all of it would be built anew"
         for number in [*range(70), 100]:
             topic = "ABC"[number % 3]
             assert len(places_of(again, topic, f"U{number}")) == 1, number
@@ -182,6 +183,7 @@ class TestAfterAKill:
     def test_kills_may_follow_each_other(self, machine, message):
         for life in range(5):
             store = machine.open()
+            assert store.index.damage == ""
             put(machine, store, message, 20, life * 20)
             machine.kill(store)
         assert len(everything(machine.open(), 100)) == 100

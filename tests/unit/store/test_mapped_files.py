@@ -69,3 +69,19 @@ def test_the_oldest_that_are_not_written_any_more_are_closed(
     row.close_idle(before)
     assert still_open(files) == left
     assert row.file(0).pread(1, 0) == b"\0"
+
+
+@pytest.mark.parametrize(
+    ("full", "used"),
+    [("", "abcabc"), ("b", "acacac"), ("ab", "cccccc"), ("abc", "abcabc")],
+)
+def test_new_files_go_to_the_directories_that_have_room(full: str, used: str) -> None:
+    """In turn; if none has, it is for the cleaner to refuse what is put."""
+    disk = SimDisk(Random(1), lambda: 0)
+    row = FileRow(disk, ["/b", "/a", "/c", "/a"], SIZE, has_room=lambda at: at[1:] not in full)
+    for number in range(6):
+        row.create(SIZE * number)
+    assert "".join(row.path(SIZE * number)[1] for number in range(6)) == used
+    again = FileRow(disk, ["/a"], SIZE, read_only=["/a", "/b", "/c"])
+    again.load()
+    assert again.starts == row.starts

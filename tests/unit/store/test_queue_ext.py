@@ -21,6 +21,7 @@ from rmq_ha.store.consumequeue import ConsumeQueueTable
 from rmq_ha.store.format.commitlog import dispatch_request_at
 from rmq_ha.store.format.consumequeue import is_extension_address
 from rmq_ha.store.format.consumequeue_ext import (
+    HEAD,
     address_of,
     decode_extension,
     encode_extension,
@@ -152,6 +153,8 @@ def test_addresses_and_positions() -> None:
     unit = ExtensionUnit(2653, 1795245835075, bytes([1, 2, 3, 4, 5, 6, 7, 0]))
     assert encode_extension(unit) == data
     assert decode_extension(data) == (unit, 28)
+    bare = ExtensionUnit(1, 2, None)
+    assert decode_extension(encode_extension(bare) or b"") == (bare, HEAD.size)
 
 
 def test_what_does_not_fit_keeps_its_plain_tag_code() -> None:
