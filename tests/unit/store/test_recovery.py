@@ -758,6 +758,7 @@ def test_a_record_that_is_longer_than_one_read(machine, message):
     store.put_many([message(b"x" * (3 << 20)), message(b"next")], results.extend)
     machine.turn()
     end = store.log.max_offset
+    assert LogRecovery(store.log, True).begun_at(0) == results[0].append.store_timestamp
     machine.stop(store)
     settings = {"mapped_file_size_commit_log": 8 << 20, "max_message_size": 4 << 20}
     store = machine.open(verify_log_at_start=True, **settings)

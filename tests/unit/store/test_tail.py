@@ -143,6 +143,21 @@ def test_what_lies_before_an_append_is_read(simulated, message):
     assert [row[2] for row in found.rows] == offsets
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_nothing_behind_what_may_be_read_is_dispatched_from_memory(simulated, message, more):
+    """What is not confirmed yet may be another master's to replace: to the byte."""
+    store = simulated.open()
+    results = []
+    store.put_many([message(b"x" * 50 * n) for n in range(5)], results.extend)
+    ends = [result.append.next_offset for result in results]
+    run = store.log.pending.take(0, ends[2] + more)
+    known = 3 if more >= 0 else 2
+    assert [row[2] + row[3] for row in run.rows] == ends[:known]
+    assert (run.start, run.end) == (0, ends[known - 1])
+    rest = store.log.pending.take(ends[known - 1], ends[-1])
+    assert [row[2] + row[3] for row in rest.rows] == ends[known:]
+
+
 def a_log(machine, data, **settings):
     """The tail of a log that holds these bytes."""
     store = machine.open(**SLAVE, **settings)
