@@ -440,6 +440,16 @@ class DivergedTests(LinkCase):
         self.successResultOf(done)
         self.assertFalse(self.clock.getDelayedCalls())
 
+    def test_stop_while_it_fails(self) -> None:
+        """A stop that waited for ever would leave the store unclean."""
+        self.part()
+        done = self.service.stop()
+        self.assertNoResult(done)
+        self.cuts[0][1].errback(StoreError("no room"))
+        self.successResultOf(done)
+        self.assertEqual(self.state(), "stopped")
+        self.assertFalse(self.clock.getDelayedCalls())
+
     def test_nothing_in_common(self) -> None:
         """Another broker's store is never cut; when it is put right, we follow."""
         own = self.master_log
