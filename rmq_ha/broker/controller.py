@@ -289,6 +289,7 @@ class BrokerController:
             self.host.clock, self.store.max_offset_in_queue, HELD_PULLS
         )
         self.store.on_arrival(self.hold.on_arrival)
+        self.store.dispatcher.is_awaited = self.hold.__len__
         self.notifier = ConsumerIdsNotifier(
             self.host.clock, configuration.broker, self.consumers, self.groups
         )

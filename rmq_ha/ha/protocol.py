@@ -68,9 +68,9 @@ class FeedProtocol(FeedShell):
         """Reports; what they free for sending leaves before anybody hears of them."""
         if not self._is_open:
             return
-        before = self.feed.common
+        before, now = self.feed.common, self._clock.seconds()
         try:
-            is_report = self.feed.receive_data(data, self._clock.seconds())
+            is_report = self.feed.receive_data(data, now)
         except ReplicationError as error:
             self.close(SPEAKS_TLS if data.startswith(TLS_HELLO) else str(error), error)
             return
@@ -79,7 +79,7 @@ class FeedProtocol(FeedShell):
             return
         if self.feed.common is not before:
             self._owner.compared(self)
-        self.push()
+        self.push(now)
         if is_report:
             self._owner.reported(self)
 

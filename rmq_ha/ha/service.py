@@ -182,10 +182,10 @@ class HAService:
         """The log grew: send what is new. What cannot leave now leaves with the next report."""
         end = self._commit_log.max_offset
         if end != self._pushed:
-            self._pushed = end
-            self._times.note(end, self._host.clock.seconds())
+            self._pushed, now = end, self._host.clock.seconds()
+            self._times.note(end, now)
             for connection in self._feeds[:]:
-                connection.push()
+                connection.push(now)
         if self._link is not None:
             self._link.look()
 
@@ -339,7 +339,8 @@ class HAService:
             self._fire(self._waiting.reached(feed.vouched, feed.base), PutMessageStatus.PUT_OK)
         if connection.stage is not Stage.CAUGHT_UP or feed.is_stranded:
             self._progressed(connection)
-        self._see_who_lags()
+        if self._caught_up is not None:
+            self._see_who_lags()
 
     def _doubted(self, connection: FeedProtocol) -> None:
         """It cannot compare, and has something that does not end where a record of ours does."""

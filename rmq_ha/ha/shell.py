@@ -123,12 +123,12 @@ class FeedShell(Protocol):
         self.met()
         self.push()
 
-    def push(self) -> None:
+    def push(self, now: float | None = None) -> None:
         """Send what there is to send, and see to the timer."""
         if not self._is_open:
             return
         try:
-            deadline = self._send(self._clock.seconds())
+            deadline = self._send(self._clock.seconds() if now is None else now)
         except (OSError, StoreError) as error:
             self.cannot_read(error)
         except ReplicationError as error:

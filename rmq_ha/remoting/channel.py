@@ -184,7 +184,8 @@ class Channel:
 
     def uncork(self) -> None:
         """Send what was collected as one write."""
-        self._flush()
+        if self._corked:
+            self._flush()
         self._corked = None
 
     def closed(self, reason: str, *, retriable: bool = True) -> None:

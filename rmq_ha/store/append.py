@@ -148,7 +148,7 @@ class GroupEncoder:
         group = Group(len(drafts), [segment])
         parts, rows = segment.parts, segment.rows
         topics, numbers, gap = self._topics, self.queue_offsets, self._gap
-        largest = self._most(max_message_size)
+        largest = min(max_message_size + _RECORD_SLACK, self._largest)
         position = physical_offset
         room_end = self._room_end(position - gap)
         topic, topic_bytes, topic_size = "", b"", 0
@@ -216,7 +216,7 @@ class GroupEncoder:
             total += size
             place += 1
         segment.end, segment.work = position, work
-        if len(group.segments) > 1:
+        if segment.first:
             rows = [row for segment in group.segments for row in segment.rows]
         group.rows, group.size = rows, total
         return group

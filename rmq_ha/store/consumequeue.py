@@ -241,11 +241,10 @@ class ConsumeQueueTable:
             if request[9] & _NOT_FOR_CONSUMERS:
                 continue
             key = request[:2]
-            group = groups.get(key)
-            if group is None:
-                groups[key] = [request]
+            if key in groups:
+                groups[key].append(request)
             else:
-                group.append(request)
+                groups[key] = [request]
         queues = self._queues
         for key, group in groups.items():
             if key in self._begins:

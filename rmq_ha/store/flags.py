@@ -24,25 +24,24 @@ class RunningFlags:
 
     def __init__(self) -> None:
         self._reasons: dict[Flag, str] = {}
+        self.is_writable = True
 
     def hoist(self, flag: Flag, reason: str) -> bool:
         """Put a flag up, or give it another reason; whether it was down."""
         was_down = flag not in self._reasons
         self._reasons[flag] = reason
+        self.is_writable = False
         return was_down
 
     def lower(self, flag: Flag) -> bool:
         """Take this one flag down; whether it was up."""
-        return self._reasons.pop(flag, None) is not None
+        was_up = self._reasons.pop(flag, None) is not None
+        self.is_writable = not self._reasons
+        return was_up
 
     def is_up(self, flag: Flag) -> bool:
         """That is wrong."""
         return flag in self._reasons
-
-    @property
-    def is_writable(self) -> bool:
-        """Messages may be put."""
-        return not self._reasons
 
     @property
     def may_be_closed_cleanly(self) -> bool:

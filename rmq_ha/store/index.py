@@ -197,26 +197,30 @@ class IndexService:
         reached = self._files[-1].header.end_physical_offset if self._files else 0
         reached = begun if begun > reached else reached
         entries: list[Entry] = []
+        left = most
         for request in requests:
             topic, _, physical_offset, _, _, timestamp, _, keys, uniq_key, sys_flag, _, _ = request
             if physical_offset < reached or sys_flag & _ROLLBACK == _ROLLBACK:
                 continue
-            if len(keys) > most or len(entries) >= most or physical_offset == begun:
+            if (keys and len(keys) > most) or left <= 0 or physical_offset == begun:
                 first = keys_in if physical_offset == begun else 0
-                last = first + max(0, most - len(entries))
+                last = first + max(0, left)
                 names = [name for name in (uniq_key, *keys.split(" ")) if name]
                 for name in names[first:last]:
                     entries.append((key_hash(topic, name), physical_offset, timestamp))
                 if last < len(names):
                     part = (physical_offset, last)
                     break
+                left = most - len(entries)
                 continue
             if uniq_key:
                 entries.append((key_hash(topic, uniq_key), physical_offset, timestamp))
+                left -= 1
             if keys:
                 for key in keys.split(" "):
                     if key:
                         entries.append((key_hash(topic, key), physical_offset, timestamp))
+                        left -= 1
         while entries:
             file = self._files[-1] if self._files else self._next()
             room = file.room

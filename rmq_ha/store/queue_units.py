@@ -257,11 +257,11 @@ class QueueUnits:
 
     def _write(self, data: bytes, position: int) -> None:
         """Write units, over as many files as they take, which are created if missing."""
-        done = 0
-        while done < len(data):
+        done, length = 0, len(data)
+        while done < length:
             start = position - position % self._size
-            size = min(len(data) - done, start + self._size - position)
-            piece = data if size == len(data) else data[done : done + size]
+            size = min(length - done, start + self._size - position)
+            piece = data if size == length else data[done : done + size]
             is_new = not self._starts or self._starts[-1] < start
             path = f"{self._directory}/{start:020d}"
             self._files.write(path, piece, position - start, is_new)

@@ -11,6 +11,7 @@ from rmq_ha.interfaces import IMessageFilter
 from rmq_ha.model.message import GetMessageResult
 from rmq_ha.model.status import GetMessageStatus
 from rmq_ha.store.consumequeue import ConsumeQueueTable
+from rmq_ha.store.dispatch import Dispatcher
 from rmq_ha.store.flags import RunningFlags
 from rmq_ha.store.format.commitlog import store_timestamp_of
 from rmq_ha.store.format.record_checks import is_of_topic
@@ -46,8 +47,11 @@ class StoreReads:
     Everything that can be asked of a store.
 
     :param index: None with `messageIndexEnable=false`.
+    :ivar dispatcher: what it has not dispatched nobody sees.
     :ivar damage: what readers have found.
     """
+
+    dispatcher: Dispatcher
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class StoreReads:
         """
         if not self.is_readable:
             return None
+        self.dispatcher.hurry()
         result = self._reader.get_message(
             group, topic, queue_id, queue_offset, max_nums, message_filter
         )
@@ -143,6 +148,7 @@ class StoreReads:
         if self.index is None:
             take(QueryResult([], 0, 0))
             return
+        self.dispatcher.hurry()
         wanted = min(max_nums, self._configuration.max_msgs_num_batch)
         offsets: list[int] = []
         yield from self.index.find(topic, key, wanted, begin_ms, end_ms, offsets)
@@ -166,6 +172,7 @@ class StoreReads:
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message gets; 0 for an unknown queue."""
+        self.dispatcher.hurry()
         queue = self.queues.get(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 

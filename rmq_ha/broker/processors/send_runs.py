@@ -17,7 +17,7 @@ from rmq_ha.broker.stats import BrokerStats
 from rmq_ha.broker.tables.topics import TopicConfigManager
 from rmq_ha.config.broker_configuration import BrokerConfiguration
 from rmq_ha.model.flags import PERM_WRITE
-from rmq_ha.model.message import Address, Draft, Row, offset_msg_id
+from rmq_ha.model.message import Address, Draft, offset_msg_id
 from rmq_ha.model.properties import CLUSTER, DELAY, KEYS, TAGS, TRAN_MSG, UNIQ_KEY, WAIT
 from rmq_ha.model.status import PutMessageStatus
 from rmq_ha.model.topics import NOT_FOR_CLIENTS, RETRY_PREFIX
@@ -144,9 +144,10 @@ class SendRuns:
     def _is_accepting(self, channel: Channel, sends: int) -> bool:
         """Nothing about this broker takes sends out of runs at the moment."""
         several = sends if sends > 1 else 0  # one alone is counted where it goes the general way
+        begins = self._broker.start_accept_send_request_time_stamp
         return (
             bool(self._broker.broker_permission & PERM_WRITE)
-            and self._now_ms() >= self._broker.start_accept_send_request_time_stamp
+            and (begins <= 0 or self._now_ms() >= begins)
             and self._overload.reason(channel, several) is None
         )
 
@@ -168,46 +169,35 @@ class SendRuns:
     ) -> None:
         """Append what the run has so far; it is answered when flush and replica have decided."""
         if drafts:
-            done = partial(self._answer_run, channel, opaques, began)
+            done = partial(self._answer, channel, opaques, began)
             self._store.put_drafts(drafts, True, done)
-
-    def _answer_run(
-        self,
-        channel: Channel,
-        opaques: list[int | None],
-        began: float,
-        status: PutMessageStatus,
-        rows: Sequence[Row | None],
-        others: Others,
-    ) -> None:
-        if not others:
-            self._answer(channel, status, opaques, rows, began)
-            return
-        for one, numbers in groupby(range(len(rows)), lambda number: others.get(number, status)):
-            part = list(numbers)
-            first, end = part[0], part[-1] + 1
-            self._answer(channel, one, opaques[first:end], rows[first:end], began)
 
     def _answer(
         self,
         channel: Channel,
-        status: PutMessageStatus,
         opaques: list[int | None],
-        rows: Sequence[Any],
         began: float,
+        status: PutMessageStatus,
+        rows: Sequence[Any],
+        others: Others,
     ) -> None:
-        """The same became of all of them."""
-        if status is not PutMessageStatus.PUT_OK and not status.is_stored:
+        """Each gets what became of it; those of which the same became stand together."""
+        if others:
+            every = range(len(rows))
+            for one, numbers in groupby(every, lambda number: others.get(number, status)):
+                part = list(numbers)
+                first, end = part[0], part[-1] + 1
+                self._answer(channel, opaques[first:end], began, one, rows[first:end], {})
+        elif status is PutMessageStatus.PUT_OK or status.is_stored:
+            broker, code = self._broker, 0 if status is PutMessageStatus.PUT_OK else CODES[status]
+            answers = encode_send_responses(
+                opaques, rows, code, self._id_prefix, broker.region_id, broker.trace_on
+            )
+            if answers:
+                channel.write(answers)
+            self._stats.put_rows(rows, began)
+        else:
             for opaque in opaques:
                 if opaque is not None:
                     command = RemotingCommand(0, opaque=opaque)
                     channel.send(self._answers.refused(command, status))
-            return
-        code = 0 if status is PutMessageStatus.PUT_OK else CODES[status]
-        broker = self._broker
-        answers = encode_send_responses(
-            opaques, rows, code, self._id_prefix, broker.region_id, broker.trace_on
-        )
-        if answers:
-            channel.write(answers)
-        self._stats.put_rows(rows, began)

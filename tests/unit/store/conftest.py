@@ -64,6 +64,7 @@ class Machine:
 
     def load(self, **settings):
         store = DefaultMessageStore(self.host, self.configuration(**settings))
+        store.dispatcher.gather_s = 0.0
         store.load()
         self.stores.append(store)
         if isinstance(self.disk, SimDisk):

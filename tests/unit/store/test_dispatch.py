@@ -6,7 +6,9 @@ import pytest
 
 from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.default import KEYS_AT_ONCE
+from rmq_ha.store.dispatch import GATHER_S
 from rmq_ha.store.flags import Flag
+from rmq_ha.store.run import SLICE
 
 SLAVE = {"broker_role": BrokerRole.SLAVE}
 
@@ -318,3 +320,60 @@ def test_only_failures_in_a_row_refuse_puts(simulated, message, monkeypatch):
         assert store.dispatcher.behind == 0
         assert store.is_writable
     assert said == [Flag.INDEX_FILE.value]
+
+
+def test_what_comes_soon_after_a_slice_waits_a_moment(machine, message):
+    """A slice of several costs little more than one of a single record."""
+    store = machine.open()
+    store.dispatcher.gather_s = GATHER_S
+    ends = []
+    for _ in range(3):
+        store.put_many([message()], lambda results: None)
+        machine.turn()
+        ends.append(store.queues.get("TopicA", 0).max_offset)
+    assert ends == [1, 1, 1]
+    machine.clock.advance(GATHER_S)
+    assert store.max_offset_in_queue("TopicA", 0) == 3
+    machine.clock.advance(GATHER_S)
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == 4
+
+
+def test_nothing_waits_where_somebody_waits_for_it(machine, message):
+    store = machine.open()
+    store.dispatcher.gather_s = GATHER_S
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    store.dispatcher.is_awaited = lambda: True
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    assert store.max_offset_in_queue("TopicA", 0) == 2
+    store.dispatcher.is_awaited = lambda: False
+    store.put_many([message()], lambda results: None)
+    machine.turn()
+    assert store.queues.get("TopicA", 0).max_offset == 2
+    assert store.dispatcher.reached_end().called
+
+
+def test_whoever_reads_sees_what_is_gathered(machine, message):
+    store = machine.open()
+    store.dispatcher.gather_s = GATHER_S
+    reads = [
+        lambda: store.max_offset_in_queue("TopicA", 0),
+        lambda: store.get_message("g", "TopicA", 0, 0, 32, None).max_offset,
+        lambda: 2 + len(store.query("TopicA", "key", 32, 0, 1 << 60).records),
+    ]
+    for count, read in enumerate(reads, 1):
+        store.put_many([message(KEYS="key") if count == 3 else message()], lambda results: None)
+        machine.turn()
+        assert store.queues.get("TopicA", 0).max_offset == max(count - 1, 1)
+        assert read() == count
+
+
+def test_what_is_more_than_a_slice_does_not_wait_between_them(machine, message):
+    store = machine.open()
+    store.dispatcher.gather_s = GATHER_S
+    store.put_many([message() for _ in range(5 * SLICE)], lambda results: None)
+    machine.turn(7)
+    assert store.max_offset_in_queue("TopicA", 0) == 5 * SLICE
