@@ -6,6 +6,7 @@ Spec: ha.md.
 from typing import Any
 
 from rmq_ha.config.broker_configuration import BrokerConfiguration
+from rmq_ha.errors import StoreError
 from rmq_ha.ha.link import TailOfStore
 from rmq_ha.ha.service import HAService
 from rmq_ha.seams import Host
@@ -32,6 +33,7 @@ class ClassicJournal(LocalJournal):
         self, host: Host, configuration: BrokerConfiguration, log: CommitLog | None = None
     ) -> None:
         store = configuration.store
+        self._epoch_file = configuration.controlled.store_path_epoch_file
         super().__init__(log or make_commit_log(host.disk, store), store)
         self.service = HAService(host, configuration, self.log)
         self.replicated_by(self.service)
@@ -41,6 +43,24 @@ class ClassicJournal(LocalJournal):
         super().attach(store)
         tail = TailOfStore(self.set_aside, lambda: self.tail.unreadable_at)
         self.service.attach_tail(tail)
+
+    def check_presence(self) -> None:
+        """
+        See `Journal`; and no store that was in controller mode is taken for one of a pair.
+
+        What a pair writes belongs to no epoch. Left where they are, the epochs would vouch for it
+        when the broker is in controller mode again: another broker's bytes would pass for ours.
+
+        :raises StoreError: its epochs are there.
+        """
+        super().check_presence()
+        epochs = self._epoch_file or f"{self._store.root}/epochFileCheckpoint"
+        if self._store.host.disk.exists(epochs):
+            raise StoreError(
+                f"{epochs}: this store was in controller mode, and enableControllerMode is not set "
+                "any more. Set it again; or, to go back to a pair for good, remove this file, "
+                f"{epochs}.bak and {self._store.root}/brokerIdentity first (docs/upgrade.md)"
+            )
 
     def reloadable(self) -> list[Any]:
         """See `Journal`."""

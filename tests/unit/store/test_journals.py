@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rmq_ha.autoswitch.epochs import Epoch, Epochs, encode_epochs
 from rmq_ha.broker.context import BrokerContext
+from rmq_ha.errors import StoreError
 from rmq_ha.interfaces import IJournalPlugin
 from rmq_ha.model.broker_identity import BrokerIdentity
 from rmq_ha.model.message import Address, Message
@@ -138,3 +140,15 @@ def test_who_observes_a_role_is_told_what_the_electorate_wants() -> None:
     role.lead(3)
     role.follow()
     assert told == ["stand", 3, "follow"]
+
+
+def test_a_pair_does_not_take_the_store_of_a_broker_in_controller_mode() -> None:
+    """Its epochs would vouch for what the pair writes, once it is in controller mode again."""
+    rig = Rig("classic")
+    disk, epochs = rig.store.host.disk, f"{rig.store.root}/epochFileCheckpoint"
+    disk.replace(epochs, encode_epochs(Epochs([Epoch(1, 0)])))
+    with pytest.raises(StoreError, match=r"was in controller mode.*Set it again; or, .*remove"):
+        rig.store.load()
+    rig = Rig("controller")
+    rig.store.host.disk.replace(epochs, encode_epochs(Epochs()))
+    rig.store.load()
