@@ -10,7 +10,6 @@ from twisted.logger import Logger
 
 from rmq_ha.config.store import MessageStoreConfig
 from rmq_ha.errors import StoreError
-from rmq_ha.model.status import BrokerRole
 from rmq_ha.store.boot import Left
 from rmq_ha.store.clean import LogCleaner
 from rmq_ha.store.commitlog import CommitLog
@@ -227,7 +226,7 @@ class LocalJournal(JournalBase):
         damaged = DamagedLog(
             self.log,
             Keeper(store.host.disk, store.root, self.log),
-            is_slave=store.configuration.store.broker_role is BrokerRole.SLAVE,
+            is_slave=self.role.is_slave,
             may_cut=not store.configuration.ours.keep_damaged_log,
         )
         damaged.settle_owed(found.end, OwedLog(store.host.disk, store.root))
