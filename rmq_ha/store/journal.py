@@ -302,7 +302,10 @@ class Journal(Protocol):
         """Up to where others hold the log, too; the log's end where there are no others to be."""
 
     def why_no_puts(self) -> str:
-        """Why nobody takes messages, by whoever elects, and what to do; empty: no such reason."""
+        """
+        Asked when a message was not taken, or not kept in time: why, as far as others are the
+        reason, and what to do. Empty: they are not.
+        """
 
     # Beginning and end
 
