@@ -272,6 +272,7 @@ class _Connection:
         host, _, port = self.address.rpartition(":")
         host = host.strip("[]")
         timeout = min(self._connect_timeout, _left(deadline))
+        self._has_heard = False
         try:
             opened = socket.create_connection((host, int(port)), timeout)
         except (ValueError, OverflowError):
@@ -288,7 +289,6 @@ class _Connection:
                 raise
         self._socket = opened
         self._reader = FrameReader()
-        self._has_heard = False
         return opened
 
 

@@ -66,6 +66,7 @@ TESTS = {
     "filter/": ["filter"],
     "ha/": ["ha"],
     "host/": ["host", "../contract"],
+    "host/files.py": ["spark/test_files.py"],
     "model/": ["model"],
     "namesrv/": ["namesrv"],
     "persisted.py": ["test_persisted.py"],

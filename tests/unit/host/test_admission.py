@@ -50,7 +50,7 @@ def test_one_address_takes_half_of_them():
 
 
 def test_many_addresses_leave_the_last_places_to_this_machine_and_known_brokers():
-    gate = admission(1024, known=["10.9.9.9", "broker.example"])
+    gate = admission(1024, known=["10.9.9.8", "broker.example", "10.9.9.9"])
     assert sum(come(gate, f"10.0.{n // 200}.{n % 200}") for n in range(1000)) == 768 - 64
     assert gate.refused[IN_ALL] == 1000 - 704
     assert come(gate, "127.0.0.1", 10) == come(gate, "10.9.9.9", 10) == 10

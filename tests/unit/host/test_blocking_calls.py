@@ -640,3 +640,34 @@ def test_what_breaks_off_passes(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(RemotingConnectError) as caught:
             calls.invoke(address, RemotingCommand(1), 5000)
         assert caught.value.retriable
+
+
+def test_an_answer_of_before_says_nothing_of_another_connection() -> None:
+    """Whoever has the address now may refuse what its predecessor took."""
+    authority = trustme.CA()
+    theirs, ours = server_context(authority), ssl.create_default_context()
+    authority.configure_trust(ours)
+    gone = threading.Semaphore(0)
+
+    def once(peer: socket.socket, request: RemotingCommand) -> None:
+        echo(peer, request)
+        peer.shutdown(socket.SHUT_RDWR)
+        gone.release()
+
+    with server(once, theirs) as (address, _), closing(BlockingCalls(ssl_context=ours)) as calls:
+        calls.invoke(address, RemotingCommand(1), 5000)
+        assert gone.acquire(timeout=10)
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(theirs)
+        with pytest.raises(RemotingConnectError, match="its certificate is refused") as caught:
+            calls.invoke(address, RemotingCommand(1), 5000)
+    assert not caught.value.retriable
+
+
+@pytest.mark.parametrize(
+    ("use_tls", "why"), [(False, "over plain TCP"), (True, "nobody would check")]
+)
+def test_signed_requests_go_to_those_only_who_prove_who_they_are(use_tls: bool, why: str) -> None:
+    """Where a setting demands it; that is told before anything is sent."""
+    with pytest.raises(ConfigurationError, match=f"requireProof: .*{why}"):
+        BlockingCalls(use_tls=use_tls, tls_demanded_by="requireProof")
+    BlockingCalls(use_tls=use_tls).close()

@@ -235,3 +235,14 @@ def test_a_file_system_that_cannot_say_where_data_is(tmp_path, monkeypatch):
     file.zero(0)
     assert file.next_data(8191) == file.size
     file.close()
+
+
+def test_where_one_may_write(tmp_path):
+    """In a directory, and where one can be made below it; not below a file or a link to nothing."""
+    disk = RealDisk()
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "file").chmod(0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    places = ("", "new", "new/er", "file", "file/new", "link", "link/new")
+    found = [place for place in places if disk.may_write(str(tmp_path / place))]
+    assert found == ["", "new", "new/er"]

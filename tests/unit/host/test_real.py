@@ -10,7 +10,7 @@ import time
 import pytest
 from twisted.internet.epollreactor import EPollReactor
 
-from rmq_ha.host import process
+from rmq_ha.host import process, surroundings
 from rmq_ha.host.clock import make_steady
 from rmq_ha.host.loop import LoopReactor
 from rmq_ha.host.real import make_host, now_ms, physical_memory
@@ -113,3 +113,31 @@ def test_a_machine_without_a_network_has_its_loopback(monkeypatch, found, addres
 
     monkeypatch.setattr(process.socket, "socket", Probe)
     assert process.local_address() == address
+
+
+def test_a_name_stands_for_its_ipv4_address_first(monkeypatch):
+    """Whatever order the system tells them in; a name that nobody knows stands for nothing."""
+    found = [
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fd00::1", 0, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", 0)),
+    ]
+    for order in (found, found[::-1]):
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, order=order, **__: order)
+        assert surroundings.address_of("both") == "10.1.2.3"
+    monkeypatch.undo()
+    assert surroundings.address_of("127.0.0.1") == "127.0.0.1"
+    assert surroundings.address_of("a" * 64 + ".invalid") is None
+
+
+def test_everybody_elses_work_goes_first():
+    """Linux counts by thread, so that this one's ends with it."""
+    levels = []
+
+    def work():
+        process.lower_priority()
+        levels.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert levels == [19]

@@ -115,9 +115,54 @@ def test_places_are_paths_or_uris(tmp_path: Path) -> None:
         assert path == str(tmp_path)
         assert [entry.name for entry in module.listing(text)] == ["a b"]
     assert module.read_small(f"file://{tmp_path}/a%20b") == encode_blank(8)
+    assert [files_of(root)[1] for root in ("/", "//", "file:///")] == ["/"] * 3
     for text in ("viewfs://cluster/store", "nonsense://x/y"):
         with pytest.raises(CannotDecide, match="have Spark copy it"):
             files_of(text)
+
+
+def test_the_disk_reads_the_window_that_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one is looked at; where big ones of one file follow each other only."""
+    told: list[tuple[int, int]] = []
+    advise = os.posix_fadvise
+
+    def note(descriptor: int, offset: int, length: int, advice: int) -> None:
+        advise(descriptor, offset, length, advice)
+        assert advice == os.POSIX_FADV_WILLNEED
+        told.append((offset, length))
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    for name in "ab":
+        (tmp_path / name).write_bytes(bytes(9 * MIB))
+    files, a, b = LocalFiles(), str(tmp_path / "a"), str(tmp_path / "b")
+    files.window(a, 5, MIB)
+    assert not told
+    files.window(a, 5 + MIB, MIB)
+    files.window(a, 6 + 3 * MIB // 2, MIB)  # begins in the one before
+    assert told == [(5 + 2 * MIB, MIB), (6 + 5 * MIB // 2, MIB)]
+    files.window(a, 6 + 3 * MIB // 2, MIB)  # the same again
+    files.window(a, 6 * MIB, MIB)  # leaves a gap
+    files.window(b, 7 * MIB, MIB)  # another file
+    files.window(b, 8 * MIB, MIB - 1)  # a small one
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_what_is_put_is_there_with_its_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_here: bool
+) -> None:
+    """On this machine and in any file system; again, in the place of what was there."""
+    if is_here:
+        top = f"file://{tmp_path}/"
+    else:
+        files = ArrowFiles(filesystem=SubTreeFileSystem(str(tmp_path), LocalFileSystem()))
+        monkeypatch.setattr(module, "files_of", lambda place: (files, place))
+        top = ""
+    for data in (b"one", b"two"):
+        module.put(f"{top}new/er/f", data)
+        assert (tmp_path / "new" / "er" / "f").read_bytes() == data
 
 
 def test_a_directory_that_may_not_be_read_is_named(
