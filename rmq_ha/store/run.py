@@ -94,9 +94,10 @@ class PendingRuns:
         start, taken, count, work = position, list[Run](), 0, 0
         while runs and runs[0].start == position:
             run = runs.popleft()
-            if run.end > end or count + len(run.rows) > SLICE or work + run.work > SLICE_WORK:
+            size = len(run.rows)
+            if run.end > end or count + size > SLICE or work + run.work > SLICE_WORK:
                 fitting = 0 if taken else _fitting(run.rows, end)
-                if fitting < len(run.rows):
+                if fitting < size:
                     if fitting:
                         run, rest = run.parted(fitting)
                         taken.append(run)
@@ -104,12 +105,14 @@ class PendingRuns:
                     runs.appendleft(rest if fitting else run)
                     break
             taken.append(run)
-            count += len(run.rows)
+            count += size
             work += run.work
             position = run.end
         self._count -= count
-        if len(taken) < 2:
-            return taken[0] if taken else None
+        if not taken:
+            return None
+        if taken[0] is taken[-1]:
+            return taken[0]
         return Run(start, position, [row for run in taken for row in run.rows], work)
 
     def _drop_before(self, position: int) -> None:

@@ -162,7 +162,8 @@ class SendRuns:
             or not self._topics.is_ready(name)
         ):
             return 0
-        return max(topic.read_queue_nums, topic.write_queue_nums)
+        reads, writes = topic.read_queue_nums, topic.write_queue_nums
+        return reads if reads > writes else writes
 
     def _put(
         self, channel: Channel, drafts: list[Draft], opaques: list[int | None], began: float
